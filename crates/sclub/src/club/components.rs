@@ -1,0 +1,206 @@
+//! The connected components, with the sums over their users, kept up to date as edges fall.
+
+use super::Nodes;
+use super::graph::Edges;
+use crate::policy::{Change, ClusterId};
+use crate::statistics::{Aggregate, Scratch, Shape};
+
+/// All nodes in disjoint components.
+#[derive(Debug, Clone)]
+pub(super) struct Components {
+    scratch: Scratch,
+    shape: Shape,
+    of_node: Vec<u32>,
+    list: Vec<Option<Component>>,
+    live: usize,
+}
+
+#[derive(Debug, Clone)]
+struct Component {
+    label: ClusterId,
+    size: usize,
+    /// Users of the component who have appeared.
+    seen: Vec<u32>,
+    /// Present where more than one has.
+    sums: Option<Box<Aggregate>>,
+}
+
+impl Components {
+    /// The components of a graph nobody has appeared in.
+    pub fn of(shape: Shape, edges: &mut Edges) -> Self {
+        let mut components = Self {
+            scratch: Scratch::new(shape),
+            shape,
+            of_node: vec![u32::MAX; edges.len()],
+            list: Vec::new(),
+            live: 0,
+        };
+        for node in 0..edges.len() as u32 {
+            if components.of_node[node as usize] == u32::MAX {
+                let nodes = edges.component(node);
+                let index = components.found(nodes.len());
+                for node in nodes {
+                    components.of_node[node as usize] = index;
+                }
+            }
+        }
+        components
+    }
+
+    pub fn len(&self) -> usize {
+        self.live
+    }
+
+    #[inline]
+    pub fn index_of(&self, node: u32) -> u32 {
+        self.of_node[node as usize]
+    }
+
+    pub fn label_of(&self, node: u32) -> ClusterId {
+        self.get(self.index_of(node)).label
+    }
+
+    fn get(&self, index: u32) -> &Component {
+        self.list[index as usize].as_ref().expect("a node's component is alive")
+    }
+
+    fn get_mut(&mut self, index: u32) -> &mut Component {
+        self.list[index as usize].as_mut().expect("a node's component is alive")
+    }
+
+    /// Adds a component nobody has appeared in. Labels follow the order of founding, from 1.
+    fn found(&mut self, size: usize) -> u32 {
+        let index = self.list.len() as u32;
+        let label = ClusterId::from(index) + 1;
+        self.list.push(Some(Component { label, size, seen: Vec::new(), sums: None }));
+        self.live += 1;
+        index
+    }
+
+    /// The block and the count that recommendations to a node's user are made from.
+    #[inline]
+    pub fn sums_of<'a>(&'a self, node: u32, nodes: &'a Nodes) -> (&'a [f64], u64) {
+        let component = self.get(self.index_of(node));
+        match (&component.sums, component.seen.as_slice()) {
+            (Some(sums), _) => (sums.block(), sums.count()),
+            (None, &[alone]) => (nodes.block(alone), nodes.count(alone)),
+            (None, _) => (nodes.blocks.empty(), 0),
+        }
+    }
+
+    /// A node's user appears for the first time; her observations come after.
+    pub fn see(&mut self, node: u32, nodes: &Nodes) {
+        let index = self.index_of(node);
+        self.get_mut(index).seen.push(node);
+        self.need_sums(index, nodes);
+    }
+
+    /// Makes the sums of a component in which more than one user has appeared.
+    fn need_sums(&mut self, index: u32, nodes: &Nodes) {
+        let component = self.list[index as usize].as_mut().expect("alive");
+        if component.sums.is_some() || component.seen.len() < 2 {
+            return;
+        }
+        let mut sums = Aggregate::new(self.shape);
+        for &node in &component.seen {
+            sums.add_block(&mut self.scratch, nodes.block(node), nodes.count(node));
+        }
+        sums.factorise(&mut self.scratch);
+        component.sums = Some(Box::new(sums));
+    }
+
+    #[inline]
+    pub fn observe(&mut self, node: u32, item: &[f64], reward: f64) {
+        let component = self.list[self.of_node[node as usize] as usize].as_mut().expect("alive");
+        if let Some(sums) = &mut component.sums {
+            sums.observe(&mut self.scratch, item, reward);
+        }
+    }
+
+    /// Some nodes of one component become a component of their own.
+    pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes) -> Change {
+        let old = self.index_of(nodes_leaving[0]);
+        let new = self.found(nodes_leaving.len());
+        for &node in nodes_leaving {
+            self.of_node[node as usize] = new;
+        }
+        let of_node = &self.of_node;
+        let component = self.list[old as usize].as_mut().expect("alive");
+        component.size -= nodes_leaving.len();
+        let (stay, go): (Vec<u32>, Vec<u32>) =
+            component.seen.iter().partition(|&&node| of_node[node as usize] == old);
+        component.seen = stay;
+        let sums = component.sums.take();
+        let from = component.label;
+        self.get_mut(new).seen = go;
+        self.need_sums(new, nodes);
+        if let Some(mut sums) = sums
+            && self.get(old).seen.len() >= 2
+        {
+            let leaving = self.list[new as usize].as_ref().expect("alive");
+            match (&leaving.sums, leaving.seen.as_slice()) {
+                (Some(others), _) => sums.remove_aggregate(others),
+                (None, &[alone]) => {
+                    sums.remove_block(&mut self.scratch, nodes.block(alone), nodes.count(alone));
+                }
+                (None, _) => {}
+            }
+            sums.factorise(&mut self.scratch);
+            self.get_mut(old).sums = Some(sums);
+        }
+        let into = self.get(new).label;
+        Change::Split { from, into, users: nodes_leaving.len() as u64 }
+    }
+
+    /// A new node joins the components of its neighbours, which become one.
+    pub fn add_node(
+        &mut self,
+        node: u32,
+        neighbours: &[u32],
+        nodes: &Nodes,
+        changes: &mut Vec<Change>,
+    ) {
+        self.of_node.push(u32::MAX);
+        let mut home = None;
+        for &other in neighbours {
+            let index = self.index_of(other);
+            home = Some(match home {
+                None => index,
+                Some(home) if home == index => home,
+                Some(home) => self.join(home, index, nodes, changes),
+            });
+        }
+        let home = home.unwrap_or_else(|| self.found(0));
+        self.get_mut(home).size += 1;
+        self.of_node[node as usize] = home;
+    }
+
+    /// Makes two components one under the lower label; returns its index.
+    fn join(&mut self, a: u32, b: u32, nodes: &Nodes, changes: &mut Vec<Change>) -> u32 {
+        let (kept, gone) = (a.min(b), a.max(b));
+        let leaving = self.list[gone as usize].take().expect("alive");
+        self.live -= 1;
+        for index in &mut self.of_node {
+            if *index == gone {
+                *index = kept;
+            }
+        }
+        let component = self.list[kept as usize].as_mut().expect("alive");
+        component.size += leaving.size;
+        component.seen.extend(&leaving.seen);
+        let (label, gone) = (component.label, leaving.label);
+        changes.push(Change::Merge { kept: label, gone });
+        match (&mut component.sums, leaving.sums) {
+            (Some(sums), Some(others)) => {
+                sums.add_aggregate(&others);
+                sums.factorise(&mut self.scratch);
+            }
+            // At most one user on one side: the sums are made again from the users.
+            _ => {
+                component.sums = None;
+                self.need_sums(kept, nodes);
+            }
+        }
+        kept
+    }
+}

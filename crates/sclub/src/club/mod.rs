@@ -1,0 +1,269 @@
+//! CLUB, the graph-based predecessor (Gentile, Li, Zappella: "Online Clustering of Bandits", ICML
+//! 2014), generalised by the paper to users of unequal frequency.
+
+mod components;
+mod graph;
+
+pub use graph::Graph;
+
+use crate::digest::Digest;
+use crate::error::{Error, check_dim};
+use crate::items::ItemSet;
+use crate::kernels;
+use crate::params::Params;
+use crate::policy::{
+    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
+    check_round,
+};
+use crate::radius::{Thresholds, distance, radius};
+use crate::roster::Roster;
+use crate::statistics::{Blocks, Shape, View};
+use crate::ucb::Ranking;
+use components::Components;
+use graph::Edges;
+
+/// Clustering of bandits by the connected components of a graph of users.
+///
+/// Users start connected to each other, all or at random. In each round:
+/// 1. a user is recommended the item with the largest upper confidence bound on the estimate of her
+///    connected component;
+/// 2. the reward enters her own statistics and her component's sums;
+/// 3. her edges to users whose estimates disagree with hers are cut, and with them perhaps her
+///    component.
+///
+/// A user who was not declared draws edges to those before her when she appears, as if she had been
+/// there all along; components that she connects become one.
+#[derive(Debug, Clone)]
+pub struct Club {
+    shape: Shape,
+    ranking: Ranking,
+    thresholds: Thresholds,
+    clock: Clock,
+    declared: u64,
+    /// Users beyond the declared ones; their nodes follow.
+    newcomers: Roster,
+    edges: Edges,
+    nodes: Nodes,
+    components: Components,
+    /// Kept between rounds for its memory.
+    cut: Vec<u32>,
+}
+
+/// (S, b, T) of every node; memory for a block only once a user has appeared.
+#[derive(Debug, Clone)]
+struct Nodes {
+    blocks: Blocks,
+    /// Where a node's block is; `UNSEEN` before the user has appeared.
+    slots: Vec<u32>,
+    counts: Vec<u64>,
+    /// F(T) of each node.
+    radii: Vec<f64>,
+}
+
+const UNSEEN: u32 = u32::MAX;
+
+impl Nodes {
+    fn grow_to(&mut self, nodes: usize) {
+        self.slots.resize(nodes, UNSEEN);
+        self.counts.resize(nodes, 0);
+        self.radii.resize(nodes, radius(0));
+    }
+
+    fn is_seen(&self, node: u32) -> bool {
+        self.slots[node as usize] != UNSEEN
+    }
+
+    fn block(&self, node: u32) -> &[f64] {
+        match self.slots[node as usize] {
+            UNSEEN => self.blocks.empty(),
+            slot => self.blocks.get(slot as usize),
+        }
+    }
+
+    fn count(&self, node: u32) -> u64 {
+        self.counts[node as usize]
+    }
+}
+
+impl Club {
+    /// The graph before the first round.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
+    pub fn new(dim: usize, users: Users, graph: Graph, params: &Params) -> Result<Self, Error> {
+        params.check()?;
+        let shape = Shape { dim: check_dim(dim)? };
+        let declared = users.declared()?;
+        let mut edges = Edges::new(graph);
+        edges.declare(declared as usize);
+        let mut nodes = Nodes {
+            blocks: Blocks::new(shape),
+            slots: Vec::new(),
+            counts: Vec::new(),
+            radii: Vec::new(),
+        };
+        nodes.grow_to(declared as usize);
+        let components = Components::of(shape, &mut edges);
+        Ok(Self {
+            shape,
+            ranking: Ranking::new(dim, params),
+            thresholds: Thresholds::new(params),
+            clock: Clock::new(),
+            declared,
+            newcomers: Roster::default(),
+            edges,
+            nodes,
+            components,
+            cut: Vec::new(),
+        })
+    }
+
+    /// Edges left in the graph.
+    pub fn edges(&self) -> usize {
+        (0..self.edges.len()).map(|node| self.edges.of(node as u32).len()).sum::<usize>() / 2
+    }
+
+    #[inline]
+    fn node(&self, user: UserId) -> Option<u32> {
+        if user < self.declared {
+            return Some(user as u32);
+        }
+        self.newcomers.slot(user).map(|slot| (self.declared + slot as u64) as u32)
+    }
+
+    /// Adds a user who was not declared, with her edges.
+    fn admit(&mut self, user: UserId, changes: &mut Vec<Change>) -> u32 {
+        self.newcomers.admit(user);
+        let node = self.edges.push();
+        self.nodes.grow_to(node as usize + 1);
+        self.components.add_node(node, self.edges.of(node), &self.nodes, changes);
+        node
+    }
+
+    fn update(&mut self, node: u32, item: &[f64], reward: f64) {
+        if !self.nodes.is_seen(node) {
+            self.nodes.slots[node as usize] = self.nodes.blocks.len() as u32;
+            self.nodes.blocks.push();
+            self.components.see(node, &self.nodes);
+        }
+        self.components.observe(node, item, reward);
+        let slot = self.nodes.slots[node as usize] as usize;
+        kernels::observe(self.shape.dim, self.nodes.blocks.get_mut(slot), item, reward);
+        self.nodes.counts[node as usize] += 1;
+        self.nodes.radii[node as usize] = radius(self.nodes.counts[node as usize]);
+    }
+
+    /// Cuts the edges to users who disagree, and parts the component where that parts the graph.
+    fn cut_edges(&mut self, node: u32, changes: &mut Vec<Change>) {
+        let estimate = self.shape.view(self.nodes.block(node)).estimate;
+        let own_radius = self.nodes.radii[node as usize];
+        let mut cut = std::mem::take(&mut self.cut);
+        cut.clear();
+        cut.extend(self.edges.of(node).iter().copied().filter(|&other| {
+            let apart = distance(estimate, self.shape.view(self.nodes.block(other)).estimate);
+            let other_radius = self.nodes.radii[other as usize];
+            self.thresholds.estimates_disagree(apart, own_radius, other_radius)
+        }));
+        for &other in &cut {
+            self.edges.cut(node, other);
+        }
+        for &other in &cut {
+            // An earlier part may have taken this neighbour along.
+            if self.components.index_of(node) == self.components.index_of(other)
+                && let Some(part) = self.edges.part_between(node, other)
+            {
+                changes.push(self.components.part(&part, &self.nodes));
+            }
+        }
+        self.cut = cut;
+    }
+
+    #[inline]
+    fn basis(&self, user: UserId) -> (View<'_>, f64) {
+        let (block, count) = match self.node(user) {
+            Some(node) => self.components.sums_of(node, &self.nodes),
+            None => (self.nodes.blocks.empty(), 0),
+        };
+        (self.shape.view(block), self.ranking.beta(count, self.clock.log_rounds()))
+    }
+}
+
+impl Policy for Club {
+    fn dim(&self) -> usize {
+        self.shape.dim
+    }
+
+    fn rounds(&self) -> u64 {
+        self.clock.rounds()
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user);
+        Ok(self.ranking.choose(view, beta, items))
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user);
+        self.ranking.explain(view, beta, items, scores);
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        check_round(round, self.shape.dim)?;
+        if (self.edges.len() + round.len()) as u64 > Users::LIMIT {
+            return Err(Error::TooMany { what: "the number of users", limit: Users::LIMIT });
+        }
+        self.clock.tick();
+        for observation in round {
+            let node = match self.node(observation.user) {
+                Some(node) => node,
+                None => self.admit(observation.user, changes),
+            };
+            self.update(node, observation.item, observation.reward);
+        }
+        for observation in round {
+            let node = self.node(observation.user).expect("admitted above");
+            self.cut_edges(node, changes);
+        }
+        Ok(())
+    }
+
+    /// The component of the user; 0 for a user who has neither been declared nor appeared.
+    fn cluster_of(&self, user: UserId) -> ClusterId {
+        self.node(user).map_or(0, |node| self.components.label_of(node))
+    }
+
+    fn clusters(&self) -> usize {
+        self.components.len()
+    }
+
+    fn estimate(&self, user: UserId) -> Vec<f64> {
+        self.basis(user).0.estimate.to_vec()
+    }
+
+    fn digest(&self) -> u64 {
+        let mut digest = Digest::new().word(self.rounds());
+        for user in self.newcomers.users() {
+            digest = digest.word(*user);
+        }
+        for node in 0..self.edges.len() as u32 {
+            let (sums, total) = self.components.sums_of(node, &self.nodes);
+            digest = digest
+                .word(self.nodes.count(node))
+                .word(self.components.label_of(node))
+                .numbers(self.nodes.block(node))
+                .word(total)
+                .numbers(sums);
+            for &other in self.edges.of(node) {
+                digest = digest.word(u64::from(other));
+            }
+        }
+        digest.finish()
+    }
+}

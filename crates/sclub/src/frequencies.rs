@@ -1,0 +1,125 @@
+//! How often each user of a cluster has appeared: the multiset of their counts.
+
+/// Users by number of appearances, in ascending order.
+///
+/// Serving a user needs the lowest and the highest count of her cluster, never whose they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Frequencies {
+    /// (appearances, users with as many), users > 0.
+    rungs: Vec<(u64, u64)>,
+}
+
+impl Frequencies {
+    pub fn lowest(&self) -> Option<u64> {
+        self.rungs.first().map(|&(count, _)| count)
+    }
+
+    pub fn highest(&self) -> Option<u64> {
+        self.rungs.last().map(|&(count, _)| count)
+    }
+
+    pub fn rungs(&self) -> &[(u64, u64)] {
+        &self.rungs
+    }
+
+    pub fn add(&mut self, count: u64, users: u64) {
+        if users == 0 {
+            return;
+        }
+        match self.find(count) {
+            Ok(at) => self.rungs[at].1 += users,
+            Err(at) => self.rungs.insert(at, (count, users)),
+        }
+    }
+
+    /// One user with `count` appearances leaves.
+    pub fn remove(&mut self, count: u64) {
+        let at = self.find(count).expect("a user's count is among her cluster's");
+        self.rungs[at].1 -= 1;
+        if self.rungs[at].1 == 0 {
+            self.rungs.remove(at);
+        }
+    }
+
+    /// One user with `count` appearances appears once more.
+    pub fn raise(&mut self, count: u64) {
+        let at = self.find(count).expect("a user's count is among her cluster's");
+        let has_next = self.rungs.get(at + 1).is_some_and(|&(next, _)| next == count + 1);
+        match (self.rungs[at].1, has_next) {
+            (1, false) => self.rungs[at].0 += 1,
+            (1, true) => {
+                self.rungs.remove(at);
+                self.rungs[at].1 += 1;
+            }
+            (_, true) => {
+                self.rungs[at].1 -= 1;
+                self.rungs[at + 1].1 += 1;
+            }
+            (_, false) => {
+                self.rungs[at].1 -= 1;
+                self.rungs.insert(at + 1, (count + 1, 1));
+            }
+        }
+    }
+
+    /// The union with another cluster's.
+    pub fn absorb(&mut self, other: &Frequencies) {
+        for &(count, users) in &other.rungs {
+            self.add(count, users);
+        }
+    }
+
+    fn find(&self, count: u64) -> Result<usize, usize> {
+        self.rungs.binary_search_by_key(&count, |&(count, _)| count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..4, 0usize..1000), 1..300)) {
+            let mut list: Vec<u64> = vec![0];
+            let mut ladder = Frequencies::default();
+            ladder.add(0, 1);
+            for (step, pick) in steps {
+                match step {
+                    0 => {
+                        let count = pick as u64 % 7;
+                        list.push(count);
+                        ladder.add(count, 1);
+                    }
+                    1 if !list.is_empty() => {
+                        let count = list.swap_remove(pick % list.len());
+                        ladder.remove(count);
+                    }
+                    2 => {
+                        let other: Vec<u64> = (0..pick as u64 % 5).map(|v| v * 2).collect();
+                        let mut more = Frequencies::default();
+                        other.iter().for_each(|&count| more.add(count, 1));
+                        ladder.absorb(&more);
+                        list.extend(other);
+                    }
+                    _ if !list.is_empty() => {
+                        let at = pick % list.len();
+                        ladder.raise(list[at]);
+                        list[at] += 1;
+                    }
+                    _ => {}
+                }
+                list.sort_unstable();
+                let flat: Vec<u64> = ladder
+                    .rungs()
+                    .iter()
+                    .flat_map(|&(count, users)| std::iter::repeat_n(count, users as usize))
+                    .collect();
+                prop_assert_eq!(&flat, &list);
+                prop_assert_eq!(ladder.lowest(), list.first().copied());
+                prop_assert_eq!(ladder.highest(), list.last().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Candidate items, laid out so that many are scored at once.
+//!
+//! Items stand in groups of up to 32, a whole number of lanes wide. Inside a group, feature k of all
+//! its items is contiguous: `group[k * width + lane]`. Lanes without an item hold zeros.
+
+use crate::error::{Error, check_dim, check_features};
+use crate::kernels::LANES;
+
+/// Widest group of items.
+pub(crate) const GROUP: usize = 4 * LANES;
+
+/// Most items a set can hold.
+pub const MAX_ITEMS: usize = u32::MAX as usize;
+
+/// A set of candidate items with their features, checked once and laid out for scoring.
+///
+/// ```
+/// use sclub::ItemSet;
+/// let items = ItemSet::from_rows(2, &[1.0, 0.0, /* second item */ 0.6, 0.8])?;
+/// assert_eq!(items.len(), 2);
+/// assert_eq!(items.item(1).collect::<Vec<_>>(), [0.6, 0.8]);
+/// # Ok::<(), sclub::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemSet {
+    dim: usize,
+    len: usize,
+    lanes: Vec<f64>,
+}
+
+/// A group of items side by side: `features[k * width + lane]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group<'a> {
+    /// Number of the group's first item.
+    pub first: usize,
+    /// Items in the group.
+    pub len: usize,
+    /// Lanes in the group, a multiple of [`LANES`].
+    pub width: usize,
+    pub features: &'a [f64],
+}
+
+impl ItemSet {
+    /// An empty set of items of `dim` features.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`] where `dim` is 0 or too large.
+    pub fn new(dim: usize) -> Result<Self, Error> {
+        Ok(Self { dim: check_dim(dim)?, len: 0, lanes: Vec::new() })
+    }
+
+    /// The items of `rows`, `dim` features each, one after another.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`], [`Error::DimensionMismatch`] where `rows` is not a whole number of
+    /// items, [`Error::BadFeature`].
+    pub fn from_rows(dim: usize, rows: &[f64]) -> Result<Self, Error> {
+        let mut set = Self::new(dim)?;
+        set.refill(rows)?;
+        Ok(set)
+    }
+
+    /// Replaces the items by those of `rows` and keeps the memory.
+    ///
+    /// # Errors
+    /// As [`ItemSet::from_rows`]; the set is then unchanged.
+    pub fn refill(&mut self, rows: &[f64]) -> Result<(), Error> {
+        let (len, rest) = (rows.len() / self.dim, rows.len() % self.dim);
+        if rest != 0 {
+            return Err(Error::DimensionMismatch { expected: self.dim, got: rest });
+        }
+        if len > MAX_ITEMS {
+            return Err(Error::TooMany { what: "the number of items", limit: MAX_ITEMS as u64 });
+        }
+        for (item, features) in rows.chunks_exact(self.dim).enumerate() {
+            check_features(item, features, self.dim)?;
+        }
+        self.len = len;
+        self.lanes.clear();
+        self.lanes.resize(padded(len) * self.dim, 0.0);
+        for (item, features) in rows.chunks_exact(self.dim).enumerate() {
+            let (start, width) = self.place(item);
+            for (k, &value) in features.iter().enumerate() {
+                self.lanes[start + k * width] = value;
+            }
+        }
+        Ok(())
+    }
+
+    /// Features per item.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no item.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The features of one item.
+    ///
+    /// # Panics
+    /// Where there is no item `index`.
+    pub fn item(&self, index: usize) -> impl ExactSizeIterator<Item = f64> + '_ {
+        assert!(index < self.len, "item {index} of {}", self.len);
+        let (start, width) = self.place(index);
+        (0..self.dim).map(move |k| self.lanes[start + k * width])
+    }
+
+    /// Copies the features of one item into `features`.
+    ///
+    /// # Panics
+    /// Where there is no item `index`, or `features` is not as long as an item.
+    #[inline]
+    pub fn copy_item(&self, index: usize, features: &mut [f64]) {
+        assert!(index < self.len, "item {index} of {}", self.len);
+        assert_eq!(features.len(), self.dim, "length of the target");
+        let (start, width) = self.place(index);
+        for (feature, value) in features.iter_mut().zip(self.lanes[start..].iter().step_by(width)) {
+            *feature = *value;
+        }
+    }
+
+    /// Where an item's first feature is, and how far apart its features are.
+    #[inline]
+    fn place(&self, index: usize) -> (usize, usize) {
+        let first = index / GROUP * GROUP;
+        (first * self.dim + index % GROUP, width(self.len - first))
+    }
+
+    #[inline]
+    pub(crate) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        (0..self.len).step_by(GROUP).map(|first| {
+            let width = width(self.len - first);
+            let start = first * self.dim;
+            Group {
+                first,
+                len: (self.len - first).min(GROUP),
+                width,
+                features: &self.lanes[start..start + width * self.dim],
+            }
+        })
+    }
+}
+
+/// Lanes of a group that begins with `left` items still to place.
+#[inline]
+fn width(left: usize) -> usize {
+    left.min(GROUP).next_multiple_of(LANES)
+}
+
+/// Lanes that `len` items take in all.
+fn padded(len: usize) -> usize {
+    len.next_multiple_of(LANES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_comes_back_as_it_went_in() {
+        for len in [0, 1, 7, 8, 9, 20, 31, 32, 33, 70, 129] {
+            let rows: Vec<f64> = (0..len * 3).map(|v| v as f64).collect();
+            let set = ItemSet::from_rows(3, &rows).unwrap();
+            assert_eq!(set.len(), len);
+            let mut copy = [0.0; 3];
+            for (index, row) in rows.chunks(3).enumerate() {
+                assert_eq!(set.item(index).collect::<Vec<_>>(), row);
+                set.copy_item(index, &mut copy);
+                assert_eq!(copy, row);
+            }
+            let covered: usize = set.groups().map(|group| group.len).sum();
+            assert_eq!(covered, len);
+        }
+    }
+
+    #[test]
+    fn a_refused_refill_leaves_the_set_as_it_was() {
+        let mut set = ItemSet::from_rows(2, &[1.0, 2.0]).unwrap();
+        let before = set.clone();
+        assert_eq!(
+            set.refill(&[0.0, 1.0, 2.0]),
+            Err(Error::DimensionMismatch { expected: 2, got: 1 })
+        );
+        let refused = set.refill(&[0.0, 1.0, f64::INFINITY, 0.0]);
+        assert_eq!(refused, Err(Error::BadFeature { item: 1, feature: 0, value: f64::INFINITY }));
+        assert_eq!(set, before);
+    }
+}

@@ -1,0 +1,104 @@
+//! The arithmetic of the hot path, chosen for the machine at run time.
+//!
+//! [`score`] and [`lanes`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
+//! AVX2 with FMA, NEON, none) and picks one when it runs. All give the same bits: the operations of
+//! a lane and their order are fixed, and a multiply-add is fused in each, in software where the
+//! processor has none.
+
+pub(crate) mod lanes;
+pub(crate) mod score;
+
+use pulp::{Arch, Simd, WithSimd};
+
+pub(crate) use lanes::LANES;
+pub(crate) use score::Scoring;
+
+/// Largest dimension the library accepts.
+pub const MAX_DIM: usize = 512;
+
+/// Scratch on the stack for a dimension of up to 24, up to 120, and up to [`MAX_DIM`].
+const SMALL: usize = 24 + LANES;
+const MEDIUM: usize = 120 + LANES;
+const LARGE: usize = MAX_DIM + LANES;
+
+/// Defines a function that runs another one compiled for the widest registers the processor has.
+///
+/// A struct carries the arguments across: unlike a closure's body, its method is sure to be inlined
+/// where the instruction set is switched on.
+macro_rules! dispatched {
+    ($(
+        fn $name:ident<$life:lifetime $(, const $n:ident: usize)?>
+            ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:path;
+    )*) => {
+        $(
+            #[inline]
+            pub(crate) fn $name<$life $(, const $n: usize)?>($($arg: $ty),*) $(-> $ret)? {
+                struct Op<$life $(, const $n: usize)?> {
+                    $($arg: $ty,)*
+                    borrows: std::marker::PhantomData<&$life ()>,
+                }
+                impl<$life $(, const $n: usize)?> WithSimd for Op<$life $(, $n)?> {
+                    type Output = dispatched!(@output $($ret)?);
+                    #[inline(always)]
+                    fn with_simd<S: Simd>(self, _: S) -> Self::Output {
+                        $body($(self.$arg),*)
+                    }
+                }
+                Arch::new().dispatch(Op { $($arg,)* borrows: std::marker::PhantomData })
+            }
+        )*
+    };
+    (@output) => { () };
+    (@output $ret:ty) => { $ret };
+}
+
+dispatched! {
+    fn observe<'a>(dim: usize, block: &'a mut [f64], item: &'a [f64], reward: f64)
+        = observe_sized;
+    fn add_outer<'a>(dim: usize, gram: &'a mut [f64], item: &'a [f64]) = lanes::add_outer;
+    fn factorise<'a>(
+        dim: usize,
+        gram: &'a [f64],
+        lower: &'a mut [f64],
+        factor: &'a mut [f64],
+        scale: &'a mut [f64],
+    ) -> bool = lanes::factorise;
+    fn gram<'a>(
+        dim: usize,
+        factor: &'a [f64],
+        scale: &'a [f64],
+        lower: &'a mut [f64],
+        gram: &'a mut [f64],
+    ) = lanes::gram;
+    fn solve<'a>(
+        dim: usize,
+        factor: &'a [f64],
+        scale: &'a [f64],
+        moment: &'a [f64],
+        estimate: &'a mut [f64],
+    ) = lanes::solve;
+    fn near<'a, const AXES: usize>(
+        query: &'a [f32; AXES],
+        reach: f32,
+        axes: &'a [f32],
+        reaches: &'a [f32],
+        marks: &'a mut Vec<u32>,
+    ) = lanes::near;
+}
+
+/// See [`Scoring`].
+#[inline]
+pub(crate) fn score(scoring: Scoring<'_>) {
+    Arch::new().dispatch(scoring);
+}
+
+#[inline(always)]
+fn observe_sized(dim: usize, block: &mut [f64], item: &[f64], reward: f64) {
+    if dim + LANES <= SMALL {
+        lanes::observe::<SMALL>(dim, block, item, reward);
+    } else if dim + LANES <= MEDIUM {
+        lanes::observe::<MEDIUM>(dim, block, item, reward);
+    } else {
+        lanes::observe::<LARGE>(dim, block, item, reward);
+    }
+}

@@ -1,0 +1,46 @@
+//! Online clustering of bandits: who likes the same things, learned while recommending.
+//!
+//! Every user has unknown tastes, a weight vector; many users share tastes. A [`Policy`] is asked
+//! to choose among items for a user, is told what the choice brought, and gets better. [`Sclub`]
+//! finds out on the way which users are alike, and lets each learn from all of their kind.
+//!
+//! | policy | an estimate for |
+//! |---|---|
+//! | [`Sclub`] | each set of users it believes alike; users are split out and sets merged |
+//! | [`Club`] | each connected component of a graph of users whose edges are cut |
+//! | [`LinUcbShared::one`] | everybody together |
+//! | [`LinUcbInd`] | each user alone |
+//! | [`LinUcbShared::known`] | each of some groups that are told in advance |
+//!
+//! The library does no I/O, reads no clock, starts no thread and draws no random number that a seed
+//! does not fix. The same rounds give the same bits on every machine.
+//!
+//! ```
+#![doc = include_str!("../examples/embed.rs")]
+//! ```
+
+pub mod club;
+mod digest;
+pub mod error;
+mod frequencies;
+mod items;
+mod kernels;
+mod linucb;
+pub mod params;
+mod policy;
+mod radius;
+mod roster;
+mod sclub;
+mod statistics;
+mod ucb;
+
+pub use club::{Club, Graph};
+pub use error::Error;
+pub use items::{ItemSet, MAX_ITEMS};
+pub use kernels::MAX_DIM;
+pub use linucb::{LinUcbInd, LinUcbShared};
+pub use params::{Assumptions, Exploration, Index, Params};
+pub use policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, Users};
+pub use radius::radius;
+pub use sclub::{Sclub, Statistics};
+pub use statistics::REFACTORISE_EVERY;

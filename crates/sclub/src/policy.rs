@@ -1,0 +1,213 @@
+//! What every policy does: recommend, learn, and say what changed.
+
+use crate::error::Error;
+use crate::items::ItemSet;
+
+/// Names a user. Any number will do; nothing is kept for users who have not appeared.
+pub type UserId = u64;
+
+/// Names a cluster. The first cluster is 1, as in the paper; later ones count up and a number is
+/// never used again.
+pub type ClusterId = u64;
+
+/// How a policy ranks one candidate: `score = mean + width`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Score {
+    /// What the candidates are ranked by.
+    pub score: f64,
+    /// The expected reward.
+    pub mean: f64,
+    /// What the uncertainty about the reward adds.
+    pub width: f64,
+}
+
+/// The candidate to show.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Decision {
+    /// Its position among the candidates.
+    pub index: usize,
+    /// How it was ranked.
+    pub score: Score,
+}
+
+/// What came back: a user was shown an item and gave a reward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Observation<'a> {
+    /// Who.
+    pub user: UserId,
+    /// The features of the item shown.
+    pub item: &'a [f64],
+    /// What it brought.
+    pub reward: f64,
+}
+
+/// A change of the clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Users left a cluster and form a new one.
+    Split {
+        /// The cluster they left.
+        from: ClusterId,
+        /// The new cluster.
+        into: ClusterId,
+        /// How many left.
+        users: u64,
+    },
+    /// Two clusters became one.
+    Merge {
+        /// The cluster that goes on.
+        kept: ClusterId,
+        /// The cluster that is no more.
+        gone: ClusterId,
+    },
+}
+
+/// Who there is before the first round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Users {
+    /// Users 0 to n − 1 exist from the start, as in the paper: until they appear they belong to the
+    /// first cluster with frequency 0. Others may still appear.
+    Declared(u64),
+    /// Nobody is known before they appear.
+    Appear,
+}
+
+impl Users {
+    /// Most users that can be declared.
+    pub const LIMIT: u64 = u32::MAX as u64;
+
+    /// How many are declared.
+    pub(crate) fn declared(self) -> Result<u64, Error> {
+        match self {
+            Users::Appear => Ok(0),
+            Users::Declared(0) => Err(Error::NoUsers),
+            Users::Declared(n) if n > Self::LIMIT => {
+                Err(Error::TooMany { what: "the number of users", limit: Self::LIMIT })
+            }
+            Users::Declared(n) => Ok(n),
+        }
+    }
+}
+
+/// A policy recommends items to users and learns from what comes back.
+///
+/// State is a fold over the rounds learned: the same rounds give the same bits, whatever was
+/// recommended in between and on however many threads. A call that returns an error has changed
+/// nothing.
+///
+/// ```
+/// use sclub::{ItemSet, Params, Policy, Sclub, Users};
+///
+/// let mut policy = Sclub::new(2, Users::Appear, &Params::tuned())?;
+/// let items = ItemSet::from_rows(2, &[1.0, 0.0, 0.0, 1.0])?;
+/// for _ in 0..20 {
+///     let shown = policy.recommend(7, &items)?.index;
+///     let reward = if shown == 1 { 1.0 } else { 0.0 };
+///     policy.learn(7, &items.item(shown).collect::<Vec<_>>(), reward)?;
+/// }
+/// assert_eq!(policy.recommend(7, &items)?.index, 1);
+/// # Ok::<(), sclub::Error>(())
+/// ```
+pub trait Policy: Send + Sync {
+    /// Features per item.
+    fn dim(&self) -> usize;
+
+    /// Rounds learned so far.
+    fn rounds(&self) -> u64;
+
+    /// Chooses among `items` for `user`. Any number of users can be served between two rounds.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::NoCandidates`].
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error>;
+
+    /// Score, mean and width of every item, in the order of `items`; replaces what `scores` held.
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error>;
+
+    /// Learns one round: what came back from all users who were served on the same history, in the
+    /// order given (the paper's Theorem 3). A round may be empty: time passes. What changed in the
+    /// clusters is appended to `changes`.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::BadFeature`], [`Error::BadReward`],
+    /// [`Error::TooMany`]; then no observation of the round has been learned.
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error>;
+
+    /// Learns a round of a single observation and returns what changed in the clusters.
+    ///
+    /// # Errors
+    /// As [`Policy::learn_round`].
+    fn learn(&mut self, user: UserId, item: &[f64], reward: f64) -> Result<Vec<Change>, Error> {
+        let mut changes = Vec::new();
+        self.learn_round(&[Observation { user, item, reward }], &mut changes)?;
+        Ok(changes)
+    }
+
+    /// The cluster that a recommendation to `user` would be made from.
+    fn cluster_of(&self, user: UserId) -> ClusterId;
+
+    /// Number of clusters.
+    fn clusters(&self) -> usize;
+
+    /// The weight vector that a recommendation to `user` would be made from.
+    fn estimate(&self, user: UserId) -> Vec<f64>;
+
+    /// A digest of every bit of the state: equal for equal histories.
+    fn digest(&self) -> u64;
+}
+
+/// Checks what is asked of `recommend` and `explain`.
+#[inline]
+pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
+    if items.dim() != dim {
+        return Err(Error::DimensionMismatch { expected: dim, got: items.dim() });
+    }
+    if items.is_empty() { Err(Error::NoCandidates) } else { Ok(()) }
+}
+
+/// Checks what is asked of `learn_round`.
+#[inline]
+pub(crate) fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
+    for (position, observation) in round.iter().enumerate() {
+        crate::error::check_features(position, observation.item, dim)?;
+        crate::error::check_reward(position, observation.reward)?;
+    }
+    Ok(())
+}
+
+/// The rounds so far, with the logarithm that β needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Clock {
+    rounds: u64,
+    log_rounds: f64,
+}
+
+impl Clock {
+    pub fn new() -> Self {
+        Self { rounds: 0, log_rounds: 0.0 }
+    }
+
+    /// τ after the round that begins.
+    pub fn tick(&mut self) -> u64 {
+        self.rounds += 1;
+        self.log_rounds = libm::log(self.rounds as f64);
+        self.rounds
+    }
+
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// ln t, with t counted from 0 and ln 0 taken as ln 1.
+    #[inline]
+    pub fn log_rounds(&self) -> f64 {
+        self.log_rounds
+    }
+}

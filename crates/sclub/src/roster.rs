@@ -1,0 +1,68 @@
+//! Who has appeared: user to slot, in order of appearance.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use crate::digest::mix;
+use crate::error::Error;
+use crate::policy::{Observation, UserId, Users};
+
+/// Slots of the users seen so far. A slot is a user's place in order of first appearance.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Roster {
+    slots: HashMap<UserId, u32, BuildHasherDefault<MixHasher>>,
+    users: Vec<UserId>,
+}
+
+/// Hashes a number by [`mix`]. Deterministic; nothing depends on the order of the table.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct MixHasher(u64);
+
+impl Hasher for MixHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = mix(self.0 ^ u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = mix(self.0 ^ word);
+    }
+}
+
+impl Roster {
+    pub fn len(&self) -> usize {
+        self.users.len()
+    }
+
+    #[inline]
+    pub fn slot(&self, user: UserId) -> Option<usize> {
+        self.slots.get(&user).map(|&slot| slot as usize)
+    }
+
+    /// The users seen, by slot.
+    pub fn users(&self) -> &[UserId] {
+        &self.users
+    }
+
+    /// Gives a user who has not appeared before the next slot.
+    pub fn admit(&mut self, user: UserId) -> usize {
+        let slot = self.users.len();
+        self.slots.insert(user, u32::try_from(slot).expect("check_room comes before admit"));
+        self.users.push(user);
+        slot
+    }
+
+    /// Checks that there are slots for everybody in the round, new or not.
+    pub fn check_room(&self, round: &[Observation<'_>]) -> Result<(), Error> {
+        if (self.users.len() + round.len()) as u64 <= Users::LIMIT {
+            Ok(())
+        } else {
+            Err(Error::TooMany { what: "the number of users", limit: Users::LIMIT })
+        }
+    }
+}

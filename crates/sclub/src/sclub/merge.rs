@@ -1,0 +1,88 @@
+//! Algorithm 4: checked clusters that agree become one.
+
+use super::Sclub;
+use super::cluster::{Cluster, Members, Pivot};
+use crate::policy::Change;
+use crate::radius::distance;
+
+impl Sclub {
+    /// Merges the cluster of a user with others until none agrees with it.
+    pub(super) fn merge_around(&mut self, slot: u32, changes: &mut Vec<Change>) {
+        loop {
+            let index = self.partition.profiles.place(slot).cluster;
+            if !self.partition.get(index).is_checked(self.phase) {
+                return;
+            }
+            let Some(other) = self.first_to_merge_with(index) else { return };
+            changes.push(self.merge(index, other));
+        }
+    }
+
+    /// Of the checked clusters that agree with `index`, the one with the lowest label.
+    fn first_to_merge_with(&mut self, index: u32) -> Option<u32> {
+        let cluster = self.partition.get(index);
+        let estimate = cluster.view(&self.partition.profiles).estimate;
+        let reach = self.thresholds.alpha_theta / 2.0 * cluster.radius;
+        let mut found = std::mem::take(&mut self.found);
+        self.partition.nearby.candidates(estimate, reach, &mut found);
+        let first = found
+            .iter()
+            .filter(|&&other| other != index)
+            .map(|&other| (other, self.partition.get(other)))
+            .filter(|(_, other)| self.should_merge(cluster, other))
+            .min_by_key(|(_, other)| other.label)
+            .map(|(other, _)| other);
+        self.found = found;
+        first
+    }
+
+    /// Whether estimates and average frequencies agree. Both clusters are checked.
+    fn should_merge(&self, a: &Cluster, b: &Cluster) -> bool {
+        let profiles = &self.partition.profiles;
+        let apart = distance(a.view(profiles).estimate, b.view(profiles).estimate);
+        if !self.thresholds.estimates_agree(apart, a.radius, b.radius) {
+            return false;
+        }
+        let round = self.clock.rounds();
+        let frequencies = (a.frequency(profiles, round), b.frequency(profiles, round));
+        self.thresholds.frequencies_agree(frequencies.0, frequencies.1, self.round_radius)
+    }
+
+    /// Makes two checked clusters one, under the lower of their labels.
+    fn merge(&mut self, a: u32, b: u32) -> Change {
+        let labels = (self.partition.get(a).label, self.partition.get(b).label);
+        let (kept, gone) = (labels.0.min(labels.1), labels.0.max(labels.1));
+        // The members of the smaller cluster move; the sum is the same either way.
+        let (stay, go) =
+            if self.partition.get(a).size() >= self.partition.get(b).size() { (a, b) } else { (b, a) };
+        let leaving = self.partition.dissolve(go);
+        self.partition.move_first(go, stay);
+
+        let (cluster, profiles, scratch) = self.partition.parts(stay);
+        let many = cluster.as_many(profiles, scratch, self.phase);
+        match &leaving.members {
+            Members::One(slot) => {
+                let count = profiles.place(*slot).count;
+                many.sums.add_block(scratch, profiles.blocks.get(*slot as usize), count);
+                many.frequencies.add(count, 1);
+                many.seat_member(profiles, *slot, stay);
+            }
+            Members::Many(others) => {
+                many.sums.add_aggregate(&others.sums);
+                many.frequencies.absorb(&others.frequencies);
+                for &slot in &others.slots {
+                    many.seat_member(profiles, slot, stay);
+                }
+            }
+        }
+        cluster.label = kept;
+        cluster.checked += leaving.checked;
+        self.partition.settle(stay);
+        let (cluster, ..) = self.partition.parts(stay);
+        if let Members::Many(many) = &mut cluster.members {
+            many.pivot = Pivot::take(self.phase, &many.sums);
+        }
+        self.partition.refresh(stay, self.phase, self.thresholds.alpha_theta);
+        Change::Merge { kept, gone }
+    }
+}

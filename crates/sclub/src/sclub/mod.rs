@@ -1,0 +1,186 @@
+//! SCLUB, the paper's Algorithm 1, with its steps in the files beside this one.
+//!
+//! | paper | here |
+//! |---|---|
+//! | (S_i, b_i, T_i) of a user | [`profile`] |
+//! | (S^j, b^j, T^j, C^j) of a cluster, pivot (θ̃^j, T̃^j) | [`cluster`] |
+//! | J, j(i) | [`partition`] |
+//! | phase s, lines 4 to 7 | [`phase`] |
+//! | Algorithm 2, Update | [`update`] |
+//! | Algorithm 3, Split | [`split`] |
+//! | Algorithm 4, Merge | [`merge`], with [`nearby`] to find what to merge |
+//!
+//! What the pseudo-code leaves open is decided in `docs/algorithm.md`.
+
+mod cluster;
+mod inspect;
+mod merge;
+mod nearby;
+mod partition;
+mod phase;
+mod profile;
+mod split;
+mod update;
+
+pub use inspect::Statistics;
+
+use crate::error::{Error, check_dim};
+use crate::items::ItemSet;
+use crate::params::Params;
+use crate::policy::{
+    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
+    check_round,
+};
+use crate::radius::{Thresholds, radius};
+use crate::statistics::{Shape, View};
+use crate::ucb::Ranking;
+use partition::Partition;
+use phase::phase_of;
+
+/// Set-based clustering of bandits (Li, Chen, Li, Leung: "Improved Algorithm on Online Clustering of
+/// Bandits", IJCAI 2019).
+///
+/// Users start in one cluster. In each round:
+/// 1. a user is recommended the item with the largest upper confidence bound on her cluster's
+///    estimate;
+/// 2. the reward enters her own statistics and her cluster's sums;
+/// 3. she is split out if her estimate or her frequency disagrees with her cluster;
+/// 4. her cluster is merged with every other that agrees with it, among those all of whose users
+///    have been checked in the current phase. Phases last 2, 4, 8, … rounds.
+///
+/// A round costs O(L d²) for L candidates, and a glance at every checked cluster.
+///
+/// ```
+/// use sclub::{ItemSet, Params, Policy, Sclub, Users};
+///
+/// let mut policy = Sclub::new(3, Users::Declared(100), &Params::tuned())?;
+/// let items = ItemSet::from_rows(3, &[0.6, 0.8, 0.0, 0.0, 0.6, 0.8])?;
+/// let shown = policy.recommend(42, &items)?;
+/// let changes = policy.learn(42, &items.item(shown.index).collect::<Vec<_>>(), 1.0)?;
+/// assert!(changes.is_empty());
+/// # Ok::<(), sclub::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Sclub {
+    shape: Shape,
+    ranking: Ranking,
+    thresholds: Thresholds,
+    clock: Clock,
+    phase: u32,
+    /// F(τ)
+    round_radius: f64,
+    partition: Partition,
+    /// Kept between rounds for its memory.
+    served: Vec<u32>,
+    /// Kept between rounds for its memory.
+    found: Vec<u32>,
+}
+
+impl Sclub {
+    /// One cluster of all users, before the first round.
+    ///
+    /// # Errors
+    /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
+    pub fn new(dim: usize, users: Users, params: &Params) -> Result<Self, Error> {
+        params.check()?;
+        let shape = Shape { dim: check_dim(dim)? };
+        Ok(Self {
+            shape,
+            ranking: Ranking::new(dim, params),
+            thresholds: Thresholds::new(params),
+            clock: Clock::new(),
+            phase: 0,
+            round_radius: radius(0),
+            partition: Partition::new(shape, users.declared()?),
+            served: Vec::new(),
+            found: Vec::new(),
+        })
+    }
+
+    /// Lines 4 to 8: the next round, and with it perhaps the next phase. Marks and pivots of the
+    /// phase before lapse by their number; nothing is walked.
+    fn begin_round(&mut self) {
+        let round = self.clock.tick();
+        self.round_radius = radius(round);
+        let phase = phase_of(round);
+        if phase != self.phase {
+            self.phase = phase;
+            self.partition.nearby.clear();
+        }
+    }
+
+    /// Line 10: what to recommend from for a user, with its β.
+    #[inline]
+    fn basis(&self, user: UserId) -> (View<'_>, f64) {
+        let cluster = self.partition.cluster_of(user);
+        let profiles = &self.partition.profiles;
+        let beta = self.ranking.beta(cluster.count(profiles), self.clock.log_rounds());
+        (cluster.view(profiles), beta)
+    }
+}
+
+impl Policy for Sclub {
+    fn dim(&self) -> usize {
+        self.shape.dim
+    }
+
+    fn rounds(&self) -> u64 {
+        self.clock.rounds()
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user); // line 10
+        Ok(self.ranking.choose(view, beta, items)) // line 11
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user);
+        self.ranking.explain(view, beta, items, scores);
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        check_round(round, self.shape.dim)?;
+        self.partition.roster.check_room(round)?;
+
+        self.begin_round(); // lines 4 to 8
+        let mut served = std::mem::take(&mut self.served);
+        served.clear();
+        served.extend(round.iter().map(|observation| self.update(observation))); // line 12
+        for &slot in &served {
+            if self.should_split(slot) {
+                changes.push(self.split_out(slot)); // line 13
+            }
+            self.partition.mark_checked(slot, self.phase); // line 14
+            let cluster = self.partition.profiles.place(slot).cluster;
+            self.partition.refresh(cluster, self.phase, self.thresholds.alpha_theta);
+        }
+        for &slot in &served {
+            self.merge_around(slot, changes); // line 15
+        }
+        self.served = served;
+        Ok(())
+    }
+
+    fn cluster_of(&self, user: UserId) -> ClusterId {
+        self.partition.cluster_of(user).label
+    }
+
+    fn clusters(&self) -> usize {
+        self.partition.len()
+    }
+
+    fn estimate(&self, user: UserId) -> Vec<f64> {
+        self.basis(user).0.estimate.to_vec()
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest_state()
+    }
+}

@@ -1,0 +1,153 @@
+//! Which checked clusters may be close enough to merge with.
+//!
+//! Almost no pair of clusters is ever close enough, and with a thousand clusters a scan of all their
+//! estimates would cost more than everything else in a round. So each checked cluster has a short
+//! single-precision sketch here, side by side with the others': the first [`AXES`] coordinates of
+//! its estimate and its reach, α_θ/2 · F(T). A distance over some of the coordinates is at most the
+//! distance over all, so what the sketch rules out is ruled out; the rest is tested exactly.
+//!
+//! Rounding an estimate to single precision moves each coordinate by at most 2⁻²⁴ of itself, and the
+//! distance is summed with relative error below 2⁻²⁰. A reach is therefore stored enlarged, by 2⁻²⁰
+//! of itself and 2⁻²⁰ of the largest coordinate: more than all of the errors together.
+
+use crate::kernels;
+
+/// Coordinates in a sketch.
+const AXES: usize = 8;
+/// Sketches side by side.
+const GROUP: usize = 16;
+/// Enlarges a reach beyond every rounding error.
+const MARGIN: f64 = 1.0 / (1 << 20) as f64;
+
+/// Sketches of the clusters checked in the current phase.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Nearby {
+    clusters: Vec<u32>,
+    /// In groups of [`GROUP`] clusters, axis by axis.
+    axes: Vec<f32>,
+    /// Negative infinity where there is no cluster.
+    reaches: Vec<f32>,
+}
+
+/// A cluster's place among the sketches.
+pub(super) type Seat = u32;
+
+fn sketch(estimate: &[f64], reach: f64) -> ([f32; AXES], f32) {
+    let mut axes = [0.0; AXES];
+    let mut largest = 0.0f64;
+    for (axis, &value) in axes.iter_mut().zip(estimate) {
+        *axis = value as f32;
+        largest = largest.max(value.abs());
+    }
+    (axes, (reach + MARGIN * (reach + largest)) as f32)
+}
+
+impl Nearby {
+    /// Forgets all: nothing is checked at the start of a phase.
+    pub fn clear(&mut self) {
+        self.clusters.clear();
+        self.axes.clear();
+        self.reaches.clear();
+    }
+
+    pub fn insert(&mut self, cluster: u32, estimate: &[f64], reach: f64) -> Seat {
+        let seat = self.clusters.len();
+        self.clusters.push(cluster);
+        if self.clusters.len() > self.reaches.len() {
+            self.reaches.resize(self.reaches.len() + GROUP, f32::NEG_INFINITY);
+            self.axes.resize(self.axes.len() + GROUP * AXES, 0.0);
+        }
+        self.put(seat, &sketch(estimate, reach));
+        seat as Seat
+    }
+
+    pub fn update(&mut self, seat: Seat, estimate: &[f64], reach: f64) {
+        self.put(seat as usize, &sketch(estimate, reach));
+    }
+
+    /// Takes a cluster out. The last one moves to its seat; returns that cluster, if it is another.
+    pub fn remove(&mut self, seat: Seat) -> Option<u32> {
+        let (seat, last) = (seat as usize, self.clusters.len() - 1);
+        let moved = self.get(last);
+        self.put(seat, &moved);
+        self.put(last, &([0.0; AXES], f32::NEG_INFINITY));
+        self.clusters.swap_remove(seat);
+        (seat != last).then(|| self.clusters[seat])
+    }
+
+    /// The clusters that may lie within `reach` plus their own reach of `estimate`: all that do, and
+    /// few that do not. The one asked for is among them if it has a seat.
+    pub fn candidates(&self, estimate: &[f64], reach: f64, found: &mut Vec<u32>) {
+        let (query, reach) = sketch(estimate, reach);
+        kernels::near::<AXES>(&query, reach, &self.axes, &self.reaches, found);
+        for seat in found {
+            *seat = self.clusters[*seat as usize];
+        }
+    }
+
+    fn start(seat: usize) -> usize {
+        seat / GROUP * GROUP * AXES + seat % GROUP
+    }
+
+    fn put(&mut self, seat: usize, (axes, reach): &([f32; AXES], f32)) {
+        let start = Self::start(seat);
+        for (a, &axis) in axes.iter().enumerate() {
+            self.axes[start + a * GROUP] = axis;
+        }
+        self.reaches[seat] = *reach;
+    }
+
+    fn get(&self, seat: usize) -> ([f32; AXES], f32) {
+        let start = Self::start(seat);
+        (std::array::from_fn(|a| self.axes[start + a * GROUP]), self.reaches[seat])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::radius::distance;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn never_misses_a_cluster_within_reach(
+            dim in 1usize..30,
+            scale in prop::sample::select(vec![1e-6, 1.0, 1e6]),
+            points in prop::collection::vec((prop::collection::vec(-1.0f64..1.0, 30), 0.0f64..2.0, any::<bool>()), 1..70),
+        ) {
+            let mut nearby = Nearby::default();
+            let mut seats = vec![None; points.len()];
+            let at = |i: usize| points[i].0[..dim].iter().map(|v| v * scale).collect::<Vec<_>>();
+            for i in 0..points.len() {
+                seats[i] = Some(nearby.insert(i as u32, &[0.0; 30][..dim], 0.0));
+            }
+            for i in 0..points.len() {
+                if points[i].2 {
+                    nearby.update(seats[i].unwrap(), &at(i), points[i].1 * scale);
+                } else if let Some(moved) = nearby.remove(seats[i].take().unwrap()) {
+                    // The last one took the seat that was freed.
+                    let seat = nearby.clusters.iter().position(|&c| c == moved).unwrap();
+                    seats[moved as usize] = Some(seat as Seat);
+                }
+            }
+            let mut found = Vec::new();
+            for i in 0..points.len() {
+                nearby.candidates(&at(i), points[i].1 * scale, &mut found);
+                for j in (0..points.len()).filter(|&j| seats[j].is_some()) {
+                    // Just within reach, to the last bit.
+                    let apart = distance(&at(i), &at(j));
+                    if apart <= (points[i].1 + points[j].1) * scale {
+                        prop_assert!(found.contains(&(j as u32)));
+                    }
+                    nearby.update(seats[j].unwrap(), &at(j), apart);
+                    let mut touching = Vec::new();
+                    nearby.candidates(&at(i), 0.0, &mut touching);
+                    prop_assert!(touching.contains(&(j as u32)));
+                    nearby.update(seats[j].unwrap(), &at(j), points[j].1 * scale);
+                }
+                prop_assert!(found.iter().all(|&j| seats[j as usize].is_some()));
+            }
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Algorithm 3: a user who disagrees with her cluster leaves it.
+
+use super::Sclub;
+use super::cluster::Members;
+use crate::policy::Change;
+use crate::radius::{distance, radius};
+
+impl Sclub {
+    /// Whether a user's estimate or frequency disagrees with her cluster. A user alone agrees with
+    /// herself.
+    pub(super) fn should_split(&self, slot: u32) -> bool {
+        let place = self.partition.profiles.place(slot);
+        let cluster = self.partition.get(place.cluster);
+        let Members::Many(many) = &cluster.members else { return false };
+
+        let apart = distance(self.partition.profiles.view(slot).estimate, &many.pivot.estimate);
+        let thresholds = &self.thresholds;
+        if thresholds.estimates_disagree(apart, radius(place.count), many.pivot.radius) {
+            return true;
+        }
+        // Some member's frequency is too far from hers exactly if the lowest or the highest is.
+        let round = self.clock.rounds() as f64;
+        let frequency = place.count as f64 / round;
+        [many.frequencies.lowest(), many.frequencies.highest()].into_iter().flatten().any(|other| {
+            thresholds.frequencies_disagree(frequency, other as f64 / round, self.round_radius)
+        })
+    }
+
+    /// Makes the user a cluster of her own.
+    pub(super) fn split_out(&mut self, slot: u32) -> Change {
+        let place = self.partition.profiles.place(slot);
+        let old = place.cluster;
+        let (cluster, profiles, scratch) = self.partition.parts(old);
+        cluster.enter(self.phase);
+        cluster.checked -= u32::from(place.checked_in == self.phase);
+        let many = cluster.as_many(profiles, scratch, self.phase);
+        many.sums.remove_block(scratch, profiles.blocks.get(slot as usize), place.count);
+        many.frequencies.remove(place.count);
+        many.unseat_member(profiles, slot);
+        let from = cluster.label;
+        self.partition.settle(old);
+        self.partition.refresh(old, self.phase, self.thresholds.alpha_theta);
+
+        let new = self.partition.found(slot);
+        let (cluster, ..) = self.partition.parts(new);
+        cluster.enter(self.phase);
+        cluster.checked = u32::from(place.checked_in == self.phase);
+        Change::Split { from, into: cluster.label, users: 1 }
+    }
+}

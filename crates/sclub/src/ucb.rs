@@ -1,0 +1,107 @@
+//! The index of a candidate and the choice among them.
+//!
+//! | symbol | name | meaning |
+//! |---|---|---|
+//! | θ̂ᵀx | `mean` | what the item is expected to bring |
+//! | β | `beta` | weight of the uncertainty |
+//! | U(x) | `score` | mean + width, width = β √(xᵀS⁻¹x), or β xᵀS⁻¹x with [`Index::SquaredNorm`] |
+
+use crate::items::{GROUP, Group, ItemSet};
+use crate::kernels::{self, Scoring};
+use crate::params::{Exploration, Index, Params};
+use crate::policy::{Decision, Score};
+use crate::statistics::View;
+
+/// How candidates are ranked, for given parameters and dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Ranking {
+    dim: f64,
+    index: Index,
+    exploration: Exploration,
+}
+
+impl Ranking {
+    pub fn new(dim: usize, params: &Params) -> Self {
+        Self { dim: dim as f64, index: params.index, exploration: params.exploration }
+    }
+
+    /// β for an estimate from `count` observations. `log_rounds` is ln t of the rounds so far.
+    #[inline]
+    pub fn beta(&self, count: u64, log_rounds: f64) -> f64 {
+        match self.exploration {
+            Exploration::Fixed(beta) => beta,
+            Exploration::Growing { scale } => {
+                let growth = self.dim * libm::log(1.0 + count as f64 / self.dim);
+                scale * ((growth + 4.0 * log_rounds + std::f64::consts::LN_2).sqrt() + 1.0)
+            }
+        }
+    }
+
+    /// Algorithm 1, line 11: the candidate with the largest score, the first of them on a tie.
+    ///
+    /// `items` is not empty and has the dimension of `view`; the caller has checked.
+    #[inline]
+    pub fn choose(&self, view: View<'_>, beta: f64, items: &ItemSet) -> Decision {
+        let mut best = Decision {
+            index: 0,
+            score: Score { score: f64::NEG_INFINITY, mean: 0.0, width: 0.0 },
+        };
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(self.index, view, beta, group);
+            for lane in 0..group.len {
+                if scores.score[lane] > best.score.score {
+                    best = Decision { index: group.first + lane, score: scores.of(lane) };
+                }
+            }
+        }
+        best
+    }
+
+    /// Score, mean and width of every candidate.
+    pub fn explain(&self, view: View<'_>, beta: f64, items: &ItemSet, out: &mut Vec<Score>) {
+        out.clear();
+        out.reserve(items.len());
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(self.index, view, beta, group);
+            out.extend((0..group.len).map(|lane| scores.of(lane)));
+        }
+    }
+}
+
+/// The scores of one group.
+struct Scores {
+    score: [f64; GROUP],
+    mean: [f64; GROUP],
+    width: [f64; GROUP],
+}
+
+impl Scores {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { score: [0.0; GROUP], mean: [0.0; GROUP], width: [0.0; GROUP] }
+    }
+
+    #[inline(always)]
+    fn of(&self, lane: usize) -> Score {
+        Score { score: self.score[lane], mean: self.mean[lane], width: self.width[lane] }
+    }
+
+    #[inline(always)]
+    fn fill(&mut self, index: Index, view: View<'_>, beta: f64, group: Group<'_>) {
+        let View { factor, scale, estimate, .. } = view;
+        let (mean, norm) = (&mut self.mean[..group.width], &mut self.width[..group.width]);
+        kernels::score(Scoring { factor, scale, estimate, items: group.features, mean, norm });
+        for lane in 0..group.width {
+            let norm = self.width[lane];
+            let width = beta
+                * match index {
+                    Index::Norm => norm.sqrt(),
+                    Index::SquaredNorm => norm,
+                };
+            self.width[lane] = width;
+            self.score[lane] = self.mean[lane] + width;
+        }
+    }
+}
