@@ -1,1 +1,17 @@
+//! The lab: worlds in which policies are compared, the runs, and what comes out of them.
+//!
+//! A [`world::World`] draws who appears with which candidates and what they are worth. A
+//! [`run::Experiment`] plays any number of policies in the same worlds, block by block, on any number
+//! of threads with the same result. [`summary`] and [`figure`] show what came out.
 
+pub use sclub::{Exploration, Index, Params};
+
+pub mod adjusted_rand;
+pub mod figure;
+pub mod policies;
+pub mod run;
+pub mod streams;
+pub mod summary;
+pub mod synthetic;
+pub mod world;
+pub mod yardsticks;

@@ -52,7 +52,7 @@ impl Components {
     }
 
     #[inline]
-    pub fn index_of(&self, node: u32) -> u32 {
+    fn index_of(&self, node: u32) -> u32 {
         self.of_node[node as usize]
     }
 

@@ -123,6 +123,16 @@ impl Club {
         (0..self.edges.len()).map(|node| self.edges.of(node as u32).len()).sum::<usize>() / 2
     }
 
+    /// The users that a user is still connected to directly, in no particular order.
+    pub fn neighbours(&self, user: UserId) -> Vec<UserId> {
+        let Some(node) = self.node(user) else { return Vec::new() };
+        let user_of = |&node: &u32| match u64::from(node).checked_sub(self.declared) {
+            Some(newcomer) => self.newcomers.users()[newcomer as usize],
+            None => UserId::from(node),
+        };
+        self.edges.of(node).iter().map(user_of).collect()
+    }
+
     #[inline]
     fn node(&self, user: UserId) -> Option<u32> {
         if user < self.declared {
@@ -164,14 +174,10 @@ impl Club {
             let other_radius = self.nodes.radii[other as usize];
             self.thresholds.estimates_disagree(apart, own_radius, other_radius)
         }));
+        // One at a time: a single cut parts a component in two at the most.
         for &other in &cut {
             self.edges.cut(node, other);
-        }
-        for &other in &cut {
-            // An earlier part may have taken this neighbour along.
-            if self.components.index_of(node) == self.components.index_of(other)
-                && let Some(part) = self.edges.part_between(node, other)
-            {
+            if let Some(part) = self.edges.part_between(node, other) {
                 changes.push(self.components.part(&part, &self.nodes));
             }
         }

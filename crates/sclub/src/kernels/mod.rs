@@ -21,6 +21,22 @@ const SMALL: usize = 24 + LANES;
 const MEDIUM: usize = 120 + LANES;
 const LARGE: usize = MAX_DIM + LANES;
 
+/// The widest instruction set of the processor.
+#[inline(always)]
+fn arch() -> Arch {
+    #[cfg(test)]
+    if WITHOUT_SIMD.get() {
+        return Arch::Scalar;
+    }
+    Arch::new()
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Makes this thread do without vector registers, for tests that compare.
+    pub(crate) static WITHOUT_SIMD: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 /// Defines a function that runs another one compiled for the widest registers the processor has.
 ///
 /// A struct carries the arguments across: unlike a closure's body, its method is sure to be inlined
@@ -44,7 +60,7 @@ macro_rules! dispatched {
                         $body($(self.$arg),*)
                     }
                 }
-                Arch::new().dispatch(Op { $($arg,)* borrows: std::marker::PhantomData })
+                arch().dispatch(Op { $($arg,)* borrows: std::marker::PhantomData })
             }
         )*
     };
@@ -89,7 +105,7 @@ dispatched! {
 /// See [`Scoring`].
 #[inline]
 pub(crate) fn score(scoring: Scoring<'_>) {
-    Arch::new().dispatch(scoring);
+    arch().dispatch(scoring);
 }
 
 #[inline(always)]
@@ -102,3 +118,6 @@ fn observe_sized(dim: usize, block: &mut [f64], item: &[f64], reward: f64) {
         lanes::observe::<LARGE>(dim, block, item, reward);
     }
 }
+
+#[cfg(test)]
+mod tests;

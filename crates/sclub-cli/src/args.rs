@@ -1,0 +1,233 @@
+//! The command line, parsed into plain values.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use sclub_lab::policies::Name;
+
+/// Recommends items to people it knows little about, and learns who is alike on the way.
+#[derive(Debug, Parser)]
+#[command(name = "sclub", version, max_term_width = 100)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run policies in a simulated world and compare what they miss
+    Run(RunArgs),
+}
+
+/// Run policies in a simulated world and compare what they miss.
+///
+/// Users in clusters of equal tastes appear one a round. Each time a policy is given some random
+/// items, shows one, and gets a reward. Its regret is what the best item would have brought more, on
+/// average. All policies face the same users, items and noise.
+///
+/// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
+#[derive(Debug, Parser)]
+#[command(after_long_help = EXAMPLES)]
+pub struct RunArgs {
+    /// What kind of world
+    #[arg(long, value_enum, default_value = "synthetic", help_heading = "World")]
+    pub world: WorldKind,
+
+    /// How often users appear
+    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
+    pub frequencies: FrequencyKind,
+
+    /// Number of users
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, help_heading = "World")]
+    pub users: u64,
+
+    /// Number of clusters of equal tastes among them
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole, help_heading = "World")]
+    pub clusters: u64,
+
+    /// Features of an item, a constant one included (1 to 512)
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, help_heading = "World")]
+    pub dim: u64,
+
+    /// Items to choose from in each round
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, help_heading = "World")]
+    pub items: u64,
+
+    /// What a reward is
+    #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
+    pub rewards: RewardKind,
+
+    /// Standard deviation of the noise, with --rewards gaussian
+    #[arg(long, value_name = "R", default_value_t = 0.5, help_heading = "World")]
+    pub noise: f64,
+
+    /// Rounds to play; 2^20-2 is understood
+    #[arg(long, value_name = "N", default_value = "2^17-2", value_parser = whole, help_heading = "Run")]
+    pub rounds: u64,
+
+    /// Number of worlds to repeat everything in
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole, help_heading = "Run")]
+    pub seeds: u64,
+
+    /// Seed of the first world; the others count up from it
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, help_heading = "Run")]
+    pub first_seed: u64,
+
+    /// Threads to use; the results are the same with any number [default: all cores]
+    #[arg(long, value_name = "N", value_parser = whole, help_heading = "Run")]
+    pub threads: Option<u64>,
+
+    /// Who plays, separated by commas
+    ///
+    /// sclub, club, linucb-ind and linucb-one learn. oracle is LinUCB that is told who belongs to
+    /// which cluster; informed is told the clusters' tastes, not who has which; random does not learn.
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "sclub,club,linucb-ind,linucb-one,oracle,informed,random",
+        help_heading = "Policies"
+    )]
+    pub policies: Vec<Name>,
+
+    /// Where the policies' constants come from
+    #[arg(long, value_enum, default_value = "tuned", help_heading = "Policies")]
+    pub preset: PresetKind,
+
+    /// How many radii estimates may differ before users are split; twice as many as for a merge
+    #[arg(long, value_name = "X", help_heading = "Policies")]
+    pub alpha_theta: Option<f64>,
+
+    /// The same for how often users appear
+    #[arg(long, value_name = "X", help_heading = "Policies")]
+    pub alpha_p: Option<f64>,
+
+    /// Exploration as a share of the released code's, which grows with the rounds
+    #[arg(long, value_name = "X", conflicts_with = "beta", help_heading = "Policies")]
+    pub beta_scale: Option<f64>,
+
+    /// Exploration as a fixed number
+    #[arg(long, value_name = "X", help_heading = "Policies")]
+    pub beta: Option<f64>,
+
+    /// How the uncertainty about an item enters its index
+    #[arg(long, value_enum, help_heading = "Policies")]
+    pub index: Option<IndexKind>,
+
+    /// Where to write the results; a figure goes beside it as .svg and .png
+    #[arg(long, value_name = "FILE", default_value = "results/run.json", help_heading = "Output")]
+    pub json: PathBuf,
+
+    /// Do not draw the figure
+    #[arg(long, help_heading = "Output")]
+    pub no_figure: bool,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sclub run
+      every policy in setting (1a), about half a minute at the most
+  sclub run --frequencies users --policies sclub,club,linucb-ind
+      setting (1c): users appear at unequal rates
+  sclub run --preset released --rounds 2^20-2 --seeds 10 --policies club,linucb-ind,linucb-one
+      the first panel of the paper's Figure 1, with the constants it was made with
+  sclub run --users 5000 --clusters 30 --dim 10 --items 50
+      a world of your own
+  sclub run --rewards gaussian --noise 0.1 --alpha-theta 1.5
+      other rewards, another constant
+";
+
+/// A world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WorldKind {
+    /// Random tastes and items, as in section 5.1 of the paper
+    Synthetic,
+}
+
+/// How often users appear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FrequencyKind {
+    /// (1a) All equally often
+    Uniform,
+    /// (1b) Clusters at random rates, equally often inside a cluster
+    Clusters,
+    /// (1c) Every user at a random rate
+    Users,
+}
+
+/// What a reward is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RewardKind {
+    /// 1 with the probability of the mean, else 0
+    Bernoulli,
+    /// The mean with Gaussian noise
+    Gaussian,
+}
+
+/// Where constants come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PresetKind {
+    /// Theorem 1 of the paper: safe, and far too careful
+    Theory,
+    /// The authors' published code, with which the paper's figures were made
+    Released,
+    /// Chosen to do well in all settings
+    Tuned,
+}
+
+/// How the uncertainty enters the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum IndexKind {
+    /// By its norm, as the paper says
+    Norm,
+    /// By its squared norm, as the released code does
+    Squared,
+}
+
+/// Reads a whole number, also as `2^20-2`, `2^17`, `10^6` or `1_000_000`.
+pub fn whole(text: &str) -> Result<u64, String> {
+    let plain = text.replace(['_', ','], "");
+    let bad = || format!("'{text}' is not a whole number; write 1000, 1_000 or 2^20-2");
+    let (power, less) = match plain.split_once('-') {
+        Some((power, less)) => (power, less.parse().map_err(|_| bad())?),
+        None => (plain.as_str(), 0),
+    };
+    let value = match power.split_once('^') {
+        Some((base, exponent)) => {
+            let base: u64 = base.parse().map_err(|_| bad())?;
+            let exponent: u32 = exponent.parse().map_err(|_| bad())?;
+            base.checked_pow(exponent).ok_or_else(|| format!("'{text}' is too large"))?
+        }
+        None if less == 0 => power.parse().map_err(|_| bad())?,
+        None => return Err(bad()),
+    };
+    value.checked_sub(less).ok_or_else(|| format!("'{text}' is below zero"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn whole_numbers_can_be_powers() {
+        assert_eq!(whole("2^20-2"), Ok(1_048_574));
+        assert_eq!(whole("1_000"), Ok(1000));
+        assert_eq!(whole("10^6"), Ok(1_000_000));
+        assert!(whole("2^64").unwrap_err().contains("too large"));
+        for bad in ["", "x", "-1", "5-2", "2^", "1.5", "2^3-9"] {
+            assert!(whole(bad).is_err(), "{bad}");
+        }
+    }
+}

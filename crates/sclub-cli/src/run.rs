@@ -1,0 +1,254 @@
+//! `sclub run`: arguments to an experiment, the experiment to a table and files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sclub_lab::policies::{Name, Overrides, Preset};
+use sclub_lab::run::{Experiment, Run};
+use sclub_lab::summary::{Row, summarise};
+use sclub_lab::synthetic::{Frequencies, Recipe};
+use sclub_lab::world::Rewards;
+use sclub_lab::figure;
+use serde_json::{Value, json};
+
+use crate::args::{FrequencyKind, IndexKind, PresetKind, RewardKind, RunArgs, WorldKind};
+use crate::progress::Progress;
+use crate::table;
+
+/// What a shell expects from a program that Ctrl-C has ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs, shows and writes.
+pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    let experiment = experiment(args)?;
+    experiment.check()?;
+    prepare(&args.json)?;
+
+    let cancelled = Arc::new(AtomicBool::new(false));
+    stop_on_ctrl_c(&cancelled)?;
+    let plays = (experiment.policies.len() * experiment.seeds.len()) as u64;
+    let total = experiment.rounds.saturating_mul(plays);
+    let progress = Progress::new(total, args.quiet, Arc::clone(&cancelled));
+    let start = Instant::now();
+    let runs = experiment.run(&progress)?;
+    progress.finish();
+
+    let interrupted = cancelled.load(Ordering::Relaxed);
+    if runs.is_empty() {
+        eprintln!("sclub: stopped before any seed was complete; nothing written");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let rows = summarise(&runs);
+    let title = title(&experiment, rows[0].seeds);
+    println!("{title}\n{}", table::render(&rows));
+    println!("{}", legend(&rows));
+    let written = write(args, &experiment, &runs, &rows, &title)?;
+    println!("{:.1} s in all. Written: {written}", start.elapsed().as_secs_f64());
+    if interrupted {
+        eprintln!(
+            "sclub: stopped; {} of {} seeds were complete and are kept",
+            rows[0].seeds,
+            experiment.seeds.len()
+        );
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn experiment(args: &RunArgs) -> Result<Experiment> {
+    let WorldKind::Synthetic = args.world;
+    let small = |name: &str, value: u64| -> Result<usize> {
+        usize::try_from(value).with_context(|| format!("{name} is too large"))
+    };
+    let recipe = Recipe {
+        users: small("users", args.users)?,
+        clusters: small("clusters", args.clusters)?,
+        dim: small("dim", args.dim)?,
+        candidates: small("items", args.items)?,
+        frequencies: match args.frequencies {
+            FrequencyKind::Uniform => Frequencies::Uniform,
+            FrequencyKind::Clusters => Frequencies::Clusters,
+            FrequencyKind::Users => Frequencies::Users,
+        },
+        rewards: match args.rewards {
+            RewardKind::Bernoulli => Rewards::Bernoulli,
+            RewardKind::Gaussian => Rewards::Gaussian(args.noise),
+        },
+    };
+    let mut policies: Vec<Name> = Vec::new();
+    for &name in &args.policies {
+        if policies.contains(&name) {
+            bail!("policy '{name}' is named twice");
+        }
+        policies.push(name);
+    }
+    let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
+        bail!("the last seed is too large");
+    };
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let threads = match args.threads {
+        Some(0) => bail!("threads is 0; there must be at least one"),
+        Some(threads) => small("threads", threads)?,
+        None => cores(),
+    };
+    Ok(Experiment {
+        recipe,
+        policies,
+        rounds: args.rounds,
+        seeds: (args.first_seed..after_last).collect(),
+        preset: match args.preset {
+            PresetKind::Theory => Preset::Theory,
+            PresetKind::Released => Preset::Released,
+            PresetKind::Tuned => Preset::Tuned,
+        },
+        overrides: Overrides {
+            alpha_theta: args.alpha_theta,
+            alpha_p: args.alpha_p,
+            beta: args.beta,
+            beta_scale: args.beta_scale,
+            squared_norm: args.index.map(|index| index == IndexKind::Squared),
+        },
+        threads,
+    })
+}
+
+/// The first Ctrl-C ends the run in order, a second one at once.
+fn stop_on_ctrl_c(cancelled: &Arc<AtomicBool>) -> Result<()> {
+    let cancelled = Arc::clone(cancelled);
+    ctrlc::set_handler(move || {
+        if cancelled.swap(true, Ordering::Relaxed) {
+            std::process::exit(i32::from(INTERRUPTED));
+        }
+    })
+    .context("cannot watch for Ctrl-C")
+}
+
+/// Finds out before the run, not after it, whether its results can be written.
+fn prepare(path: &Path) -> Result<()> {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    }
+    if path.is_dir() {
+        bail!("{} is a folder; --json takes a file", path.display());
+    }
+    Ok(())
+}
+
+fn title(experiment: &Experiment, seeds: usize) -> String {
+    let recipe = &experiment.recipe;
+    let setting = match recipe.frequencies {
+        Frequencies::Uniform => "users equally often (1a)",
+        Frequencies::Clusters => "clusters at unequal rates (1b)",
+        Frequencies::Users => "users at unequal rates (1c)",
+    };
+    let preset = match experiment.preset {
+        Preset::Theory => "theory",
+        Preset::Released => "released",
+        Preset::Tuned => "tuned",
+    };
+    format!(
+        "{setting}: {} users, {} clusters, d = {}, {} rounds, {seeds} seed{}, {preset}",
+        recipe.users,
+        recipe.clusters,
+        recipe.dim,
+        table::thousands(experiment.rounds as f64),
+        if seeds == 1 { "" } else { "s" },
+    )
+}
+
+fn legend(rows: &[Row]) -> String {
+    let mut legend = String::from(
+        "regret: what the best items would have brought more, ± standard error. \
+         Rand: 1 where the clusters found are the true ones.",
+    );
+    if rows.iter().any(|row| row.policy.is_told()) {
+        legend.push_str(" oracle and informed are told what no learner knows.");
+    }
+    legend
+}
+
+fn write(
+    args: &RunArgs,
+    experiment: &Experiment,
+    runs: &[Run],
+    rows: &[Row],
+    title: &str,
+) -> Result<String> {
+    let document = json!({ "config": config(experiment)?, "runs": runs });
+    let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
+    let mut written = vec![args.json.clone()];
+    save(&args.json, text.as_bytes())?;
+    if !args.no_figure {
+        let figure = figure::draw(title, rows).map_err(anyhow::Error::msg)?;
+        for (ending, bytes) in [("svg", figure.svg.as_bytes()), ("png", figure.png.as_slice())] {
+            let path = args.json.with_extension(ending);
+            save(&path, bytes)?;
+            written.push(path);
+        }
+    }
+    let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+    Ok(names.join(", "))
+}
+
+/// Writes a file so that it is there whole or not at all.
+fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    let part = PathBuf::from(name);
+    fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
+    fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn config(experiment: &Experiment) -> Result<Value> {
+    let recipe = &experiment.recipe;
+    let params = experiment.params()?;
+    let (rewards, noise) = match recipe.rewards {
+        Rewards::Bernoulli => ("bernoulli", None),
+        Rewards::Gaussian(scale) => ("gaussian", Some(scale)),
+    };
+    Ok(json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "world": "synthetic",
+        "frequencies": recipe.frequencies,
+        "users": recipe.users,
+        "clusters": recipe.clusters,
+        "dim": recipe.dim,
+        "items": recipe.candidates,
+        "rewards": rewards,
+        "noise": noise,
+        "policies": experiment.policies,
+        "rounds": experiment.rounds,
+        "seeds": experiment.seeds.len(),
+        "first_seed": experiment.seeds.first(),
+        "preset": experiment.preset,
+        "overrides": experiment.overrides,
+        "params": params_json(&params),
+        "threads": experiment.threads,
+    }))
+}
+
+/// The constants in force, whether from the preset or from an override.
+fn params_json(params: &sclub_lab::Params) -> Value {
+    use sclub_lab::{Exploration, Index};
+    let (beta, beta_scale) = match params.exploration {
+        Exploration::Fixed(beta) => (Some(beta), None),
+        Exploration::Growing { scale } => (None, Some(scale)),
+    };
+    let index = match params.index {
+        Index::Norm => "norm",
+        Index::SquaredNorm => "squared",
+    };
+    json!({
+        "alpha_theta": params.alpha_theta,
+        "alpha_p": params.alpha_p,
+        "beta": beta,
+        "beta_scale": beta_scale,
+        "index": index,
+    })
+}

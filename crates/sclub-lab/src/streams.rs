@@ -1,0 +1,39 @@
+//! Random streams: one for each purpose, so that nothing drawn for one thing shifts another.
+
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// What random numbers are drawn for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The users' weight vectors.
+    Tastes = 1,
+    /// How often each user appears.
+    Frequencies = 2,
+    /// Who appears in each round.
+    Arrivals = 3,
+    /// The candidate items of each round.
+    Items = 4,
+    /// The noise in the rewards.
+    Noise = 5,
+    /// CLUB's initial graph.
+    Graph = 6,
+    /// The choices of the policy `random`.
+    Choices = 7,
+}
+
+/// Mixes words into one so that any change of any of them changes everything.
+pub fn mix(words: &[u64]) -> u64 {
+    words.iter().fold(0x6a09_e667_f3bc_c908, |state, &word| {
+        let mut z = (state ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    })
+}
+
+/// The stream of a seed for a purpose; `part` numbers what can be drawn apart, such as blocks of
+/// rounds.
+pub fn stream(seed: u64, purpose: Purpose, part: u64) -> Xoshiro256PlusPlus {
+    Xoshiro256PlusPlus::seed_from_u64(mix(&[seed, purpose as u64, part]))
+}

@@ -1,0 +1,106 @@
+//! Runs put together: means over seeds, with standard errors.
+
+use crate::policies::Name;
+use crate::run::Run;
+
+/// A mean with its standard error.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mean {
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation over √n; 0 for a single value.
+    pub error: f64,
+}
+
+impl Mean {
+    /// The mean of some values.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let values: Vec<f64> = values.into_iter().collect();
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        if values.len() < 2 {
+            return Self { mean, error: 0.0 };
+        }
+        let spread: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        Self { mean, error: (spread / (n - 1.0) / n).sqrt() }
+    }
+}
+
+/// What a policy came to over all seeds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Who.
+    pub policy: Name,
+    /// Number of seeds.
+    pub seeds: usize,
+    /// Regret at the end.
+    pub regret: Mean,
+    /// Regret over LinUCB-Ind's, if that has run.
+    pub to_linucb_ind: Option<f64>,
+    /// Regret over `oracle`'s, if that has run.
+    pub to_oracle: Option<f64>,
+    /// Regret over `informed`'s, if that has run.
+    pub to_informed: Option<f64>,
+    /// Clusters at the end.
+    pub clusters: f64,
+    /// How alike those are to the true ones.
+    pub adjusted_rand: Option<f64>,
+    /// Time inside recommend and learn, a run.
+    pub policy_seconds: f64,
+    /// (round, regret so far with its error) at equal distances.
+    pub curve: Vec<(u64, Mean)>,
+}
+
+/// One row a policy, in the order of the first seed's runs.
+pub fn summarise(runs: &[Run]) -> Vec<Row> {
+    let mut names: Vec<Name> = Vec::new();
+    for run in runs {
+        if !names.contains(&run.policy) {
+            names.push(run.policy);
+        }
+    }
+    let of = |name: Name| runs.iter().filter(move |run| run.policy == name);
+    let regret = |name: Name| Mean::of(of(name).map(|run| run.regret));
+    let relative = |name: Name, other: Name| {
+        names.contains(&other).then(|| regret(name).mean / regret(other).mean)
+    };
+    names
+        .iter()
+        .map(|&policy| {
+            let first = of(policy).next().expect("the name comes from a run");
+            let curve = (0..first.even_curve.len())
+                .map(|point| {
+                    let values = of(policy).map(|run| run.even_curve[point].1);
+                    (first.even_curve[point].0, Mean::of(values))
+                })
+                .collect();
+            let rands: Option<Vec<f64>> = of(policy).map(|run| run.adjusted_rand).collect();
+            Row {
+                policy,
+                seeds: of(policy).count(),
+                regret: regret(policy),
+                to_linucb_ind: relative(policy, Name::LinUcbInd),
+                to_oracle: relative(policy, Name::Oracle),
+                to_informed: relative(policy, Name::Informed),
+                clusters: Mean::of(of(policy).map(|run| run.clusters as f64)).mean,
+                adjusted_rand: rands.map(|values| Mean::of(values).mean),
+                policy_seconds: Mean::of(of(policy).map(|run| run.policy_seconds)).mean,
+                curve,
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_standard_error_by_hand() {
+        let mean = Mean::of([1.0, 2.0, 6.0]);
+        assert_eq!(mean.mean, 3.0);
+        // Variance (4 + 1 + 9) / 2 = 7, over 3 values.
+        assert!((mean.error - (7.0f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!(Mean::of([5.0]), Mean { mean: 5.0, error: 0.0 });
+    }
+}

@@ -1,0 +1,251 @@
+//! The paper's synthetic world (section 5.1).
+
+use rand::RngExt;
+use rand_distr::{Distribution, Exp1, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::{ItemSet, UserId};
+use serde::Serialize;
+
+use crate::streams::{Purpose, stream};
+use crate::world::{BLOCK, Block, Rewards, Truth, World};
+
+/// How often users appear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Frequencies {
+    /// Figure (1a): all users equally often.
+    Uniform,
+    /// Figure (1b): clusters by a flat Dirichlet draw, equally often inside a cluster.
+    Clusters,
+    /// Figure (1c): users by a flat Dirichlet draw.
+    Users,
+}
+
+/// What a synthetic world is made from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Recipe {
+    /// n_u
+    pub users: usize,
+    /// m
+    pub clusters: usize,
+    /// d, the constant feature counted.
+    pub dim: usize,
+    /// L
+    pub candidates: usize,
+    /// How often users appear.
+    pub frequencies: Frequencies,
+    /// How rewards vary.
+    pub rewards: Rewards,
+}
+
+/// Why a world cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum RecipeError {
+    /// A number outside its range.
+    #[error("{name} is {value}; it must be {requirement}")]
+    OutOfRange {
+        /// What.
+        name: &'static str,
+        /// What it is.
+        value: f64,
+        /// What it must be.
+        requirement: String,
+    },
+}
+
+impl Recipe {
+    /// Checks every number.
+    ///
+    /// # Errors
+    /// Names the first that is out of range.
+    pub fn check(&self) -> Result<(), RecipeError> {
+        let range = |name, value: usize, low: usize, high: usize| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                let requirement = format!("between {low} and {high}");
+                Err(RecipeError::OutOfRange { name, value: value as f64, requirement })
+            }
+        };
+        range("users", self.users, 1, u32::MAX as usize)?;
+        range("clusters", self.clusters, 1, self.users)?;
+        range("dim", self.dim, 1, sclub::MAX_DIM)?;
+        range("items", self.candidates, 1, 1_000_000)?;
+        if let Rewards::Gaussian(scale) = self.rewards
+            && !(scale > 0.0 && scale <= 1e6)
+        {
+            let requirement = "above 0 and at most 1000000".into();
+            return Err(RecipeError::OutOfRange { name: "noise", value: scale, requirement });
+        }
+        Ok(())
+    }
+
+    /// R, the sub-Gaussian scale of the noise.
+    pub fn noise_scale(&self) -> f64 {
+        match self.rewards {
+            Rewards::Bernoulli => 0.5,
+            Rewards::Gaussian(scale) => scale,
+        }
+    }
+
+    /// λ_x, the smallest eigenvalue of E[x xᵀ]: 1/2 for the constant, 1/(2(d−1)) for the rest.
+    pub fn smallest_eigenvalue(&self) -> f64 {
+        0.5 / (self.dim.max(2) - 1) as f64
+    }
+}
+
+/// Users in clusters of equal size, items drawn anew in each round.
+#[derive(Debug, Clone)]
+pub struct Synthetic {
+    recipe: Recipe,
+    seed: u64,
+    truth: Truth,
+    /// Where each user's share of the arrivals ends, in [0, 1].
+    arrivals: Vec<f64>,
+}
+
+impl Synthetic {
+    /// The world of a recipe and a seed.
+    ///
+    /// # Errors
+    /// As [`Recipe::check`].
+    pub fn new(recipe: Recipe, seed: u64) -> Result<Self, RecipeError> {
+        recipe.check()?;
+        let mut tastes = stream(seed, Purpose::Tastes, 0);
+        let weights = (0..recipe.clusters)
+            .map(|_| {
+                let mut weights = vec![0.0; recipe.dim];
+                draw_vector(&mut tastes, &mut weights);
+                weights
+            })
+            .collect();
+        let cluster_of: Vec<u32> =
+            (0..recipe.users).map(|user| (user % recipe.clusters) as u32).collect();
+        let arrivals = arrivals(&recipe, seed, &cluster_of);
+        let truth = Truth { cluster_of, weights, rewards: recipe.rewards };
+        Ok(Self { recipe, seed, truth, arrivals })
+    }
+
+    /// The probability of each user to appear in a round.
+    pub fn frequencies(&self) -> Vec<f64> {
+        let mut before = 0.0;
+        self.arrivals
+            .iter()
+            .map(|&end| {
+                let share = end - before;
+                before = end;
+                share
+            })
+            .collect()
+    }
+}
+
+/// A vector uniform on the sphere in d − 1 dimensions, a constant 1 appended, divided by √2: the
+/// transformation of section 5.1. Inner products of two such vectors lie in [0, 1].
+fn draw_vector(rng: &mut Xoshiro256PlusPlus, vector: &mut [f64]) {
+    let (constant, direction) = vector.split_last_mut().expect("at least one feature");
+    let mut length = 0.0;
+    for value in direction.iter_mut() {
+        *value = StandardNormal.sample(rng);
+        length += *value * *value;
+    }
+    let scale = std::f64::consts::FRAC_1_SQRT_2 / length.sqrt();
+    for value in direction {
+        *value *= scale;
+    }
+    *constant = std::f64::consts::FRAC_1_SQRT_2;
+}
+
+/// A flat Dirichlet draw: exponential shares of one whole.
+fn dirichlet(rng: &mut Xoshiro256PlusPlus, count: usize) -> Vec<f64> {
+    let mut shares: Vec<f64> = (0..count).map(|_| Exp1.sample(rng)).collect();
+    let whole: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= whole);
+    shares
+}
+
+/// Where each user's share of the arrivals ends.
+fn arrivals(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> Vec<f64> {
+    let mut rng = stream(seed, Purpose::Frequencies, 0);
+    let share: Vec<f64> = match recipe.frequencies {
+        Frequencies::Uniform => vec![1.0 / recipe.users as f64; recipe.users],
+        Frequencies::Users => dirichlet(&mut rng, recipe.users),
+        Frequencies::Clusters => {
+            let shares = dirichlet(&mut rng, recipe.clusters);
+            let mut sizes = vec![0.0; recipe.clusters];
+            cluster_of.iter().for_each(|&cluster| sizes[cluster as usize] += 1.0);
+            cluster_of.iter().map(|&c| shares[c as usize] / sizes[c as usize]).collect()
+        }
+    };
+    let mut end = 0.0;
+    share
+        .iter()
+        .map(|share| {
+            end += share;
+            end
+        })
+        .collect()
+}
+
+impl World for Synthetic {
+    fn dim(&self) -> usize {
+        self.recipe.dim
+    }
+
+    fn users(&self) -> u64 {
+        self.recipe.users as u64
+    }
+
+    fn truth(&self) -> Option<&Truth> {
+        Some(&self.truth)
+    }
+
+    fn new_block(&self) -> Block {
+        let items = ItemSet::new(self.recipe.dim).expect("the recipe has been checked");
+        Block {
+            users: Vec::with_capacity(BLOCK),
+            items: vec![items; BLOCK],
+            means: Vec::with_capacity(BLOCK * self.recipe.candidates),
+            best: Vec::with_capacity(BLOCK),
+            average: Vec::with_capacity(BLOCK),
+            noise: Vec::with_capacity(BLOCK),
+            rewards: self.recipe.rewards,
+            candidates: self.recipe.candidates,
+        }
+    }
+
+    fn draw(&self, index: u64, rounds: usize, block: &mut Block) {
+        let Recipe { dim, candidates, rewards, .. } = self.recipe;
+        let mut arrivals = stream(self.seed, Purpose::Arrivals, index);
+        let mut items = stream(self.seed, Purpose::Items, index);
+        let mut noise = stream(self.seed, Purpose::Noise, index);
+        block.users.clear();
+        block.means.clear();
+        block.best.clear();
+        block.average.clear();
+        block.noise.clear();
+        let mut rows = vec![0.0; candidates * dim];
+        for round in 0..rounds {
+            let draw = arrivals.random::<f64>() * self.arrivals[self.arrivals.len() - 1];
+            let user = self.arrivals.partition_point(|&end| end <= draw);
+            let user = user.min(self.recipe.users - 1);
+            block.users.push(user as UserId);
+            let weights = &self.truth.weights[self.truth.cluster_of[user] as usize];
+            let (mut best, mut sum) = (f64::NEG_INFINITY, 0.0);
+            for row in rows.chunks_exact_mut(dim) {
+                draw_vector(&mut items, row);
+                let mean: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
+                best = best.max(mean);
+                sum += mean;
+                block.means.push(mean);
+            }
+            block.items[round].refill(&rows).expect("a drawn item has good features");
+            block.best.push(best);
+            block.average.push(sum / candidates as f64);
+            block.noise.push(match rewards {
+                Rewards::Bernoulli => noise.random::<f64>(),
+                Rewards::Gaussian(_) => StandardNormal.sample(&mut noise),
+            });
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The engine against a naive transcription of the pseudo-code, in random worlds.
+
+mod naive;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use naive::{CLOSE, Info, NaiveClub, NaiveSclub, distance};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::{
+    Club, Exploration, Graph, Index, ItemSet, LinUcbInd, LinUcbShared, Observation, Params, Policy,
+    Sclub, Users,
+};
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 64, max_shrink_iters: 60, failure_persistence: None, ..Default::default() }
+}
+
+/// A world to run both in. Everything else is drawn from the seed.
+#[derive(Debug, Clone)]
+struct World {
+    dim: usize,
+    users: u64,
+    rounds: usize,
+    declared: bool,
+    many_a_round: bool,
+    skew: f64,
+    noise: f64,
+    params: Params,
+    seed: u64,
+}
+
+prop_compose! {
+    fn params()(
+        alpha_theta in -3.0f64..2.2, alpha_p in -5.0f64..1.5, beta in 0.0f64..1.5,
+        squared: bool, growing: bool,
+    ) -> Params {
+        Params {
+            alpha_theta: alpha_theta.exp(),
+            alpha_p: alpha_p.exp(),
+            index: if squared { Index::SquaredNorm } else { Index::Norm },
+            exploration: if growing {
+                Exploration::Growing { scale: beta }
+            } else {
+                Exploration::Fixed(beta)
+            },
+        }
+    }
+}
+
+prop_compose! {
+    fn world()(
+        dim in 1usize..=40, users in 1u64..=60, length in 0.1f64..1.0, declared: bool,
+        many_a_round in prop::bool::weighted(0.3), skew in 0.0f64..4.0, noise in 0.0f64..0.6,
+        params in params(), seed: u64,
+    ) -> World {
+        // Thousands of rounds; fewer where the naive inverses are large.
+        let most = if dim <= 12 { 4000.0 } else if dim <= 24 { 1500.0 } else { 500.0 };
+        let rounds = (most * length) as usize;
+        World { dim, users, rounds, declared, many_a_round, skew, noise, params, seed }
+    }
+}
+
+/// What happens in a world: who appears with which candidates, and what an item brings.
+struct Events {
+    world: World,
+    rng: Xoshiro256PlusPlus,
+    tastes: Vec<Vec<f64>>,
+}
+
+impl Events {
+    fn new(world: &World) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(world.seed);
+        let kinds = 1 + (world.seed % 5) as usize;
+        let mut vector = || -> Vec<f64> {
+            (0..world.dim).map(|_| rng.random_range(-1.0..1.0)).collect()
+        };
+        let tastes = (0..kinds).map(|_| vector()).collect();
+        Self { world: world.clone(), rng, tastes }
+    }
+
+    fn user(&mut self) -> u64 {
+        let draw: f64 = self.rng.random_range(0.0..1.0);
+        let place = (draw.powf(1.0 + self.world.skew) * self.world.users as f64) as u64;
+        // Where users simply appear, their names mean nothing.
+        if self.world.declared { place } else { place * 1_000_003 + 17 }
+    }
+
+    fn users(&mut self) -> Vec<u64> {
+        let count = if self.world.many_a_round { self.rng.random_range(0..7) } else { 1 };
+        (0..count).map(|_| self.user()).collect()
+    }
+
+    fn items(&mut self) -> Vec<Vec<f64>> {
+        let count = self.rng.random_range(1..6);
+        let reach = 1.0 / (self.world.dim as f64).sqrt();
+        (0..count)
+            .map(|_| (0..self.world.dim).map(|_| self.rng.random_range(-reach..reach)).collect())
+            .collect()
+    }
+
+    fn reward(&mut self, user: u64, item: &[f64]) -> f64 {
+        let taste = &self.tastes[user as usize % self.tastes.len()];
+        naive::inner(taste, item) + self.world.noise * self.rng.random_range(-1.0..1.0)
+    }
+}
+
+fn declared(world: &World) -> u64 {
+    if world.declared { world.users } else { 0 }
+}
+
+fn users(world: &World) -> Users {
+    if world.declared { Users::Declared(world.users) } else { Users::Appear }
+}
+
+/// Serves and learns one round with `policy`, checking each choice against the naive scores.
+fn one_round(
+    policy: &mut dyn Policy,
+    events: &mut Events,
+    mut naive_scores: impl FnMut(u64, &[Vec<f64>]) -> Vec<f64>,
+) -> Result<Vec<(u64, Vec<f64>, f64)>, TestCaseError> {
+    let mut round = Vec::new();
+    for user in events.users() {
+        let items = events.items();
+        let set = ItemSet::from_rows(policy.dim(), &items.concat()).unwrap();
+        let choice = policy.recommend(user, &set).unwrap();
+        let scores = naive_scores(user, &items);
+        let best = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        // The same choice; where two items tie to within rounding, either.
+        prop_assert!(scores[choice.index] >= best - CLOSE, "{choice:?} of {scores:?}");
+        prop_assert!((choice.score.score - scores[choice.index]).abs() < 1e-8);
+        let item = items[choice.index].clone();
+        let reward = events.reward(user, &item);
+        round.push((user, item, reward));
+    }
+    let observations: Vec<_> = round
+        .iter()
+        .map(|(user, item, reward)| Observation { user: *user, item, reward: *reward })
+        .collect();
+    policy.learn_round(&observations, &mut Vec::new()).unwrap();
+    Ok(round)
+}
+
+fn assert_close(a: &[f64], b: &[f64], what: &str) -> Result<(), TestCaseError> {
+    prop_assert_eq!(a.len(), b.len());
+    let apart = distance(a, b);
+    prop_assert!(apart < 1e-8, "{}: {:e} apart", what, apart);
+    Ok(())
+}
+
+/// S^j = I + Σ(S_i − I), b^j = Σ b_i, T^j = Σ T_i, every user in one cluster.
+fn assert_invariants(engine: &Sclub) -> Result<(), TestCaseError> {
+    let d = engine.dim();
+    let mut seen = BTreeSet::new();
+    let mut observations = 0;
+    for (label, members) in engine.partition() {
+        let Some(&someone) = members.first() else { continue };
+        let mut sums = Info::new(d);
+        for &user in &members {
+            prop_assert!(seen.insert(user), "user {} is in two clusters", user);
+            prop_assert_eq!(engine.cluster_of(user), label);
+            let own = engine.user_statistics(user).unwrap();
+            let s = own.gram.chunks(d).map(<[f64]>::to_vec).collect();
+            sums.combine(&Info { s, b: own.moment, t: own.count }, 1.0);
+        }
+        let cluster = engine.cluster_statistics(someone);
+        assert_close(&cluster.gram, &sums.s.concat(), "S")?;
+        assert_close(&cluster.moment, &sums.b, "b")?;
+        prop_assert_eq!(cluster.count, sums.t);
+        assert_close(&cluster.estimate, &sums.theta(), "estimate")?;
+        observations += cluster.count;
+    }
+    let everybody: BTreeSet<u64> = engine.users().iter().copied().collect();
+    prop_assert_eq!(seen, everybody);
+    let counted: u64 =
+        engine.users().iter().map(|&user| engine.user_statistics(user).unwrap().count).sum();
+    prop_assert_eq!(observations, counted);
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn sclub_is_the_pseudo_code(world in world()) {
+        let mut engine = Sclub::new(world.dim, users(&world), &world.params).unwrap();
+        let mut naive = NaiveSclub::new(world.dim, declared(&world), world.params);
+        let mut events = Events::new(&world);
+        for n in 0..world.rounds {
+            let round = one_round(&mut engine, &mut events, |user, items| naive.scores(user, items))?;
+            naive.learn(&round);
+            if naive.doubtful {
+                eprintln!("DOUBT at {n} of {}", world.rounds);
+                return Ok(());
+            }
+            let seen: BTreeSet<u64> = engine.users().iter().copied().collect();
+            let expected: BTreeMap<u64, Vec<u64>> = naive
+                .sets
+                .iter()
+                .map(|(&label, set)| (label, set.users.intersection(&seen).copied().collect()))
+                .collect();
+            let found: BTreeMap<u64, Vec<u64>> = engine.partition().into_iter().collect();
+            prop_assert_eq!(&found, &expected, "round {}", n + 1);
+            for (user, ..) in &round {
+                let cluster = &naive.sets[&naive.label_of(*user)];
+                prop_assert_eq!(engine.cluster_size(*user), cluster.users.len() as u64);
+                assert_close(&engine.estimate(*user), &cluster.info.theta(), "cluster")?;
+                let own = engine.user_statistics(*user).unwrap();
+                assert_close(&own.estimate, &naive.users[user].theta(), "user")?;
+            }
+            if n % 16 == 0 || n + 1 == world.rounds {
+                assert_invariants(&engine)?;
+            }
+        }
+        eprintln!("DONE {} labels {} left {}", world.rounds, naive.last_label, naive.sets.len());
+    }
+
+    #[test]
+    fn club_is_what_it_says(mut world in world(), complete: bool) {
+        world.users = world.users.min(25);
+        world.rounds = world.rounds.min(600);
+        world.declared = true;
+        let kind = if complete { Graph::Complete } else { Graph::Random { seed: world.seed } };
+        let mut engine = Club::new(world.dim, users(&world), kind, &world.params).unwrap();
+        let edges = (0..world.users)
+            .flat_map(|a| engine.neighbours(a).into_iter().map(move |b| (a.min(b), a.max(b))))
+            .collect();
+        let mut naive = NaiveClub {
+            d: world.dim, params: world.params, users: BTreeMap::new(), edges, tau: 0, doubtful: false,
+        };
+        let mut events = Events::new(&world);
+        for _ in 0..world.rounds {
+            let round = one_round(&mut engine, &mut events, |user, items| naive.scores(user, items))?;
+            naive.learn(&round);
+            if naive.doubtful {
+                return Ok(());
+            }
+            prop_assert_eq!(engine.edges(), naive.edges.len());
+            for user in 0..world.users {
+                let component = naive.component(user);
+                for other in 0..world.users {
+                    let together = engine.cluster_of(user) == engine.cluster_of(other);
+                    prop_assert_eq!(together, component.contains(&other));
+                }
+            }
+            for (user, ..) in &round {
+                assert_close(&engine.estimate(*user), &naive.sums(*user).theta(), "component")?;
+            }
+        }
+    }
+
+    #[test]
+    fn linucb_is_ridge_regression(mut world in world(), one: bool) {
+        world.rounds = world.rounds.min(800);
+        let mut engine: Box<dyn Policy> = if one {
+            Box::new(LinUcbShared::one(world.dim, &world.params).unwrap())
+        } else {
+            Box::new(LinUcbInd::new(world.dim, &world.params).unwrap())
+        };
+        let mut infos: BTreeMap<u64, Info> = BTreeMap::new();
+        let mut events = Events::new(&world);
+        let key = |user: u64| if one { 0 } else { user };
+        let empty = Info::new(world.dim);
+        for tau in 0..world.rounds as u64 {
+            let round = one_round(engine.as_mut(), &mut events, |user, items| {
+                infos.get(&key(user)).unwrap_or(&empty).scores(&world.params, tau, items)
+            })?;
+            for (user, item, reward) in &round {
+                let info = infos.entry(key(*user)).or_insert_with(|| Info::new(world.dim));
+                info.observe(item, *reward);
+            }
+            for (user, ..) in &round {
+                assert_close(&engine.estimate(*user), &infos[&key(*user)].theta(), "estimate")?;
+            }
+        }
+    }
+}
