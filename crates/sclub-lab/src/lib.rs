@@ -8,6 +8,7 @@ pub use sclub::{Exploration, Index, Params};
 
 pub mod adjusted_rand;
 pub mod figure;
+pub mod normals;
 pub mod policies;
 pub mod run;
 pub mod streams;

@@ -1,11 +1,15 @@
 //! The paper's synthetic world (section 5.1).
 
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use pulp::{Arch, Simd, WithSimd};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemSet, UserId};
 use serde::Serialize;
 
+use crate::normals::{BATCH, Normals};
 use crate::streams::{Purpose, stream};
 use crate::world::{BLOCK, Block, Rewards, Truth, World};
 
@@ -111,11 +115,18 @@ impl Synthetic {
     /// As [`Recipe::check`].
     pub fn new(recipe: Recipe, seed: u64) -> Result<Self, RecipeError> {
         recipe.check()?;
-        let mut tastes = stream(seed, Purpose::Tastes, 0);
+        let mut normals = Normals::new(seed, Purpose::Tastes, 0);
         let weights = (0..recipe.clusters)
             .map(|_| {
                 let mut weights = vec![0.0; recipe.dim];
-                draw_vector(&mut tastes, &mut weights);
+                let (mut mean, mut scratch) = ([0.0], [0.0]);
+                Arch::new().dispatch(DrawVectors {
+                    normals: &mut normals,
+                    weights: &vec![0.0; recipe.dim],
+                    features: &mut weights,
+                    means: &mut mean,
+                    scratch: &mut scratch,
+                });
                 weights
             })
             .collect();
@@ -140,20 +151,55 @@ impl Synthetic {
     }
 }
 
-/// A vector uniform on the sphere in d − 1 dimensions, a constant 1 appended, divided by √2: the
+/// Vectors uniform on the sphere in d − 1 dimensions, a constant 1 appended, divided by √2: the
 /// transformation of section 5.1. Inner products of two such vectors lie in [0, 1].
-fn draw_vector(rng: &mut Xoshiro256PlusPlus, vector: &mut [f64]) {
-    let (constant, direction) = vector.split_last_mut().expect("at least one feature");
-    let mut length = 0.0;
-    for value in direction.iter_mut() {
-        *value = StandardNormal.sample(rng);
-        length += *value * *value;
+///
+/// The vectors are drawn into `features[k * count + i]`, `count` being the length of `means`, and
+/// their inner products with `weights` into `means`.
+struct DrawVectors<'a> {
+    normals: &'a mut Normals,
+    weights: &'a [f64],
+    features: &'a mut [f64],
+    means: &'a mut [f64],
+    /// As long as `means`.
+    scratch: &'a mut [f64],
+}
+
+impl WithSimd for DrawVectors<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let DrawVectors { normals, weights, features, means, scratch } = self;
+        let count = means.len();
+        let scratch = &mut scratch[..count];
+        let (directions, constants) = features.split_at_mut(count * (weights.len() - 1));
+        for batch in directions.chunks_mut(BATCH) {
+            let numbers = normals.batch();
+            if let Ok(whole) = <&mut [f64; BATCH]>::try_from(&mut *batch) {
+                *whole = numbers;
+            } else {
+                batch.copy_from_slice(&numbers[..batch.len()]);
+            }
+        }
+        scratch.fill(0.0);
+        for row in directions.chunks_exact(count) {
+            for (length, &value) in scratch.iter_mut().zip(row) {
+                *length = value.mul_add(value, *length);
+            }
+        }
+        for length in scratch.iter_mut() {
+            *length = FRAC_1_SQRT_2 / length.sqrt();
+        }
+        constants.fill(FRAC_1_SQRT_2);
+        means.fill(FRAC_1_SQRT_2 * weights[weights.len() - 1]);
+        for (row, &weight) in directions.chunks_exact_mut(count).zip(weights) {
+            for ((value, &scale), mean) in row.iter_mut().zip(&*scratch).zip(&mut *means) {
+                *value *= scale;
+                *mean = weight.mul_add(*value, *mean);
+            }
+        }
     }
-    let scale = std::f64::consts::FRAC_1_SQRT_2 / length.sqrt();
-    for value in direction {
-        *value *= scale;
-    }
-    *constant = std::f64::consts::FRAC_1_SQRT_2;
 }
 
 /// A flat Dirichlet draw: exponential shares of one whole.
@@ -217,31 +263,32 @@ impl World for Synthetic {
     fn draw(&self, index: u64, rounds: usize, block: &mut Block) {
         let Recipe { dim, candidates, rewards, .. } = self.recipe;
         let mut arrivals = stream(self.seed, Purpose::Arrivals, index);
-        let mut items = stream(self.seed, Purpose::Items, index);
+        let mut normals = Normals::new(self.seed, Purpose::Items, index);
         let mut noise = stream(self.seed, Purpose::Noise, index);
         block.users.clear();
-        block.means.clear();
         block.best.clear();
         block.average.clear();
         block.noise.clear();
-        let mut rows = vec![0.0; candidates * dim];
-        for round in 0..rounds {
+        block.means.resize(rounds * candidates, 0.0);
+        let mut features = vec![0.0; candidates * dim];
+        let mut scratch = vec![0.0; candidates];
+        for (round, means) in block.means.chunks_exact_mut(candidates).enumerate() {
             let draw = arrivals.random::<f64>() * self.arrivals[self.arrivals.len() - 1];
             let user = self.arrivals.partition_point(|&end| end <= draw);
             let user = user.min(self.recipe.users - 1);
             block.users.push(user as UserId);
-            let weights = &self.truth.weights[self.truth.cluster_of[user] as usize];
-            let (mut best, mut sum) = (f64::NEG_INFINITY, 0.0);
-            for row in rows.chunks_exact_mut(dim) {
-                draw_vector(&mut items, row);
-                let mean: f64 = row.iter().zip(weights).map(|(x, w)| x * w).sum();
-                best = best.max(mean);
-                sum += mean;
-                block.means.push(mean);
-            }
-            block.items[round].refill(&rows).expect("a drawn item has good features");
-            block.best.push(best);
-            block.average.push(sum / candidates as f64);
+            Arch::new().dispatch(DrawVectors {
+                normals: &mut normals,
+                weights: &self.truth.weights[self.truth.cluster_of[user] as usize],
+                features: &mut features,
+                means,
+                scratch: &mut scratch,
+            });
+            block.items[round]
+                .refill_by_feature(candidates, &features)
+                .expect("a drawn item has good features");
+            block.best.push(means.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+            block.average.push(means.iter().sum::<f64>() / candidates as f64);
             block.noise.push(match rewards {
                 Rewards::Bernoulli => noise.random::<f64>(),
                 Rewards::Gaussian(_) => StandardNormal.sample(&mut noise),

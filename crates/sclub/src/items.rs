@@ -69,20 +69,53 @@ impl ItemSet {
         if rest != 0 {
             return Err(Error::DimensionMismatch { expected: self.dim, got: rest });
         }
-        if len > MAX_ITEMS {
-            return Err(Error::TooMany { what: "the number of items", limit: MAX_ITEMS as u64 });
-        }
         for (item, features) in rows.chunks_exact(self.dim).enumerate() {
             check_features(item, features, self.dim)?;
         }
-        self.len = len;
-        self.lanes.clear();
-        self.lanes.resize(padded(len) * self.dim, 0.0);
+        self.resize(len)?;
         for (item, features) in rows.chunks_exact(self.dim).enumerate() {
             let (start, width) = self.place(item);
-            for (k, &value) in features.iter().enumerate() {
-                self.lanes[start + k * width] = value;
+            let lanes = self.lanes[start..].iter_mut().step_by(width);
+            lanes.zip(features).for_each(|(lane, &value)| *lane = value);
+        }
+        Ok(())
+    }
+
+    /// Replaces the items by `len` others that are given feature by feature: `features[k * len + i]`
+    /// is feature k of item i. Keeps the memory, and is faster than [`ItemSet::refill`].
+    ///
+    /// # Errors
+    /// As [`ItemSet::from_rows`]; the set is then unchanged.
+    pub fn refill_by_feature(&mut self, len: usize, features: &[f64]) -> Result<(), Error> {
+        if len.checked_mul(self.dim) != Some(features.len()) {
+            let got = features.len().checked_div(len).unwrap_or(0);
+            return Err(Error::DimensionMismatch { expected: self.dim, got });
+        }
+        if let Err(Error::BadFeature { feature: at, value, .. }) =
+            check_features(0, features, features.len())
+        {
+            return Err(Error::BadFeature { item: at % len, feature: at / len, value });
+        }
+        self.resize(len)?;
+        for first in (0..len).step_by(GROUP) {
+            let (count, width) = ((len - first).min(GROUP), width(len - first));
+            let group = &mut self.lanes[first * self.dim..][..width * self.dim];
+            for (row, values) in group.chunks_exact_mut(width).zip(features.chunks_exact(len)) {
+                row[..count].copy_from_slice(&values[first..first + count]);
             }
+        }
+        Ok(())
+    }
+
+    /// Makes room for `len` items; lanes without an item hold zeros.
+    fn resize(&mut self, len: usize) -> Result<(), Error> {
+        if len > MAX_ITEMS {
+            return Err(Error::TooMany { what: "the number of items", limit: MAX_ITEMS as u64 });
+        }
+        if len != self.len {
+            self.len = len;
+            self.lanes.clear();
+            self.lanes.resize(len.next_multiple_of(LANES) * self.dim, 0.0);
         }
         Ok(())
     }
@@ -154,11 +187,6 @@ fn width(left: usize) -> usize {
     left.min(GROUP).next_multiple_of(LANES)
 }
 
-/// Lanes that `len` items take in all.
-fn padded(len: usize) -> usize {
-    len.next_multiple_of(LANES)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +203,11 @@ mod tests {
                 set.copy_item(index, &mut copy);
                 assert_eq!(copy, row);
             }
+            let by_feature: Vec<f64> =
+                (0..3).flat_map(|k| rows.iter().skip(k).step_by(3).copied()).collect();
+            let mut again = ItemSet::from_rows(3, &[7.0; 30]).unwrap();
+            again.refill_by_feature(len, &by_feature).unwrap();
+            assert_eq!(again, set);
             let covered: usize = set.groups().map(|group| group.len).sum();
             assert_eq!(covered, len);
         }
@@ -190,6 +223,10 @@ mod tests {
         );
         let refused = set.refill(&[0.0, 1.0, f64::INFINITY, 0.0]);
         assert_eq!(refused, Err(Error::BadFeature { item: 1, feature: 0, value: f64::INFINITY }));
+        let refused = set.refill_by_feature(2, &[0.0, 1.0, f64::NAN, 0.0]);
+        assert!(matches!(refused, Err(Error::BadFeature { item: 0, feature: 1, .. })));
+        let refused = set.refill_by_feature(2, &[0.0, 1.0, 5.0]);
+        assert_eq!(refused, Err(Error::DimensionMismatch { expected: 2, got: 1 }));
         assert_eq!(set, before);
     }
 }

@@ -1,16 +1,18 @@
 //! The arithmetic of the hot path, chosen for the machine at run time.
 //!
-//! [`score`] and [`lanes`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
+//! [`lanes`], [`score`] and [`near`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
 //! AVX2 with FMA, NEON, none) and picks one when it runs. All give the same bits: the operations of
 //! a lane and their order are fixed, and a multiply-add is fused in each, in software where the
 //! processor has none.
 
 pub(crate) mod lanes;
+pub(crate) mod near;
 pub(crate) mod score;
 
 use pulp::{Arch, Simd, WithSimd};
 
 pub(crate) use lanes::LANES;
+pub(crate) use near::Near;
 pub(crate) use score::Scoring;
 
 /// Largest dimension the library accepts.
@@ -43,17 +45,17 @@ thread_local! {
 /// where the instruction set is switched on.
 macro_rules! dispatched {
     ($(
-        fn $name:ident<$life:lifetime $(, const $n:ident: usize)?>
+        fn $name:ident<$life:lifetime>
             ($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)? = $body:path;
     )*) => {
         $(
             #[inline]
-            pub(crate) fn $name<$life $(, const $n: usize)?>($($arg: $ty),*) $(-> $ret)? {
-                struct Op<$life $(, const $n: usize)?> {
+            pub(crate) fn $name<$life>($($arg: $ty),*) $(-> $ret)? {
+                struct Op<$life> {
                     $($arg: $ty,)*
                     borrows: std::marker::PhantomData<&$life ()>,
                 }
-                impl<$life $(, const $n: usize)?> WithSimd for Op<$life $(, $n)?> {
+                impl<$life> WithSimd for Op<$life> {
                     type Output = dispatched!(@output $($ret)?);
                     #[inline(always)]
                     fn with_simd<S: Simd>(self, _: S) -> Self::Output {
@@ -93,13 +95,12 @@ dispatched! {
         moment: &'a [f64],
         estimate: &'a mut [f64],
     ) = lanes::solve;
-    fn near<'a, const AXES: usize>(
-        query: &'a [f32; AXES],
-        reach: f32,
-        axes: &'a [f32],
-        reaches: &'a [f32],
-        marks: &'a mut Vec<u32>,
-    ) = lanes::near;
+}
+
+/// See [`Near`].
+#[inline]
+pub(crate) fn near(near: Near<'_>) {
+    arch().dispatch(near);
 }
 
 /// See [`Scoring`].

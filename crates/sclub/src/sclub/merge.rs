@@ -3,7 +3,7 @@
 use super::Sclub;
 use super::cluster::{Cluster, Members, Pivot};
 use crate::policy::Change;
-use crate::radius::distance;
+use crate::radius::{distance, radius};
 
 impl Sclub {
     /// Merges the cluster of a user with others until none agrees with it.
@@ -20,20 +20,18 @@ impl Sclub {
 
     /// Of the checked clusters that agree with `index`, the one with the lowest label.
     fn first_to_merge_with(&mut self, index: u32) -> Option<u32> {
-        let cluster = self.partition.get(index);
-        let estimate = cluster.view(&self.partition.profiles).estimate;
+        let partition = &self.partition;
+        let cluster = partition.get(index);
+        let estimate = cluster.view(&partition.profiles).estimate;
         let reach = self.thresholds.alpha_theta / 2.0 * cluster.radius;
-        let mut found = std::mem::take(&mut self.found);
-        self.partition.nearby.candidates(estimate, reach, &mut found);
-        let first = found
+        partition.nearby.candidates(estimate, reach, &mut self.found);
+        self.found
             .iter()
             .filter(|&&other| other != index)
             .map(|&other| (other, self.partition.get(other)))
             .filter(|(_, other)| self.should_merge(cluster, other))
             .min_by_key(|(_, other)| other.label)
-            .map(|(other, _)| other);
-        self.found = found;
-        first
+            .map(|(other, _)| other)
     }
 
     /// Whether estimates and average frequencies agree. Both clusters are checked.
@@ -45,7 +43,7 @@ impl Sclub {
         }
         let round = self.clock.rounds();
         let frequencies = (a.frequency(profiles, round), b.frequency(profiles, round));
-        self.thresholds.frequencies_agree(frequencies.0, frequencies.1, self.round_radius)
+        self.thresholds.frequencies_agree(frequencies.0, frequencies.1, radius(round))
     }
 
     /// Makes two checked clusters one, under the lower of their labels.
@@ -77,7 +75,7 @@ impl Sclub {
         }
         cluster.label = kept;
         cluster.checked += leaving.checked;
-        self.partition.settle(stay);
+        self.partition.rederive(stay);
         let (cluster, ..) = self.partition.parts(stay);
         if let Members::Many(many) = &mut cluster.members {
             many.pivot = Pivot::take(self.phase, &many.sums);

@@ -31,7 +31,7 @@ use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
     check_round,
 };
-use crate::radius::{Thresholds, radius};
+use crate::radius::Thresholds;
 use crate::statistics::{Shape, View};
 use crate::ucb::Ranking;
 use partition::Partition;
@@ -67,8 +67,6 @@ pub struct Sclub {
     thresholds: Thresholds,
     clock: Clock,
     phase: u32,
-    /// F(τ)
-    round_radius: f64,
     partition: Partition,
     /// Kept between rounds for its memory.
     served: Vec<u32>,
@@ -90,7 +88,6 @@ impl Sclub {
             thresholds: Thresholds::new(params),
             clock: Clock::new(),
             phase: 0,
-            round_radius: radius(0),
             partition: Partition::new(shape, users.declared()?),
             served: Vec::new(),
             found: Vec::new(),
@@ -101,7 +98,6 @@ impl Sclub {
     /// phase before lapse by their number; nothing is walked.
     fn begin_round(&mut self) {
         let round = self.clock.tick();
-        self.round_radius = radius(round);
         let phase = phase_of(round);
         if phase != self.phase {
             self.phase = phase;

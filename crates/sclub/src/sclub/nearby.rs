@@ -4,18 +4,15 @@
 //! estimates would cost more than everything else in a round. So each checked cluster has a short
 //! single-precision sketch here, side by side with the others': the first [`AXES`] coordinates of
 //! its estimate and its reach, α_θ/2 · F(T). A distance over some of the coordinates is at most the
-//! distance over all, so what the sketch rules out is ruled out; the rest is tested exactly.
+//! distance over all, so what the sketches rule out is ruled out; the rest is tested exactly.
 //!
 //! Rounding an estimate to single precision moves each coordinate by at most 2⁻²⁴ of itself, and the
 //! distance is summed with relative error below 2⁻²⁰. A reach is therefore stored enlarged, by 2⁻²⁰
 //! of itself and 2⁻²⁰ of the largest coordinate: more than all of the errors together.
 
-use crate::kernels;
+use crate::kernels::near::{AXES, HALF, POINTS as GROUP};
+use crate::kernels::{self, Near};
 
-/// Coordinates in a sketch.
-const AXES: usize = 8;
-/// Sketches side by side.
-const GROUP: usize = 16;
 /// Enlarges a reach beyond every rounding error.
 const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 
@@ -23,30 +20,45 @@ const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Nearby {
     clusters: Vec<u32>,
-    /// In groups of [`GROUP`] clusters, axis by axis.
-    axes: Vec<f32>,
-    /// Negative infinity where there is no cluster.
+    /// The first half of the axes, in groups of [`GROUP`] clusters, axis by axis.
+    near_axes: Vec<f32>,
+    /// The second half, laid out likewise.
+    far_axes: Vec<f32>,
+    /// Places without a cluster are infinitely far away.
     reaches: Vec<f32>,
 }
 
 /// A cluster's place among the sketches.
 pub(super) type Seat = u32;
 
-fn sketch(estimate: &[f64], reach: f64) -> ([f32; AXES], f32) {
-    let mut axes = [0.0; AXES];
-    let mut largest = 0.0f64;
-    for (axis, &value) in axes.iter_mut().zip(estimate) {
-        *axis = value as f32;
-        largest = largest.max(value.abs());
+/// A ball that covers a cluster's estimate and reach, on some of the axes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sketch {
+    axes: [f32; AXES],
+    reach: f32,
+}
+
+impl Sketch {
+    /// Out of everything's reach.
+    const NONE: Sketch = Sketch { axes: [f32::INFINITY; AXES], reach: 0.0 };
+
+    pub fn new(estimate: &[f64], reach: f64) -> Self {
+        let mut axes = [0.0; AXES];
+        let mut largest = 0.0f64;
+        for (axis, &value) in axes.iter_mut().zip(estimate) {
+            *axis = value as f32;
+            largest = largest.max(value.abs());
+        }
+        Self { axes, reach: (reach + MARGIN * (reach + largest)) as f32 }
     }
-    (axes, (reach + MARGIN * (reach + largest)) as f32)
 }
 
 impl Nearby {
     /// Forgets all: nothing is checked at the start of a phase.
     pub fn clear(&mut self) {
         self.clusters.clear();
-        self.axes.clear();
+        self.near_axes.clear();
+        self.far_axes.clear();
         self.reaches.clear();
     }
 
@@ -54,15 +66,16 @@ impl Nearby {
         let seat = self.clusters.len();
         self.clusters.push(cluster);
         if self.clusters.len() > self.reaches.len() {
-            self.reaches.resize(self.reaches.len() + GROUP, f32::NEG_INFINITY);
-            self.axes.resize(self.axes.len() + GROUP * AXES, 0.0);
+            self.reaches.resize(self.reaches.len() + GROUP, 0.0);
+            self.near_axes.resize(self.near_axes.len() + GROUP * HALF, f32::INFINITY);
+            self.far_axes.resize(self.far_axes.len() + GROUP * HALF, f32::INFINITY);
         }
-        self.put(seat, &sketch(estimate, reach));
+        self.put(seat, &Sketch::new(estimate, reach));
         seat as Seat
     }
 
     pub fn update(&mut self, seat: Seat, estimate: &[f64], reach: f64) {
-        self.put(seat as usize, &sketch(estimate, reach));
+        self.put(seat as usize, &Sketch::new(estimate, reach));
     }
 
     /// Takes a cluster out. The last one moves to its seat; returns that cluster, if it is another.
@@ -70,7 +83,7 @@ impl Nearby {
         let (seat, last) = (seat as usize, self.clusters.len() - 1);
         let moved = self.get(last);
         self.put(seat, &moved);
-        self.put(last, &([0.0; AXES], f32::NEG_INFINITY));
+        self.put(last, &Sketch::NONE);
         self.clusters.swap_remove(seat);
         (seat != last).then(|| self.clusters[seat])
     }
@@ -78,28 +91,39 @@ impl Nearby {
     /// The clusters that may lie within `reach` plus their own reach of `estimate`: all that do, and
     /// few that do not. The one asked for is among them if it has a seat.
     pub fn candidates(&self, estimate: &[f64], reach: f64, found: &mut Vec<u32>) {
-        let (query, reach) = sketch(estimate, reach);
-        kernels::near::<AXES>(&query, reach, &self.axes, &self.reaches, found);
+        let query = Sketch::new(estimate, reach);
+        kernels::near(Near {
+            query: &query.axes,
+            reach: query.reach,
+            near_axes: &self.near_axes,
+            far_axes: &self.far_axes,
+            reaches: &self.reaches,
+            found,
+        });
         for seat in found {
             *seat = self.clusters[*seat as usize];
         }
     }
 
-    fn start(seat: usize) -> usize {
-        seat / GROUP * GROUP * AXES + seat % GROUP
+    /// Where an axis of a cluster is in its half.
+    fn place(seat: usize, axis: usize) -> usize {
+        (seat / GROUP * HALF + axis % HALF) * GROUP + seat % GROUP
     }
 
-    fn put(&mut self, seat: usize, (axes, reach): &([f32; AXES], f32)) {
-        let start = Self::start(seat);
-        for (a, &axis) in axes.iter().enumerate() {
-            self.axes[start + a * GROUP] = axis;
+    fn put(&mut self, seat: usize, sketch: &Sketch) {
+        for (axis, &value) in sketch.axes.iter().enumerate() {
+            let half = if axis < HALF { &mut self.near_axes } else { &mut self.far_axes };
+            half[Self::place(seat, axis)] = value;
         }
-        self.reaches[seat] = *reach;
+        self.reaches[seat] = sketch.reach;
     }
 
-    fn get(&self, seat: usize) -> ([f32; AXES], f32) {
-        let start = Self::start(seat);
-        (std::array::from_fn(|a| self.axes[start + a * GROUP]), self.reaches[seat])
+    fn get(&self, seat: usize) -> Sketch {
+        let axes = std::array::from_fn(|axis| {
+            let half = if axis < HALF { &self.near_axes } else { &self.far_axes };
+            half[Self::place(seat, axis)]
+        });
+        Sketch { axes, reach: self.reaches[seat] }
     }
 }
 

@@ -123,7 +123,7 @@ impl Partition {
     }
 
     /// Brings everything derived from a cluster's sums up to date after its membership changed.
-    pub fn settle(&mut self, index: u32) {
+    pub fn rederive(&mut self, index: u32) {
         let (cluster, profiles, scratch) = self.parts(index);
         cluster.collapse(profiles);
         if let Members::Many(many) = &mut cluster.members {
@@ -186,23 +186,20 @@ impl Partition {
         cluster.checked += u32::from(fresh);
     }
 
-    /// Brings the sketch of a cluster up to date: there if it is checked, with the estimate and the
-    /// reach of now.
+    /// Brings the sketch of a cluster up to date: there if it is checked, and covering its estimate
+    /// and reach of now.
     pub fn refresh(&mut self, index: u32, phase: u32, alpha_theta: f64) {
         let cluster = self.clusters[index as usize].as_mut().expect("a user's cluster is alive");
         cluster.enter(phase);
-        if cluster.is_checked(phase) {
-            let reach = alpha_theta / 2.0 * cluster.radius;
-            let estimate = cluster.view(&self.profiles).estimate;
-            match cluster.seat {
-                Some(seat) => self.nearby.update(seat, estimate, reach),
-                None => {
-                    let seat = self.nearby.insert(index, estimate, reach);
-                    cluster.seat = Some(seat);
-                }
-            }
-        } else {
+        if !cluster.is_checked(phase) {
             self.leave_nearby(index);
+            return;
+        }
+        let reach = alpha_theta / 2.0 * cluster.radius;
+        let estimate = cluster.view(&self.profiles).estimate;
+        match cluster.seat {
+            Some(seat) => self.nearby.update(seat, estimate, reach),
+            None => cluster.seat = Some(self.nearby.insert(index, estimate, reach)),
         }
     }
 

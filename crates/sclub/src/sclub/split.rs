@@ -20,9 +20,10 @@ impl Sclub {
         }
         // Some member's frequency is too far from hers exactly if the lowest or the highest is.
         let round = self.clock.rounds() as f64;
+        let round_radius = radius(self.clock.rounds());
         let frequency = place.count as f64 / round;
         [many.frequencies.lowest(), many.frequencies.highest()].into_iter().flatten().any(|other| {
-            thresholds.frequencies_disagree(frequency, other as f64 / round, self.round_radius)
+            thresholds.frequencies_disagree(frequency, other as f64 / round, round_radius)
         })
     }
 
@@ -38,7 +39,7 @@ impl Sclub {
         many.frequencies.remove(place.count);
         many.unseat_member(profiles, slot);
         let from = cluster.label;
-        self.partition.settle(old);
+        self.partition.rederive(old);
         self.partition.refresh(old, self.phase, self.thresholds.alpha_theta);
 
         let new = self.partition.found(slot);
