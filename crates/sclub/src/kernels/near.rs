@@ -44,6 +44,7 @@ impl WithSimd for Near<'_> {
         // so they are listed without a branch on it.
         found.clear();
         found.resize(reaches.len(), 0);
+        let list = found.as_mut_slice();
         let mut some = 0;
         let groups = near_axes.chunks_exact(width * HALF).zip(reaches.chunks_exact(width));
         for (group, (axes, reaches)) in groups.enumerate() {
@@ -55,7 +56,7 @@ impl WithSimd for Near<'_> {
                 }
                 let within = simd.add_f32s(own_reach, reaches[r]);
                 let hits = simd.less_than_or_equal_f32s(distance, simd.mul_f32s(within, within));
-                found[some] = (group * width + r) as u32;
+                list[some] = (group * width + r) as u32;
                 some += usize::from(simd.first_true_m32s(hits) < S::F32_LANES);
             }
         }
@@ -72,7 +73,12 @@ impl WithSimd for Near<'_> {
                 }
             }
             let within = simd.add_f32s(own_reach, reaches[at]);
-            let beyond = [simd.sub_f32s(distance, simd.mul_f32s(within, within))];
+            let limit = simd.mul_f32s(within, within);
+            let hits = simd.less_than_or_equal_f32s(distance, limit);
+            if simd.first_true_m32s(hits) == S::F32_LANES {
+                continue;
+            }
+            let beyond = [simd.sub_f32s(distance, limit)];
             for (lane, &beyond) in bytemuck::cast_slice::<_, f32>(&beyond).iter().enumerate() {
                 if beyond <= 0.0 {
                     found.push((at * S::F32_LANES + lane) as u32);

@@ -75,6 +75,7 @@ impl Many {
     pub fn seat_member(&mut self, profiles: &mut Profiles, slot: u32, cluster: u32) {
         let place = profiles.place_mut(slot);
         place.cluster = cluster;
+        place.is_alone = false;
         place.position = self.slots.len() as u32;
         self.slots.push(slot);
     }
@@ -134,8 +135,14 @@ impl Cluster {
     }
 
     /// The members as a set of many, whose pivot is taken now if there was none.
-    pub fn as_many(&mut self, profiles: &Profiles, scratch: &mut Scratch, phase: u32) -> &mut Many {
+    pub fn as_many(
+        &mut self,
+        profiles: &mut Profiles,
+        scratch: &mut Scratch,
+        phase: u32,
+    ) -> &mut Many {
         if let Members::One(slot) = self.members {
+            profiles.place_mut(slot).is_alone = false;
             let count = profiles.place(slot).count;
             let block = profiles.blocks.get(slot as usize);
             let sums = Aggregate::of_block(scratch, block, count);
@@ -157,8 +164,15 @@ impl Cluster {
         if let Members::Many(many) = &self.members
             && let (&[slot], 0) = (many.slots.as_slice(), many.unseen)
         {
-            profiles.place_mut(slot).position = 0;
-            self.members = Members::One(slot);
+            self.become_one(profiles, slot);
         }
+    }
+
+    /// Makes a user the only member.
+    pub fn become_one(&mut self, profiles: &mut Profiles, slot: u32) {
+        let place = profiles.place_mut(slot);
+        place.position = 0;
+        place.is_alone = true;
+        self.members = Members::One(slot);
     }
 }

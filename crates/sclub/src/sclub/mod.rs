@@ -108,10 +108,8 @@ impl Sclub {
     /// Line 10: what to recommend from for a user, with its β.
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
-        let cluster = self.partition.cluster_of(user);
-        let profiles = &self.partition.profiles;
-        let beta = self.ranking.beta(cluster.count(profiles), self.clock.log_rounds());
-        (cluster.view(profiles), beta)
+        let (view, count) = self.partition.basis(user);
+        (view, self.ranking.beta(count, self.clock.log_rounds()))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::frequencies::Frequencies;
 use crate::policy::{ClusterId, UserId};
 use crate::radius::radius;
 use crate::roster::Roster;
-use crate::statistics::{Aggregate, Scratch, Shape};
+use crate::statistics::{Aggregate, Scratch, Shape, View};
 
 /// All users in disjoint clusters.
 #[derive(Debug, Clone)]
@@ -66,6 +66,23 @@ impl Partition {
         self.get(index)
     }
 
+    /// (S^j)⁻¹, b^j, θ̂^j and T^j of the cluster of a user, seen or not.
+    #[inline]
+    pub fn basis(&self, user: UserId) -> (View<'_>, u64) {
+        let index = match self.roster.slot(user) {
+            Some(slot) => {
+                let place = &self.profiles.places[slot];
+                if place.is_alone {
+                    return (self.profiles.view(slot as u32), place.count);
+                }
+                place.cluster
+            }
+            None => self.first,
+        };
+        let cluster = self.get(index);
+        (cluster.view(&self.profiles), cluster.count(&self.profiles))
+    }
+
     #[inline]
     pub fn get(&self, index: u32) -> &Cluster {
         self.clusters[index as usize].as_ref().expect("a user's cluster is alive")
@@ -104,7 +121,7 @@ impl Partition {
         let declared = user < self.declared;
         let (cluster, profiles, scratch) = self.parts(first);
         if cluster.size() == 0 {
-            cluster.members = Members::One(slot);
+            cluster.become_one(profiles, slot);
             return slot;
         }
         let many = cluster.as_many(profiles, scratch, phase);
@@ -157,6 +174,7 @@ impl Partition {
         let place = self.profiles.place_mut(slot);
         place.cluster = index;
         place.position = 0;
+        place.is_alone = true;
         index
     }
 

@@ -13,6 +13,8 @@ pub(super) struct Place {
     pub position: u32,
     /// The last phase in which she was marked checked.
     pub checked_in: u32,
+    /// Whether her cluster is she alone. Then what to recommend from is her own.
+    pub is_alone: bool,
 }
 
 /// (S, b, T) and place of all users seen, by slot.
@@ -30,7 +32,7 @@ impl Profiles {
     /// Adds an empty profile.
     pub fn push(&mut self, cluster: u32) {
         self.blocks.push();
-        self.places.push(Place { count: 0, cluster, position: 0, checked_in: 0 });
+        self.places.push(Place { count: 0, cluster, position: 0, checked_in: 0, is_alone: false });
     }
 
     #[inline]
