@@ -105,7 +105,12 @@ pub struct RunArgs {
     pub alpha_p: Option<f64>,
 
     /// Exploration as a share of the released code's, which grows with the rounds
-    #[arg(long, value_name = "X", conflicts_with = "beta", help_heading = "Policies")]
+    #[arg(
+        long,
+        value_name = "X",
+        conflicts_with = "beta",
+        help_heading = "Policies"
+    )]
     pub beta_scale: Option<f64>,
 
     /// Exploration as a fixed number
@@ -117,7 +122,12 @@ pub struct RunArgs {
     pub index: Option<IndexKind>,
 
     /// Where to write the results; a figure goes beside it as .svg and .png
-    #[arg(long, value_name = "FILE", default_value = "results/run.json", help_heading = "Output")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "results/run.json",
+        help_heading = "Output"
+    )]
     pub json: PathBuf,
 
     /// Do not draw the figure
@@ -202,12 +212,15 @@ pub fn whole(text: &str) -> Result<u64, String> {
         Some((base, exponent)) => {
             let base: u64 = base.parse().map_err(|_| bad())?;
             let exponent: u32 = exponent.parse().map_err(|_| bad())?;
-            base.checked_pow(exponent).ok_or_else(|| format!("'{text}' is too large"))?
+            base.checked_pow(exponent)
+                .ok_or_else(|| format!("'{text}' is too large"))?
         }
         None if less == 0 => power.parse().map_err(|_| bad())?,
         None => return Err(bad()),
     };
-    value.checked_sub(less).ok_or_else(|| format!("'{text}' is below zero"))
+    value
+        .checked_sub(less)
+        .ok_or_else(|| format!("'{text}' is below zero"))
 }
 
 #[cfg(test)]

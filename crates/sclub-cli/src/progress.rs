@@ -29,8 +29,13 @@ impl Progress {
     /// For a run of `total` rounds in all.
     pub fn new(total: u64, quiet: bool, cancelled: Arc<AtomicBool>) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
-        let bar = if quiet || !on_terminal { ProgressBar::hidden() } else { ProgressBar::new(total) };
-        let style = "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {per_sec}, {eta} left";
+        let bar = if quiet || !on_terminal {
+            ProgressBar::hidden()
+        } else {
+            ProgressBar::new(total)
+        };
+        let style =
+            "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {per_sec}, {eta} left";
         bar.set_style(ProgressStyle::with_template(style).expect("a good template"));
         let now = Instant::now();
         let lines = (!quiet && !on_terminal).then(|| Lines {
@@ -39,7 +44,11 @@ impl Progress {
             start: now,
             last: Mutex::new(now),
         });
-        Self { bar, lines, cancelled }
+        Self {
+            bar,
+            lines,
+            cancelled,
+        }
     }
 
     /// Removes the bar.
@@ -51,7 +60,9 @@ impl Progress {
 impl Lines {
     fn played(&self, rounds: u64) {
         let done = self.done.fetch_add(rounds, Ordering::Relaxed) + rounds;
-        let Ok(mut last) = self.last.try_lock() else { return };
+        let Ok(mut last) = self.last.try_lock() else {
+            return;
+        };
         if last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
             let seconds = self.start.elapsed().as_secs_f64();

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use sclub_lab::figure;
 use sclub_lab::policies::{Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
 use sclub_lab::summary::{Row, summarise};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
-use sclub_lab::figure;
 use serde_json::{Value, json};
 
 use crate::args::{FrequencyKind, IndexKind, PresetKind, RewardKind, RunArgs, WorldKind};
@@ -48,7 +48,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     println!("{title}\n{}", table::render(&rows));
     println!("{}", legend(&rows));
     let written = write(args, &experiment, &runs, &rows, &title)?;
-    println!("{:.1} s in all. Written: {written}", start.elapsed().as_secs_f64());
+    println!(
+        "{:.1} s in all. Written: {written}",
+        start.elapsed().as_secs_f64()
+    );
     if interrupted {
         eprintln!(
             "sclub: stopped; {} of {} seeds were complete and are kept",
@@ -130,7 +133,10 @@ fn stop_on_ctrl_c(cancelled: &Arc<AtomicBool>) -> Result<()> {
 
 /// Finds out before the run, not after it, whether its results can be written.
 fn prepare(path: &Path) -> Result<()> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    if let Some(folder) = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+    {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
@@ -186,13 +192,19 @@ fn write(
     save(&args.json, text.as_bytes())?;
     if !args.no_figure {
         let figure = figure::draw(title, rows).map_err(anyhow::Error::msg)?;
-        for (ending, bytes) in [("svg", figure.svg.as_bytes()), ("png", figure.png.as_slice())] {
+        for (ending, bytes) in [
+            ("svg", figure.svg.as_bytes()),
+            ("png", figure.png.as_slice()),
+        ] {
             let path = args.json.with_extension(ending);
             save(&path, bytes)?;
             written.push(path);
         }
     }
-    let names: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+    let names: Vec<String> = written
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect();
     Ok(names.join(", "))
 }
 

@@ -14,7 +14,11 @@ pub fn thousands(value: f64) -> String {
         }
         text.push(digit);
     }
-    if value <= -0.5 { format!("−{text}") } else { text }
+    if value <= -0.5 {
+        format!("−{text}")
+    } else {
+        text
+    }
 }
 
 fn percent_off(ratio: Option<f64>) -> String {
@@ -41,17 +45,29 @@ pub fn render(rows: &[Row]) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
     table.set_header([
-        "policy", "regret", "to LinUCB-Ind", "to oracle", "to informed", "clusters", "Rand", "seconds",
+        "policy",
+        "regret",
+        "to LinUCB-Ind",
+        "to oracle",
+        "to informed",
+        "clusters",
+        "Rand",
+        "seconds",
     ]);
     for row in rows {
         table.add_row([
             row.policy.to_string(),
-            format!("{} ± {}", thousands(row.regret.mean), thousands(row.regret.error)),
+            format!(
+                "{} ± {}",
+                thousands(row.regret.mean),
+                thousands(row.regret.error)
+            ),
             percent_off(row.to_linucb_ind),
             times(row.to_oracle),
             times(row.to_informed),
             format!("{:.0}", row.clusters),
-            row.adjusted_rand.map_or("–".into(), |rand| format!("{rand:.3}")),
+            row.adjusted_rand
+                .map_or("–".into(), |rand| format!("{rand:.3}")),
             format!("{:.2}", row.policy_seconds),
         ]);
     }

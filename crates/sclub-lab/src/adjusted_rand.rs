@@ -23,9 +23,17 @@ pub fn adjusted_rand(a: &[u64], b: &[u64]) -> f64 {
     let in_rows: f64 = rows.values().map(|&n| pairs(n)).sum();
     let in_columns: f64 = columns.values().map(|&n| pairs(n)).sum();
     let all = pairs(a.len() as u64);
-    let expected = if all > 0.0 { in_rows * in_columns / all } else { 0.0 };
+    let expected = if all > 0.0 {
+        in_rows * in_columns / all
+    } else {
+        0.0
+    };
     let most = (in_rows + in_columns) / 2.0;
-    if most == expected { 1.0 } else { (together - expected) / (most - expected) }
+    if most == expected {
+        1.0
+    } else {
+        (together - expected) / (most - expected)
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Regret against rounds, drawn.
 
 use kuva::plot::LinePlot;
+use kuva::plot::legend::LegendPosition;
 use kuva::render::layout::Layout;
 use kuva::render::plots::Plot;
-use kuva::plot::legend::LegendPosition;
 
 use crate::policies::Name;
 use crate::summary::Row;
@@ -37,18 +37,43 @@ const BARS_EVERY: usize = 8;
 fn plots(rows: &[Row]) -> Vec<Plot> {
     let mut plots: Vec<Plot> = Vec::new();
     for row in rows {
-        let points = row.curve.iter().map(|&(round, mean)| (round as f64, mean.mean));
+        let points = row
+            .curve
+            .iter()
+            .map(|&(round, mean)| (round as f64, mean.mean));
         let line = LinePlot::new()
             .with_data(points.collect::<Vec<_>>())
             .with_color(colour(row.policy))
             .with_stroke_width(2.0)
             .with_legend(row.policy.as_str());
-        plots.push(if row.policy.is_told() { line.with_dashed() } else { line }.into());
+        plots.push(
+            if row.policy.is_told() {
+                line.with_dashed()
+            } else {
+                line
+            }
+            .into(),
+        );
         if row.seeds > 1 {
-            let marked: Vec<_> = row.curve.iter().skip(BARS_EVERY).step_by(BARS_EVERY).collect();
+            let marked: Vec<_> = row
+                .curve
+                .iter()
+                .skip(BARS_EVERY)
+                .step_by(BARS_EVERY)
+                .collect();
             let bars = LinePlot::new()
-                .with_data(marked.iter().map(|(round, mean)| (*round as f64, mean.mean)).collect::<Vec<_>>())
-                .with_y_err(marked.iter().map(|(_, mean)| mean.error).collect::<Vec<_>>())
+                .with_data(
+                    marked
+                        .iter()
+                        .map(|(round, mean)| (*round as f64, mean.mean))
+                        .collect::<Vec<_>>(),
+                )
+                .with_y_err(
+                    marked
+                        .iter()
+                        .map(|(_, mean)| mean.error)
+                        .collect::<Vec<_>>(),
+                )
                 .with_color(colour(row.policy))
                 .with_stroke_width(0.0);
             plots.push(bars.into());

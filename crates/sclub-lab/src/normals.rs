@@ -158,8 +158,11 @@ mod tests {
         let mut normals = Normals::new(3, Purpose::Items, 4);
         let mut single: Vec<Xoshiro256PlusPlus> = (0..LANES)
             .map(|lane| {
-                let words: Vec<u8> =
-                    normals.state.iter().flat_map(|word| word[lane].to_le_bytes()).collect();
+                let words: Vec<u8> = normals
+                    .state
+                    .iter()
+                    .flat_map(|word| word[lane].to_le_bytes())
+                    .collect();
                 Xoshiro256PlusPlus::from_seed(words.try_into().unwrap())
             })
             .collect();
@@ -176,10 +179,16 @@ mod tests {
         for step in 0..4096 {
             let u = f64::from(step) / 4096.0 + 1e-5 * f64::from(step % 7);
             let r = radius(&[u; LANES])[0];
-            assert!((r - (-2.0 * (1.0 - u).ln()).sqrt()).abs() < 1e-11, "radius at {u}");
+            assert!(
+                (r - (-2.0 * (1.0 - u).ln()).sqrt()).abs() < 1e-11,
+                "radius at {u}"
+            );
             let (s, c) = sine_cosine(&[u; LANES]);
             let (sine, cosine) = (u * std::f64::consts::TAU).sin_cos();
-            assert!((s[0] - sine).abs() < 1e-12 && (c[0] - cosine).abs() < 1e-12, "angle {u}");
+            assert!(
+                (s[0] - sine).abs() < 1e-12 && (c[0] - cosine).abs() < 1e-12,
+                "angle {u}"
+            );
         }
         let least = radius(&[1.0 - f64::EPSILON; LANES])[0];
         assert!((least - (-2.0 * f64::EPSILON.ln()).sqrt()).abs() < 1e-11);
@@ -191,10 +200,14 @@ mod tests {
         let mut numbers: Vec<f64> = (0..40_000).flat_map(|_| normals.batch()).collect();
         let n = numbers.len() as f64;
         let moment = |power: i32| numbers.iter().map(|v| v.powi(power)).sum::<f64>() / n;
-        for (power, expected, spread) in [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)]
+        for (power, expected, spread) in
+            [(1, 0.0, 1.0), (2, 1.0, 2.0), (3, 0.0, 15.0), (4, 3.0, 96.0)]
         {
             let off = (moment(power) - expected).abs();
-            assert!(off < 4.5 * f64::sqrt(spread / n), "moment {power} is off by {off}");
+            assert!(
+                off < 4.5 * f64::sqrt(spread / n),
+                "moment {power} is off by {off}"
+            );
         }
         // Kolmogorov and Smirnov's distance to the normal distribution function.
         numbers.sort_unstable_by(f64::total_cmp);
@@ -203,7 +216,9 @@ mod tests {
             .enumerate()
             .map(|(rank, &v)| {
                 let below = 0.5 * libm::erfc(-v / std::f64::consts::SQRT_2);
-                (below - rank as f64 / n).abs().max((below - (rank as f64 + 1.0) / n).abs())
+                (below - rank as f64 / n)
+                    .abs()
+                    .max((below - (rank as f64 + 1.0) / n).abs())
             })
             .fold(0.0, f64::max);
         assert!(distance < 1.95 / n.sqrt(), "distance {distance}");
@@ -213,7 +228,10 @@ mod tests {
         for lag in [1, LANES, BATCH, BATCH + 1] {
             let pairs = stream.iter().zip(&stream[lag..]);
             let correlation = pairs.map(|(a, b)| a * b).sum::<f64>() / n;
-            assert!(correlation.abs() < 4.5 / n.sqrt(), "lag {lag}: {correlation}");
+            assert!(
+                correlation.abs() < 4.5 / n.sqrt(),
+                "lag {lag}: {correlation}"
+            );
         }
     }
 }

@@ -79,10 +79,16 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Name::ALL.into_iter().find(|name| name.as_str() == text).ok_or_else(|| {
-            let known: Vec<&str> = Name::ALL.iter().map(|name| name.as_str()).collect();
-            format!("there is no policy '{text}'; there are {}", known.join(", "))
-        })
+        Name::ALL
+            .into_iter()
+            .find(|name| name.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<&str> = Name::ALL.iter().map(|name| name.as_str()).collect();
+                format!(
+                    "there is no policy '{text}'; there are {}",
+                    known.join(", ")
+                )
+            })
     }
 }
 
@@ -140,7 +146,11 @@ pub fn params(
         params.exploration = Exploration::Fixed(beta);
     }
     if let Some(squared) = overrides.squared_norm {
-        params.index = if squared { Index::SquaredNorm } else { Index::Norm };
+        params.index = if squared {
+            Index::SquaredNorm
+        } else {
+            Index::Norm
+        };
     }
     params.check()?;
     Ok(params)
@@ -162,17 +172,23 @@ pub fn make(
     Ok(Some(match name {
         Name::Sclub => Box::new(Sclub::new(dim, users, params)?),
         Name::Club => {
-            let graph = Graph::Random { seed: mix(&[seed, Purpose::Graph as u64]) };
+            let graph = Graph::Random {
+                seed: mix(&[seed, Purpose::Graph as u64]),
+            };
             Box::new(Club::new(dim, users, graph, params)?)
         }
         Name::LinUcbOne => Box::new(LinUcbShared::one(dim, params)?),
         Name::LinUcbInd => Box::new(LinUcbInd::new(dim, params)?),
         Name::Oracle => {
-            let Some(truth) = world.truth() else { return Ok(None) };
+            let Some(truth) = world.truth() else {
+                return Ok(None);
+            };
             Box::new(LinUcbShared::known(dim, truth.cluster_of.clone(), params)?)
         }
         Name::Informed => {
-            let Some(truth) = world.truth() else { return Ok(None) };
+            let Some(truth) = world.truth() else {
+                return Ok(None);
+            };
             Box::new(Informed::new(truth))
         }
         Name::Random => Box::new(Random::new(dim, seed)),

@@ -147,7 +147,11 @@ impl Player {
             let choice = self.policy.recommend(user, items)?.index;
             let reward = block.reward(round, choice);
             items.copy_item(choice, &mut self.item);
-            let observation = Observation { user, item: &self.item, reward };
+            let observation = Observation {
+                user,
+                item: &self.item,
+                reward,
+            };
             self.policy.learn_round(&[observation], &mut self.changes)?;
             self.changes.clear();
 
@@ -168,8 +172,9 @@ impl Player {
 
     fn finish(self, preset: Preset, seed: u64, world: &dyn World) -> Run {
         let adjusted_rand = world.truth().map(|truth| {
-            let found: Vec<u64> =
-                (0..world.users()).map(|user| self.policy.cluster_of(user)).collect();
+            let found: Vec<u64> = (0..world.users())
+                .map(|user| self.policy.cluster_of(user))
+                .collect();
             let true_ones: Vec<u64> = truth.cluster_of.iter().map(|&c| u64::from(c)).collect();
             adjusted_rand(&found, &true_ones)
         });
@@ -234,9 +239,14 @@ impl Experiment {
     /// [`RunError`], before anything has run.
     pub fn run(&self, observer: &dyn Observer) -> Result<Vec<Run>, RunError> {
         self.check()?;
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.threads).build()?;
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.threads)
+            .build()?;
         let seeds: Vec<Option<Vec<Run>>> = pool.install(|| {
-            self.seeds.par_iter().map(|&seed| self.run_seed(seed, observer)).collect::<Result<_, _>>()
+            self.seeds
+                .par_iter()
+                .map(|&seed| self.run_seed(seed, observer))
+                .collect::<Result<_, _>>()
         })?;
         Ok(seeds.into_iter().flatten().flatten().collect())
     }
@@ -263,6 +273,11 @@ impl Experiment {
                 Ok::<(), sclub::Error>(())
             })?;
         }
-        Ok(Some(players.into_iter().map(|p| p.finish(self.preset, seed, &world)).collect()))
+        Ok(Some(
+            players
+                .into_iter()
+                .map(|p| p.finish(self.preset, seed, &world))
+                .collect(),
+        ))
     }
 }

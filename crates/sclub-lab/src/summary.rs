@@ -22,7 +22,10 @@ impl Mean {
             return Self { mean, error: 0.0 };
         }
         let spread: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        Self { mean, error: (spread / (n - 1.0) / n).sqrt() }
+        Self {
+            mean,
+            error: (spread / (n - 1.0) / n).sqrt(),
+        }
     }
 }
 
@@ -62,7 +65,9 @@ pub fn summarise(runs: &[Run]) -> Vec<Row> {
     let of = |name: Name| runs.iter().filter(move |run| run.policy == name);
     let regret = |name: Name| Mean::of(of(name).map(|run| run.regret));
     let relative = |name: Name, other: Name| {
-        names.contains(&other).then(|| regret(name).mean / regret(other).mean)
+        names
+            .contains(&other)
+            .then(|| regret(name).mean / regret(other).mean)
     };
     names
         .iter()
@@ -101,6 +106,12 @@ mod tests {
         assert_eq!(mean.mean, 3.0);
         // Variance (4 + 1 + 9) / 2 = 7, over 3 values.
         assert!((mean.error - (7.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!(Mean::of([5.0]), Mean { mean: 5.0, error: 0.0 });
+        assert_eq!(
+            Mean::of([5.0]),
+            Mean {
+                mean: 5.0,
+                error: 0.0
+            }
+        );
     }
 }

@@ -68,7 +68,11 @@ impl Recipe {
                 Ok(())
             } else {
                 let requirement = format!("between {low} and {high}");
-                Err(RecipeError::OutOfRange { name, value: value as f64, requirement })
+                Err(RecipeError::OutOfRange {
+                    name,
+                    value: value as f64,
+                    requirement,
+                })
             }
         };
         range("users", self.users, 1, u32::MAX as usize)?;
@@ -79,7 +83,11 @@ impl Recipe {
             && !(scale > 0.0 && scale <= 1e6)
         {
             let requirement = "above 0 and at most 1000000".into();
-            return Err(RecipeError::OutOfRange { name: "noise", value: scale, requirement });
+            return Err(RecipeError::OutOfRange {
+                name: "noise",
+                value: scale,
+                requirement,
+            });
         }
         Ok(())
     }
@@ -130,11 +138,21 @@ impl Synthetic {
                 weights
             })
             .collect();
-        let cluster_of: Vec<u32> =
-            (0..recipe.users).map(|user| (user % recipe.clusters) as u32).collect();
+        let cluster_of: Vec<u32> = (0..recipe.users)
+            .map(|user| (user % recipe.clusters) as u32)
+            .collect();
         let arrivals = arrivals(&recipe, seed, &cluster_of);
-        let truth = Truth { cluster_of, weights, rewards: recipe.rewards };
-        Ok(Self { recipe, seed, truth, arrivals })
+        let truth = Truth {
+            cluster_of,
+            weights,
+            rewards: recipe.rewards,
+        };
+        Ok(Self {
+            recipe,
+            seed,
+            truth,
+            arrivals,
+        })
     }
 
     /// The probability of each user to appear in a round.
@@ -170,7 +188,13 @@ impl WithSimd for DrawVectors<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        let DrawVectors { normals, weights, features, means, scratch } = self;
+        let DrawVectors {
+            normals,
+            weights,
+            features,
+            means,
+            scratch,
+        } = self;
         let count = means.len();
         let scratch = &mut scratch[..count];
         let (directions, constants) = features.split_at_mut(count * (weights.len() - 1));
@@ -219,8 +243,13 @@ fn arrivals(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> Vec<f64> {
         Frequencies::Clusters => {
             let shares = dirichlet(&mut rng, recipe.clusters);
             let mut sizes = vec![0.0; recipe.clusters];
-            cluster_of.iter().for_each(|&cluster| sizes[cluster as usize] += 1.0);
-            cluster_of.iter().map(|&c| shares[c as usize] / sizes[c as usize]).collect()
+            cluster_of
+                .iter()
+                .for_each(|&cluster| sizes[cluster as usize] += 1.0);
+            cluster_of
+                .iter()
+                .map(|&c| shares[c as usize] / sizes[c as usize])
+                .collect()
         }
     };
     let mut end = 0.0;
@@ -261,7 +290,12 @@ impl World for Synthetic {
     }
 
     fn draw(&self, index: u64, rounds: usize, block: &mut Block) {
-        let Recipe { dim, candidates, rewards, .. } = self.recipe;
+        let Recipe {
+            dim,
+            candidates,
+            rewards,
+            ..
+        } = self.recipe;
         let mut arrivals = stream(self.seed, Purpose::Arrivals, index);
         let mut normals = Normals::new(self.seed, Purpose::Items, index);
         let mut noise = stream(self.seed, Purpose::Noise, index);
@@ -287,8 +321,12 @@ impl World for Synthetic {
             block.items[round]
                 .refill_by_feature(candidates, &features)
                 .expect("a drawn item has good features");
-            block.best.push(means.iter().copied().fold(f64::NEG_INFINITY, f64::max));
-            block.average.push(means.iter().sum::<f64>() / candidates as f64);
+            block
+                .best
+                .push(means.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+            block
+                .average
+                .push(means.iter().sum::<f64>() / candidates as f64);
             block.noise.push(match rewards {
                 Rewards::Bernoulli => noise.random::<f64>(),
                 Rewards::Gaussian(_) => StandardNormal.sample(&mut noise),

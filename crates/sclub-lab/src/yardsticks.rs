@@ -1,8 +1,6 @@
 //! Policies that know what no learner knows, or learn nothing: what to measure others by.
 
-use sclub::{
-    Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Score, UserId,
-};
+use sclub::{Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Score, UserId};
 
 use crate::streams::{Purpose, mix};
 use crate::world::{Rewards, Truth};
@@ -25,7 +23,10 @@ impl Informed {
     pub fn new(truth: &Truth) -> Self {
         let clusters = truth.weights.len();
         let mut sizes = vec![0.0; clusters];
-        truth.cluster_of.iter().for_each(|&cluster| sizes[cluster as usize] += 1.0);
+        truth
+            .cluster_of
+            .iter()
+            .for_each(|&cluster| sizes[cluster as usize] += 1.0);
         let prior: Vec<f64> = sizes.iter().map(|&size: &f64| libm::log(size)).collect();
         Self {
             truth: truth.clone(),
@@ -53,14 +54,25 @@ impl Informed {
 
     fn score(&self, weights: &[f64], items: &ItemSet, item: usize) -> Score {
         let mean = items.item(item).zip(weights).map(|(x, w)| x * w).sum();
-        Score { score: mean, mean, width: 0.0 }
+        Score {
+            score: mean,
+            mean,
+            width: 0.0,
+        }
     }
 
     fn check(&self, items: &ItemSet) -> Result<(), Error> {
         if items.dim() != self.dim() {
-            return Err(Error::DimensionMismatch { expected: self.dim(), got: items.dim() });
+            return Err(Error::DimensionMismatch {
+                expected: self.dim(),
+                got: items.dim(),
+            });
         }
-        if items.is_empty() { Err(Error::NoCandidates) } else { Ok(()) }
+        if items.is_empty() {
+            Err(Error::NoCandidates)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -76,7 +88,10 @@ impl Policy for Informed {
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         self.check(items)?;
         let weights = self.estimate(user);
-        let mut best = Decision { index: 0, score: self.score(&weights, items, 0) };
+        let mut best = Decision {
+            index: 0,
+            score: self.score(&weights, items, 0),
+        };
         for index in 1..items.len() {
             let score = self.score(&weights, items, index);
             if score.score > best.score.score {
@@ -111,7 +126,12 @@ impl Policy for Informed {
             let start = (observation.user as usize).min(self.truth.cluster_of.len() - 1) * clusters;
             for cluster in 0..clusters {
                 let weights = &self.truth.weights[cluster];
-                let mean: f64 = observation.item.iter().zip(weights).map(|(x, w)| x * w).sum();
+                let mean: f64 = observation
+                    .item
+                    .iter()
+                    .zip(weights)
+                    .map(|(x, w)| x * w)
+                    .sum();
                 self.beliefs[start + cluster] += self.log_likelihood(mean, observation.reward);
             }
         }
@@ -166,7 +186,11 @@ pub struct Random {
 impl Random {
     /// Choices are fixed by the seed, the round and the user.
     pub fn new(dim: usize, seed: u64) -> Self {
-        Self { dim, seed, rounds: 0 }
+        Self {
+            dim,
+            seed,
+            rounds: 0,
+        }
     }
 }
 
@@ -185,13 +209,27 @@ impl Policy for Random {
         }
         let word = mix(&[self.seed, Purpose::Choices as u64, self.rounds, user]);
         let index = (u128::from(word) * items.len() as u128) >> 64;
-        let score = Score { score: 0.0, mean: 0.0, width: 0.0 };
-        Ok(Decision { index: index as usize, score })
+        let score = Score {
+            score: 0.0,
+            mean: 0.0,
+            width: 0.0,
+        };
+        Ok(Decision {
+            index: index as usize,
+            score,
+        })
     }
 
     fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         scores.clear();
-        scores.resize(items.len(), Score { score: 0.0, mean: 0.0, width: 0.0 });
+        scores.resize(
+            items.len(),
+            Score {
+                score: 0.0,
+                mean: 0.0,
+                width: 0.0,
+            },
+        );
         Ok(())
     }
 

@@ -72,10 +72,16 @@ fn trained(dim: usize, items: usize) -> (LinUcbInd, ItemSet, Vec<f64>) {
     let mut policy = LinUcbInd::new(dim, &Params::tuned()).expect("good parameters");
     let mut draw = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random_range(-0.3..0.3)).collect() };
     for _ in 0..200 {
-        policy.learn(1, &draw(dim), 1.0).expect("a good observation");
+        policy
+            .learn(1, &draw(dim), 1.0)
+            .expect("a good observation");
     }
     let rows = draw(items * dim);
-    (policy, ItemSet::from_rows(dim, &rows).expect("good items"), rows)
+    (
+        policy,
+        ItemSet::from_rows(dim, &rows).expect("good items"),
+        rows,
+    )
 }
 
 fn recommend_and_learn(criterion: &mut Criterion) {
@@ -94,7 +100,11 @@ fn recommend_and_learn(criterion: &mut Criterion) {
             bencher.iter(|| {
                 turn = (turn + 1) % 20;
                 let item = &rows[turn * dim..(turn + 1) * dim];
-                let round = [sclub::Observation { user: 1, item, reward: 0.5 }];
+                let round = [sclub::Observation {
+                    user: 1,
+                    item,
+                    reward: 0.5,
+                }];
                 policy.learn_round(black_box(&round), &mut changes)
             });
         });

@@ -15,7 +15,9 @@ impl Digest {
     }
 
     pub fn numbers(self, numbers: &[f64]) -> Self {
-        numbers.iter().fold(self.word(numbers.len() as u64), |d, v| d.word(v.to_bits()))
+        numbers
+            .iter()
+            .fold(self.word(numbers.len() as u64), |d, v| d.word(v.to_bits()))
     }
 
     pub fn finish(self) -> u64 {

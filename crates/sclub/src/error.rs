@@ -39,7 +39,9 @@ pub enum Error {
         limit: u64,
     },
     /// A feature that is NaN, infinite, or larger than [`MAX_MAGNITUDE`].
-    #[error("feature {feature} of item {item} is {value}; it must be finite and at most {MAX_MAGNITUDE:e} in magnitude")]
+    #[error(
+        "feature {feature} of item {item} is {value}; it must be finite and at most {MAX_MAGNITUDE:e} in magnitude"
+    )]
     BadFeature {
         /// Position of the item among those passed.
         item: usize,
@@ -49,7 +51,9 @@ pub enum Error {
         value: f64,
     },
     /// A reward that is NaN, infinite, or larger than [`MAX_MAGNITUDE`].
-    #[error("the reward of observation {observation} is {value}; it must be finite and at most {MAX_MAGNITUDE:e} in magnitude")]
+    #[error(
+        "the reward of observation {observation} is {value}; it must be finite and at most {MAX_MAGNITUDE:e} in magnitude"
+    )]
     BadReward {
         /// Position of the observation in the round.
         observation: usize,
@@ -70,7 +74,11 @@ pub enum Error {
 
 /// Checks a dimension.
 pub(crate) fn check_dim(dim: usize) -> Result<usize, Error> {
-    if (1..=MAX_DIM).contains(&dim) { Ok(dim) } else { Err(Error::Dimension { got: dim }) }
+    if (1..=MAX_DIM).contains(&dim) {
+        Ok(dim)
+    } else {
+        Err(Error::Dimension { got: dim })
+    }
 }
 
 #[inline]
@@ -82,17 +90,31 @@ fn acceptable(value: f64) -> bool {
 #[inline]
 pub(crate) fn check_features(item: usize, features: &[f64], dim: usize) -> Result<(), Error> {
     if features.len() != dim {
-        return Err(Error::DimensionMismatch { expected: dim, got: features.len() });
+        return Err(Error::DimensionMismatch {
+            expected: dim,
+            got: features.len(),
+        });
     }
     if features.iter().all(|&value| acceptable(value)) {
         return Ok(());
     }
-    let feature = features.iter().position(|&value| !acceptable(value)).unwrap_or(0);
-    Err(Error::BadFeature { item, feature, value: features[feature] })
+    let feature = features
+        .iter()
+        .position(|&value| !acceptable(value))
+        .unwrap_or(0);
+    Err(Error::BadFeature {
+        item,
+        feature,
+        value: features[feature],
+    })
 }
 
 /// Checks one observation's reward.
 #[inline]
 pub(crate) fn check_reward(observation: usize, value: f64) -> Result<(), Error> {
-    if acceptable(value) { Ok(()) } else { Err(Error::BadReward { observation, value }) }
+    if acceptable(value) {
+        Ok(())
+    } else {
+        Err(Error::BadReward { observation, value })
+    }
 }

@@ -34,7 +34,9 @@ impl Frequencies {
 
     /// One user with `count` appearances leaves.
     pub fn remove(&mut self, count: u64) {
-        let at = self.find(count).expect("a user's count is among her cluster's");
+        let at = self
+            .find(count)
+            .expect("a user's count is among her cluster's");
         self.rungs[at].1 -= 1;
         if self.rungs[at].1 == 0 {
             self.rungs.remove(at);
@@ -43,8 +45,13 @@ impl Frequencies {
 
     /// One user with `count` appearances appears once more.
     pub fn raise(&mut self, count: u64) {
-        let at = self.find(count).expect("a user's count is among her cluster's");
-        let has_next = self.rungs.get(at + 1).is_some_and(|&(next, _)| next == count + 1);
+        let at = self
+            .find(count)
+            .expect("a user's count is among her cluster's");
+        let has_next = self
+            .rungs
+            .get(at + 1)
+            .is_some_and(|&(next, _)| next == count + 1);
         match (self.rungs[at].1, has_next) {
             (1, false) => self.rungs[at].0 += 1,
             (1, true) => {

@@ -46,7 +46,11 @@ impl ItemSet {
     /// # Errors
     /// [`Error::Dimension`] where `dim` is 0 or too large.
     pub fn new(dim: usize) -> Result<Self, Error> {
-        Ok(Self { dim: check_dim(dim)?, len: 0, lanes: Vec::new() })
+        Ok(Self {
+            dim: check_dim(dim)?,
+            len: 0,
+            lanes: Vec::new(),
+        })
     }
 
     /// The items of `rows`, `dim` features each, one after another.
@@ -67,7 +71,10 @@ impl ItemSet {
     pub fn refill(&mut self, rows: &[f64]) -> Result<(), Error> {
         let (len, rest) = (rows.len() / self.dim, rows.len() % self.dim);
         if rest != 0 {
-            return Err(Error::DimensionMismatch { expected: self.dim, got: rest });
+            return Err(Error::DimensionMismatch {
+                expected: self.dim,
+                got: rest,
+            });
         }
         for (item, features) in rows.chunks_exact(self.dim).enumerate() {
             check_features(item, features, self.dim)?;
@@ -89,18 +96,29 @@ impl ItemSet {
     pub fn refill_by_feature(&mut self, len: usize, features: &[f64]) -> Result<(), Error> {
         if len.checked_mul(self.dim) != Some(features.len()) {
             let got = features.len().checked_div(len).unwrap_or(0);
-            return Err(Error::DimensionMismatch { expected: self.dim, got });
+            return Err(Error::DimensionMismatch {
+                expected: self.dim,
+                got,
+            });
         }
-        if let Err(Error::BadFeature { feature: at, value, .. }) =
-            check_features(0, features, features.len())
+        if let Err(Error::BadFeature {
+            feature: at, value, ..
+        }) = check_features(0, features, features.len())
         {
-            return Err(Error::BadFeature { item: at % len, feature: at / len, value });
+            return Err(Error::BadFeature {
+                item: at % len,
+                feature: at / len,
+                value,
+            });
         }
         self.resize(len)?;
         for first in (0..len).step_by(GROUP) {
             let (count, width) = ((len - first).min(GROUP), width(len - first));
             let group = &mut self.lanes[first * self.dim..][..width * self.dim];
-            for (row, values) in group.chunks_exact_mut(width).zip(features.chunks_exact(len)) {
+            for (row, values) in group
+                .chunks_exact_mut(width)
+                .zip(features.chunks_exact(len))
+            {
                 row[..count].copy_from_slice(&values[first..first + count]);
             }
         }
@@ -110,12 +128,16 @@ impl ItemSet {
     /// Makes room for `len` items; lanes without an item hold zeros.
     fn resize(&mut self, len: usize) -> Result<(), Error> {
         if len > MAX_ITEMS {
-            return Err(Error::TooMany { what: "the number of items", limit: MAX_ITEMS as u64 });
+            return Err(Error::TooMany {
+                what: "the number of items",
+                limit: MAX_ITEMS as u64,
+            });
         }
         if len != self.len {
             self.len = len;
             self.lanes.clear();
-            self.lanes.resize(len.next_multiple_of(LANES) * self.dim, 0.0);
+            self.lanes
+                .resize(len.next_multiple_of(LANES) * self.dim, 0.0);
         }
         Ok(())
     }
@@ -154,7 +176,10 @@ impl ItemSet {
         assert!(index < self.len, "item {index} of {}", self.len);
         assert_eq!(features.len(), self.dim, "length of the target");
         let (start, width) = self.place(index);
-        for (feature, value) in features.iter_mut().zip(self.lanes[start..].iter().step_by(width)) {
+        for (feature, value) in features
+            .iter_mut()
+            .zip(self.lanes[start..].iter().step_by(width))
+        {
             *feature = *value;
         }
     }
@@ -203,8 +228,9 @@ mod tests {
                 set.copy_item(index, &mut copy);
                 assert_eq!(copy, row);
             }
-            let by_feature: Vec<f64> =
-                (0..3).flat_map(|k| rows.iter().skip(k).step_by(3).copied()).collect();
+            let by_feature: Vec<f64> = (0..3)
+                .flat_map(|k| rows.iter().skip(k).step_by(3).copied())
+                .collect();
             let mut again = ItemSet::from_rows(3, &[7.0; 30]).unwrap();
             again.refill_by_feature(len, &by_feature).unwrap();
             assert_eq!(again, set);
@@ -219,14 +245,37 @@ mod tests {
         let before = set.clone();
         assert_eq!(
             set.refill(&[0.0, 1.0, 2.0]),
-            Err(Error::DimensionMismatch { expected: 2, got: 1 })
+            Err(Error::DimensionMismatch {
+                expected: 2,
+                got: 1
+            })
         );
         let refused = set.refill(&[0.0, 1.0, f64::INFINITY, 0.0]);
-        assert_eq!(refused, Err(Error::BadFeature { item: 1, feature: 0, value: f64::INFINITY }));
+        assert_eq!(
+            refused,
+            Err(Error::BadFeature {
+                item: 1,
+                feature: 0,
+                value: f64::INFINITY
+            })
+        );
         let refused = set.refill_by_feature(2, &[0.0, 1.0, f64::NAN, 0.0]);
-        assert!(matches!(refused, Err(Error::BadFeature { item: 0, feature: 1, .. })));
+        assert!(matches!(
+            refused,
+            Err(Error::BadFeature {
+                item: 0,
+                feature: 1,
+                ..
+            })
+        ));
         let refused = set.refill_by_feature(2, &[0.0, 1.0, 5.0]);
-        assert_eq!(refused, Err(Error::DimensionMismatch { expected: 2, got: 1 }));
+        assert_eq!(
+            refused,
+            Err(Error::DimensionMismatch {
+                expected: 2,
+                got: 1
+            })
+        );
         assert_eq!(set, before);
     }
 }

@@ -45,7 +45,9 @@ impl LinUcbShared {
 
     fn new(dim: usize, group_of: Vec<u32>, groups: usize, params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let shape = Shape { dim: check_dim(dim)? };
+        let shape = Shape {
+            dim: check_dim(dim)?,
+        };
         Ok(Self {
             ranking: Ranking::new(dim, params),
             scratch: Scratch::new(shape),
@@ -59,7 +61,10 @@ impl LinUcbShared {
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
         let group = &self.groups[self.group(user)];
-        (group.view(), self.ranking.beta(group.count(), self.clock.log_rounds()))
+        (
+            group.view(),
+            self.ranking.beta(group.count(), self.clock.log_rounds()),
+        )
     }
 
     #[inline]
@@ -113,7 +118,10 @@ impl Policy for LinUcbShared {
     }
 
     fn clusters(&self) -> usize {
-        self.group_of.iter().max().map_or(1, |&last| last as usize + 1)
+        self.group_of
+            .iter()
+            .max()
+            .map_or(1, |&last| last as usize + 1)
     }
 
     fn estimate(&self, user: UserId) -> Vec<f64> {
@@ -125,7 +133,9 @@ impl Policy for LinUcbShared {
         self.groups
             .iter()
             .fold(digest, |d, group| {
-                d.word(group.count()).numbers(group.gram()).numbers(group.block())
+                d.word(group.count())
+                    .numbers(group.gram())
+                    .numbers(group.block())
             })
             .finish()
     }
@@ -149,7 +159,9 @@ impl LinUcbInd {
     /// [`Error::Dimension`], [`Error::BadParameter`].
     pub fn new(dim: usize, params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let shape = Shape { dim: check_dim(dim)? };
+        let shape = Shape {
+            dim: check_dim(dim)?,
+        };
         Ok(Self {
             shape,
             ranking: Ranking::new(dim, params),
@@ -215,7 +227,9 @@ impl Policy for LinUcbInd {
 
     /// Each user is a cluster of her own, numbered by appearance; who has not appeared is 0.
     fn cluster_of(&self, user: UserId) -> ClusterId {
-        self.roster.slot(user).map_or(0, |slot| slot as ClusterId + 1)
+        self.roster
+            .slot(user)
+            .map_or(0, |slot| slot as ClusterId + 1)
     }
 
     fn clusters(&self) -> usize {

@@ -75,8 +75,14 @@ impl Params {
     /// # Errors
     /// [`Error::BadParameter`] names the assumption that cannot hold.
     pub fn theory(assumptions: &Assumptions) -> Result<Self, Error> {
-        let Assumptions { dim, noise, smallest_eigenvalue, horizon, clusters, users } =
-            *assumptions;
+        let Assumptions {
+            dim,
+            noise,
+            smallest_eigenvalue,
+            horizon,
+            clusters,
+            users,
+        } = *assumptions;
         crate::error::check_dim(dim)?;
         positive("noise", noise)?;
         if !(smallest_eigenvalue > 0.0 && smallest_eigenvalue <= 1.0) {
@@ -86,10 +92,18 @@ impl Params {
                 requirement: "above 0 and at most 1",
             });
         }
-        for (name, value) in [("horizon", horizon), ("clusters", clusters), ("users", users)] {
+        for (name, value) in [
+            ("horizon", horizon),
+            ("clusters", clusters),
+            ("users", users),
+        ] {
             if value == 0 {
                 let requirement = "at least 1";
-                return Err(Error::BadParameter { name, value: 0.0, requirement });
+                return Err(Error::BadParameter {
+                    name,
+                    value: 0.0,
+                    requirement,
+                });
             }
         }
         let d = dim as f64;
@@ -120,7 +134,9 @@ impl Params {
             alpha_theta: TUNED_ALPHA_THETA,
             alpha_p: TUNED_ALPHA_P,
             index: Index::SquaredNorm,
-            exploration: Exploration::Growing { scale: TUNED_EXPLORATION },
+            exploration: Exploration::Growing {
+                scale: TUNED_EXPLORATION,
+            },
         }
     }
 
@@ -138,7 +154,11 @@ impl Params {
         if value >= 0.0 && value.is_finite() {
             Ok(())
         } else {
-            Err(Error::BadParameter { name, value, requirement: "zero or positive, and finite" })
+            Err(Error::BadParameter {
+                name,
+                value,
+                requirement: "zero or positive, and finite",
+            })
         }
     }
 }
@@ -153,7 +173,11 @@ fn positive(name: &'static str, value: f64) -> Result<(), Error> {
     if value > 0.0 && value.is_finite() {
         Ok(())
     } else {
-        Err(Error::BadParameter { name, value, requirement: "positive and finite" })
+        Err(Error::BadParameter {
+            name,
+            value,
+            requirement: "positive and finite",
+        })
     }
 }
 
@@ -177,7 +201,9 @@ mod tests {
         let params = Params::theory(&assumptions()).unwrap();
         // 4 · 0.5 · √(20 · 38) and 0.5 · √(20 ln(1 + 1048574/20) + 2 ln 40000), worked out apart.
         assert!((params.alpha_theta - 55.136_195).abs() < 1e-6);
-        let Exploration::Fixed(beta) = params.exploration else { panic!("β is fixed") };
+        let Exploration::Fixed(beta) = params.exploration else {
+            panic!("β is fixed")
+        };
         assert!((beta - 7.722_335_1).abs() < 1e-6, "{beta}");
         assert_eq!(params.alpha_p, 2.0);
     }
@@ -188,12 +214,38 @@ mod tests {
             Err(Error::BadParameter { name, .. }) => name,
             other => panic!("{other:?}"),
         };
-        assert_eq!(name(Params { alpha_theta: 0.0, ..Params::tuned() }), "alpha_theta");
-        assert_eq!(name(Params { alpha_p: f64::NAN, ..Params::tuned() }), "alpha_p");
+        assert_eq!(
+            name(Params {
+                alpha_theta: 0.0,
+                ..Params::tuned()
+            }),
+            "alpha_theta"
+        );
+        assert_eq!(
+            name(Params {
+                alpha_p: f64::NAN,
+                ..Params::tuned()
+            }),
+            "alpha_p"
+        );
         let exploration = Exploration::Fixed(-1.0);
-        assert_eq!(name(Params { exploration, ..Params::tuned() }), "beta");
-        let exploration = Exploration::Growing { scale: f64::INFINITY };
-        assert_eq!(name(Params { exploration, ..Params::tuned() }), "beta_scale");
+        assert_eq!(
+            name(Params {
+                exploration,
+                ..Params::tuned()
+            }),
+            "beta"
+        );
+        let exploration = Exploration::Growing {
+            scale: f64::INFINITY,
+        };
+        assert_eq!(
+            name(Params {
+                exploration,
+                ..Params::tuned()
+            }),
+            "beta_scale"
+        );
         for preset in [Params::tuned(), Params::released()] {
             assert_eq!(preset.check(), Ok(()));
         }
@@ -205,10 +257,25 @@ mod tests {
             Err(Error::BadParameter { name, .. }) => name,
             other => panic!("{other:?}"),
         };
-        assert_eq!(name(Assumptions { noise: -0.5, ..assumptions() }), "noise");
+        assert_eq!(
+            name(Assumptions {
+                noise: -0.5,
+                ..assumptions()
+            }),
+            "noise"
+        );
         let smallest_eigenvalue = 1.5;
-        let above_one = Assumptions { smallest_eigenvalue, ..assumptions() };
+        let above_one = Assumptions {
+            smallest_eigenvalue,
+            ..assumptions()
+        };
         assert_eq!(name(above_one), "smallest_eigenvalue");
-        assert_eq!(name(Assumptions { users: 0, ..assumptions() }), "users");
+        assert_eq!(
+            name(Assumptions {
+                users: 0,
+                ..assumptions()
+            }),
+            "users"
+        );
     }
 }

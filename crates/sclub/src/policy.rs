@@ -81,9 +81,10 @@ impl Users {
         match self {
             Users::Appear => Ok(0),
             Users::Declared(0) => Err(Error::NoUsers),
-            Users::Declared(n) if n > Self::LIMIT => {
-                Err(Error::TooMany { what: "the number of users", limit: Self::LIMIT })
-            }
+            Users::Declared(n) if n > Self::LIMIT => Err(Error::TooMany {
+                what: "the number of users",
+                limit: Self::LIMIT,
+            }),
             Users::Declared(n) => Ok(n),
         }
     }
@@ -167,9 +168,16 @@ pub trait Policy: Send + Sync {
 #[inline]
 pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
     if items.dim() != dim {
-        return Err(Error::DimensionMismatch { expected: dim, got: items.dim() });
+        return Err(Error::DimensionMismatch {
+            expected: dim,
+            got: items.dim(),
+        });
     }
-    if items.is_empty() { Err(Error::NoCandidates) } else { Ok(()) }
+    if items.is_empty() {
+        Err(Error::NoCandidates)
+    } else {
+        Ok(())
+    }
 }
 
 /// Checks what is asked of `learn_round`.
@@ -191,7 +199,10 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub fn new() -> Self {
-        Self { rounds: 0, log_rounds: 0.0 }
+        Self {
+            rounds: 0,
+            log_rounds: 0.0,
+        }
     }
 
     /// τ after the round that begins.

@@ -23,7 +23,10 @@ pub(crate) struct Thresholds {
 
 impl Thresholds {
     pub fn new(params: &Params) -> Self {
-        Self { alpha_theta: params.alpha_theta, alpha_p: params.alpha_p }
+        Self {
+            alpha_theta: params.alpha_theta,
+            alpha_p: params.alpha_p,
+        }
     }
 
     /// Algorithm 3, first condition, on the distance between a user's estimate and a pivot; also the
@@ -55,7 +58,11 @@ impl Thresholds {
 /// ‖a − b‖
 #[inline]
 pub(crate) fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>().sqrt()
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b) * (a - b))
+        .sum::<f64>()
+        .sqrt()
 }
 
 #[cfg(test)]
@@ -68,6 +75,10 @@ mod tests {
         let values: Vec<f64> = (0..10_000).map(radius).collect();
         assert!(values.windows(2).all(|pair| pair[1] < pair[0]));
         // √((1 + ln 1001) / 1001) by hand.
-        assert!((radius(1000) - 0.088_886_747_749).abs() < 1e-9, "{}", radius(1000));
+        assert!(
+            (radius(1000) - 0.088_886_747_749).abs() < 1e-9,
+            "{}",
+            radius(1000)
+        );
     }
 }

@@ -52,7 +52,10 @@ impl Roster {
     /// Gives a user who has not appeared before the next slot.
     pub fn admit(&mut self, user: UserId) -> usize {
         let slot = self.users.len();
-        self.slots.insert(user, u32::try_from(slot).expect("check_room comes before admit"));
+        self.slots.insert(
+            user,
+            u32::try_from(slot).expect("check_room comes before admit"),
+        );
         self.users.push(user);
         slot
     }
@@ -62,7 +65,10 @@ impl Roster {
         if (self.users.len() + round.len()) as u64 <= Users::LIMIT {
             Ok(())
         } else {
-            Err(Error::TooMany { what: "the number of users", limit: Users::LIMIT })
+            Err(Error::TooMany {
+                what: "the number of users",
+                limit: Users::LIMIT,
+            })
         }
     }
 }

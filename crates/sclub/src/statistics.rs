@@ -63,7 +63,12 @@ impl Shape {
         let (factor, rest) = block.split_at(self.triangle());
         let (scale, rest) = rest.split_at(self.dim);
         let (moment, rest) = rest.split_at(self.dim);
-        View { factor, scale, moment, estimate: &rest[..self.dim] }
+        View {
+            factor,
+            scale,
+            moment,
+            estimate: &rest[..self.dim],
+        }
     }
 }
 
@@ -96,7 +101,13 @@ impl Scratch {
     /// G of a block.
     pub fn gram_of(&mut self, block: &[f64]) -> &[f64] {
         let view = self.shape.view(block);
-        kernels::gram(self.shape.dim, view.factor, view.scale, &mut self.lower, &mut self.gram);
+        kernels::gram(
+            self.shape.dim,
+            view.factor,
+            view.scale,
+            &mut self.lower,
+            &mut self.gram,
+        );
         &self.gram
     }
 
@@ -182,12 +193,22 @@ impl Aggregate {
 
     /// Adds a user's sums. The factors are remade by the caller's [`Aggregate::factorise`].
     pub fn add_block(&mut self, scratch: &mut Scratch, block: &[f64], count: u64) {
-        self.add(scratch.gram_of(block), self.shape.view(block).moment, count, 1.0);
+        self.add(
+            scratch.gram_of(block),
+            self.shape.view(block).moment,
+            count,
+            1.0,
+        );
     }
 
     /// Takes a user's sums out. The factors are remade by the caller's [`Aggregate::factorise`].
     pub fn remove_block(&mut self, scratch: &mut Scratch, block: &[f64], count: u64) {
-        self.add(scratch.gram_of(block), self.shape.view(block).moment, count, -1.0);
+        self.add(
+            scratch.gram_of(block),
+            self.shape.view(block).moment,
+            count,
+            -1.0,
+        );
     }
 
     /// Adds another set's sums. The factors are remade by the caller's [`Aggregate::factorise`].
@@ -209,7 +230,11 @@ impl Aggregate {
         for (sum, term) in self.block[start..].iter_mut().zip(moment) {
             *sum += sign * term;
         }
-        self.count = if sign > 0.0 { self.count + count } else { self.count - count };
+        self.count = if sign > 0.0 {
+            self.count + count
+        } else {
+            self.count - count
+        };
     }
 
     /// Remakes the factors and the estimate from the sums.

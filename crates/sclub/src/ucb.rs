@@ -22,7 +22,11 @@ pub(crate) struct Ranking {
 
 impl Ranking {
     pub fn new(dim: usize, params: &Params) -> Self {
-        Self { dim: dim as f64, index: params.index, exploration: params.exploration }
+        Self {
+            dim: dim as f64,
+            index: params.index,
+            exploration: params.exploration,
+        }
     }
 
     /// β for an estimate from `count` observations. `log_rounds` is ln t of the rounds so far.
@@ -44,14 +48,21 @@ impl Ranking {
     pub fn choose(&self, view: View<'_>, beta: f64, items: &ItemSet) -> Decision {
         let mut best = Decision {
             index: 0,
-            score: Score { score: f64::NEG_INFINITY, mean: 0.0, width: 0.0 },
+            score: Score {
+                score: f64::NEG_INFINITY,
+                mean: 0.0,
+                width: 0.0,
+            },
         };
         let mut scores = Scores::new();
         for group in items.groups() {
             scores.fill(self.index, view, beta, group);
             for lane in 0..group.len {
                 if scores.score[lane] > best.score.score {
-                    best = Decision { index: group.first + lane, score: scores.of(lane) };
+                    best = Decision {
+                        index: group.first + lane,
+                        score: scores.of(lane),
+                    };
                 }
             }
         }
@@ -80,19 +91,42 @@ struct Scores {
 impl Scores {
     #[inline(always)]
     fn new() -> Self {
-        Self { score: [0.0; GROUP], mean: [0.0; GROUP], width: [0.0; GROUP] }
+        Self {
+            score: [0.0; GROUP],
+            mean: [0.0; GROUP],
+            width: [0.0; GROUP],
+        }
     }
 
     #[inline(always)]
     fn of(&self, lane: usize) -> Score {
-        Score { score: self.score[lane], mean: self.mean[lane], width: self.width[lane] }
+        Score {
+            score: self.score[lane],
+            mean: self.mean[lane],
+            width: self.width[lane],
+        }
     }
 
     #[inline(always)]
     fn fill(&mut self, index: Index, view: View<'_>, beta: f64, group: Group<'_>) {
-        let View { factor, scale, estimate, .. } = view;
-        let (mean, norm) = (&mut self.mean[..group.width], &mut self.width[..group.width]);
-        kernels::score(Scoring { factor, scale, estimate, items: group.features, mean, norm });
+        let View {
+            factor,
+            scale,
+            estimate,
+            ..
+        } = view;
+        let (mean, norm) = (
+            &mut self.mean[..group.width],
+            &mut self.width[..group.width],
+        );
+        kernels::score(Scoring {
+            factor,
+            scale,
+            estimate,
+            items: group.features,
+            mean,
+            norm,
+        });
         for lane in 0..group.width {
             let norm = self.width[lane];
             let width = beta

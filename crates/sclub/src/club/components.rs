@@ -61,18 +61,27 @@ impl Components {
     }
 
     fn get(&self, index: u32) -> &Component {
-        self.list[index as usize].as_ref().expect("a node's component is alive")
+        self.list[index as usize]
+            .as_ref()
+            .expect("a node's component is alive")
     }
 
     fn get_mut(&mut self, index: u32) -> &mut Component {
-        self.list[index as usize].as_mut().expect("a node's component is alive")
+        self.list[index as usize]
+            .as_mut()
+            .expect("a node's component is alive")
     }
 
     /// Adds a component nobody has appeared in. Labels follow the order of founding, from 1.
     fn found(&mut self, size: usize) -> u32 {
         let index = self.list.len() as u32;
         let label = ClusterId::from(index) + 1;
-        self.list.push(Some(Component { label, size, seen: Vec::new(), sums: None }));
+        self.list.push(Some(Component {
+            label,
+            size,
+            seen: Vec::new(),
+            sums: None,
+        }));
         self.live += 1;
         index
     }
@@ -111,7 +120,9 @@ impl Components {
 
     #[inline]
     pub fn observe(&mut self, node: u32, item: &[f64], reward: f64) {
-        let component = self.list[self.of_node[node as usize] as usize].as_mut().expect("alive");
+        let component = self.list[self.of_node[node as usize] as usize]
+            .as_mut()
+            .expect("alive");
         if let Some(sums) = &mut component.sums {
             sums.observe(&mut self.scratch, item, reward);
         }
@@ -127,8 +138,10 @@ impl Components {
         let of_node = &self.of_node;
         let component = self.list[old as usize].as_mut().expect("alive");
         component.size -= nodes_leaving.len();
-        let (stay, go): (Vec<u32>, Vec<u32>) =
-            component.seen.iter().partition(|&&node| of_node[node as usize] == old);
+        let (stay, go): (Vec<u32>, Vec<u32>) = component
+            .seen
+            .iter()
+            .partition(|&&node| of_node[node as usize] == old);
         component.seen = stay;
         let sums = component.sums.take();
         let from = component.label;
@@ -149,7 +162,11 @@ impl Components {
             self.get_mut(old).sums = Some(sums);
         }
         let into = self.get(new).label;
-        Change::Split { from, into, users: nodes_leaving.len() as u64 }
+        Change::Split {
+            from,
+            into,
+            users: nodes_leaving.len() as u64,
+        }
     }
 
     /// A new node joins the components of its neighbours, which become one.

@@ -27,7 +27,13 @@ pub(super) struct Edges {
 
 impl Edges {
     pub fn new(kind: Graph) -> Self {
-        Self { kind, draws: 0, neighbours: Vec::new(), reached: Vec::new(), searches: 0 }
+        Self {
+            kind,
+            draws: 0,
+            neighbours: Vec::new(),
+            reached: Vec::new(),
+            searches: 0,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -163,7 +169,10 @@ mod tests {
         let ends: usize = (0..2000).map(|node| edges.of(node).len()).sum();
         // 2000 · 1999 · 3 ln 2000 / 2000 ends expected, standard deviation about 300.
         let expected = 1999.0 * 3.0 * 2000f64.ln();
-        assert!((ends as f64 - expected).abs() < 1200.0, "{ends} against {expected}");
+        assert!(
+            (ends as f64 - expected).abs() < 1200.0,
+            "{ends} against {expected}"
+        );
         let mut again = Edges::new(Graph::Random { seed: 5 });
         again.declare(2000);
         assert_eq!(edges.neighbours, again.neighbours);
@@ -180,15 +189,20 @@ mod tests {
         while (0..40).any(|node| !edges.of(node).is_empty()) {
             word = mix(word.wrapping_add(1));
             let a = (word % 40) as u32;
-            let Some(&b) = edges.of(a).first() else { continue };
+            let Some(&b) = edges.of(a).first() else {
+                continue;
+            };
             edges.cut(a, b);
             let whole = edges.component(a);
             match edges.part_between(a, b) {
                 None => assert!(whole.contains(&b)),
                 Some(mut part) => {
                     assert!(!whole.contains(&b));
-                    let mut expected =
-                        if part.contains(&a) { whole } else { edges.component(b) };
+                    let mut expected = if part.contains(&a) {
+                        whole
+                    } else {
+                        edges.component(b)
+                    };
                     part.sort_unstable();
                     expected.sort_unstable();
                     assert_eq!(part, expected);

@@ -92,7 +92,9 @@ impl Club {
     /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
     pub fn new(dim: usize, users: Users, graph: Graph, params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let shape = Shape { dim: check_dim(dim)? };
+        let shape = Shape {
+            dim: check_dim(dim)?,
+        };
         let declared = users.declared()?;
         let mut edges = Edges::new(graph);
         edges.declare(declared as usize);
@@ -120,12 +122,17 @@ impl Club {
 
     /// Edges left in the graph.
     pub fn edges(&self) -> usize {
-        (0..self.edges.len()).map(|node| self.edges.of(node as u32).len()).sum::<usize>() / 2
+        (0..self.edges.len())
+            .map(|node| self.edges.of(node as u32).len())
+            .sum::<usize>()
+            / 2
     }
 
     /// The users that a user is still connected to directly, in no particular order.
     pub fn neighbours(&self, user: UserId) -> Vec<UserId> {
-        let Some(node) = self.node(user) else { return Vec::new() };
+        let Some(node) = self.node(user) else {
+            return Vec::new();
+        };
         let user_of = |&node: &u32| match u64::from(node).checked_sub(self.declared) {
             Some(newcomer) => self.newcomers.users()[newcomer as usize],
             None => UserId::from(node),
@@ -138,7 +145,9 @@ impl Club {
         if user < self.declared {
             return Some(user as u32);
         }
-        self.newcomers.slot(user).map(|slot| (self.declared + slot as u64) as u32)
+        self.newcomers
+            .slot(user)
+            .map(|slot| (self.declared + slot as u64) as u32)
     }
 
     /// Adds a user who was not declared, with her edges.
@@ -146,7 +155,8 @@ impl Club {
         self.newcomers.admit(user);
         let node = self.edges.push();
         self.nodes.grow_to(node as usize + 1);
-        self.components.add_node(node, self.edges.of(node), &self.nodes, changes);
+        self.components
+            .add_node(node, self.edges.of(node), &self.nodes, changes);
         node
     }
 
@@ -158,7 +168,12 @@ impl Club {
         }
         self.components.observe(node, item, reward);
         let slot = self.nodes.slots[node as usize] as usize;
-        kernels::observe(self.shape.dim, self.nodes.blocks.get_mut(slot), item, reward);
+        kernels::observe(
+            self.shape.dim,
+            self.nodes.blocks.get_mut(slot),
+            item,
+            reward,
+        );
         self.nodes.counts[node as usize] += 1;
         self.nodes.radii[node as usize] = radius(self.nodes.counts[node as usize]);
     }
@@ -172,7 +187,8 @@ impl Club {
         cut.extend(self.edges.of(node).iter().copied().filter(|&other| {
             let apart = distance(estimate, self.shape.view(self.nodes.block(other)).estimate);
             let other_radius = self.nodes.radii[other as usize];
-            self.thresholds.estimates_disagree(apart, own_radius, other_radius)
+            self.thresholds
+                .estimates_disagree(apart, own_radius, other_radius)
         }));
         // One at a time: a single cut parts a component in two at the most.
         for &other in &cut {
@@ -190,7 +206,10 @@ impl Club {
             Some(node) => self.components.sums_of(node, &self.nodes),
             None => (self.nodes.blocks.empty(), 0),
         };
-        (self.shape.view(block), self.ranking.beta(count, self.clock.log_rounds()))
+        (
+            self.shape.view(block),
+            self.ranking.beta(count, self.clock.log_rounds()),
+        )
     }
 }
 
@@ -223,7 +242,10 @@ impl Policy for Club {
     ) -> Result<(), Error> {
         check_round(round, self.shape.dim)?;
         if (self.edges.len() + round.len()) as u64 > Users::LIMIT {
-            return Err(Error::TooMany { what: "the number of users", limit: Users::LIMIT });
+            return Err(Error::TooMany {
+                what: "the number of users",
+                limit: Users::LIMIT,
+            });
         }
         self.clock.tick();
         for observation in round {
@@ -242,7 +264,8 @@ impl Policy for Club {
 
     /// The component of the user; 0 for a user who has neither been declared nor appeared.
     fn cluster_of(&self, user: UserId) -> ClusterId {
-        self.node(user).map_or(0, |node| self.components.label_of(node))
+        self.node(user)
+            .map_or(0, |node| self.components.label_of(node))
     }
 
     fn clusters(&self) -> usize {

@@ -31,7 +31,12 @@ fn store(target: &mut [f64], at: usize, lanes: &Lanes) {
 /// Sum of eight lanes in one fixed order.
 #[inline(always)]
 fn sum(lanes: &Lanes) -> f64 {
-    let a = [lanes[0] + lanes[4], lanes[1] + lanes[5], lanes[2] + lanes[6], lanes[3] + lanes[7]];
+    let a = [
+        lanes[0] + lanes[4],
+        lanes[1] + lanes[5],
+        lanes[2] + lanes[6],
+        lanes[3] + lanes[7],
+    ];
     (a[0] + a[2]) + (a[1] + a[3])
 }
 
@@ -213,13 +218,7 @@ pub(super) fn factorise(
 
 /// Σ x xᵀ back from the factors of S⁻¹: gram = L D Lᵀ − I with L = M⁻¹, D = 1/g.
 #[inline(always)]
-pub(super) fn gram(
-    dim: usize,
-    factor: &[f64],
-    scale: &[f64],
-    lower: &mut [f64],
-    gram: &mut [f64],
-) {
+pub(super) fn gram(dim: usize, factor: &[f64], scale: &[f64], lower: &mut [f64], gram: &mut [f64]) {
     invert_unit_lower(dim, factor, lower);
     let mut start = 0;
     let mut gram_start = 0;
@@ -231,8 +230,7 @@ pub(super) fn gram(
         }
         let mut above = 0;
         for j in 0..i {
-            gram[gram_start + j] =
-                dot(&lower[above..above + j], &weighted[..j]) + weighted[j];
+            gram[gram_start + j] = dot(&lower[above..above + j], &weighted[..j]) + weighted[j];
             above += j;
         }
         gram[gram_start + i] = dot(row, &weighted[..i]) + 1.0 / scale[i] - 1.0;

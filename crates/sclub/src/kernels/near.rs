@@ -28,7 +28,14 @@ impl WithSimd for Near<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Near { query, reach, near_axes, far_axes, reaches, found } = self;
+        let Near {
+            query,
+            reach,
+            near_axes,
+            far_axes,
+            reaches,
+            found,
+        } = self;
         let (near_axes, _) = S::as_simd_f32s(near_axes);
         let (far_axes, _) = S::as_simd_f32s(far_axes);
         let (reaches, _) = S::as_simd_f32s(reaches);
@@ -46,7 +53,9 @@ impl WithSimd for Near<'_> {
         found.resize(reaches.len(), 0);
         let list = found.as_mut_slice();
         let mut some = 0;
-        let groups = near_axes.chunks_exact(width * HALF).zip(reaches.chunks_exact(width));
+        let groups = near_axes
+            .chunks_exact(width * HALF)
+            .zip(reaches.chunks_exact(width));
         for (group, (axes, reaches)) in groups.enumerate() {
             for r in 0..width {
                 let mut distance = simd.splat_f32s(0.0);

@@ -26,7 +26,11 @@ impl WithSimd for Scoring<'_> {
         let (mean, _) = S::as_mut_simd_f64s(self.mean);
         let (norm, _) = S::as_mut_simd_f64s(self.norm);
         let width = mean.len();
-        let matrix = Matrix { factor: self.factor, scale: self.scale, estimate: self.estimate };
+        let matrix = Matrix {
+            factor: self.factor,
+            scale: self.scale,
+            estimate: self.estimate,
+        };
         let mut at = 0;
         while at < width {
             match width - at {
@@ -63,7 +67,9 @@ impl<S: Simd, const C: usize> Strip<'_, S, C> {
     #[inline(always)]
     fn feature(&self, k: usize) -> &[S::f64s; C] {
         let start = k * self.width + self.at;
-        self.items[start..start + C].try_into().expect("C registers")
+        self.items[start..start + C]
+            .try_into()
+            .expect("C registers")
     }
 
     /// Adds what rows i to i + R of M contribute; their entries begin at `start`.
@@ -121,7 +127,14 @@ impl Matrix<'_> {
     ) {
         let dim = self.estimate.len();
         let zeros = [simd.splat_f64s(0.0); C];
-        let mut strip = Strip { simd, items, width, at, mean: zeros, norm: zeros };
+        let mut strip = Strip {
+            simd,
+            items,
+            width,
+            at,
+            mean: zeros,
+            norm: zeros,
+        };
         let mut start = 0;
         let mut i = 0;
         if S::REGISTER_COUNT >= 32 {

@@ -27,7 +27,10 @@ fn gram_matrix(dim: usize, items: &[Vec<f64>]) -> Mat<f64> {
 }
 
 fn inverse(matrix: &Mat<f64>) -> Mat<f64> {
-    matrix.llt(faer::Side::Lower).expect("positive definite").inverse()
+    matrix
+        .llt(faer::Side::Lower)
+        .expect("positive definite")
+        .inverse()
 }
 
 /// Mᵀ diag(g) M of a block.
@@ -50,7 +53,11 @@ fn largest_difference(a: &Mat<f64>, b: &Mat<f64>) -> f64 {
 fn draws(seed: u64, count: usize, dim: usize, scale: f64) -> Vec<Vec<f64>> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     (0..count)
-        .map(|_| (0..dim).map(|_| scale * rng.random_range(-1.0..1.0)).collect())
+        .map(|_| {
+            (0..dim)
+                .map(|_| scale * rng.random_range(-1.0..1.0))
+                .collect()
+        })
         .collect()
 }
 
@@ -134,9 +141,19 @@ proptest! {
 /// Items that keep to half of the dimensions, with a few that do not, at very unequal scales: what
 /// one-hot features and forgotten normalisation do to a Gram matrix.
 fn awkward(rng: &mut Xoshiro256PlusPlus, dim: usize, n: usize) -> Vec<f64> {
-    let reach = if n.is_multiple_of(50_000) { dim } else { dim / 2 };
+    let reach = if n.is_multiple_of(50_000) {
+        dim
+    } else {
+        dim / 2
+    };
     (0..dim)
-        .map(|i| if i < reach { rng.random_range(-1.0..1.0) * [1.0, 0.01, 10.0][i % 3] } else { 0.0 })
+        .map(|i| {
+            if i < reach {
+                rng.random_range(-1.0..1.0) * [1.0, 0.01, 10.0][i % 3]
+            } else {
+                0.0
+            }
+        })
         .collect()
 }
 
@@ -203,12 +220,19 @@ fn what_is_taken_out_leaves_what_was_there_before() {
     }
     sums.remove_block(&mut scratch, &a, 100);
     sums.factorise(&mut scratch);
-    assert_eq!(sums.block(), &*shape.empty_block(), "nothing left means exactly nothing");
+    assert_eq!(
+        sums.block(),
+        &*shape.empty_block(),
+        "nothing left means exactly nothing"
+    );
 }
 
 /// The digest of every policy after a run in a small world.
 fn digests(dim: usize, candidates: usize) -> Vec<u64> {
-    let params = Params { alpha_theta: 0.8, ..Params::tuned() };
+    let params = Params {
+        alpha_theta: 0.8,
+        ..Params::tuned()
+    };
     let users = Users::Declared(12);
     let mut policies: Vec<Box<dyn Policy>> = vec![
         Box::new(Sclub::new(dim, users, &params).unwrap()),
@@ -220,14 +244,24 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
     let mut changes: Vec<Change> = Vec::new();
     for _ in 0..300 {
         let user = rng.random_range(0..14u64);
-        let rows: Vec<f64> =
-            (0..candidates * dim).map(|_| rng.random_range(-0.5..0.5)).collect();
+        let rows: Vec<f64> = (0..candidates * dim)
+            .map(|_| rng.random_range(-0.5..0.5))
+            .collect();
         let set = ItemSet::from_rows(dim, &rows).unwrap();
         for policy in &mut policies {
             let shown = policy.recommend(user, &set).unwrap().index;
             let item: Vec<f64> = set.item(shown).collect();
             let reward = item[user as usize % dim];
-            policy.learn_round(&[Observation { user, item: &item, reward }], &mut changes).unwrap();
+            policy
+                .learn_round(
+                    &[Observation {
+                        user,
+                        item: &item,
+                        reward,
+                    }],
+                    &mut changes,
+                )
+                .unwrap();
         }
     }
     policies.iter().map(|policy| policy.digest()).collect()
@@ -235,7 +269,15 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
 
 #[test]
 fn every_instruction_set_gives_the_same_bits() {
-    for (dim, candidates) in [(1, 3), (2, 9), (5, 20), (8, 8), (20, 20), (33, 40), (130, 5)] {
+    for (dim, candidates) in [
+        (1, 3),
+        (2, 9),
+        (5, 20),
+        (8, 8),
+        (20, 20),
+        (33, 40),
+        (130, 5),
+    ] {
         let with = digests(dim, candidates);
         WITHOUT_SIMD.set(true);
         let without = digests(dim, candidates);

@@ -52,7 +52,11 @@ pub(super) struct Pivot {
 
 impl Pivot {
     pub fn take(phase: u32, sums: &Aggregate) -> Self {
-        Self { phase, estimate: sums.view().estimate.into(), radius: radius(sums.count()) }
+        Self {
+            phase,
+            estimate: sums.view().estimate.into(),
+            radius: radius(sums.count()),
+        }
     }
 
     /// Brings the pivot to the start of `phase`. To be called before anything in the cluster changes
@@ -150,7 +154,13 @@ impl Cluster {
             frequencies.add(count, 1);
             let pivot = Pivot::take(phase, &sums);
             // The one member keeps her position, 0.
-            let many = Many { sums, slots: vec![slot], unseen: 0, frequencies, pivot };
+            let many = Many {
+                sums,
+                slots: vec![slot],
+                unseen: 0,
+                frequencies,
+                pivot,
+            };
             self.members = Members::Many(Box::new(many));
         }
         match &mut self.members {

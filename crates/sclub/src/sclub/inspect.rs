@@ -31,7 +31,12 @@ impl Statistics {
                 full[k * d + i] = value;
             }
         }
-        Self { gram: full, moment: view.moment.to_vec(), count, estimate: view.estimate.to_vec() }
+        Self {
+            gram: full,
+            moment: view.moment.to_vec(),
+            count,
+            estimate: view.estimate.to_vec(),
+        }
     }
 }
 
@@ -48,7 +53,12 @@ impl Sclub {
         let mut scratch = Scratch::new(self.shape);
         let gram = scratch.gram_of(block);
         let count = self.partition.profiles.places[slot].count;
-        Some(Statistics::from_packed(self.shape, gram, self.shape.view(block), count))
+        Some(Statistics::from_packed(
+            self.shape,
+            gram,
+            self.shape.view(block),
+            count,
+        ))
     }
 
     /// (S^j, b^j, T^j) of the cluster that a user belongs to.
@@ -79,9 +89,11 @@ impl Sclub {
             .map(|cluster| {
                 let mut members: Vec<UserId> = match &cluster.members {
                     Members::One(slot) => vec![users[*slot as usize]],
-                    Members::Many(many) => {
-                        many.slots.iter().map(|&slot| users[slot as usize]).collect()
-                    }
+                    Members::Many(many) => many
+                        .slots
+                        .iter()
+                        .map(|&slot| users[slot as usize])
+                        .collect(),
                 };
                 members.sort_unstable();
                 (cluster.label, members)
@@ -92,7 +104,9 @@ impl Sclub {
     }
 
     pub(super) fn digest_state(&self) -> u64 {
-        let mut digest = Digest::new().word(self.rounds()).word(u64::from(self.phase));
+        let mut digest = Digest::new()
+            .word(self.rounds())
+            .word(u64::from(self.phase));
         for (slot, &user) in self.users().iter().enumerate() {
             let place = self.partition.profiles.places[slot];
             digest = digest

@@ -13,7 +13,9 @@ impl Sclub {
             if !self.partition.get(index).is_checked(self.phase) {
                 return;
             }
-            let Some(other) = self.first_to_merge_with(index) else { return };
+            let Some(other) = self.first_to_merge_with(index) else {
+                return;
+            };
             changes.push(self.merge(index, other));
         }
     }
@@ -24,7 +26,9 @@ impl Sclub {
         let cluster = partition.get(index);
         let estimate = cluster.view(&partition.profiles).estimate;
         let reach = self.thresholds.alpha_theta / 2.0 * cluster.radius;
-        partition.nearby.candidates(estimate, reach, &mut self.found);
+        partition
+            .nearby
+            .candidates(estimate, reach, &mut self.found);
         self.found
             .iter()
             .filter(|&&other| other != index)
@@ -43,7 +47,8 @@ impl Sclub {
         }
         let round = self.clock.rounds();
         let frequencies = (a.frequency(profiles, round), b.frequency(profiles, round));
-        self.thresholds.frequencies_agree(frequencies.0, frequencies.1, radius(round))
+        self.thresholds
+            .frequencies_agree(frequencies.0, frequencies.1, radius(round))
     }
 
     /// Makes two checked clusters one, under the lower of their labels.
@@ -51,8 +56,11 @@ impl Sclub {
         let labels = (self.partition.get(a).label, self.partition.get(b).label);
         let (kept, gone) = (labels.0.min(labels.1), labels.0.max(labels.1));
         // The members of the smaller cluster move; the sum is the same either way.
-        let (stay, go) =
-            if self.partition.get(a).size() >= self.partition.get(b).size() { (a, b) } else { (b, a) };
+        let (stay, go) = if self.partition.get(a).size() >= self.partition.get(b).size() {
+            (a, b)
+        } else {
+            (b, a)
+        };
         let leaving = self.partition.dissolve(go);
         self.partition.move_first(go, stay);
 
@@ -61,7 +69,8 @@ impl Sclub {
         match &leaving.members {
             Members::One(slot) => {
                 let count = profiles.place(*slot).count;
-                many.sums.add_block(scratch, profiles.blocks.get(*slot as usize), count);
+                many.sums
+                    .add_block(scratch, profiles.blocks.get(*slot as usize), count);
                 many.frequencies.add(count, 1);
                 many.seat_member(profiles, *slot, stay);
             }
@@ -80,7 +89,8 @@ impl Sclub {
         if let Members::Many(many) = &mut cluster.members {
             many.pivot = Pivot::take(self.phase, &many.sums);
         }
-        self.partition.refresh(stay, self.phase, self.thresholds.alpha_theta);
+        self.partition
+            .refresh(stay, self.phase, self.thresholds.alpha_theta);
         Change::Merge { kept, gone }
     }
 }

@@ -81,7 +81,9 @@ impl Sclub {
     /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
     pub fn new(dim: usize, users: Users, params: &Params) -> Result<Self, Error> {
         params.check()?;
-        let shape = Shape { dim: check_dim(dim)? };
+        let shape = Shape {
+            dim: check_dim(dim)?,
+        };
         Ok(Self {
             shape,
             ranking: Ranking::new(dim, params),
@@ -153,7 +155,8 @@ impl Policy for Sclub {
             }
             self.partition.mark_checked(slot, self.phase); // line 14
             let cluster = self.partition.profiles.place(slot).cluster;
-            self.partition.refresh(cluster, self.phase, self.thresholds.alpha_theta);
+            self.partition
+                .refresh(cluster, self.phase, self.thresholds.alpha_theta);
         }
         for &slot in &served {
             self.merge_around(slot, changes); // line 15

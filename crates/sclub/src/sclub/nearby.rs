@@ -40,7 +40,10 @@ pub(super) struct Sketch {
 
 impl Sketch {
     /// Out of everything's reach.
-    const NONE: Sketch = Sketch { axes: [f32::INFINITY; AXES], reach: 0.0 };
+    const NONE: Sketch = Sketch {
+        axes: [f32::INFINITY; AXES],
+        reach: 0.0,
+    };
 
     pub fn new(estimate: &[f64], reach: f64) -> Self {
         let mut axes = [0.0; AXES];
@@ -49,7 +52,10 @@ impl Sketch {
             *axis = value as f32;
             largest = largest.max(value.abs());
         }
-        Self { axes, reach: (reach + MARGIN * (reach + largest)) as f32 }
+        Self {
+            axes,
+            reach: (reach + MARGIN * (reach + largest)) as f32,
+        }
     }
 }
 
@@ -67,8 +73,10 @@ impl Nearby {
         self.clusters.push(cluster);
         if self.clusters.len() > self.reaches.len() {
             self.reaches.resize(self.reaches.len() + GROUP, 0.0);
-            self.near_axes.resize(self.near_axes.len() + GROUP * HALF, f32::INFINITY);
-            self.far_axes.resize(self.far_axes.len() + GROUP * HALF, f32::INFINITY);
+            self.near_axes
+                .resize(self.near_axes.len() + GROUP * HALF, f32::INFINITY);
+            self.far_axes
+                .resize(self.far_axes.len() + GROUP * HALF, f32::INFINITY);
         }
         self.put(seat, &Sketch::new(estimate, reach));
         seat as Seat
@@ -112,7 +120,11 @@ impl Nearby {
 
     fn put(&mut self, seat: usize, sketch: &Sketch) {
         for (axis, &value) in sketch.axes.iter().enumerate() {
-            let half = if axis < HALF { &mut self.near_axes } else { &mut self.far_axes };
+            let half = if axis < HALF {
+                &mut self.near_axes
+            } else {
+                &mut self.far_axes
+            };
             half[Self::place(seat, axis)] = value;
         }
         self.reaches[seat] = sketch.reach;
@@ -120,10 +132,17 @@ impl Nearby {
 
     fn get(&self, seat: usize) -> Sketch {
         let axes = std::array::from_fn(|axis| {
-            let half = if axis < HALF { &self.near_axes } else { &self.far_axes };
+            let half = if axis < HALF {
+                &self.near_axes
+            } else {
+                &self.far_axes
+            };
             half[Self::place(seat, axis)]
         });
-        Sketch { axes, reach: self.reaches[seat] }
+        Sketch {
+            axes,
+            reach: self.reaches[seat],
+        }
     }
 }
 

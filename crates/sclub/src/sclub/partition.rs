@@ -33,7 +33,13 @@ impl Partition {
         let mut frequencies = Frequencies::default();
         frequencies.add(0, declared);
         let pivot = Pivot::take(0, &sums);
-        let many = Many { sums, slots: Vec::new(), unseen: declared, frequencies, pivot };
+        let many = Many {
+            sums,
+            slots: Vec::new(),
+            unseen: declared,
+            frequencies,
+            pivot,
+        };
         let first = Cluster {
             label: 1,
             members: Members::Many(Box::new(many)),
@@ -85,7 +91,9 @@ impl Partition {
 
     #[inline]
     pub fn get(&self, index: u32) -> &Cluster {
-        self.clusters[index as usize].as_ref().expect("a user's cluster is alive")
+        self.clusters[index as usize]
+            .as_ref()
+            .expect("a user's cluster is alive")
     }
 
     /// Number of clusters.
@@ -101,7 +109,9 @@ impl Partition {
     /// A cluster to be changed, with what changing it takes.
     #[inline]
     pub fn parts(&mut self, index: u32) -> (&mut Cluster, &mut Profiles, &mut Scratch) {
-        let cluster = self.clusters[index as usize].as_mut().expect("a user's cluster is alive");
+        let cluster = self.clusters[index as usize]
+            .as_mut()
+            .expect("a user's cluster is alive");
         (cluster, &mut self.profiles, &mut self.scratch)
     }
 
@@ -183,7 +193,9 @@ impl Partition {
         self.leave_nearby(index);
         self.live -= 1;
         self.free.push(index);
-        self.clusters[index as usize].take().expect("a cluster is dissolved once")
+        self.clusters[index as usize]
+            .take()
+            .expect("a cluster is dissolved once")
     }
 
     /// The first cluster lives on at `index`.
@@ -207,7 +219,9 @@ impl Partition {
     /// Brings the sketch of a cluster up to date: there if it is checked, and covering its estimate
     /// and reach of now.
     pub fn refresh(&mut self, index: u32, phase: u32, alpha_theta: f64) {
-        let cluster = self.clusters[index as usize].as_mut().expect("a user's cluster is alive");
+        let cluster = self.clusters[index as usize]
+            .as_mut()
+            .expect("a user's cluster is alive");
         cluster.enter(phase);
         if !cluster.is_checked(phase) {
             self.leave_nearby(index);
@@ -223,7 +237,9 @@ impl Partition {
 
     fn leave_nearby(&mut self, index: u32) {
         let (cluster, ..) = self.parts(index);
-        let Some(seat) = cluster.seat.take() else { return };
+        let Some(seat) = cluster.seat.take() else {
+            return;
+        };
         if let Some(moved) = self.nearby.remove(seat) {
             self.parts(moved).0.seat = Some(seat);
         }

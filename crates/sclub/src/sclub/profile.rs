@@ -26,13 +26,22 @@ pub(super) struct Profiles {
 
 impl Profiles {
     pub fn new(shape: Shape) -> Self {
-        Self { blocks: Blocks::new(shape), places: Vec::new() }
+        Self {
+            blocks: Blocks::new(shape),
+            places: Vec::new(),
+        }
     }
 
     /// Adds an empty profile.
     pub fn push(&mut self, cluster: u32) {
         self.blocks.push();
-        self.places.push(Place { count: 0, cluster, position: 0, checked_in: 0, is_alone: false });
+        self.places.push(Place {
+            count: 0,
+            cluster,
+            position: 0,
+            checked_in: 0,
+            is_alone: false,
+        });
     }
 
     #[inline]

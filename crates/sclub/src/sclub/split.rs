@@ -11,9 +11,14 @@ impl Sclub {
     pub(super) fn should_split(&self, slot: u32) -> bool {
         let place = self.partition.profiles.place(slot);
         let cluster = self.partition.get(place.cluster);
-        let Members::Many(many) = &cluster.members else { return false };
+        let Members::Many(many) = &cluster.members else {
+            return false;
+        };
 
-        let apart = distance(self.partition.profiles.view(slot).estimate, &many.pivot.estimate);
+        let apart = distance(
+            self.partition.profiles.view(slot).estimate,
+            &many.pivot.estimate,
+        );
         let thresholds = &self.thresholds;
         if thresholds.estimates_disagree(apart, radius(place.count), many.pivot.radius) {
             return true;
@@ -22,9 +27,12 @@ impl Sclub {
         let round = self.clock.rounds() as f64;
         let round_radius = radius(self.clock.rounds());
         let frequency = place.count as f64 / round;
-        [many.frequencies.lowest(), many.frequencies.highest()].into_iter().flatten().any(|other| {
-            thresholds.frequencies_disagree(frequency, other as f64 / round, round_radius)
-        })
+        [many.frequencies.lowest(), many.frequencies.highest()]
+            .into_iter()
+            .flatten()
+            .any(|other| {
+                thresholds.frequencies_disagree(frequency, other as f64 / round, round_radius)
+            })
     }
 
     /// Makes the user a cluster of her own.
@@ -35,17 +43,23 @@ impl Sclub {
         cluster.enter(self.phase);
         cluster.checked -= u32::from(place.checked_in == self.phase);
         let many = cluster.as_many(profiles, scratch, self.phase);
-        many.sums.remove_block(scratch, profiles.blocks.get(slot as usize), place.count);
+        many.sums
+            .remove_block(scratch, profiles.blocks.get(slot as usize), place.count);
         many.frequencies.remove(place.count);
         many.unseat_member(profiles, slot);
         let from = cluster.label;
         self.partition.rederive(old);
-        self.partition.refresh(old, self.phase, self.thresholds.alpha_theta);
+        self.partition
+            .refresh(old, self.phase, self.thresholds.alpha_theta);
 
         let new = self.partition.found(slot);
         let (cluster, ..) = self.partition.parts(new);
         cluster.enter(self.phase);
         cluster.checked = u32::from(place.checked_in == self.phase);
-        Change::Split { from, into: cluster.label, users: 1 }
+        Change::Split {
+            from,
+            into: cluster.label,
+            users: 1,
+        }
     }
 }

@@ -14,7 +14,9 @@ pub const CLOSE: f64 = 1e-9;
 pub type Matrix = Vec<Vec<f64>>;
 
 pub fn identity(d: usize) -> Matrix {
-    (0..d).map(|i| (0..d).map(|k| f64::from(u8::from(i == k))).collect()).collect()
+    (0..d)
+        .map(|i| (0..d).map(|k| f64::from(u8::from(i == k))).collect())
+        .collect()
 }
 
 /// Gauss–Jordan elimination with pivoting.
@@ -47,7 +49,10 @@ pub fn inverse(matrix: &Matrix) -> Matrix {
 }
 
 pub fn times(matrix: &Matrix, vector: &[f64]) -> Vec<f64> {
-    matrix.iter().map(|row| row.iter().zip(vector).map(|(m, v)| m * v).sum()).collect()
+    matrix
+        .iter()
+        .map(|row| row.iter().zip(vector).map(|(m, v)| m * v).sum())
+        .collect()
 }
 
 pub fn inner(a: &[f64], b: &[f64]) -> f64 {
@@ -55,7 +60,11 @@ pub fn inner(a: &[f64], b: &[f64]) -> f64 {
 }
 
 pub fn distance(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
+    a.iter()
+        .zip(b)
+        .map(|(a, b)| (a - b).powi(2))
+        .sum::<f64>()
+        .sqrt()
 }
 
 pub fn f(t: f64) -> f64 {
@@ -72,7 +81,11 @@ pub struct Info {
 
 impl Info {
     pub fn new(d: usize) -> Self {
-        Self { s: identity(d), b: vec![0.0; d], t: 0 }
+        Self {
+            s: identity(d),
+            b: vec![0.0; d],
+            t: 0,
+        }
     }
 
     pub fn observe(&mut self, x: &[f64], y: f64) {
@@ -99,7 +112,11 @@ impl Info {
             }
             self.b[i] += sign * other.b[i];
         }
-        self.t = if sign > 0.0 { self.t + other.t } else { self.t - other.t };
+        self.t = if sign > 0.0 {
+            self.t + other.t
+        } else {
+            self.t - other.t
+        };
     }
 
     /// The score of every item, by the paper's line 11 or the released code's variant of it.
@@ -176,7 +193,9 @@ impl NaiveSclub {
     }
 
     pub fn scores(&self, user: u64, items: &[Vec<f64>]) -> Vec<f64> {
-        self.sets[&self.label_of(user)].info.scores(&self.params, self.tau, items)
+        self.sets[&self.label_of(user)]
+            .info
+            .scores(&self.params, self.tau, items)
     }
 
     pub fn learn(&mut self, round: &[(u64, Vec<f64>, f64)]) {
@@ -191,7 +210,11 @@ impl NaiveSclub {
             self.admit(*user);
             self.users.get_mut(user).expect("admitted").observe(x, *y);
             let label = self.label_of(*user);
-            self.sets.get_mut(&label).expect("alive").info.observe(x, *y);
+            self.sets
+                .get_mut(&label)
+                .expect("alive")
+                .info
+                .observe(x, *y);
         }
         for (user, ..) in round {
             self.split(*user);
@@ -241,7 +264,14 @@ impl NaiveSclub {
             self.last_label += 1;
             let users = BTreeSet::from([user]);
             let pivot = (own.theta(), own.t);
-            self.sets.insert(self.last_label, Set { info: own, users, pivot });
+            self.sets.insert(
+                self.last_label,
+                Set {
+                    info: own,
+                    users,
+                    pivot,
+                },
+            );
         }
     }
 
@@ -264,8 +294,8 @@ impl NaiveSclub {
             .collect();
         for (other, candidate) in others {
             let apart = distance(&theta, &candidate.info.theta());
-            let allowed = self.params.alpha_theta / 2.0
-                * (f(set.info.t as f64) + f(candidate.info.t as f64));
+            let allowed =
+                self.params.alpha_theta / 2.0 * (f(set.info.t as f64) + f(candidate.info.t as f64));
             let gap = (frequency(&set) - frequency(&candidate)).abs();
             let (far, unlike) = (
                 !self.exceeds(allowed, apart),
@@ -331,15 +361,24 @@ impl NaiveClub {
     pub fn learn(&mut self, round: &[(u64, Vec<f64>, f64)]) {
         self.tau += 1;
         for (user, x, y) in round {
-            self.users.entry(*user).or_insert_with(|| Info::new(self.d)).observe(x, *y);
+            self.users
+                .entry(*user)
+                .or_insert_with(|| Info::new(self.d))
+                .observe(x, *y);
         }
         let empty = Info::new(self.d);
         for (user, ..) in round {
-            let edges: Vec<_> =
-                self.edges.iter().copied().filter(|&(a, b)| a == *user || b == *user).collect();
+            let edges: Vec<_> = self
+                .edges
+                .iter()
+                .copied()
+                .filter(|&(a, b)| a == *user || b == *user)
+                .collect();
             for (a, b) in edges {
-                let (one, two) =
-                    (self.users.get(&a).unwrap_or(&empty), self.users.get(&b).unwrap_or(&empty));
+                let (one, two) = (
+                    self.users.get(&a).unwrap_or(&empty),
+                    self.users.get(&b).unwrap_or(&empty),
+                );
                 let apart = distance(&one.theta(), &two.theta());
                 let allowed = self.params.alpha_theta * (f(one.t as f64) + f(two.t as f64));
                 self.doubtful |= (apart - allowed).abs() < CLOSE;
