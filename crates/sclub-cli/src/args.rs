@@ -60,7 +60,13 @@ pub struct RunArgs {
     pub rewards: RewardKind,
 
     /// Standard deviation of the noise, with --rewards gaussian
-    #[arg(long, value_name = "R", default_value_t = 0.5, help_heading = "World")]
+    #[arg(
+        long,
+        value_name = "R",
+        allow_negative_numbers = true,
+        default_value_t = 0.5,
+        help_heading = "World"
+    )]
     pub noise: f64,
 
     /// Rounds to play; 2^20-2 is understood
@@ -97,11 +103,21 @@ pub struct RunArgs {
     pub preset: PresetKind,
 
     /// How many radii estimates may differ before users are split; twice as many as for a merge
-    #[arg(long, value_name = "X", help_heading = "Policies")]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Policies"
+    )]
     pub alpha_theta: Option<f64>,
 
     /// The same for how often users appear
-    #[arg(long, value_name = "X", help_heading = "Policies")]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Policies"
+    )]
     pub alpha_p: Option<f64>,
 
     /// Exploration as a share of the released code's, which grows with the rounds
@@ -114,7 +130,12 @@ pub struct RunArgs {
     pub beta_scale: Option<f64>,
 
     /// Exploration as a fixed number
-    #[arg(long, value_name = "X", help_heading = "Policies")]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Policies"
+    )]
     pub beta: Option<f64>,
 
     /// How the uncertainty about an item enters its index

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use sclub_lab::figure;
 use sclub_lab::policies::{Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
-use sclub_lab::summary::{Row, summarise};
+use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
 use serde_json::{Value, json};
@@ -44,10 +44,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let rows = summarise(&runs);
-    let title = title(&experiment, rows[0].seeds);
-    println!("{title}\n{}", table::render(&rows));
+    let (title, subtitle) = title(&experiment, rows[0].seeds);
+    println!("{title}: {subtitle}\n{}", table::render(&rows));
     println!("{}", legend(&rows));
-    let written = write(args, &experiment, &runs, &rows, &title)?;
+    let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
     println!(
         "{:.1} s in all. Written: {written}",
         start.elapsed().as_secs_f64()
@@ -146,26 +146,28 @@ fn prepare(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn title(experiment: &Experiment, seeds: usize) -> String {
+/// What was run, in a few words and in more.
+fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
     let recipe = &experiment.recipe;
-    let setting = match recipe.frequencies {
-        Frequencies::Uniform => "users equally often (1a)",
-        Frequencies::Clusters => "clusters at unequal rates (1b)",
-        Frequencies::Users => "users at unequal rates (1c)",
+    let title = match recipe.frequencies {
+        Frequencies::Uniform => "(1a) Users equally often",
+        Frequencies::Clusters => "(1b) Clusters at unequal rates",
+        Frequencies::Users => "(1c) Users at unequal rates",
     };
     let preset = match experiment.preset {
         Preset::Theory => "theory",
         Preset::Released => "released",
         Preset::Tuned => "tuned",
     };
-    format!(
-        "{setting}: {} users, {} clusters, d = {}, {} rounds, {seeds} seed{}, {preset}",
+    let subtitle = format!(
+        "{} users, {} clusters, d = {}, {} rounds, {seeds} seed{}, constants {preset}",
         recipe.users,
         recipe.clusters,
         recipe.dim,
-        table::thousands(experiment.rounds as f64),
+        thousands(experiment.rounds as f64),
         if seeds == 1 { "" } else { "s" },
-    )
+    );
+    (title.into(), subtitle)
 }
 
 fn legend(rows: &[Row]) -> String {
@@ -184,14 +186,14 @@ fn write(
     experiment: &Experiment,
     runs: &[Run],
     rows: &[Row],
-    title: &str,
+    (title, subtitle): (&str, &str),
 ) -> Result<String> {
     let document = json!({ "config": config(experiment)?, "runs": runs });
     let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
     if !args.no_figure {
-        let figure = figure::draw(title, rows).map_err(anyhow::Error::msg)?;
+        let figure = figure::draw(title, subtitle, rows).map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [
             ("svg", figure.svg.as_bytes()),
             ("png", figure.png.as_slice()),

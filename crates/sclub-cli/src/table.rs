@@ -2,24 +2,7 @@
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use sclub_lab::summary::Row;
-
-/// A number with commas between the thousands.
-pub fn thousands(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    if value <= -0.5 {
-        format!("−{text}")
-    } else {
-        text
-    }
-}
+use sclub_lab::summary::{Row, thousands};
 
 fn percent_off(ratio: Option<f64>) -> String {
     match ratio {

@@ -1,12 +1,14 @@
 //! Regret against rounds, drawn.
 
+use std::sync::Arc;
+
 use kuva::plot::LinePlot;
 use kuva::plot::legend::LegendPosition;
-use kuva::render::layout::Layout;
+use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
 use crate::policies::Name;
-use crate::summary::Row;
+use crate::summary::{Row, thousands};
 
 /// The colour of a policy, the same everywhere. Told apart with any kind of colour vision (Okabe and
 /// Ito's palette).
@@ -86,10 +88,19 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
 ///
 /// # Errors
 /// Says why the pixels cannot be made.
-pub fn draw(title: &str, rows: &[Row]) -> Result<Figure, String> {
+pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String> {
+    let last = rows
+        .iter()
+        .filter_map(|row| row.curve.last())
+        .map(|&(round, _)| round)
+        .max();
     let layout = || {
         Layout::auto_from_plots(&plots(rows))
             .with_title(title)
+            .with_subtitle(subtitle)
+            .with_x_axis_max(last.unwrap_or(1) as f64 * 1.02)
+            .with_x_tick_format(TickFormat::Custom(Arc::new(thousands)))
+            .with_y_tick_format(TickFormat::Custom(Arc::new(thousands)))
             .with_x_label("round")
             .with_y_label("cumulative regret")
             .with_width(820.0)

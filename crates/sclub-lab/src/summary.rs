@@ -29,6 +29,23 @@ impl Mean {
     }
 }
 
+/// A whole number with commas between the thousands.
+pub fn thousands(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if value <= -0.5 {
+        format!("−{text}")
+    } else {
+        text
+    }
+}
+
 /// What a policy came to over all seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {

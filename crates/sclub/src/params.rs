@@ -4,7 +4,7 @@
 //! |---|---|---|---|---|---|
 //! | `theory` | 4R√(d/λ_x) | 2 | norm | R√(d ln(1+T/d) + 2 ln(4 m n_u)) | Theorem 1 |
 //! | `released` | 1 | 1/√2 | squared norm | √(d ln(1+N/d) + 4 ln t + ln 2) + 1 | the authors' published code, with which the paper's Table 1 was made |
-//! | `tuned` | [`TUNED_ALPHA_THETA`] | [`TUNED_ALPHA_P`] | squared norm | [`TUNED_EXPLORATION`] of `released`'s | `docs/tuning.md` |
+//! | `tuned` | [`TUNED_ALPHA_THETA`] | [`TUNED_ALPHA_P`] | norm | [`TUNED_EXPLORATION`] of `released`'s | `docs/tuning.md` |
 //!
 //! N is the number of observations behind the estimate, t the number of rounds before this one.
 
@@ -15,7 +15,7 @@ pub const TUNED_ALPHA_THETA: f64 = 2.5;
 /// α_p of the preset `tuned`.
 pub const TUNED_ALPHA_P: f64 = 2.0;
 /// Share of the preset `released`'s exploration that `tuned` takes.
-pub const TUNED_EXPLORATION: f64 = 0.2;
+pub const TUNED_EXPLORATION: f64 = 0.1;
 
 /// How the uncertainty about a candidate enters its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl Params {
         Self {
             alpha_theta: TUNED_ALPHA_THETA,
             alpha_p: TUNED_ALPHA_P,
-            index: Index::SquaredNorm,
+            index: Index::Norm,
             exploration: Exploration::Growing {
                 scale: TUNED_EXPLORATION,
             },

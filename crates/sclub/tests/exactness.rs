@@ -354,6 +354,29 @@ proptest! {
     }
 
     #[test]
+    fn invariants_hold_after_every_step(mut world in world()) {
+        world.dim = 1 + world.dim % 10;
+        world.users = 1 + world.users % 20;
+        world.rounds = world.rounds.min(400);
+        let mut engine = Sclub::new(world.dim, users(&world), &world.params).unwrap();
+        let mut events = Events::new(&world);
+        for _ in 0..world.rounds {
+            let mut round = Vec::new();
+            for user in events.users() {
+                let item = events.items().swap_remove(0);
+                let reward = events.reward(user, &item);
+                round.push((user, item, reward));
+            }
+            let observations: Vec<_> = round
+                .iter()
+                .map(|(user, item, reward)| Observation { user: *user, item, reward: *reward })
+                .collect();
+            engine.learn_round(&observations, &mut Vec::new()).unwrap();
+            assert_invariants(&engine, true)?;
+        }
+    }
+
+    #[test]
     fn linucb_is_ridge_regression(mut world in world(), one: bool) {
         world.rounds = world.rounds.min(800);
         let mut engine: Box<dyn Policy> = if one {

@@ -1,0 +1,244 @@
+//! The command as a user meets it.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn sclub() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_sclub"))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn small_run(folder: &Path, more: &[&str]) -> Output {
+    sclub()
+        .current_dir(folder)
+        .args([
+            "run",
+            "--users",
+            "30",
+            "--clusters",
+            "3",
+            "--dim",
+            "5",
+            "--items",
+            "8",
+        ])
+        .args(["--rounds", "2000", "--seeds", "2"])
+        .args(more)
+        .output()
+        .unwrap()
+}
+
+fn read(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn alone_it_says_what_to_type_next() {
+    let output = sclub().output().unwrap();
+    assert!(output.status.success());
+    assert!(text(&output.stdout).contains("sclub run"));
+}
+
+#[test]
+fn help_teaches() {
+    let help = text(&sclub().args(["run", "--help"]).output().unwrap().stdout);
+    for word in [
+        "(1a)",
+        "(1b)",
+        "(1c)",
+        "Examples:",
+        "linucb-ind",
+        "oracle",
+        "2^20-2",
+        "theory",
+    ] {
+        assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
+}
+
+#[test]
+fn a_run_prints_a_table_and_writes_json_and_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = small_run(folder.path(), &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let table = text(&output.stdout);
+    let names = [
+        "sclub",
+        "club",
+        "linucb-ind",
+        "linucb-one",
+        "oracle",
+        "informed",
+        "random",
+    ];
+    for name in names {
+        assert!(
+            table.contains(&format!(" {name} ")),
+            "{name} is missing from:\n{table}"
+        );
+    }
+    let document = read(&folder.path().join("results/run.json"));
+    assert_eq!(document["config"]["frequencies"], "uniform");
+    assert_eq!(document["config"]["preset"], "tuned");
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * names.len());
+    for run in runs {
+        for key in [
+            "regret",
+            "reward",
+            "random_regret",
+            "policy_seconds",
+            "adjusted_rand",
+        ] {
+            assert!(run[key].is_number(), "{key} of {run}");
+        }
+        assert_eq!(run["rounds"], 2000);
+        assert!(run["clusters"].is_u64() && run["seed"].is_u64());
+        let curve = run["curve"].as_array().unwrap();
+        assert_eq!(curve[0][0], 1);
+        assert_eq!(curve.last().unwrap()[0], 2000);
+        assert_eq!(curve.last().unwrap()[1], run["regret"]);
+        assert!(run["regret"].as_f64() < Some(1.2 * run["random_regret"].as_f64().unwrap()));
+    }
+    let svg = std::fs::read_to_string(folder.path().join("results/run.svg")).unwrap();
+    assert!(svg.contains("<svg") && svg.contains("cumulative regret"));
+    let png = std::fs::read(folder.path().join("results/run.png")).unwrap();
+    assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn one_thread_and_two_write_the_same_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let strip = |name: &str| {
+        let mut document = read(&folder.path().join(name));
+        for run in document["runs"].as_array_mut().unwrap() {
+            run.as_object_mut().unwrap().remove("policy_seconds");
+        }
+        document["runs"].clone()
+    };
+    for (threads, name) in [("1", "one.json"), ("2", "two.json")] {
+        let more = [
+            "--threads",
+            threads,
+            "--json",
+            name,
+            "--no-figure",
+            "--frequencies",
+            "users",
+        ];
+        assert!(small_run(folder.path(), &more).status.success());
+    }
+    assert_eq!(strip("one.json"), strip("two.json"));
+    assert!(!folder.path().join("one.svg").exists());
+}
+
+#[test]
+fn a_mistake_is_named_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    for (more, expected) in [
+        (&["--alpha-theta", "-2"][..], "alpha_theta"),
+        (&["--policies", "sclub,linucb"], "no policy 'linucb'"),
+        (&["--policies", "sclub,sclub"], "named twice"),
+        (&["--clusters", "31"], "clusters is 31"),
+        (&["--rounds", "many"], "not a whole number"),
+        (&["--rewards", "gaussian", "--noise", "-1"], "noise"),
+        (&["--threads", "0"], "threads"),
+        (&["--json", "."], "folder"),
+    ] {
+        let output = small_run(folder.path(), more);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    let written = walk(folder.path());
+    assert!(written.is_empty(), "{written:?}");
+}
+
+fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(walk(&path))
+        } else {
+            files.push(path)
+        }
+    }
+    files
+}
+
+/// Starts a run that would take minutes and interrupts it after the given time.
+#[cfg(unix)]
+fn interrupted(folder: &Path, rounds: &str, seeds: &str, after: Duration) -> Output {
+    let child = sclub()
+        .current_dir(folder)
+        .args([
+            "run",
+            "--users",
+            "20",
+            "--clusters",
+            "2",
+            "--dim",
+            "4",
+            "--items",
+            "4",
+        ])
+        .args([
+            "--policies",
+            "linucb-ind",
+            "--threads",
+            "1",
+            "--rounds",
+            rounds,
+            "--seeds",
+            seeds,
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(after);
+    let id = child.id().to_string();
+    assert!(
+        Command::new("kill")
+            .args(["-INT", &id])
+            .status()
+            .unwrap()
+            .success()
+    );
+    child.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_keeps_the_seeds_that_are_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let start = Instant::now();
+    let output = interrupted(folder.path(), "20000", "10^6", Duration::from_secs(3));
+    assert!(start.elapsed() < Duration::from_secs(60));
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    let document = read(&folder.path().join("results/run.json"));
+    let runs = document["runs"].as_array().unwrap();
+    assert!(!runs.is_empty());
+    assert!(runs.iter().all(|run| run["rounds"] == 20_000));
+    assert!(text(&output.stderr).contains(&format!("{} of 1000000 seeds", runs.len())));
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_before_any_seed_is_complete_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = interrupted(folder.path(), "10^10", "1", Duration::from_secs(1));
+    assert_eq!(output.status.code(), Some(130));
+    assert!(text(&output.stderr).contains("nothing written"));
+    assert!(walk(folder.path()).is_empty());
+}

@@ -1,0 +1,392 @@
+//! What a run promises: the same world for all, the same bits on any number of threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sclub::{ItemSet, Policy};
+use sclub_lab::policies::{Name, Overrides, Preset};
+use sclub_lab::run::{Experiment, Observer, Run};
+use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic};
+use sclub_lab::world::{BLOCK, Rewards, Truth, World};
+use sclub_lab::yardsticks::{Informed, Random};
+
+fn recipe(frequencies: Frequencies) -> Recipe {
+    Recipe {
+        users: 40,
+        clusters: 4,
+        dim: 6,
+        candidates: 10,
+        frequencies,
+        rewards: Rewards::Bernoulli,
+    }
+}
+
+fn experiment(threads: usize) -> Experiment {
+    Experiment {
+        recipe: recipe(Frequencies::Users),
+        policies: Name::ALL.to_vec(),
+        rounds: 3000,
+        seeds: vec![1, 2, 3],
+        preset: Preset::Tuned,
+        overrides: Overrides::default(),
+        threads,
+    }
+}
+
+fn bits(runs: &[Run]) -> Vec<(Name, u64, u64, u64, u64, Vec<(u64, u64)>)> {
+    runs.iter()
+        .map(|run| {
+            let curve = run.curve.iter().map(|&(t, r)| (t, r.to_bits())).collect();
+            (
+                run.policy,
+                run.seed,
+                run.regret.to_bits(),
+                run.reward.to_bits(),
+                run.digest,
+                curve,
+            )
+        })
+        .collect()
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_bits() {
+    let one = experiment(1).run(&()).unwrap();
+    assert_eq!(one.len(), 3 * Name::ALL.len());
+    for threads in [2, 5] {
+        assert_eq!(bits(&experiment(threads).run(&()).unwrap()), bits(&one));
+    }
+}
+
+#[test]
+fn a_policy_does_the_same_whoever_plays_beside_it() {
+    let all = experiment(2).run(&()).unwrap();
+    for name in Name::ALL {
+        let alone = Experiment {
+            policies: vec![name],
+            ..experiment(1)
+        }
+        .run(&())
+        .unwrap();
+        let beside: Vec<Run> = all
+            .iter()
+            .filter(|run| run.policy == name)
+            .cloned()
+            .collect();
+        assert_eq!(bits(&alone), bits(&beside), "{name}");
+    }
+}
+
+#[test]
+fn a_longer_run_begins_like_a_shorter_one() {
+    let short = Experiment {
+        rounds: 1024,
+        ..experiment(1)
+    }
+    .run(&())
+    .unwrap();
+    let long = Experiment {
+        rounds: 1500,
+        ..experiment(1)
+    }
+    .run(&())
+    .unwrap();
+    for (short, long) in short.iter().zip(&long) {
+        assert_eq!(
+            short.curve[..],
+            long.curve[..short.curve.len()],
+            "{}",
+            short.policy
+        );
+    }
+}
+
+#[test]
+fn the_curve_is_at_powers_of_two_and_at_the_end() {
+    let runs = Experiment {
+        rounds: 20,
+        seeds: vec![4],
+        ..experiment(1)
+    }
+    .run(&())
+    .unwrap();
+    for run in runs {
+        let rounds: Vec<u64> = run.curve.iter().map(|&(round, _)| round).collect();
+        assert_eq!(rounds, [1, 2, 4, 8, 16, 20]);
+        assert_eq!(run.curve[5].1, run.regret);
+        assert_eq!(run.even_curve.last(), Some(&(20, run.regret)));
+    }
+}
+
+struct StopsAfter {
+    played: AtomicU64,
+    limit: u64,
+}
+
+impl Observer for StopsAfter {
+    fn played(&self, rounds: u64) {
+        self.played.fetch_add(rounds, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.played.load(Ordering::Relaxed) >= self.limit
+    }
+}
+
+#[test]
+fn a_stopped_run_keeps_the_seeds_that_are_complete() {
+    let experiment = Experiment {
+        policies: vec![Name::Sclub],
+        ..experiment(1)
+    };
+    let whole = experiment.run(&()).unwrap();
+    let observer = StopsAfter {
+        played: AtomicU64::new(0),
+        limit: 4000,
+    };
+    let kept = experiment.run(&observer).unwrap();
+    assert_eq!(bits(&kept), bits(&whole[..1]));
+}
+
+#[test]
+fn nothing_runs_where_something_is_wrong() {
+    let good = experiment(1);
+    let bad = [
+        (
+            "rounds",
+            Experiment {
+                rounds: 0,
+                ..good.clone()
+            },
+        ),
+        (
+            "seeds",
+            Experiment {
+                seeds: vec![],
+                ..good.clone()
+            },
+        ),
+        (
+            "policy",
+            Experiment {
+                policies: vec![],
+                ..good.clone()
+            },
+        ),
+        (
+            "clusters",
+            Experiment {
+                recipe: Recipe {
+                    clusters: 41,
+                    ..good.recipe
+                },
+                ..good.clone()
+            },
+        ),
+        (
+            "users",
+            Experiment {
+                recipe: Recipe {
+                    users: 0,
+                    ..good.recipe
+                },
+                ..good.clone()
+            },
+        ),
+        (
+            "dim",
+            Experiment {
+                recipe: Recipe {
+                    dim: 513,
+                    ..good.recipe
+                },
+                ..good.clone()
+            },
+        ),
+        (
+            "items",
+            Experiment {
+                recipe: Recipe {
+                    candidates: 0,
+                    ..good.recipe
+                },
+                ..good.clone()
+            },
+        ),
+        (
+            "alpha_theta",
+            Experiment {
+                overrides: Overrides {
+                    alpha_theta: Some(-1.0),
+                    ..Overrides::default()
+                },
+                ..good.clone()
+            },
+        ),
+    ];
+    for (name, experiment) in bad {
+        let error = experiment.run(&()).unwrap_err().to_string();
+        assert!(error.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn items_are_what_section_5_1_says() {
+    let world = Synthetic::new(recipe(Frequencies::Uniform), 9).unwrap();
+    let truth = world.truth().unwrap();
+    let mut block = world.new_block();
+    let mut second_moment = [0.0; 6];
+    let mut count = 0.0;
+    for index in 0..40 {
+        world.draw(index, BLOCK, &mut block);
+        for round in 0..block.len() {
+            let user = block.users[round] as usize;
+            let weights = &truth.weights[truth.cluster_of[user] as usize];
+            let mut best = f64::NEG_INFINITY;
+            for item in 0..10 {
+                let x: Vec<f64> = block.items[round].item(item).collect();
+                let mean: f64 = x.iter().zip(weights).map(|(x, w)| x * w).sum();
+                assert!((mean - block.mean(round, item)).abs() < 1e-14);
+                assert!((0.0..=1.0).contains(&mean));
+                let norm: f64 = x[..5].iter().map(|v| v * v).sum();
+                assert!((norm - 0.5).abs() < 1e-14);
+                assert_eq!(x[5], std::f64::consts::FRAC_1_SQRT_2);
+                best = best.max(block.mean(round, item));
+                for (sum, v) in second_moment.iter_mut().zip(&x) {
+                    *sum += v * v;
+                }
+                count += 1.0;
+            }
+            assert_eq!(best, block.best[round]);
+        }
+    }
+    // E[x xᵀ] has 1/(2(d−1)) on the diagonal but for the constant.
+    for sum in &second_moment[..5] {
+        assert!((sum / count - 0.1).abs() < 0.002, "{}", sum / count);
+    }
+    // Weights are drawn the same way.
+    for weights in &truth.weights {
+        assert!((weights.iter().map(|v| v * v).sum::<f64>() - 1.0).abs() < 1e-14);
+    }
+}
+
+#[test]
+fn users_appear_as_often_as_they_should() {
+    for kind in [
+        Frequencies::Uniform,
+        Frequencies::Clusters,
+        Frequencies::Users,
+    ] {
+        let world = Synthetic::new(recipe(kind), 5).unwrap();
+        let shares = world.frequencies();
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let same = |a: usize, b: usize| (shares[a] - shares[b]).abs() < 1e-12;
+        let truth = &world.truth().unwrap().cluster_of;
+        match kind {
+            Frequencies::Uniform => assert!((0..40).all(|user| same(user, 0))),
+            Frequencies::Clusters => {
+                assert!((0..40).all(|a| (0..40).all(|b| truth[a] != truth[b] || same(a, b))));
+                assert!(!same(0, 1) && truth[0] != truth[1]);
+            }
+            Frequencies::Users => assert!(!same(0, 4) && truth[0] == truth[4]),
+        }
+        let mut block = world.new_block();
+        let mut seen = vec![0.0; 40];
+        let rounds = 200 * BLOCK;
+        for index in 0..200 {
+            world.draw(index, BLOCK, &mut block);
+            block
+                .users
+                .iter()
+                .for_each(|&user| seen[user as usize] += 1.0);
+        }
+        for (seen, share) in seen.iter().zip(&shares) {
+            let deviation = (share * (1.0 - share) * rounds as f64).sqrt();
+            assert!(
+                (seen - share * rounds as f64).abs() < 5.0 * deviation,
+                "{kind:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn rewards_have_the_mean_and_the_noise_they_should() {
+    for rewards in [Rewards::Bernoulli, Rewards::Gaussian(0.3)] {
+        let recipe = Recipe {
+            rewards,
+            ..recipe(Frequencies::Uniform)
+        };
+        let world = Synthetic::new(recipe, 3).unwrap();
+        let mut block = world.new_block();
+        let (mut off, mut square, mut spread) = (0.0, 0.0, 0.0);
+        let rounds = 400 * BLOCK;
+        for index in 0..400 {
+            world.draw(index, BLOCK, &mut block);
+            for round in 0..BLOCK {
+                let (mean, reward) = (block.mean(round, 3), block.reward(round, 3));
+                off += reward - mean;
+                square += (reward - mean).powi(2);
+                spread += match rewards {
+                    Rewards::Bernoulli => mean * (1.0 - mean),
+                    Rewards::Gaussian(scale) => scale * scale,
+                };
+            }
+        }
+        let n = rounds as f64;
+        assert!(
+            (off / n).abs() < 5.0 * (spread / n / n).sqrt(),
+            "{rewards:?}"
+        );
+        assert!((square / spread - 1.0).abs() < 0.02, "{rewards:?}");
+    }
+}
+
+#[test]
+fn informed_keeps_the_exact_posterior() {
+    let weights = vec![vec![0.9, 0.1], vec![0.2, 0.7], vec![0.4, 0.4]];
+    let truth = Truth {
+        cluster_of: vec![0, 0, 1, 2],
+        weights: weights.clone(),
+        rewards: Rewards::Bernoulli,
+    };
+    let mut informed = Informed::new(&truth);
+    let seen = [([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0), ([0.5, 0.5], 1.0)];
+    let mut posterior = [2.0, 1.0, 1.0];
+    for (item, reward) in seen {
+        informed.learn(2, &item, reward).unwrap();
+        for (belief, weights) in posterior.iter_mut().zip(&weights) {
+            let mean = item[0] * weights[0] + item[1] * weights[1];
+            *belief *= if reward == 1.0 { mean } else { 1.0 - mean };
+        }
+    }
+    let whole: f64 = posterior.iter().sum();
+    let estimate = informed.estimate(2);
+    for k in 0..2 {
+        let expected: f64 = posterior
+            .iter()
+            .zip(&weights)
+            .map(|(p, w)| p / whole * w[k])
+            .sum();
+        assert!((estimate[k] - expected).abs() < 1e-12);
+    }
+    let items = ItemSet::from_rows(2, &[0.1, 0.1, 1.0, 0.0, 0.0, 1.0]).unwrap();
+    let best = if estimate[0] > estimate[1] { 1 } else { 2 };
+    assert_eq!(informed.recommend(2, &items).unwrap().index, best);
+    assert_eq!(informed.cluster_of(2), 1);
+}
+
+#[test]
+fn random_chooses_every_item_equally_often() {
+    let mut random = Random::new(2, 8);
+    let items = ItemSet::from_rows(2, &[0.5; 10]).unwrap();
+    let mut chosen = [0.0; 5];
+    for round in 0..20_000u64 {
+        chosen[random.recommend(round % 3, &items).unwrap().index] += 1.0;
+        random.learn(round % 3, &[0.5, 0.5], 0.0).unwrap();
+    }
+    assert!(
+        chosen
+            .iter()
+            .all(|count: &f64| (count - 4000.0).abs() < 5.0 * 3200f64.sqrt())
+    );
+}
