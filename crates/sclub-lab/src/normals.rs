@@ -5,6 +5,11 @@
 //! transformation turns their output into sixteen normal numbers at once. Every step is a plain or a
 //! fused operation of IEEE arithmetic, so the numbers are the same on every machine.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "lanes of several arrays go together, and plain loops over them become vector code"
+)]
+
 use rand::rand_core::Rng;
 
 use crate::streams::{Purpose, stream};

@@ -32,18 +32,24 @@ fn experiment(threads: usize) -> Experiment {
     }
 }
 
-fn bits(runs: &[Run]) -> Vec<(Name, u64, u64, u64, u64, Vec<(u64, u64)>)> {
+/// A run without the time it took: numbers by their bits.
+#[derive(Debug, PartialEq)]
+struct Bits {
+    policy: Name,
+    seed: u64,
+    digest: u64,
+    sums: [u64; 3],
+    curve: Vec<(u64, u64)>,
+}
+
+fn bits(runs: &[Run]) -> Vec<Bits> {
     runs.iter()
-        .map(|run| {
-            let curve = run.curve.iter().map(|&(t, r)| (t, r.to_bits())).collect();
-            (
-                run.policy,
-                run.seed,
-                run.regret.to_bits(),
-                run.reward.to_bits(),
-                run.digest,
-                curve,
-            )
+        .map(|run| Bits {
+            policy: run.policy,
+            seed: run.seed,
+            digest: run.digest,
+            sums: [run.regret, run.reward, run.random_regret].map(f64::to_bits),
+            curve: run.curve.iter().map(|&(t, r)| (t, r.to_bits())).collect(),
         })
         .collect()
 }

@@ -5,6 +5,11 @@
 //! a lane and their order are fixed, and a multiply-add is fused in each, in software where the
 //! processor has none.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "lanes of several arrays go together, and plain loops over them become vector code"
+)]
+
 pub(crate) mod lanes;
 pub(crate) mod near;
 pub(crate) mod score;
