@@ -160,11 +160,10 @@ mod tests {
             points in prop::collection::vec((prop::collection::vec(-1.0f64..1.0, 30), 0.0f64..2.0, any::<bool>()), 1..70),
         ) {
             let mut nearby = Nearby::default();
-            let mut seats = vec![None; points.len()];
             let at = |i: usize| points[i].0[..dim].iter().map(|v| v * scale).collect::<Vec<_>>();
-            for i in 0..points.len() {
-                seats[i] = Some(nearby.insert(i as u32, &[0.0; 30][..dim], 0.0));
-            }
+            let mut seats: Vec<Option<Seat>> = (0..points.len() as u32)
+                .map(|i| Some(nearby.insert(i, &[0.0; 30][..dim], 0.0)))
+                .collect();
             for i in 0..points.len() {
                 if points[i].2 {
                     nearby.update(seats[i].unwrap(), &at(i), points[i].1 * scale);
