@@ -29,7 +29,7 @@ pub enum Command {
 ///
 /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
 #[derive(Debug, Parser)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct RunArgs {
     /// What kind of world
     #[arg(long, value_enum, default_value = "synthetic", help_heading = "World")]
@@ -142,6 +142,11 @@ pub struct RunArgs {
     #[arg(long, value_enum, help_heading = "Policies")]
     pub index: Option<IndexKind>,
 
+    /// The graph of users that club starts from [default: complete with --preset released and at most
+    /// 10000 users, as the paper's figures were made; else random]
+    #[arg(long, value_enum, help_heading = "Policies")]
+    pub graph: Option<GraphKind>,
+
     /// Where to write the results; a figure goes beside it as .svg and .png
     #[arg(
         long,
@@ -210,6 +215,15 @@ pub enum PresetKind {
     Released,
     /// Chosen to do well in all settings
     Tuned,
+}
+
+/// A graph of users.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum GraphKind {
+    /// Each edge with probability 3 ln n / n
+    Random,
+    /// Every edge
+    Complete,
 }
 
 /// How the uncertainty enters the index.

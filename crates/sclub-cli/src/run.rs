@@ -9,16 +9,21 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sclub_lab::figure;
-use sclub_lab::policies::{Name, Overrides, Preset};
+use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
 use serde_json::{Value, json};
 
-use crate::args::{FrequencyKind, IndexKind, PresetKind, RewardKind, RunArgs, WorldKind};
+use crate::args::{
+    FrequencyKind, GraphKind, IndexKind, PresetKind, RewardKind, RunArgs, WorldKind,
+};
 use crate::progress::Progress;
 use crate::table;
+
+/// Users up to which a complete graph is taken without being asked for: 10^8 ends of edges.
+const MOST_COMPLETE: u64 = 10_000;
 
 /// What a shell expects from a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
@@ -115,6 +120,14 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             beta: args.beta,
             beta_scale: args.beta_scale,
             squared_norm: args.index.map(|index| index == IndexKind::Squared),
+        },
+        graph: match args.graph {
+            Some(GraphKind::Random) => InitialGraph::Random,
+            Some(GraphKind::Complete) => InitialGraph::Complete,
+            None if args.preset == PresetKind::Released && args.users <= MOST_COMPLETE => {
+                InitialGraph::Complete
+            }
+            None => InitialGraph::Random,
         },
         threads,
     })
@@ -242,6 +255,7 @@ fn config(experiment: &Experiment) -> Result<Value> {
         "first_seed": experiment.seeds.first(),
         "preset": experiment.preset,
         "overrides": experiment.overrides,
+        "graph": experiment.graph,
         "params": params_json(&params),
         "threads": experiment.threads,
     }))

@@ -104,6 +104,17 @@ pub enum Preset {
     Tuned,
 }
 
+/// The graph that CLUB starts from; a random one is drawn from the world's seed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InitialGraph {
+    /// Each edge with probability 3 ln n / n.
+    #[default]
+    Random,
+    /// Every edge.
+    Complete,
+}
+
 /// Constants to use in place of the preset's.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Overrides {
@@ -165,6 +176,7 @@ pub fn make(
     name: Name,
     world: &dyn World,
     seed: u64,
+    graph: InitialGraph,
     params: &Params,
 ) -> Result<Option<Box<dyn Policy>>, Error> {
     let dim = world.dim();
@@ -172,8 +184,11 @@ pub fn make(
     Ok(Some(match name {
         Name::Sclub => Box::new(Sclub::new(dim, users, params)?),
         Name::Club => {
-            let graph = Graph::Random {
-                seed: mix(&[seed, Purpose::Graph as u64]),
+            let graph = match graph {
+                InitialGraph::Random => Graph::Random {
+                    seed: mix(&[seed, Purpose::Graph as u64]),
+                },
+                InitialGraph::Complete => Graph::Complete,
             };
             Box::new(Club::new(dim, users, graph, params)?)
         }

@@ -11,7 +11,7 @@ use sclub::{Assumptions, Change, Observation, Policy};
 use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
-use crate::policies::{self, Name, Overrides, Preset};
+use crate::policies::{self, InitialGraph, Name, Overrides, Preset};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::{BLOCK, Block, World};
 
@@ -33,6 +33,8 @@ pub struct Experiment {
     pub preset: Preset,
     /// Constants to use in place of the preset's.
     pub overrides: Overrides,
+    /// The graph that CLUB starts from.
+    pub graph: InitialGraph,
     /// Threads to use.
     pub threads: usize,
 }
@@ -256,7 +258,7 @@ impl Experiment {
         let world = Synthetic::new(self.recipe, seed)?;
         let mut players = Vec::new();
         for &name in &self.policies {
-            if let Some(policy) = policies::make(name, &world, seed, &params)? {
+            if let Some(policy) = policies::make(name, &world, seed, self.graph, &params)? {
                 players.push(Player::new(name, policy));
             }
         }

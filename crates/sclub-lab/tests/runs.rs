@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sclub::{ItemSet, Policy};
-use sclub_lab::policies::{Name, Overrides, Preset};
+use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Observer, Run};
 use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic};
 use sclub_lab::world::{BLOCK, Rewards, Truth, World};
@@ -28,6 +28,7 @@ fn experiment(threads: usize) -> Experiment {
         seeds: vec![1, 2, 3],
         preset: Preset::Tuned,
         overrides: Overrides::default(),
+        graph: InitialGraph::Random,
         threads,
     }
 }

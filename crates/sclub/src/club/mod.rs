@@ -86,6 +86,9 @@ impl Nodes {
 }
 
 impl Club {
+    /// Most users that can be declared with [`Graph::Complete`].
+    pub const MOST_COMPLETE: u64 = 30_000;
+
     /// The graph before the first round.
     ///
     /// # Errors
@@ -96,6 +99,13 @@ impl Club {
             dim: check_dim(dim)?,
         };
         let declared = users.declared()?;
+        if graph == Graph::Complete && declared > Self::MOST_COMPLETE {
+            let what = "the number of users of a complete graph";
+            return Err(Error::TooMany {
+                what,
+                limit: Self::MOST_COMPLETE,
+            });
+        }
         let mut edges = Edges::new(graph);
         edges.declare(declared as usize);
         let mut nodes = Nodes {
