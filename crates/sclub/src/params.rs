@@ -11,9 +11,9 @@
 use crate::error::Error;
 
 /// α_θ of the preset `tuned`.
-pub const TUNED_ALPHA_THETA: f64 = 2.6;
+pub const TUNED_ALPHA_THETA: f64 = 2.5;
 /// α_p of the preset `tuned`.
-pub const TUNED_ALPHA_P: f64 = 0.5;
+pub const TUNED_ALPHA_P: f64 = 2.0;
 /// Share of the preset `released`'s exploration that `tuned` takes.
 pub const TUNED_EXPLORATION: f64 = 0.1;
 

@@ -11,6 +11,8 @@ pub(super) struct Components {
     scratch: Scratch,
     shape: Shape,
     of_node: Vec<u32>,
+    /// Where a node is in its component's list of those seen.
+    position: Vec<u32>,
     list: Vec<Option<Component>>,
     live: usize,
 }
@@ -18,7 +20,6 @@ pub(super) struct Components {
 #[derive(Debug, Clone)]
 struct Component {
     label: ClusterId,
-    size: usize,
     /// Users of the component who have appeared.
     seen: Vec<u32>,
     /// Present where more than one has.
@@ -32,13 +33,14 @@ impl Components {
             scratch: Scratch::new(shape),
             shape,
             of_node: vec![u32::MAX; edges.len()],
+            position: vec![0; edges.len()],
             list: Vec::new(),
             live: 0,
         };
         for node in 0..edges.len() as u32 {
             if components.of_node[node as usize] == u32::MAX {
                 let nodes = edges.component(node);
-                let index = components.found(nodes.len());
+                let index = components.found();
                 for node in nodes {
                     components.of_node[node as usize] = index;
                 }
@@ -73,12 +75,11 @@ impl Components {
     }
 
     /// Adds a component nobody has appeared in. Labels follow the order of founding, from 1.
-    fn found(&mut self, size: usize) -> u32 {
+    fn found(&mut self) -> u32 {
         let index = self.list.len() as u32;
         let label = ClusterId::from(index) + 1;
         self.list.push(Some(Component {
             label,
-            size,
             seen: Vec::new(),
             sums: None,
         }));
@@ -100,8 +101,25 @@ impl Components {
     /// A node's user appears for the first time; her observations come after.
     pub fn see(&mut self, node: u32, nodes: &Nodes) {
         let index = self.index_of(node);
-        self.get_mut(index).seen.push(node);
+        self.seat(node, index);
         self.need_sums(index, nodes);
+    }
+
+    /// Adds a node to a component's list of those seen.
+    fn seat(&mut self, node: u32, index: u32) {
+        let seen = &mut self.list[index as usize].as_mut().expect("alive").seen;
+        self.position[node as usize] = seen.len() as u32;
+        seen.push(node);
+    }
+
+    /// Takes a node off its component's list of those seen.
+    fn unseat(&mut self, node: u32, index: u32) {
+        let position = self.position[node as usize];
+        let seen = &mut self.list[index as usize].as_mut().expect("alive").seen;
+        seen.swap_remove(position as usize);
+        if let Some(&moved) = seen.get(position as usize) {
+            self.position[moved as usize] = position;
+        }
     }
 
     /// Makes the sums of a component in which more than one user has appeared.
@@ -131,21 +149,17 @@ impl Components {
     /// Some nodes of one component become a component of their own.
     pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes) -> Change {
         let old = self.index_of(nodes_leaving[0]);
-        let new = self.found(nodes_leaving.len());
+        let new = self.found();
         for &node in nodes_leaving {
             self.of_node[node as usize] = new;
+            if nodes.is_seen(node) {
+                self.unseat(node, old);
+                self.seat(node, new);
+            }
         }
-        let of_node = &self.of_node;
-        let component = self.list[old as usize].as_mut().expect("alive");
-        component.size -= nodes_leaving.len();
-        let (stay, go): (Vec<u32>, Vec<u32>) = component
-            .seen
-            .iter()
-            .partition(|&&node| of_node[node as usize] == old);
-        component.seen = stay;
+        let component = self.get_mut(old);
         let sums = component.sums.take();
         let from = component.label;
-        self.get_mut(new).seen = go;
         self.need_sums(new, nodes);
         if let Some(mut sums) = sums
             && self.get(old).seen.len() >= 2
@@ -178,6 +192,7 @@ impl Components {
         changes: &mut Vec<Change>,
     ) {
         self.of_node.push(u32::MAX);
+        self.position.push(0);
         let mut home = None;
         for &other in neighbours {
             let index = self.index_of(other);
@@ -187,8 +202,7 @@ impl Components {
                 Some(home) => self.join(home, index, nodes, changes),
             });
         }
-        let home = home.unwrap_or_else(|| self.found(0));
-        self.get_mut(home).size += 1;
+        let home = home.unwrap_or_else(|| self.found());
         self.of_node[node as usize] = home;
     }
 
@@ -202,9 +216,10 @@ impl Components {
                 *index = kept;
             }
         }
+        for &node in &leaving.seen {
+            self.seat(node, kept);
+        }
         let component = self.list[kept as usize].as_mut().expect("alive");
-        component.size += leaving.size;
-        component.seen.extend(&leaving.seen);
         let (label, gone) = (component.label, leaving.label);
         changes.push(Change::Merge { kept: label, gone });
         match (&mut component.sums, leaving.sums) {

@@ -2,7 +2,6 @@
 //!
 //! Nothing is shared with the library but the decisions of `docs/algorithm.md`. A comparison that
 //! hangs on less than [`CLOSE`] is remembered: rounding may decide it either way.
-#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
