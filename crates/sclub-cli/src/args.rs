@@ -40,49 +40,48 @@ pub struct RunArgs {
     pub frequencies: FrequencyKind,
 
     /// Number of users
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, help_heading = "World")]
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub users: u64,
 
     /// Number of clusters of equal tastes among them
-    #[arg(long, value_name = "N", default_value = "10", value_parser = whole, help_heading = "World")]
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub clusters: u64,
 
     /// Features of an item, a constant one included (1 to 512)
-    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, help_heading = "World")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub dim: u64,
 
     /// Items to choose from in each round
-    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, help_heading = "World")]
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub items: u64,
 
     /// What a reward is
     #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
     pub rewards: RewardKind,
 
-    /// Standard deviation of the noise, with --rewards gaussian
+    /// Standard deviation of the noise, with --rewards gaussian [default: 0.5]
     #[arg(
         long,
         value_name = "R",
         allow_negative_numbers = true,
-        default_value_t = 0.5,
         help_heading = "World"
     )]
-    pub noise: f64,
+    pub noise: Option<f64>,
 
     /// Rounds to play; 2^20-2 is understood
-    #[arg(long, value_name = "N", default_value = "2^17-2", value_parser = whole, help_heading = "Run")]
+    #[arg(long, value_name = "N", default_value = "2^17-2", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: u64,
 
     /// Number of worlds to repeat everything in
-    #[arg(long, value_name = "N", default_value = "3", value_parser = whole, help_heading = "Run")]
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub seeds: u64,
 
     /// Seed of the first world; the others count up from it
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, help_heading = "Run")]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub first_seed: u64,
 
     /// Threads to use; the results are the same with any number [default: all cores]
-    #[arg(long, value_name = "N", value_parser = whole, help_heading = "Run")]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
     /// Who plays, separated by commas
@@ -147,7 +146,8 @@ pub struct RunArgs {
     #[arg(long, value_enum, help_heading = "Policies")]
     pub graph: Option<GraphKind>,
 
-    /// Where to write the results; a figure goes beside it as .svg and .png
+    /// Where to write the results; a figure goes beside it as .svg and .png, and missing folders are
+    /// made
     #[arg(
         long,
         value_name = "FILE",
@@ -250,7 +250,11 @@ pub fn whole(text: &str) -> Result<u64, String> {
             base.checked_pow(exponent)
                 .ok_or_else(|| format!("'{text}' is too large"))?
         }
-        None if less == 0 => power.parse().map_err(|_| bad())?,
+        None if less == 0 && !power.is_empty() && power.bytes().all(|c| c.is_ascii_digit()) => {
+            power
+                .parse()
+                .map_err(|_| format!("'{text}' is too large"))?
+        }
         None => return Err(bad()),
     };
     value
@@ -274,6 +278,11 @@ mod tests {
         assert_eq!(whole("1_000"), Ok(1000));
         assert_eq!(whole("10^6"), Ok(1_000_000));
         assert!(whole("2^64").unwrap_err().contains("too large"));
+        assert!(
+            whole("99999999999999999999")
+                .unwrap_err()
+                .contains("too large")
+        );
         for bad in ["", "x", "-1", "5-2", "2^", "1.5", "2^3-9"] {
             assert!(whole(bad).is_err(), "{bad}");
         }

@@ -1,6 +1,7 @@
 //! `sclub run`: arguments to an experiment, the experiment to a table and files.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -25,6 +26,9 @@ use crate::table;
 /// Users up to which a complete graph is taken without being asked for: 10^8 ends of edges.
 const MOST_COMPLETE: u64 = 10_000;
 
+/// More threads than this help on no machine.
+const MOST_THREADS: u64 = 256;
+
 /// What a shell expects from a program that Ctrl-C has ended.
 const INTERRUPTED: u8 = 130;
 
@@ -32,7 +36,7 @@ const INTERRUPTED: u8 = 130;
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let experiment = experiment(args)?;
     experiment.check()?;
-    prepare(&args.json)?;
+    prepare(args)?;
 
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
@@ -50,13 +54,16 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let rows = summarise(&runs);
     let (title, subtitle) = title(&experiment, rows[0].seeds);
-    println!("{title}: {subtitle}\n{}", table::render(&rows));
-    println!("{}", legend(&rows));
+    say(&format!(
+        "{title}: {subtitle}\n{}\n{}",
+        table::render(&rows),
+        legend(&rows)
+    ));
     let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
-    println!(
+    say(&format!(
         "{:.1} s in all. Written: {written}",
         start.elapsed().as_secs_f64()
-    );
+    ));
     if interrupted {
         eprintln!(
             "sclub: stopped; {} of {} seeds were complete and are kept",
@@ -66,6 +73,11 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints a line; whoever reads the output may have gone, which is no reason to fail.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
@@ -85,9 +97,12 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         },
         rewards: match args.rewards {
             RewardKind::Bernoulli => Rewards::Bernoulli,
-            RewardKind::Gaussian => Rewards::Gaussian(args.noise),
+            RewardKind::Gaussian => Rewards::Gaussian(args.noise.unwrap_or(0.5)),
         },
     };
+    if args.noise.is_some() && args.rewards == RewardKind::Bernoulli {
+        bail!("--noise goes with --rewards gaussian");
+    }
     let mut policies: Vec<Name> = Vec::new();
     for &name in &args.policies {
         if policies.contains(&name) {
@@ -100,7 +115,9 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
     };
     let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = match args.threads {
-        Some(0) => bail!("threads is 0; there must be at least one"),
+        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
+            bail!("threads is {threads}; it must be between 1 and {MOST_THREADS}")
+        }
         Some(threads) => small("threads", threads)?,
         None => cores(),
     };
@@ -145,7 +162,18 @@ fn stop_on_ctrl_c(cancelled: &Arc<AtomicBool>) -> Result<()> {
 }
 
 /// Finds out before the run, not after it, whether its results can be written.
-fn prepare(path: &Path) -> Result<()> {
+fn prepare(args: &RunArgs) -> Result<()> {
+    let path = &args.json;
+    if !args.no_figure
+        && path
+            .extension()
+            .is_some_and(|ending| ending == "svg" || ending == "png")
+    {
+        bail!(
+            "{} would be overwritten by the figure; name it .json",
+            path.display()
+        );
+    }
     if let Some(folder) = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -153,10 +181,35 @@ fn prepare(path: &Path) -> Result<()> {
         fs::create_dir_all(folder)
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
-    if path.is_dir() {
-        bail!("{} is a folder; --json takes a file", path.display());
+    let outputs = [
+        Some(path.clone()),
+        figure_path(args, "svg"),
+        figure_path(args, "png"),
+    ];
+    for path in outputs.into_iter().flatten() {
+        if path.exists() && !path.is_file() {
+            bail!(
+                "{} is not a plain file and is not overwritten",
+                path.display()
+            );
+        }
+        let part = part_of(&path);
+        fs::write(&part, []).with_context(|| format!("cannot write {}", part.display()))?;
+        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
     }
     Ok(())
+}
+
+/// Where the figure goes, if there is one.
+fn figure_path(args: &RunArgs, ending: &str) -> Option<PathBuf> {
+    (!args.no_figure).then(|| args.json.with_extension(ending))
+}
+
+/// The name under which a file is written before it takes its own.
+fn part_of(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
 }
 
 /// What was run, in a few words and in more.
@@ -188,6 +241,15 @@ fn legend(rows: &[Row]) -> String {
         "regret: what the best items would have brought more, ± standard error. \
          Rand: 1 where the clusters found are the true ones.",
     );
+    if rows
+        .iter()
+        .any(|row| row.policy == Name::Sclub && row.adjusted_rand < Some(0.5))
+    {
+        legend.push_str(
+            " A user's own data are too few to find the true clusters by these tests: \
+             sclub gains by sharing what little there is, not by naming the clusters.",
+        );
+    }
     if rows.iter().any(|row| row.policy.is_told()) {
         legend.push_str(" oracle and informed are told what no learner knows.");
     }
@@ -201,7 +263,8 @@ fn write(
     rows: &[Row],
     (title, subtitle): (&str, &str),
 ) -> Result<String> {
-    let document = json!({ "config": config(experiment)?, "runs": runs });
+    let complete = runs.len() == experiment.seeds.len() * experiment.policies.len();
+    let document = json!({ "config": config(experiment)?, "complete": complete, "runs": runs });
     let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
@@ -211,9 +274,10 @@ fn write(
             ("svg", figure.svg.as_bytes()),
             ("png", figure.png.as_slice()),
         ] {
-            let path = args.json.with_extension(ending);
-            save(&path, bytes)?;
-            written.push(path);
+            if let Some(path) = figure_path(args, ending) {
+                save(&path, bytes)?;
+                written.push(path);
+            }
         }
     }
     let names: Vec<String> = written
@@ -225,9 +289,7 @@ fn write(
 
 /// Writes a file so that it is there whole or not at all.
 fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    let part = PathBuf::from(name);
+    let part = part_of(path);
     fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -6,8 +6,7 @@ use sclub_lab::summary::{Row, thousands};
 
 fn percent_off(ratio: Option<f64>) -> String {
     match ratio {
-        None => "–".into(),
-        Some(ratio) => {
+        Some(ratio) if ratio.is_finite() => {
             let percent = 100.0 * (ratio - 1.0);
             let text = format!("{:.1}%", percent.abs());
             match text.as_str() {
@@ -16,11 +15,32 @@ fn percent_off(ratio: Option<f64>) -> String {
                 _ => format!("+{text}"),
             }
         }
+        _ => "–".into(),
     }
 }
 
 fn times(ratio: Option<f64>) -> String {
-    ratio.map_or("–".into(), |ratio| format!("×{ratio:.2}"))
+    match ratio {
+        Some(ratio) if ratio.is_finite() => format!("×{ratio:.2}"),
+        _ => "–".into(),
+    }
+}
+
+/// The mean with its standard error, which takes more than one seed.
+fn regret(row: &Row) -> String {
+    let number = |value: f64| {
+        if row.regret.mean < 100.0 {
+            format!("{value:.2}")
+        } else {
+            thousands(value)
+        }
+    };
+    let mean = number(row.regret.mean);
+    if row.seeds > 1 {
+        format!("{mean} ± {}", number(row.regret.error))
+    } else {
+        mean
+    }
 }
 
 /// One line a policy.
@@ -40,17 +60,13 @@ pub fn render(rows: &[Row]) -> String {
     for row in rows {
         table.add_row([
             row.policy.to_string(),
-            format!(
-                "{} ± {}",
-                thousands(row.regret.mean),
-                thousands(row.regret.error)
-            ),
+            regret(row),
             percent_off(row.to_linucb_ind),
             times(row.to_oracle),
             times(row.to_informed),
             format!("{:.0}", row.clusters),
             row.adjusted_rand
-                .map_or("–".into(), |rand| format!("{rand:.3}")),
+                .map_or("–".into(), |rand| format!("{:.3}", rand + 0.0)),
             format!("{:.2}", row.policy_seconds),
         ]);
     }
@@ -74,5 +90,8 @@ mod tests {
         assert_eq!(percent_off(Some(1.0)), "0.0%");
         assert_eq!(percent_off(Some(1.5)), "+50.0%");
         assert_eq!(percent_off(None), "–");
+        assert_eq!(percent_off(Some(f64::NAN)), "–");
+        assert_eq!(times(Some(f64::INFINITY)), "–");
+        assert_eq!(times(Some(2.5)), "×2.50");
     }
 }

@@ -84,6 +84,7 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
         );
     }
     let document = read(&folder.path().join("results/run.json"));
+    assert_eq!(document["complete"], true);
     assert_eq!(document["config"]["frequencies"], "uniform");
     assert_eq!(document["config"]["preset"], "tuned");
     let runs = document["runs"].as_array().unwrap();
@@ -110,6 +111,31 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     assert!(svg.contains("<svg") && svg.contains("cumulative regret"));
     let png = std::fs::read(folder.path().join("results/run.png")).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn a_reader_who_goes_away_is_no_reason_to_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = sclub()
+        .current_dir(folder.path())
+        .args([
+            "run",
+            "--users",
+            "9",
+            "--clusters",
+            "3",
+            "--dim",
+            "1",
+            "--items",
+            "1",
+        ])
+        .args(["--rounds", "500", "--seeds", "1", "--no-figure"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    assert!(folder.path().join("results/run.json").exists());
 }
 
 #[test]
@@ -145,11 +171,16 @@ fn a_mistake_is_named_and_nothing_is_written() {
         (&["--alpha-theta", "-2"][..], "alpha_theta"),
         (&["--policies", "sclub,linucb"], "no policy 'linucb'"),
         (&["--policies", "sclub,sclub"], "named twice"),
-        (&["--clusters", "31"], "clusters is 31"),
+        (&["--clusters", "31"], "at most the number of users, 30"),
         (&["--rounds", "many"], "not a whole number"),
         (&["--rewards", "gaussian", "--noise", "-1"], "noise"),
         (&["--threads", "0"], "threads"),
-        (&["--json", "."], "folder"),
+        (&["--threads", "100000"], "threads"),
+        (&["--noise", "0.3"], "--rewards gaussian"),
+        (&["--users", "-3"], "not a whole number"),
+        (&["--json", "run.svg"], "overwritten"),
+        (&["--json", "/dev/null"], "not a plain file"),
+        (&["--json", "."], "not a plain file"),
     ] {
         let output = small_run(folder.path(), more);
         assert_eq!(output.status.code(), Some(2), "{more:?}");
@@ -229,6 +260,10 @@ fn ctrl_c_keeps_the_seeds_that_are_complete() {
     let document = read(&folder.path().join("results/run.json"));
     let runs = document["runs"].as_array().unwrap();
     assert!(!runs.is_empty());
+    assert_eq!(document["complete"], false);
+    for (place, run) in runs.iter().enumerate() {
+        assert_eq!(run["seed"], place + 1, "the first seeds are kept, in order");
+    }
     assert!(runs.iter().all(|run| run["rounds"] == 20_000));
     assert!(text(&output.stderr).contains(&format!("{} of 1000000 seeds", runs.len())));
 }

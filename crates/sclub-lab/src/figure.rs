@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kuva::plot::LinePlot;
 use kuva::plot::legend::LegendPosition;
+use kuva::plot::{LinePlot, LineStyle};
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
@@ -50,19 +50,14 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
             .with_legend(row.policy.as_str());
         plots.push(
             if row.policy.is_told() {
-                line.with_dashed()
+                line.with_line_style(LineStyle::Custom("14 7".into()))
             } else {
                 line
             }
             .into(),
         );
         if row.seeds > 1 {
-            let marked: Vec<_> = row
-                .curve
-                .iter()
-                .skip(BARS_EVERY)
-                .step_by(BARS_EVERY)
-                .collect();
+            let marked: Vec<_> = row.curve.iter().rev().step_by(BARS_EVERY).collect();
             let bars = LinePlot::new()
                 .with_data(
                     marked

@@ -4,6 +4,7 @@
 //! and played by all. Nothing depends on which thread does what, so any number of threads gives the
 //! same bits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
@@ -241,16 +242,41 @@ impl Experiment {
     /// [`RunError`], before anything has run.
     pub fn run(&self, observer: &dyn Observer) -> Result<Vec<Run>, RunError> {
         self.check()?;
+        // More threads than policies to play would have nothing to do.
+        let threads = self.threads.min(self.seeds.len() * self.policies.len());
         let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(self.threads)
+            .num_threads(threads)
             .build()?;
-        let seeds: Vec<Option<Vec<Run>>> = pool.install(|| {
-            self.seeds
-                .par_iter()
-                .map(|&seed| self.run_seed(seed, observer))
+        // Seeds are taken in order, so that what an interruption keeps are the first ones.
+        let next = AtomicUsize::new(0);
+        let workers: Vec<Vec<(usize, Vec<Run>)>> = pool.install(|| {
+            let workers = (0..threads.min(self.seeds.len())).into_par_iter();
+            workers
+                .map(|_| self.run_some(&next, observer))
                 .collect::<Result<_, _>>()
         })?;
-        Ok(seeds.into_iter().flatten().flatten().collect())
+        let mut seeds: Vec<(usize, Vec<Run>)> = workers.into_iter().flatten().collect();
+        seeds.sort_unstable_by_key(|&(place, _)| place);
+        Ok(seeds.into_iter().flat_map(|(_, runs)| runs).collect())
+    }
+
+    /// Runs the seeds that nobody else has taken yet.
+    fn run_some(
+        &self,
+        next: &AtomicUsize,
+        observer: &dyn Observer,
+    ) -> Result<Vec<(usize, Vec<Run>)>, RunError> {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = self.seeds.get(place) else {
+                return Ok(done);
+            };
+            let Some(runs) = self.run_seed(seed, observer)? else {
+                return Ok(done);
+            };
+            done.push((place, runs));
+        }
     }
 
     fn run_seed(&self, seed: u64, observer: &dyn Observer) -> Result<Option<Vec<Run>>, RunError> {

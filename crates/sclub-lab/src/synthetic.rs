@@ -13,6 +13,9 @@ use crate::normals::{BATCH, Normals};
 use crate::streams::{Purpose, stream};
 use crate::world::{BLOCK, Block, Rewards, Truth, World};
 
+/// Most users of a world: what fits into the memory of a large machine.
+pub const MOST_USERS: usize = 100_000_000;
+
 /// How often users appear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,7 +49,7 @@ pub struct Recipe {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecipeError {
     /// A number outside its range.
-    #[error("{name} is {value}; it must be {requirement}")]
+    #[error("{name} is {value:?}; it must be {requirement}")]
     OutOfRange {
         /// What.
         name: &'static str,
@@ -75,8 +78,17 @@ impl Recipe {
                 })
             }
         };
-        range("users", self.users, 1, u32::MAX as usize)?;
-        range("clusters", self.clusters, 1, self.users)?;
+        range("users", self.users, 1, MOST_USERS)?;
+        if self.clusters > self.users {
+            let requirement = format!("at most the number of users, {}", self.users);
+            let value = self.clusters as f64;
+            return Err(RecipeError::OutOfRange {
+                name: "clusters",
+                value,
+                requirement,
+            });
+        }
+        range("clusters", self.clusters, 1, MOST_USERS)?;
         range("dim", self.dim, 1, sclub::MAX_DIM)?;
         range("items", self.candidates, 1, 1_000_000)?;
         if let Rewards::Gaussian(scale) = self.rewards
