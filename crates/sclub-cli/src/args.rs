@@ -18,16 +18,16 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run policies in a simulated world and compare what they miss
+    ///
+    /// Users in clusters of equal tastes appear one a round. Each time a policy is given some random
+    /// items, shows one, and gets a reward. Its regret is what the best item would have brought more,
+    /// on average. All policies face the same users, items and noise.
+    ///
+    /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
     Run(RunArgs),
 }
 
-/// Run policies in a simulated world and compare what they miss.
-///
-/// Users in clusters of equal tastes appear one a round. Each time a policy is given some random
-/// items, shows one, and gets a reward. Its regret is what the best item would have brought more, on
-/// average. All policies face the same users, items and noise.
-///
-/// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
+/// The flags of `sclub run`.
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct RunArgs {

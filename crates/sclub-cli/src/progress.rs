@@ -1,12 +1,14 @@
 //! How far a run has come, on the standard error stream.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use sclub_lab::run::Observer;
+use sclub_lab::summary::thousands;
 
 /// Between two lines where there is no terminal to draw a bar on.
 const LINE_EVERY: Duration = Duration::from_secs(10);
@@ -34,9 +36,13 @@ impl Progress {
         } else {
             ProgressBar::new(total)
         };
-        let style =
-            "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {per_sec}, {eta} left";
-        bar.set_style(ProgressStyle::with_template(style).expect("a good template"));
+        let style = "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {rate} rounds/s, {eta} left";
+        let rate = |state: &ProgressState, text: &mut dyn Write| {
+            // A terminal that cannot be written to shows no rate; there is nobody to tell.
+            let _ = write!(text, "{}", thousands(state.per_sec()));
+        };
+        let style = ProgressStyle::with_template(style).expect("a good template");
+        bar.set_style(style.with_key("rate", rate));
         let now = Instant::now();
         let lines = (!quiet && !on_terminal).then(|| Lines {
             total,

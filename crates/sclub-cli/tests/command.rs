@@ -49,6 +49,7 @@ fn alone_it_says_what_to_type_next() {
 fn help_teaches() {
     let help = text(&sclub().args(["run", "--help"]).output().unwrap().stdout);
     for word in [
+        "All policies face the same",
         "(1a)",
         "(1b)",
         "(1c)",
