@@ -50,14 +50,14 @@ fn plots(rows: &[Row]) -> Vec<Plot> {
             .with_legend(row.policy.as_str());
         plots.push(
             if row.policy.is_told() {
-                line.with_line_style(LineStyle::Custom("14 7".into()))
+                line.with_line_style(LineStyle::Custom("10 6".into()))
             } else {
                 line
             }
             .into(),
         );
         if row.seeds > 1 {
-            let marked: Vec<_> = row.curve.iter().rev().step_by(BARS_EVERY).collect();
+            let marked: Vec<_> = row.curve.iter().skip(1).rev().step_by(BARS_EVERY).collect();
             let bars = LinePlot::new()
                 .with_data(
                     marked
