@@ -10,6 +10,7 @@ pub mod adjusted_rand;
 pub mod figure;
 pub mod normals;
 pub mod policies;
+pub mod report;
 pub mod run;
 pub mod streams;
 pub mod summary;

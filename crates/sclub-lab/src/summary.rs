@@ -1,10 +1,12 @@
 //! Runs put together: means over seeds, with standard errors.
 
+use serde::Serialize;
+
 use crate::policies::Name;
 use crate::run::Run;
 
 /// A mean with its standard error.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Mean {
     /// The mean.
     pub mean: f64,

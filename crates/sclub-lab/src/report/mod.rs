@@ -1,0 +1,3 @@
+//! The report: one page, its figures, and `results.json`.
+
+pub mod model;

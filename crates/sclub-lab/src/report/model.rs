@@ -1,0 +1,211 @@
+//! What a report tells, as plain values. `results.json` is this, written out.
+
+use serde::Serialize;
+
+use crate::policies::Name;
+use crate::summary::Mean;
+
+/// The whole report.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// How it was made.
+    pub origin: Origin,
+    /// Figure 1 of the paper, panel by panel, with the cells of Tables 1 and 2.
+    pub panels: Vec<Panel>,
+    /// What the published code does beside the paper's pseudo-code, and what that is worth.
+    pub audit: Option<Audit>,
+    /// Theorem 1's bound beside the regret measured.
+    pub theorem: Option<Theorem>,
+    /// Theorem 3's setting: many users a round.
+    pub many_users: Option<ManyUsers>,
+    /// Held-out choices of real users, one for each data set given.
+    pub held_out: Vec<HeldOut>,
+}
+
+/// How a report was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Origin {
+    /// The exact command.
+    pub command: String,
+    /// Whether it is the short version, whose figures are not the paper's.
+    pub quick: bool,
+    /// T of the panels.
+    pub rounds: u64,
+    /// The seeds of the panels.
+    pub seeds: Vec<u64>,
+    /// (what, which): operating system, processor, cores, memory.
+    pub machine: Vec<(String, String)>,
+    /// (what, which): sclub, compiler.
+    pub versions: Vec<(String, String)>,
+    /// Wall-clock time of this invocation.
+    pub seconds: f64,
+    /// Cells run by this invocation, and cells kept from earlier ones.
+    pub cells: (usize, usize),
+    /// Whether everything asked for is in.
+    pub complete: bool,
+}
+
+/// One panel of Figure 1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Panel {
+    /// `1a` to `2d`.
+    pub id: String,
+    /// What it shows, such as `Synthetic, every user at her own rate`.
+    pub title: String,
+    /// What must be said wherever its results are shown, such as that the data are not the paper's.
+    pub note: Option<String>,
+    /// Where there is nothing to show: how to get it.
+    pub missing: Option<String>,
+    /// The algorithms, in the order of the paper's tables. Empty where the panel is missing.
+    pub cells: Vec<Cell>,
+}
+
+/// One algorithm in one panel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// The algorithm.
+    pub policy: Name,
+    /// Seeds behind it.
+    pub seeds: usize,
+    /// Regret at the end.
+    pub regret: Mean,
+    /// The paper's, Table 1.
+    pub published_regret: f64,
+    /// Seconds inside the policy, a run.
+    pub seconds: Mean,
+    /// The paper's, Table 2.
+    pub published_seconds: f64,
+    /// Clusters at the end.
+    pub clusters: f64,
+    /// (round, regret so far) at equal distances.
+    pub curve: Vec<(u64, Mean)>,
+}
+
+/// The audit.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Audit {
+    /// T of its runs.
+    pub rounds: u64,
+    /// The settings that it was run in, such as `1a`, and SCLUB's published regret there.
+    pub settings: Vec<(String, f64)>,
+    /// The variants, from the pseudo-code to the published code.
+    pub variants: Vec<Variant>,
+}
+
+/// SCLUB with some of the deviations on.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Variant {
+    /// The group of rows it stands in: `base`, `alone` (one more than the base), `without` (all but
+    /// one), `all`.
+    pub group: String,
+    /// Its name, such as `shared arrays`.
+    pub name: String,
+    /// What it does, in a sentence.
+    pub meaning: String,
+    /// For each setting: regret, and regret less that of its group's reference (the base for
+    /// `alone`, all deviations for `without`; none for the references themselves), both over the
+    /// same seeds.
+    pub regrets: Vec<(Mean, Option<Mean>)>,
+}
+
+/// Theorem 1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Theorem {
+    /// Curves against the number of rounds, to be drawn with both axes logarithmic: bound, trivial
+    /// bound, measured.
+    pub lines: Vec<Line>,
+    /// (what, how much, how it comes about): constants and terms, to be listed.
+    pub terms: Vec<(String, String, String)>,
+    /// What follows, in plain words; paragraphs.
+    pub reading: Vec<String>,
+}
+
+/// Theorem 3.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ManyUsers {
+    /// Regret against the number of recommendations, a line for each number of users a round.
+    pub lines: Vec<Line>,
+    /// (users a round on average, rounds, recommendations, regret at the end, clusters at the end)
+    pub rows: Vec<ManyUsersRow>,
+    /// What follows, in plain words; paragraphs.
+    pub reading: Vec<String>,
+}
+
+/// One number of users a round.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ManyUsersRow {
+    /// Users a round on average.
+    pub users_a_round: f64,
+    /// The algorithm.
+    pub policy: Name,
+    /// Rounds.
+    pub rounds: u64,
+    /// Recommendations made, on average over the seeds.
+    pub served: f64,
+    /// Regret at the end.
+    pub regret: Mean,
+    /// Clusters at the end.
+    pub clusters: f64,
+    /// Theorem 3's leading term.
+    pub bound: f64,
+}
+
+/// A curve of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Line {
+    /// What the legend says.
+    pub label: String,
+    /// Whose colour it takes; a bound has none and is grey.
+    pub policy: Option<Name>,
+    /// Whether it is dashed.
+    pub dashed: bool,
+    /// Strength of the colour, from 0 to 1: lines of one policy are told apart by it.
+    pub strength: f64,
+    /// (x, y)
+    pub points: Vec<(f64, Mean)>,
+}
+
+/// World `ratings` on one data set.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldOut {
+    /// The data set, such as `MovieLens`.
+    pub name: String,
+    /// What must be said wherever its results are shown.
+    pub note: Option<String>,
+    /// (what, how many): feature users, bandit users, items, rounds.
+    pub sizes: Vec<(String, u64)>,
+    /// How the constants called tuned were found.
+    pub tuning: String,
+    /// One table for each way to draw the other candidates: `uniform`, `popularity`.
+    pub tables: Vec<HeldOutTable>,
+}
+
+/// The results with one way to draw the other candidates.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldOutTable {
+    /// Such as `19 others drawn uniformly`.
+    pub title: String,
+    /// The ages, such as `1–5`, `6–20`.
+    pub ages: Vec<String>,
+    /// The policies.
+    pub rows: Vec<HeldOutRow>,
+}
+
+/// One policy.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct HeldOutRow {
+    /// Such as `LinUCB-Ind, tuned`.
+    pub label: String,
+    /// Whose colour it takes.
+    pub policy: Name,
+    /// Its constants, in short.
+    pub constants: String,
+    /// Share of the rounds in which the item that was taken was shown.
+    pub rate: Mean,
+    /// Rate over LinUCB-One's, less 1, over the same splits; none for LinUCB-One itself.
+    pub over_one: Option<Mean>,
+    /// Rate over tuned LinUCB-Ind's, less 1; none for that itself.
+    pub over_tuned_ind: Option<Mean>,
+    /// The rate at each age of the user; none where nobody was so old.
+    pub by_age: Vec<Option<Mean>>,
+}
