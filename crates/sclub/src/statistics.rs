@@ -191,6 +191,17 @@ impl Aggregate {
         }
     }
 
+    /// One observation where the factors are older than the sums: they are remade.
+    pub fn observe_anew(&mut self, scratch: &mut Scratch, item: &[f64], reward: f64) {
+        kernels::add_outer(self.shape.dim, &mut self.gram, item);
+        let start = self.shape.triangle() + self.shape.dim;
+        for (sum, feature) in self.block[start..].iter_mut().zip(item) {
+            *sum = reward.mul_add(*feature, *sum);
+        }
+        self.count += 1;
+        self.factorise(scratch);
+    }
+
     /// Adds a user's sums. The factors are remade by the caller's [`Aggregate::factorise`].
     pub fn add_block(&mut self, scratch: &mut Scratch, block: &[f64], count: u64) {
         self.add(

@@ -5,14 +5,15 @@ mod naive;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use naive::published::NaivePublished;
 use naive::{CLOSE, Info, NaiveClub, NaiveSclub, distance};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
-    Club, Exploration, Graph, Index, ItemSet, LinUcbInd, LinUcbShared, Observation, Params, Policy,
-    Sclub, Users,
+    Club, Deviations, Exploration, Graph, Index, ItemSet, LinUcbInd, LinUcbShared, Observation,
+    Params, Policy, PublishedSclub, Sclub, Users,
 };
 
 fn config() -> ProptestConfig {
@@ -309,8 +310,100 @@ fn sclub_is_the_pseudo_code() {
     );
 }
 
+prop_compose! {
+    fn deviations()(
+        shared_arrays: bool, marks_cleared in prop::bool::weighted(0.3), stale_estimates: bool,
+        stale_marks: bool, running_estimate: bool, average_frequency: bool,
+    ) -> Deviations {
+        Deviations {
+            shared_arrays, marks_cleared, stale_estimates, stale_marks, running_estimate,
+            average_frequency,
+        }
+    }
+}
+
+/// Runs the published code with some deviations beside its naive transcription.
+fn compare_published(
+    world: &World,
+    deviations: Deviations,
+    coverage: &Coverage,
+) -> Result<(), TestCaseError> {
+    let mut engine =
+        PublishedSclub::new(world.dim, users(world), &world.params, deviations).unwrap();
+    let mut naive = NaivePublished::new(world.dim, declared(world), world.params, deviations);
+    let mut events = Events::new(world);
+    add(&coverage.worlds, 1);
+    for n in 0..world.rounds {
+        let round = one_round(&mut engine, &mut events, |user, items| {
+            naive.scores(user, items)
+        })?;
+        naive.learn(&round);
+        if naive.doubtful {
+            add(&coverage.doubtful, 1);
+            break;
+        }
+        add(&coverage.rounds, 1);
+        for user in naive.users.keys() {
+            let (found, expected) = (engine.cluster_of(*user), naive.label_of(*user));
+            prop_assert_eq!(found, expected, "user {} after round {}", user, n + 1);
+        }
+        prop_assert_eq!(engine.clusters(), naive.clusters.len());
+        for (user, ..) in &round {
+            let cluster = &naive.clusters[&naive.label_of(*user)];
+            assert_close(&engine.estimate(*user), &cluster.theta, "cluster")?;
+        }
+    }
+    let splits = naive.last_label - 1;
+    add(&coverage.splits, splits);
+    add(&coverage.merges, splits + 1 - naive.clusters.len() as u64);
+    Ok(())
+}
+
+#[test]
+fn every_deviation_of_the_published_code_is_what_it_says() {
+    let coverage = Coverage::default();
+    let mut runner = TestRunner::new(config());
+    let small = |(mut world, deviations): (World, Deviations)| {
+        world.dim = 1 + world.dim % 12;
+        world.rounds = world.rounds.min(1200);
+        compare_published(&world, deviations, &coverage)
+    };
+    runner.run(&(world(), deviations()), small).unwrap();
+    assert!(
+        coverage.doubtful.get() * 5 <= coverage.worlds.get(),
+        "{coverage:?}"
+    );
+    assert!(
+        coverage.rounds.get() > 10_000
+            && coverage.splits.get() > 500
+            && coverage.merges.get() > 150,
+        "{coverage:?}"
+    );
+}
+
 proptest! {
     #![proptest_config(config())]
+
+    #[test]
+    fn without_deviations_the_published_code_is_the_pseudo_code(world in world()) {
+        let mut published =
+            PublishedSclub::new(world.dim, users(&world), &world.params, Deviations::NONE).unwrap();
+        let mut naive = NaiveSclub::new(world.dim, declared(&world), world.params);
+        let mut events = Events::new(&world);
+        for n in 0..world.rounds.min(600) {
+            let round = one_round(&mut published, &mut events, |user, items| {
+                naive.scores(user, items)
+            })?;
+            naive.learn(&round);
+            if naive.doubtful {
+                return Ok(());
+            }
+            for user in naive.users.keys() {
+                let (found, expected) = (published.cluster_of(*user), naive.label_of(*user));
+                prop_assert_eq!(found, expected, "user {} after round {}", user, n + 1);
+            }
+        }
+    }
 
     #[test]
     fn club_is_what_it_says(mut world in world(), complete: bool) {

@@ -43,7 +43,7 @@ pub(super) struct Many {
 
 /// (θ̃, T̃): what members are compared with during a phase (Algorithm 1, line 6).
 #[derive(Debug, Clone)]
-pub(super) struct Pivot {
+pub(crate) struct Pivot {
     pub phase: u32,
     pub estimate: Box<[f64]>,
     /// F(T̃)

@@ -22,7 +22,10 @@ mod profile;
 mod split;
 mod update;
 
+pub(crate) use cluster::Pivot;
 pub use inspect::Statistics;
+pub(crate) use nearby::{Nearby, Seat};
+pub(crate) use phase::phase_of;
 
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -35,7 +38,6 @@ use crate::radius::Thresholds;
 use crate::statistics::{Shape, View};
 use crate::ucb::Ranking;
 use partition::Partition;
-use phase::phase_of;
 
 /// Set-based clustering of bandits (Li, Chen, Li, Leung: "Improved Algorithm on Online Clustering of
 /// Bandits", IJCAI 2019).

@@ -18,7 +18,7 @@ const MARGIN: f64 = 1.0 / (1 << 20) as f64;
 
 /// Sketches of the clusters checked in the current phase.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Nearby {
+pub(crate) struct Nearby {
     clusters: Vec<u32>,
     /// The first half of the axes, in groups of [`GROUP`] clusters, axis by axis.
     near_axes: Vec<f32>,
@@ -29,7 +29,7 @@ pub(super) struct Nearby {
 }
 
 /// A cluster's place among the sketches.
-pub(super) type Seat = u32;
+pub(crate) type Seat = u32;
 
 /// A ball that covers a cluster's estimate and reach, on some of the axes.
 #[derive(Debug, Clone, Copy)]

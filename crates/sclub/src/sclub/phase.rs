@@ -1,7 +1,7 @@
 //! Phases of 2, 4, 8, … rounds (Algorithm 1, lines 4 and 7).
 
 /// The phase of round τ ≥ 1: phase s holds the rounds 2^s − 1 to 2^(s+1) − 2.
-pub(super) fn phase_of(round: u64) -> u32 {
+pub(crate) fn phase_of(round: u64) -> u32 {
     (round + 1).ilog2()
 }
 

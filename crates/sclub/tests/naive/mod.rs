@@ -3,6 +3,8 @@
 //! Nothing is shared with the library but the decisions of `docs/algorithm.md`. A comparison that
 //! hangs on less than [`CLOSE`] is remembered: rounding may decide it either way.
 
+pub mod published;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use sclub::{Exploration, Index, Params};
