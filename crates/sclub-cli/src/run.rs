@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use sclub_lab::figure;
 use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
+use sclub_lab::setting::Setting;
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
@@ -99,6 +100,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             RewardKind::Bernoulli => Rewards::Bernoulli,
             RewardKind::Gaussian => Rewards::Gaussian(args.noise.unwrap_or(0.5)),
         },
+        users_a_round: None,
     };
     if args.noise.is_some() && args.rewards == RewardKind::Bernoulli {
         bail!("--noise goes with --rewards gaussian");
@@ -122,7 +124,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         None => cores(),
     };
     Ok(Experiment {
-        recipe,
+        world: Setting::Synthetic(recipe),
         policies,
         rounds: args.rounds,
         seeds: (args.first_seed..after_last).collect(),
@@ -146,6 +148,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             }
             None => InitialGraph::Random,
         },
+        deviations: None,
         threads,
     })
 }
@@ -214,7 +217,7 @@ fn part_of(path: &Path) -> PathBuf {
 
 /// What was run, in a few words and in more.
 fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
-    let recipe = &experiment.recipe;
+    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world;
     let title = match recipe.frequencies {
         Frequencies::Uniform => "(1a) Users equally often",
         Frequencies::Clusters => "(1b) Clusters at unequal rates",
@@ -295,7 +298,7 @@ fn save(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn config(experiment: &Experiment) -> Result<Value> {
-    let recipe = &experiment.recipe;
+    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world;
     let params = experiment.params()?;
     let (rewards, noise) = match recipe.rewards {
         Rewards::Bernoulli => ("bernoulli", None),

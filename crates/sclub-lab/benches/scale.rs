@@ -17,6 +17,7 @@ fn recipe(users: usize, candidates: usize, dim: usize) -> Recipe {
         candidates,
         frequencies: Frequencies::Uniform,
         rewards: Rewards::Bernoulli,
+        users_a_round: None,
     }
 }
 

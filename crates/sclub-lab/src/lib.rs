@@ -4,7 +4,7 @@
 //! [`run::Experiment`] plays any number of policies in the same worlds, block by block, on any number
 //! of threads with the same result. [`summary`] and [`figure`] show what came out.
 
-pub use sclub::{Exploration, Index, Params};
+pub use sclub::{Deviations, Exploration, Index, Params};
 
 pub mod adjusted_rand;
 pub mod figure;
@@ -12,6 +12,7 @@ pub mod normals;
 pub mod policies;
 pub mod report;
 pub mod run;
+pub mod setting;
 pub mod streams;
 pub mod summary;
 pub mod synthetic;

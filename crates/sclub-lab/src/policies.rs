@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use sclub::{
-    Assumptions, Club, Error, Exploration, Graph, Index, LinUcbInd, LinUcbShared, Params, Policy,
-    Sclub, Users,
+    Assumptions, Club, Deviations, Error, Exploration, Graph, Index, LinUcbInd, LinUcbShared,
+    Params, Policy, PublishedSclub, Sclub, Users,
 };
 use serde::{Serialize, Serializer};
 
@@ -167,24 +167,46 @@ pub fn params(
     Ok(params)
 }
 
+/// A policy with all that it takes to make it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry {
+    /// Which.
+    pub name: Name,
+    /// What its constants are called.
+    pub preset: Preset,
+    /// Its constants.
+    pub params: Params,
+    /// The graph that CLUB starts from.
+    pub graph: InitialGraph,
+    /// What SCLUB does otherwise than the pseudo-code.
+    pub deviations: Deviations,
+}
+
+/// What SCLUB does otherwise than the pseudo-code unless it is said: as the published code with its
+/// constants, nothing else.
+pub fn usual_deviations(preset: Preset) -> Deviations {
+    match preset {
+        Preset::Released => Deviations::ALL,
+        Preset::Theory | Preset::Tuned => Deviations::NONE,
+    }
+}
+
 /// Makes a policy for a world. Of the world it is told the number of users and features; `oracle`
 /// and `informed` are told the truth, and there is none of them in a world without clusters.
 ///
 /// # Errors
 /// [`Error::BadParameter`].
-pub fn make(
-    name: Name,
-    world: &dyn World,
-    seed: u64,
-    graph: InitialGraph,
-    params: &Params,
-) -> Result<Option<Box<dyn Policy>>, Error> {
+pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dyn Policy>>, Error> {
     let dim = world.dim();
     let users = Users::Declared(world.users());
-    Ok(Some(match name {
-        Name::Sclub => Box::new(Sclub::new(dim, users, params)?),
+    let params = &entry.params;
+    Ok(Some(match entry.name {
+        Name::Sclub if entry.deviations == Deviations::NONE => {
+            Box::new(Sclub::new(dim, users, params)?)
+        }
+        Name::Sclub => Box::new(PublishedSclub::new(dim, users, params, entry.deviations)?),
         Name::Club => {
-            let graph = match graph {
+            let graph = match entry.graph {
                 InitialGraph::Random => Graph::Random {
                     seed: mix(&[seed, Purpose::Graph as u64]),
                 },

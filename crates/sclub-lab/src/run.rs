@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
-use sclub::{Assumptions, Change, Observation, Policy};
+use sclub::{Change, Deviations, Observation, Policy};
 use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
-use crate::policies::{self, InitialGraph, Name, Overrides, Preset};
-use crate::synthetic::{Recipe, RecipeError, Synthetic};
-use crate::world::{BLOCK, Block, World};
+use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
+use crate::setting::Setting;
+use crate::synthetic::RecipeError;
+use crate::world::{AGES, Block, World};
 
 /// Points of a regret curve at equal distances, for drawing.
 pub const CURVE_POINTS: u64 = 64;
@@ -23,7 +24,7 @@ pub const CURVE_POINTS: u64 = 64;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     /// The world.
-    pub recipe: Recipe,
+    pub world: Setting,
     /// Who plays.
     pub policies: Vec<Name>,
     /// T
@@ -36,6 +37,8 @@ pub struct Experiment {
     pub overrides: Overrides,
     /// The graph that CLUB starts from.
     pub graph: InitialGraph,
+    /// What SCLUB does otherwise than the pseudo-code; [`policies::usual_deviations`] unless said.
+    pub deviations: Option<Deviations>,
     /// Threads to use.
     pub threads: usize,
 }
@@ -84,6 +87,8 @@ pub struct Run {
     pub seed: u64,
     /// How long.
     pub rounds: u64,
+    /// Recommendations made: one a round, or as many as users appeared.
+    pub served: u64,
     /// What was missed: the sum of the best mean less the chosen item's.
     pub regret: f64,
     /// The sum of the rewards.
@@ -101,6 +106,9 @@ pub struct Run {
     /// (round, regret so far) at equal distances.
     #[serde(skip)]
     pub even_curve: Vec<(u64, f64)>,
+    /// (recommendations, sum of rewards) at each of [`AGES`]; empty where ages do not matter.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_age: Vec<(u64, f64)>,
     /// A digest of the policy's final state.
     #[serde(skip)]
     pub digest: u64,
@@ -110,31 +118,42 @@ pub struct Run {
 struct Player {
     name: Name,
     policy: Box<dyn Policy>,
+    preset: Preset,
     rounds: u64,
+    served: u64,
     regret: f64,
     reward: f64,
     random_regret: f64,
+    by_age: [(u64, f64); AGES.len()],
     seconds: f64,
     curve: Vec<(u64, f64)>,
     even_curve: Vec<(u64, f64)>,
     item: Vec<f64>,
+    /// Items and rewards of a round with several users.
+    together: Vec<f64>,
+    rewards: Vec<f64>,
     changes: Vec<Change>,
 }
 
 impl Player {
-    fn new(name: Name, policy: Box<dyn Policy>) -> Self {
+    fn new(name: Name, preset: Preset, policy: Box<dyn Policy>) -> Self {
         let item = vec![0.0; policy.dim()];
         Self {
             name,
             policy,
+            preset,
             rounds: 0,
+            served: 0,
             regret: 0.0,
             reward: 0.0,
             random_regret: 0.0,
+            by_age: Default::default(),
             seconds: 0.0,
             curve: Vec::new(),
             even_curve: vec![(0, 0.0)],
             item,
+            together: Vec::new(),
+            rewards: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -144,24 +163,29 @@ impl Player {
     fn play(&mut self, block: &Block, total: u64) -> Result<(), sclub::Error> {
         let start = Instant::now();
         let step = total.div_ceil(CURVE_POINTS);
-        for round in 0..block.len() {
-            let user = block.users[round];
-            let items = &block.items[round];
-            let choice = self.policy.recommend(user, items)?.index;
-            let reward = block.reward(round, choice);
-            items.copy_item(choice, &mut self.item);
-            let observation = Observation {
-                user,
-                item: &self.item,
-                reward,
-            };
-            self.policy.learn_round(&[observation], &mut self.changes)?;
+        let several = !block.ends.is_empty();
+        let rounds = if several {
+            block.ends.len()
+        } else {
+            block.len()
+        };
+        let mut first = 0;
+        for round in 0..rounds {
+            if several {
+                self.play_together(block, first..block.ends[round])?;
+                first = block.ends[round];
+            } else {
+                let user = block.users[round];
+                let reward = self.serve(block, round)?;
+                let observation = Observation {
+                    user,
+                    item: &self.item,
+                    reward,
+                };
+                self.policy.learn_round(&[observation], &mut self.changes)?;
+            }
             self.changes.clear();
-
             self.rounds += 1;
-            self.reward += reward;
-            self.regret += block.best[round] - block.mean(round, choice);
-            self.random_regret += block.best[round] - block.average[round];
             if self.rounds.is_power_of_two() || self.rounds == total {
                 self.curve.push((self.rounds, self.regret));
             }
@@ -173,7 +197,48 @@ impl Player {
         Ok(())
     }
 
-    fn finish(self, preset: Preset, seed: u64, world: &dyn World) -> Run {
+    /// Serves one user, counts what it brought, and leaves the item in `self.item`.
+    #[inline]
+    fn serve(&mut self, block: &Block, at: usize) -> Result<f64, sclub::Error> {
+        let items = &block.items[at];
+        let choice = self.policy.recommend(block.users[at], items)?.index;
+        let reward = block.reward(at, choice);
+        items.copy_item(choice, &mut self.item);
+        self.served += 1;
+        self.reward += reward;
+        self.regret += block.best[at] - block.mean(at, choice);
+        self.random_regret += block.best[at] - block.average[at];
+        if let Some(&age) = block.ages.get(at) {
+            let (rounds, rewards) = &mut self.by_age[usize::from(age)];
+            *rounds += 1;
+            *rewards += reward;
+        }
+        Ok(reward)
+    }
+
+    /// Serves several users on the same history, then learns from all.
+    fn play_together(
+        &mut self,
+        block: &Block,
+        users: std::ops::Range<usize>,
+    ) -> Result<(), sclub::Error> {
+        self.together.clear();
+        self.rewards.clear();
+        for at in users.clone() {
+            let reward = self.serve(block, at)?;
+            self.rewards.push(reward);
+            self.together.extend_from_slice(&self.item);
+        }
+        let observations: Vec<Observation<'_>> = block.users[users]
+            .iter()
+            .zip(self.together.chunks_exact(self.item.len()))
+            .zip(&self.rewards)
+            .map(|((&user, item), &reward)| Observation { user, item, reward })
+            .collect();
+        self.policy.learn_round(&observations, &mut self.changes)
+    }
+
+    fn finish(self, seed: u64, world: &dyn World) -> Run {
         let adjusted_rand = world.truth().map(|truth| {
             let found: Vec<u64> = (0..world.users())
                 .map(|user| self.policy.cluster_of(user))
@@ -183,9 +248,10 @@ impl Player {
         });
         Run {
             policy: self.name,
-            preset,
+            preset: self.preset,
             seed,
             rounds: self.rounds,
+            served: self.served,
             regret: self.regret,
             reward: self.reward,
             random_regret: self.random_regret,
@@ -194,9 +260,51 @@ impl Player {
             policy_seconds: self.seconds,
             curve: self.curve,
             even_curve: self.even_curve,
+            by_age: if self.by_age.iter().any(|&(rounds, _)| rounds > 0) {
+                self.by_age.to_vec()
+            } else {
+                Vec::new()
+            },
             digest: self.policy.digest(),
         }
     }
+}
+
+/// Plays some policies through a world, each round drawn once for all of them. Policies that the
+/// world has no truth to tell are left out; nothing comes back where the observer stops it.
+///
+/// # Errors
+/// [`RunError::Policy`].
+pub fn play(
+    world: &dyn World,
+    seed: u64,
+    entries: &[Entry],
+    rounds: u64,
+    observer: &dyn Observer,
+) -> Result<Option<Vec<Run>>, RunError> {
+    let mut players = Vec::new();
+    for entry in entries {
+        if let Some(policy) = policies::make(entry, world, seed)? {
+            players.push(Player::new(entry.name, entry.preset, policy));
+        }
+    }
+    let rounds = world.length().map_or(rounds, |length| rounds.min(length));
+    let block_rounds = world.block_rounds() as u64;
+    let mut block = world.new_block();
+    for index in 0..rounds.div_ceil(block_rounds) {
+        if observer.is_cancelled() {
+            return Ok(None);
+        }
+        let some = (rounds - index * block_rounds).min(block_rounds);
+        world.draw(index, some as usize, &mut block);
+        players.par_iter_mut().try_for_each(|player| {
+            player.play(&block, rounds)?;
+            observer.played(some);
+            Ok::<(), sclub::Error>(())
+        })?;
+    }
+    let runs = players.into_iter().map(|p| p.finish(seed, world));
+    Ok(Some(runs.collect()))
 }
 
 impl Experiment {
@@ -205,7 +313,7 @@ impl Experiment {
     /// # Errors
     /// [`RunError`] names what cannot be.
     pub fn check(&self) -> Result<(), RunError> {
-        self.recipe.check()?;
+        self.world.check()?;
         if self.rounds == 0 {
             return Err(RunError::Nothing("rounds is 0; there must be at least one"));
         }
@@ -224,14 +332,7 @@ impl Experiment {
     /// # Errors
     /// [`sclub::Error::BadParameter`].
     pub fn params(&self) -> Result<sclub::Params, sclub::Error> {
-        let assumptions = Assumptions {
-            dim: self.recipe.dim,
-            noise: self.recipe.noise_scale(),
-            smallest_eigenvalue: self.recipe.smallest_eigenvalue(),
-            horizon: self.rounds,
-            clusters: self.recipe.clusters as u64,
-            users: self.recipe.users as u64,
-        };
+        let assumptions = self.world.assumptions(self.rounds);
         policies::params(self.preset, &self.overrides, &assumptions)
     }
 
@@ -281,31 +382,21 @@ impl Experiment {
 
     fn run_seed(&self, seed: u64, observer: &dyn Observer) -> Result<Option<Vec<Run>>, RunError> {
         let params = self.params()?;
-        let world = Synthetic::new(self.recipe, seed)?;
-        let mut players = Vec::new();
-        for &name in &self.policies {
-            if let Some(policy) = policies::make(name, &world, seed, self.graph, &params)? {
-                players.push(Player::new(name, policy));
-            }
-        }
-        let mut block = world.new_block();
-        for index in 0..self.rounds.div_ceil(BLOCK as u64) {
-            if observer.is_cancelled() {
-                return Ok(None);
-            }
-            let rounds = (self.rounds - index * BLOCK as u64).min(BLOCK as u64);
-            world.draw(index, rounds as usize, &mut block);
-            players.par_iter_mut().try_for_each(|player| {
-                player.play(&block, self.rounds)?;
-                observer.played(rounds);
-                Ok::<(), sclub::Error>(())
-            })?;
-        }
-        Ok(Some(
-            players
-                .into_iter()
-                .map(|p| p.finish(self.preset, seed, &world))
-                .collect(),
-        ))
+        let deviations = self
+            .deviations
+            .unwrap_or_else(|| policies::usual_deviations(self.preset));
+        let entries: Vec<Entry> = self
+            .policies
+            .iter()
+            .map(|&name| Entry {
+                name,
+                preset: self.preset,
+                params,
+                graph: self.graph,
+                deviations,
+            })
+            .collect();
+        let world = self.world.world(seed)?;
+        play(&*world, seed, &entries, self.rounds, observer)
     }
 }

@@ -6,7 +6,7 @@ use pulp::{Arch, Simd, WithSimd};
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{ItemSet, UserId};
+use sclub::UserId;
 use serde::Serialize;
 
 use crate::normals::{BATCH, Normals};
@@ -43,6 +43,9 @@ pub struct Recipe {
     pub frequencies: Frequencies,
     /// How rewards vary.
     pub rewards: Rewards,
+    /// p̄, how many users appear in a round on average, each by herself (Theorem 3's setting); exactly
+    /// one where it is absent.
+    pub users_a_round: Option<f64>,
 }
 
 /// Why a world cannot be made.
@@ -101,6 +104,16 @@ impl Recipe {
                 requirement,
             });
         }
+        if let Some(users) = self.users_a_round
+            && !(users > 0.0 && users <= self.users as f64)
+        {
+            let requirement = format!("above 0 and at most the number of users, {}", self.users);
+            return Err(RecipeError::OutOfRange {
+                name: "users-a-round",
+                value: users,
+                requirement,
+            });
+        }
         Ok(())
     }
 
@@ -118,12 +131,14 @@ impl Recipe {
     }
 }
 
-/// Users in clusters of equal size, items drawn anew in each round.
+/// Users with given tastes, or in clusters of equal size; items drawn anew in each round.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     recipe: Recipe,
     seed: u64,
     truth: Truth,
+    /// Whether the tastes are in clusters, and not each user's own.
+    is_clustered: bool,
     /// Where each user's share of the arrivals ends, in [0, 1].
     arrivals: Vec<f64>,
 }
@@ -150,6 +165,36 @@ impl Synthetic {
                 weights
             })
             .collect();
+        Ok(Self::of_tastes(recipe, weights, seed, true))
+    }
+
+    /// The world of users whose weight vectors are given, `weights[user]`. The recipe's numbers of
+    /// users and clusters are those of `weights`.
+    ///
+    /// # Errors
+    /// As [`Recipe::check`], and where a vector has not the recipe's dimension.
+    pub fn with_weights(
+        recipe: Recipe,
+        weights: Vec<Vec<f64>>,
+        seed: u64,
+    ) -> Result<Self, RecipeError> {
+        let recipe = Recipe {
+            users: weights.len(),
+            clusters: weights.len(),
+            ..recipe
+        };
+        recipe.check()?;
+        if let Some(other) = weights.iter().find(|vector| vector.len() != recipe.dim) {
+            return Err(RecipeError::OutOfRange {
+                name: "dim",
+                value: recipe.dim as f64,
+                requirement: format!("as many as the users' vectors have, {}", other.len()),
+            });
+        }
+        Ok(Self::of_tastes(recipe, weights, seed, false))
+    }
+
+    fn of_tastes(recipe: Recipe, weights: Vec<Vec<f64>>, seed: u64, is_clustered: bool) -> Self {
         let cluster_of: Vec<u32> = (0..recipe.users)
             .map(|user| (user % recipe.clusters) as u32)
             .collect();
@@ -159,15 +204,43 @@ impl Synthetic {
             weights,
             rewards: recipe.rewards,
         };
-        Ok(Self {
+        Self {
             recipe,
             seed,
             truth,
+            is_clustered,
             arrivals,
-        })
+        }
     }
 
-    /// The probability of each user to appear in a round.
+    /// Who appears in the rounds of a block, and how many by the end of each where there may be
+    /// several in one.
+    fn who_appears(&self, index: u64, rounds: usize) -> (Vec<usize>, Vec<usize>) {
+        let mut draws = stream(self.seed, Purpose::Arrivals, index);
+        let mut users = Vec::with_capacity(rounds);
+        let mut ends = Vec::new();
+        let Some(users_a_round) = self.recipe.users_a_round else {
+            for _ in 0..rounds {
+                let draw = draws.random::<f64>() * self.arrivals[self.arrivals.len() - 1];
+                let user = self.arrivals.partition_point(|&end| end <= draw);
+                users.push(user.min(self.recipe.users - 1));
+            }
+            return (users, ends);
+        };
+        for _ in 0..rounds {
+            let mut before = 0.0;
+            for (user, &end) in self.arrivals.iter().enumerate() {
+                if draws.random::<f64>() < users_a_round * (end - before) {
+                    users.push(user);
+                }
+                before = end;
+            }
+            ends.push(users.len());
+        }
+        (users, ends)
+    }
+
+    /// The share of each user in all appearances.
     pub fn frequencies(&self) -> Vec<f64> {
         let mut before = 0.0;
         self.arrivals
@@ -284,20 +357,23 @@ impl World for Synthetic {
     }
 
     fn truth(&self) -> Option<&Truth> {
-        Some(&self.truth)
+        self.is_clustered.then_some(&self.truth)
     }
 
     fn new_block(&self) -> Block {
-        let items = ItemSet::new(self.recipe.dim).expect("the recipe has been checked");
-        Block {
-            users: Vec::with_capacity(BLOCK),
-            items: vec![items; BLOCK],
-            means: Vec::with_capacity(BLOCK * self.recipe.candidates),
-            best: Vec::with_capacity(BLOCK),
-            average: Vec::with_capacity(BLOCK),
-            noise: Vec::with_capacity(BLOCK),
-            rewards: self.recipe.rewards,
-            candidates: self.recipe.candidates,
+        let Recipe {
+            dim,
+            candidates,
+            rewards,
+            ..
+        } = self.recipe;
+        Block::new(dim, candidates, rewards).expect("the recipe has been checked")
+    }
+
+    fn block_rounds(&self) -> usize {
+        match self.recipe.users_a_round {
+            Some(users) => ((BLOCK as f64 / users) as usize).clamp(1, BLOCK),
+            None => BLOCK,
         }
     }
 
@@ -308,20 +384,15 @@ impl World for Synthetic {
             rewards,
             ..
         } = self.recipe;
-        let mut arrivals = stream(self.seed, Purpose::Arrivals, index);
         let mut normals = Normals::new(self.seed, Purpose::Items, index);
         let mut noise = stream(self.seed, Purpose::Noise, index);
-        block.users.clear();
-        block.best.clear();
-        block.average.clear();
-        block.noise.clear();
-        block.means.resize(rounds * candidates, 0.0);
+        let (users, ends) = self.who_appears(index, rounds);
+        block.clear(users.len());
+        block.ends = ends;
         let mut features = vec![0.0; candidates * dim];
         let mut scratch = vec![0.0; candidates];
         for (round, means) in block.means.chunks_exact_mut(candidates).enumerate() {
-            let draw = arrivals.random::<f64>() * self.arrivals[self.arrivals.len() - 1];
-            let user = self.arrivals.partition_point(|&end| end <= draw);
-            let user = user.min(self.recipe.users - 1);
+            let user = users[round];
             block.users.push(user as UserId);
             Arch::new().dispatch(DrawVectors {
                 normals: &mut normals,

@@ -14,11 +14,27 @@ pub enum Rewards {
     Gaussian(f64),
 }
 
-/// A block of consecutive rounds, the same for every policy.
+/// The ages of users that rates are told apart by, in rounds of theirs: 1 to 5, 6 to 20, and so on.
+pub const AGES: [(u32, u32); 6] = [
+    (1, 5),
+    (6, 20),
+    (21, 50),
+    (51, 100),
+    (101, 200),
+    (201, u32::MAX),
+];
+
+/// A block of consecutive rounds, the same for every policy. What is said of a round below is said
+/// of each user of a round, where several appear in one.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// Who appears.
     pub users: Vec<UserId>,
+    /// Where several users appear in a round: for each round, how many have appeared in the block by
+    /// its end. Empty where one user appears in each.
+    pub ends: Vec<usize>,
+    /// For each round, which of [`AGES`] its user is in. Empty where ages do not matter.
+    pub ages: Vec<u8>,
     /// The candidates.
     pub items: Vec<ItemSet>,
     /// The mean reward of each candidate for the user who appears, round by round.
@@ -37,14 +53,49 @@ pub struct Block {
 }
 
 impl Block {
-    /// Rounds in the block.
+    /// A block for worlds of so many features and candidates.
+    ///
+    /// # Errors
+    /// Where an item cannot have so many features.
+    pub fn new(dim: usize, candidates: usize, rewards: Rewards) -> Result<Self, sclub::Error> {
+        Ok(Self {
+            users: Vec::with_capacity(BLOCK),
+            ends: Vec::new(),
+            ages: Vec::new(),
+            items: vec![ItemSet::new(dim)?; BLOCK],
+            means: Vec::with_capacity(BLOCK * candidates),
+            best: Vec::with_capacity(BLOCK),
+            average: Vec::with_capacity(BLOCK),
+            noise: Vec::with_capacity(BLOCK),
+            rewards,
+            candidates,
+        })
+    }
+
+    /// Users served in the block.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// Whether there is no round.
+    /// Whether nobody is served.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
+    }
+
+    /// Forgets the rounds and makes room for `users` of them.
+    pub fn clear(&mut self, users: usize) {
+        self.users.clear();
+        self.ends.clear();
+        self.ages.clear();
+        self.best.clear();
+        self.average.clear();
+        self.noise.clear();
+        self.means.clear();
+        self.means.resize(users * self.candidates, 0.0);
+        while self.items.len() < users {
+            let empty = self.items[0].clone();
+            self.items.push(empty);
+        }
     }
 
     /// The mean reward of a candidate.
@@ -90,6 +141,16 @@ pub trait World: Sync {
     /// An empty block for [`World::draw`] to fill.
     fn new_block(&self) -> Block;
 
-    /// Draws the `index`-th block of [`BLOCK`] rounds, or the first `rounds` of them.
+    /// Rounds in a block.
+    fn block_rounds(&self) -> usize {
+        BLOCK
+    }
+
+    /// Rounds there are, where they come to an end.
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    /// Draws the `index`-th block of [`World::block_rounds`] rounds, or the first `rounds` of them.
     fn draw(&self, index: u64, rounds: usize, block: &mut Block);
 }

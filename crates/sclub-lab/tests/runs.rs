@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sclub::{ItemSet, Policy};
 use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Observer, Run};
+use sclub_lab::setting::Setting;
 use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic};
 use sclub_lab::world::{BLOCK, Rewards, Truth, World};
 use sclub_lab::yardsticks::{Informed, Random};
@@ -17,18 +18,20 @@ fn recipe(frequencies: Frequencies) -> Recipe {
         candidates: 10,
         frequencies,
         rewards: Rewards::Bernoulli,
+        users_a_round: None,
     }
 }
 
 fn experiment(threads: usize) -> Experiment {
     Experiment {
-        recipe: recipe(Frequencies::Users),
+        world: Setting::Synthetic(recipe(Frequencies::Users)),
         policies: Name::ALL.to_vec(),
         rounds: 3000,
         seeds: vec![1, 2, 3],
         preset: Preset::Tuned,
         overrides: Overrides::default(),
         graph: InitialGraph::Random,
+        deviations: None,
         threads,
     }
 }
@@ -182,40 +185,40 @@ fn nothing_runs_where_something_is_wrong() {
         (
             "clusters",
             Experiment {
-                recipe: Recipe {
+                world: Setting::Synthetic(Recipe {
                     clusters: 41,
-                    ..good.recipe
-                },
+                    ..recipe(Frequencies::Users)
+                }),
                 ..good.clone()
             },
         ),
         (
             "users",
             Experiment {
-                recipe: Recipe {
+                world: Setting::Synthetic(Recipe {
                     users: 0,
-                    ..good.recipe
-                },
+                    ..recipe(Frequencies::Users)
+                }),
                 ..good.clone()
             },
         ),
         (
             "dim",
             Experiment {
-                recipe: Recipe {
+                world: Setting::Synthetic(Recipe {
                     dim: 513,
-                    ..good.recipe
-                },
+                    ..recipe(Frequencies::Users)
+                }),
                 ..good.clone()
             },
         ),
         (
             "items",
             Experiment {
-                recipe: Recipe {
+                world: Setting::Synthetic(Recipe {
                     candidates: 0,
-                    ..good.recipe
-                },
+                    ..recipe(Frequencies::Users)
+                }),
                 ..good.clone()
             },
         ),
@@ -396,4 +399,108 @@ fn random_chooses_every_item_equally_often() {
             .iter()
             .all(|count: &f64| (count - 4000.0).abs() < 5.0 * 3200f64.sqrt())
     );
+}
+
+#[test]
+fn several_users_a_round_are_served_on_the_same_history() {
+    let recipe = Recipe {
+        users_a_round: Some(7.5),
+        ..recipe(Frequencies::Users)
+    };
+    let world = Synthetic::new(recipe, 4).unwrap();
+    // How often each appears in a round, and how many in all.
+    let mut block = world.new_block();
+    let (mut rounds, mut seen) = (0.0, vec![0.0; 40]);
+    for index in 0..200 {
+        world.draw(index, world.block_rounds(), &mut block);
+        let mut first = 0;
+        for &end in &block.ends {
+            let together = &block.users[first..end];
+            assert!(together.windows(2).all(|pair| pair[0] < pair[1]));
+            first = end;
+            rounds += 1.0;
+        }
+        assert_eq!(first, block.len());
+        block
+            .users
+            .iter()
+            .for_each(|&user| seen[user as usize] += 1.0);
+    }
+    for (seen, share) in seen.iter().zip(world.frequencies()) {
+        let often = (7.5 * share).min(1.0);
+        let deviation = (often * (1.0 - often) * rounds).sqrt();
+        assert!((seen - often * rounds).abs() < 5.0 * deviation.max(1.0));
+    }
+    // One cluster, one choice to make: what a policy shows in a round does not depend on the others
+    // of that round, so `learn_round` must have come after all of them.
+    let run = |seed| {
+        Experiment {
+            world: Setting::Synthetic(recipe),
+            policies: vec![Name::Sclub, Name::LinUcbInd],
+            seeds: vec![seed],
+            rounds: 500,
+            ..experiment(2)
+        }
+        .run(&())
+        .unwrap()
+    };
+    let runs = run(4);
+    assert_eq!(bits(&runs), bits(&run(4)));
+    let mut policy = sclub::LinUcbInd::new(6, &sclub::Params::tuned()).unwrap();
+    let (mut regret, mut served, mut played, mut index) = (0.0, 0, 0, 0);
+    while played < 500 {
+        world.draw(index, world.block_rounds().min(500 - played), &mut block);
+        index += 1;
+        let mut first = 0;
+        for &end in &block.ends {
+            let mut learned = Vec::new();
+            for at in first..end {
+                let choice = policy.recommend(block.users[at], &block.items[at]).unwrap();
+                let item: Vec<f64> = block.items[at].item(choice.index).collect();
+                regret += block.best[at] - block.mean(at, choice.index);
+                served += 1;
+                learned.push((block.users[at], item, block.reward(at, choice.index)));
+            }
+            let round: Vec<sclub::Observation<'_>> = learned
+                .iter()
+                .map(|(user, item, reward)| sclub::Observation {
+                    user: *user,
+                    item,
+                    reward: *reward,
+                })
+                .collect();
+            policy.learn_round(&round, &mut Vec::new()).unwrap();
+            first = end;
+            played += 1;
+        }
+    }
+    assert_eq!(runs[1].digest, policy.digest());
+    assert_eq!((runs[1].rounds, runs[1].served), (500, served));
+    assert!((runs[1].regret - regret).abs() < 1e-9);
+}
+
+#[test]
+fn given_tastes_are_the_users_tastes() {
+    let tastes: Vec<Vec<f64>> = (0..5)
+        .map(|user| vec![0.1 * f64::from(user), 0.5])
+        .collect();
+    let recipe = Recipe {
+        dim: 2,
+        ..recipe(Frequencies::Uniform)
+    };
+    let world = Synthetic::with_weights(recipe, tastes.clone(), 1).unwrap();
+    assert!(world.truth().is_none());
+    assert_eq!(world.users(), 5);
+    let mut block = world.new_block();
+    world.draw(3, 50, &mut block);
+    for round in 0..50 {
+        let taste = &tastes[block.users[round] as usize];
+        for item in 0..10 {
+            let x: Vec<f64> = block.items[round].item(item).collect();
+            let mean = x[0] * taste[0] + x[1] * taste[1];
+            assert!((mean - block.mean(round, item)).abs() < 1e-14);
+        }
+    }
+    let wrong = Synthetic::with_weights(recipe, vec![vec![1.0]], 1).unwrap_err();
+    assert!(wrong.to_string().contains("dim"), "{wrong}");
 }
