@@ -20,6 +20,12 @@ pub enum Purpose {
     Graph = 6,
     /// The choices of the policy `random`.
     Choices = 7,
+    /// Which users make features and which are served.
+    Halves = 8,
+    /// The order of the rounds of a split.
+    Order = 9,
+    /// The users that a placebo tells.
+    Placebo = 10,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

@@ -1,0 +1,331 @@
+//! World `ratings`: real users, real items, and what the users really took.
+//!
+//! 1. Users are split in halves by the seed. One half only makes the items' features, the other is
+//!    served; nobody is in both. Items with at least [`FEWEST`] feature users are kept, and served
+//!    users with at least [`FEWEST`] of these.
+//! 2. An item's features are from a truncated SVD of the feature users' 0/1 matrix
+//!    ([`features::item_vectors`]).
+//! 3. Each interaction of a served user is one round, used once, in random order: the item that she
+//!    took among others that she never did. The reward is 1 if the one she took is shown.
+//!
+//! So nothing that a policy is served with has been made from the users it serves.
+
+use std::sync::Arc;
+
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::UserId;
+use serde::Serialize;
+
+use crate::data::Interactions;
+use crate::data::features::{self, FeatureError};
+use crate::data::matrix::{Matrix, Sparse};
+use crate::streams::{Purpose, stream};
+use crate::world::{AGES, BLOCK, Block, Rewards, Truth, World};
+
+/// Feature users that an item needs, and kept items that a served user needs.
+pub const FEWEST: usize = 10;
+
+/// How the candidates that the user did not take are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Others {
+    /// All items alike.
+    Uniform,
+    /// As often as served users took them, so that being popular gives nothing away.
+    Popular,
+}
+
+/// Numbers that a split is made with.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Protocol {
+    /// d, the constant feature counted.
+    pub dim: usize,
+    /// L, the item taken counted.
+    pub candidates: usize,
+    /// Rounds at the most; users are served whole until they would be exceeded.
+    pub most_rounds: usize,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self {
+            dim: 20,
+            candidates: 20,
+            most_rounds: 1 << 20,
+        }
+    }
+}
+
+/// Why a split cannot be made.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum HeldOutError {
+    /// The features cannot be made.
+    #[error("no features can be made from half of the users: {0}")]
+    Features(#[from] FeatureError),
+    /// Nobody can be served.
+    #[error(
+        "no user can be served: {users} users remain, each with at least {FEWEST} of {items} items \
+         that {FEWEST} feature users took, and with {candidates} candidates"
+    )]
+    NobodyToServe {
+        /// Users that remain.
+        users: usize,
+        /// Items kept.
+        items: usize,
+        /// Candidates in a round.
+        candidates: usize,
+    },
+    /// Too few candidates to choose among.
+    #[error("items is {0}; there must be at least 2 to choose among")]
+    Candidates(usize),
+}
+
+/// One split of the users: features from one half, rounds from the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Split {
+    seed: u64,
+    protocol: Protocol,
+    feature_users: usize,
+    /// Of the kept items.
+    vectors: Matrix,
+    /// The kept items that each served user took, ascending.
+    taken: Vec<Vec<u32>>,
+    /// (served user, item taken, which of [`AGES`] she is in)
+    rounds: Vec<(u32, u32, u8)>,
+}
+
+impl Split {
+    /// The split of a seed.
+    ///
+    /// # Errors
+    /// [`HeldOutError`] where the data are too few.
+    pub fn new(all: &Interactions, seed: u64, protocol: Protocol) -> Result<Self, HeldOutError> {
+        if protocol.candidates < 2 {
+            return Err(HeldOutError::Candidates(protocol.candidates));
+        }
+        let mut order: Vec<usize> = (0..all.users()).collect();
+        order.shuffle(&mut stream(seed, Purpose::Halves, 0));
+        let (feature_users, served) = order.split_at(all.users() / 2);
+
+        let mut takers = vec![0usize; all.items()];
+        for &user in feature_users {
+            for &item in all.of_user(user) {
+                takers[item as usize] += 1;
+            }
+        }
+        let mut kept = vec![None; all.items()];
+        let mut items = 0;
+        for (place, &takers) in kept.iter_mut().zip(&takers) {
+            if takers >= FEWEST {
+                *place = Some(items);
+                items += 1;
+            }
+        }
+        let of_kept = |user: usize| -> Vec<u32> {
+            let taken = all.of_user(user).iter();
+            taken.filter_map(|&item| kept[item as usize]).collect()
+        };
+        let rows: Vec<Vec<u32>> = feature_users.iter().map(|&user| of_kept(user)).collect();
+        let matrix = Sparse::pattern(items as usize, rows.iter().map(Vec::as_slice));
+        let (svd, _) = features::factorise(&matrix, protocol.dim)?;
+        let vectors = features::item_vectors(&svd);
+
+        let mut taken: Vec<Vec<u32>> = Vec::new();
+        let mut interactions = 0;
+        for &user in served {
+            let row = of_kept(user);
+            let left = items as usize - row.len();
+            if row.len() < FEWEST || left < protocol.candidates - 1 {
+                continue;
+            }
+            if interactions + row.len() > protocol.most_rounds {
+                break;
+            }
+            interactions += row.len();
+            taken.push(row);
+        }
+        if taken.is_empty() {
+            return Err(HeldOutError::NobodyToServe {
+                users: taken.len(),
+                items: items as usize,
+                candidates: protocol.candidates,
+            });
+        }
+        let rounds = in_random_order(&taken, seed);
+        Ok(Self {
+            seed,
+            protocol,
+            feature_users: feature_users.len(),
+            vectors,
+            taken,
+            rounds,
+        })
+    }
+
+    /// Users who made the features.
+    pub fn feature_users(&self) -> usize {
+        self.feature_users
+    }
+
+    /// Users who are served.
+    pub fn served_users(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Items to choose from.
+    pub fn items(&self) -> usize {
+        self.vectors.rows()
+    }
+
+    /// Rounds there are.
+    pub fn rounds(&self) -> usize {
+        self.rounds.len()
+    }
+}
+
+/// Every interaction once, with its user's age.
+fn in_random_order(taken: &[Vec<u32>], seed: u64) -> Vec<(u32, u32, u8)> {
+    let mut rounds: Vec<(u32, u32, u8)> = taken
+        .iter()
+        .enumerate()
+        .flat_map(|(user, items)| items.iter().map(move |&item| (user as u32, item, 0)))
+        .collect();
+    rounds.shuffle(&mut stream(seed, Purpose::Order, 0));
+    let mut ages = vec![0u32; taken.len()];
+    for (user, _, age) in &mut rounds {
+        let rounds_of_hers = &mut ages[*user as usize];
+        *rounds_of_hers += 1;
+        let class = AGES
+            .iter()
+            .position(|&(_, last)| *rounds_of_hers <= last)
+            .expect("the last class has no end");
+        *age = class as u8;
+    }
+    rounds
+}
+
+/// A split as a world.
+#[derive(Debug, Clone)]
+pub struct HeldOut {
+    split: Arc<Split>,
+    others: Others,
+    /// The items' features as policies see them.
+    vectors: Matrix,
+    /// The user that policies are told, round by round, where it is not the one who is served.
+    told: Option<Vec<u32>>,
+}
+
+impl HeldOut {
+    /// The world of a split. Features are multiplied by `scale`: to a policy with S = I + Σ x xᵀ that
+    /// is a ridge of 1/scale².
+    pub fn new(split: Arc<Split>, others: Others, scale: f64) -> Self {
+        let mut vectors = split.vectors.clone();
+        for row in 0..vectors.rows() {
+            vectors
+                .row_mut(row)
+                .iter_mut()
+                .for_each(|value| *value *= scale);
+        }
+        Self {
+            split,
+            others,
+            vectors,
+            told: None,
+        }
+    }
+
+    /// The same world, in which policies are told the user of some other round: a placebo. What they
+    /// learn about a user is then worth nothing.
+    #[must_use]
+    pub fn with_users_shuffled(mut self) -> Self {
+        let mut told: Vec<u32> = self.split.rounds.iter().map(|&(user, ..)| user).collect();
+        told.shuffle(&mut stream(self.split.seed, Purpose::Placebo, 0));
+        self.told = Some(told);
+        self
+    }
+
+    /// Draws the candidates of a round: the item taken at a random place among others.
+    fn candidates(
+        &self,
+        user: u32,
+        item: u32,
+        rng: &mut Xoshiro256PlusPlus,
+        shown: &mut Vec<u32>,
+    ) -> usize {
+        let split = &self.split;
+        let taken = &split.taken[user as usize];
+        let count = split.protocol.candidates;
+        shown.clear();
+        let mut draws = 0;
+        while shown.len() < count - 1 {
+            draws += 1;
+            // Where the popular ones are nearly all taken, any other will do.
+            let popular = self.others == Others::Popular && draws < 100 * count;
+            let other = if popular {
+                split.rounds[rng.random_range(0..split.rounds.len())].1
+            } else {
+                rng.random_range(0..split.items() as u32)
+            };
+            if taken.binary_search(&other).is_err() && !shown.contains(&other) {
+                shown.push(other);
+            }
+        }
+        let place = rng.random_range(0..count);
+        shown.insert(place, item);
+        place
+    }
+}
+
+impl World for HeldOut {
+    fn dim(&self) -> usize {
+        self.split.protocol.dim
+    }
+
+    fn users(&self) -> u64 {
+        self.split.taken.len() as u64
+    }
+
+    fn truth(&self) -> Option<&Truth> {
+        None
+    }
+
+    fn new_block(&self) -> Block {
+        let Protocol {
+            dim, candidates, ..
+        } = self.split.protocol;
+        Block::new(dim, candidates, Rewards::Bernoulli).expect("features were made")
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.split.rounds.len() as u64)
+    }
+
+    fn draw(&self, index: u64, rounds: usize, block: &mut Block) {
+        let candidates = self.split.protocol.candidates;
+        let first = index as usize * BLOCK;
+        let mut rng = stream(self.split.seed, Purpose::Items, index);
+        let mut shown = Vec::with_capacity(candidates);
+        let mut rows = Vec::with_capacity(candidates * self.dim());
+        block.clear(rounds);
+        for at in 0..rounds {
+            let (user, item, age) = self.split.rounds[first + at];
+            let place = self.candidates(user, item, &mut rng, &mut shown);
+            rows.clear();
+            for &candidate in &shown {
+                rows.extend_from_slice(self.vectors.row(candidate as usize));
+            }
+            block.items[at]
+                .refill(&rows)
+                .expect("an item has good features");
+            let told = self.told.as_ref().map_or(user, |told| told[first + at]);
+            block.users.push(UserId::from(told));
+            block.ages.push(age);
+            block.means[at * candidates + place] = 1.0;
+            block.best.push(1.0);
+            block.average.push(1.0 / candidates as f64);
+            block.noise.push(0.5);
+        }
+    }
+}
