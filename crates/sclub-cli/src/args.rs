@@ -25,6 +25,12 @@ pub enum Command {
     ///
     /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
     Run(RunArgs),
+
+    /// Make vectors of users and items from a file of ratings
+    ///
+    /// Counts who took what, chooses the users and items with the most, and takes the leading
+    /// directions in which they differ (a singular value decomposition) as their features.
+    Features(crate::features::FeaturesArgs),
 }
 
 /// The flags of `sclub run`.

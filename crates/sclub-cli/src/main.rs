@@ -1,7 +1,9 @@
 //! The command `sclub`: arguments in, exit code out.
 
 mod args;
+mod features;
 mod progress;
+mod reading;
 mod run;
 mod table;
 
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(args::Command::Run(args)) => run::run(&args),
+        Some(args::Command::Features(args)) => features::features(&args),
     };
     match outcome {
         Ok(code) => code,

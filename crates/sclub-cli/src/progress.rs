@@ -11,7 +11,7 @@ use sclub_lab::run::Observer;
 use sclub_lab::summary::thousands;
 
 /// Between two lines where there is no terminal to draw a bar on.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+pub const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Shows a bar on a terminal, a line now and then elsewhere; stops the run on Ctrl-C.
 pub struct Progress {

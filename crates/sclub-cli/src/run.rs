@@ -77,7 +77,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 }
 
 /// Prints a line; whoever reads the output may have gone, which is no reason to fail.
-fn say(line: &str) {
+pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
@@ -209,7 +209,7 @@ fn figure_path(args: &RunArgs, ending: &str) -> Option<PathBuf> {
 }
 
 /// The name under which a file is written before it takes its own.
-fn part_of(path: &Path) -> PathBuf {
+pub fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     PathBuf::from(name)
@@ -291,7 +291,7 @@ fn write(
 }
 
 /// Writes a file so that it is there whole or not at all.
-fn save(path: &Path, bytes: &[u8]) -> Result<()> {
+pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
     let part = part_of(path);
     fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))

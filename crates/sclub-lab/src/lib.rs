@@ -7,6 +7,7 @@
 pub use sclub::{Deviations, Exploration, Index, Params};
 
 pub mod adjusted_rand;
+pub mod data;
 pub mod figure;
 pub mod normals;
 pub mod policies;

@@ -1,0 +1,264 @@
+//! `sclub features`: a file of ratings to vectors of users and items.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use sclub_lab::data::features::{
+    Chosen, Selection, Shortage, everything, factorise, item_vectors, user_vectors,
+};
+use sclub_lab::data::svd::Svd;
+use sclub_lab::data::{Format, Interactions, Options, Read, read, write};
+use sclub_lab::summary::thousands;
+
+use crate::args::whole;
+use crate::reading::Reading;
+use crate::run::{part_of, save, say};
+
+/// What is written, in this order.
+const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
+
+/// The flags of `sclub features`.
+#[derive(Debug, Parser)]
+#[command(after_long_help = EXAMPLES, args_override_self = true)]
+pub struct FeaturesArgs {
+    /// The file that says who took or rated what
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub ratings: PathBuf,
+
+    /// What kind of file it is
+    #[arg(long, value_enum, default_value = "auto", help_heading = "Data")]
+    pub format: FormatKind,
+
+    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    #[arg(long, help_heading = "Data")]
+    pub skip_bad_lines: bool,
+
+    /// Features of a user or an item, a constant one included (2 to 512)
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
+    pub dim: u64,
+
+    /// Number of users to choose, those with the most interactions
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
+    pub users: u64,
+
+    /// Number of items to choose, those with the most interactions
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
+    pub items: u64,
+
+    /// Take every user and every item instead
+    #[arg(long, conflicts_with_all = ["users", "items"], help_heading = "Features")]
+    pub all: bool,
+
+    /// The folder to write to; it is made where it is missing
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "features",
+        help_heading = "Output"
+    )]
+    pub out: PathBuf,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sclub features --ratings ml-20m/ratings.csv
+      1000 users and 1000 movies with 20 features each, as in the paper
+  sclub features --ratings review.json --out yelp/
+      the same from Yelp's reviews
+  sclub features --ratings clicks.tsv --all --dim 10
+      everybody and everything in a file of your own: user, item and perhaps a rating a line
+  sclub features --ratings matrix.npy --users 200 --items 500
+      a matrix of NumPy with a row for each user and a column for each item
+
+An item counts once for a user, whatever the rating. The features of users and items are the leading
+singular vectors times their singular values, divided by the length of the longest, with a 1
+appended, all divided by the root of 2: no vector is longer than 1.
+";
+
+/// A kind of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FormatKind {
+    /// Whichever of these it seems to be
+    Auto,
+    /// userId,movieId,rating,timestamp, or the first two alone
+    #[value(name = "movielens-csv")]
+    MovieLensCsv,
+    /// 1::1193::5::978300760
+    #[value(name = "movielens-dat")]
+    MovieLensDat,
+    /// A JSON object a line with user_id, business_id and stars
+    YelpJson,
+    /// User, item and perhaps a rating, between tabs, commas, semicolons, | or spaces
+    Separated,
+    /// A matrix of NumPy, not 0 where a user (row) took an item (column)
+    Npy,
+}
+
+impl FormatKind {
+    fn format(self) -> Option<Format> {
+        match self {
+            FormatKind::Auto => None,
+            FormatKind::MovieLensCsv => Some(Format::MovieLensCsv),
+            FormatKind::MovieLensDat => Some(Format::MovieLensDat),
+            FormatKind::YelpJson => Some(Format::YelpJson),
+            FormatKind::Separated => Some(Format::Separated),
+            FormatKind::Npy => Some(Format::Npy),
+        }
+    }
+}
+
+/// Reads, decomposes, writes and tells.
+pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
+    let small = |name: &str, value: u64| -> Result<usize> {
+        usize::try_from(value).with_context(|| format!("{name} is too large"))
+    };
+    let selection = Selection {
+        users: small("users", args.users)?,
+        items: small("items", args.items)?,
+    };
+    let dim = small("dim", args.dim)?;
+    check(args, dim)?;
+
+    let start = Instant::now();
+    let progress = Reading::new(args.quiet);
+    let options = Options {
+        format: args.format.format(),
+        skip_bad_lines: args.skip_bad_lines,
+    };
+    let read = read(&args.ratings, &options, &|done, total| progress.read(done, total));
+    progress.finish();
+    let read = read?;
+    let reading = start.elapsed().as_secs_f64();
+    say(&what_was_read(&args.ratings, &read, reading));
+
+    let chosen = if args.all {
+        everything(&read.interactions)
+    } else {
+        selection.choose(&read.interactions)
+    };
+    chosen.shortages.iter().for_each(warn);
+    let (svd, shortage) = factorise(&chosen.matrix, dim)?;
+    shortage.iter().for_each(warn);
+    say(&what_was_found(&chosen, &svd));
+    prepare(&args.out)?;
+    write_all(&args.out, &read.interactions, &chosen, &svd)?;
+    say(&what_was_written(args, &chosen, dim, start.elapsed().as_secs_f64()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Finds out before a long reading what is wrong with the arguments.
+fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
+    if !(2..=512).contains(&dim) {
+        bail!("dim is {dim}; it must be between 2 and 512");
+    }
+    if !args.all {
+        for (name, value) in [("users", args.users), ("items", args.items)] {
+            if value < args.dim {
+                bail!("{name} is {value}; {dim} features need at least {dim}");
+            }
+        }
+    }
+    refuse_special(&args.out)
+}
+
+fn refuse_special(out: &Path) -> Result<()> {
+    if out.exists() && !out.is_dir() {
+        bail!("{} is not a folder", out.display());
+    }
+    for path in FILES.map(|name| out.join(name)) {
+        if path.exists() && !path.is_file() {
+            bail!("{} is not a plain file and is not overwritten", path.display());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the folder and finds out whether it can be written to.
+fn prepare(out: &Path) -> Result<()> {
+    refuse_special(out)?;
+    fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
+    for path in FILES.map(|name| part_of(&out.join(name))) {
+        fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn warn(shortage: &Shortage) {
+    eprintln!("sclub: {shortage}");
+}
+
+fn count(number: usize) -> String {
+    thousands(number as f64)
+}
+
+fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
+    let Read { interactions, rows, bad_lines, format } = read;
+    let mut text = format!(
+        "Read {} ({format}) in {seconds:.1} s: {} interactions, {} different, of {} users and {} items",
+        path.display(),
+        count(*rows as usize),
+        count(interactions.len()),
+        count(interactions.users()),
+        count(interactions.items()),
+    );
+    if *bad_lines > 0 {
+        text += &format!("; {} bad lines passed over", count(*bad_lines as usize));
+    }
+    text
+}
+
+fn what_was_found(chosen: &Chosen, svd: &Svd) -> String {
+    let (users, items) = (chosen.users.len(), chosen.items.len());
+    let entries = chosen.matrix.entries();
+    let values: Vec<String> = svd.values.iter().map(|value| format!("{value:.2}")).collect();
+    let mass: f64 = svd.values.iter().map(|value| value * value).sum();
+    format!(
+        "Taken: {} users and {} items with {} interactions, {:.2}% of all that could be\n\
+         Singular values: {}\n\
+         They explain {:.1}% of the squared mass",
+        count(users),
+        count(items),
+        count(entries),
+        100.0 * entries as f64 / (users as f64 * items as f64),
+        values.join(" "),
+        100.0 * mass / chosen.matrix.squared_mass().max(1.0),
+    )
+}
+
+fn what_was_written(args: &FeaturesArgs, chosen: &Chosen, dim: usize, seconds: f64) -> String {
+    let paths = FILES.map(|name| args.out.join(name).display().to_string());
+    let [users_npy, items_npy, users_csv, items_csv] = paths;
+    let (users, items) = (chosen.users.len(), chosen.items.len());
+    format!(
+        "{seconds:.1} s in all. Written:\n  \
+         {users_npy}  {users} x {dim} float64, a row for each user\n  \
+         {items_npy}  {items} x {dim} float64, a row for each item\n  \
+         {users_csv}  the same with the users' names in front\n  \
+         {items_csv}  the same with the items' names in front"
+    )
+}
+
+fn write_all(out: &Path, all: &Interactions, chosen: &Chosen, svd: &Svd) -> Result<()> {
+    let (users, items) = (user_vectors(svd), item_vectors(svd));
+    let user_names = chosen.users.iter().map(|&user| all.user_name(user as usize));
+    let item_names = chosen.items.iter().map(|&item| all.item_name(item as usize));
+    let contents = [
+        write::npy(&users)?,
+        write::npy(&items)?,
+        write::csv("user", user_names, &users)?,
+        write::csv("item", item_names, &items)?,
+    ];
+    for (name, bytes) in FILES.iter().zip(contents) {
+        save(&out.join(name), &bytes)?;
+    }
+    Ok(())
+}

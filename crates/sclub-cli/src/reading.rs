@@ -1,0 +1,62 @@
+//! How far the reading of a file has come, on the standard error stream.
+
+use std::cell::Cell;
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::progress::LINE_EVERY;
+
+/// Shows a bar on a terminal, a line now and then elsewhere.
+pub struct Reading {
+    bar: Option<ProgressBar>,
+    start: Instant,
+    /// When the last line was written; `None` where none are.
+    last: Cell<Option<Instant>>,
+}
+
+impl Reading {
+    /// Nothing is shown when `quiet`.
+    pub fn new(quiet: bool) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let now = Instant::now();
+        let bar = (!quiet && on_terminal).then(|| {
+            let style = "{bar:32} {percent:>3}%  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+            let style = ProgressStyle::with_template(style).expect("a good template");
+            ProgressBar::new(0).with_style(style)
+        });
+        Self {
+            bar,
+            start: now,
+            last: Cell::new((!quiet && !on_terminal).then_some(now)),
+        }
+    }
+
+    /// `done` of `total` bytes have been read; `total` is 0 where it is not known.
+    pub fn read(&self, done: u64, total: u64) {
+        if let Some(bar) = &self.bar {
+            bar.set_length(total.max(done));
+            bar.set_position(done);
+        }
+        if self.last.get().is_some_and(|last| last.elapsed() >= LINE_EVERY) {
+            self.last.set(Some(Instant::now()));
+            let seconds = self.start.elapsed().as_secs_f64();
+            let (megabytes, rate) = (done as f64 / 1e6, done as f64 / 1e6 / seconds);
+            if total > done {
+                let percent = 100.0 * done as f64 / total as f64;
+                let left = seconds * (total - done) as f64 / done.max(1) as f64;
+                eprintln!("{percent:.0}% after {seconds:.0} s, {rate:.0} MB/s, {left:.0} s left");
+            } else {
+                eprintln!("{megabytes:.0} MB after {seconds:.0} s, {rate:.0} MB/s");
+            }
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

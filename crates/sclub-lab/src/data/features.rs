@@ -1,0 +1,343 @@
+//! From interactions to vectors of users and items (section 5.2 of the paper).
+
+use std::f64::consts::FRAC_1_SQRT_2;
+use std::fmt;
+
+use super::interactions::Interactions;
+use super::matrix::{Matrix, Sparse};
+use super::svd::{Svd, truncated_svd};
+
+/// A row of singular vectors shorter than this says nothing: its direction is rounding error.
+const NOTHING: f64 = 1e-9;
+
+/// How many users and items to choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selection {
+    /// Users.
+    pub users: usize,
+    /// Items.
+    pub items: usize,
+}
+
+/// Some users and items, and who of them took what.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    /// The number of each row's user among the interactions.
+    pub users: Vec<u32>,
+    /// The number of each column's item among the interactions.
+    pub items: Vec<u32>,
+    /// 1 where a user took an item, else 0.
+    pub matrix: Sparse,
+    /// Where there were fewer than asked for.
+    pub shortages: Vec<Shortage>,
+}
+
+/// Something there is less of than was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shortage {
+    /// Of what.
+    pub what: Resource,
+    /// How many were asked for.
+    pub asked: usize,
+    /// How many there are.
+    pub found: usize,
+}
+
+/// What there may be less of than was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// Users.
+    Users,
+    /// Items.
+    Items,
+    /// Singular values that are not zero.
+    Directions,
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shortage { what, asked, found } = self;
+        match what {
+            Resource::Users => write!(formatter, "there are {found} users, not {asked}"),
+            Resource::Items => write!(formatter, "there are {found} items, not {asked}"),
+            Resource::Directions => write!(
+                formatter,
+                "the data have {found} independent directions, not {asked}; the other features are 0"
+            ),
+        }
+    }
+}
+
+/// Why there can be no features.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FeatureError {
+    /// A number of features that is not possible.
+    #[error("dim is {dim}; it must be between 2 and {}", sclub::MAX_DIM)]
+    Dim {
+        /// Features asked for.
+        dim: usize,
+    },
+    /// Fewer users or items than features.
+    #[error("{dim} features need at least {dim} {what}; there are {found}")]
+    TooFew {
+        /// Users or items.
+        what: &'static str,
+        /// How many there are.
+        found: usize,
+        /// Features asked for.
+        dim: usize,
+    },
+}
+
+impl Selection {
+    /// The paper's choice: of the users with most interactions, three times as many as wanted; then
+    /// the items with most among these users; then the users with most among these items.
+    ///
+    /// Among equals the lower number goes first. The most active come first in the result.
+    pub fn choose(&self, all: &Interactions) -> Chosen {
+        let lengths: Vec<u32> = (0..all.users()).map(|u| all.of_user(u).len() as u32).collect();
+        let active = most(&lengths, self.users.saturating_mul(3));
+        let mut counts = vec![0; all.items()];
+        for &user in &active {
+            for &item in all.of_user(user as usize) {
+                counts[item as usize] += 1;
+            }
+        }
+        let items = most(&counts, self.items);
+        let mut is_chosen = vec![false; all.items()];
+        items.iter().for_each(|&item| is_chosen[item as usize] = true);
+        let mut counts = vec![0; all.users()];
+        let mut candidates = vec![false; all.users()];
+        for &user in &active {
+            let taken = all.of_user(user as usize).iter();
+            counts[user as usize] = taken.filter(|&&item| is_chosen[item as usize]).count() as u32;
+            candidates[user as usize] = true;
+        }
+        let mut users = most(&counts, usize::MAX);
+        users.retain(|&user| candidates[user as usize]);
+        users.truncate(self.users);
+        let mut chosen = chosen(all, users, items);
+        for (what, asked, found) in [
+            (Resource::Users, self.users, chosen.users.len()),
+            (Resource::Items, self.items, chosen.items.len()),
+        ] {
+            if found < asked {
+                chosen.shortages.push(Shortage { what, asked, found });
+            }
+        }
+        chosen
+    }
+}
+
+/// Every user and every item, in their own order.
+pub fn everything(all: &Interactions) -> Chosen {
+    let (users, items) = (all.users() as u32, all.items() as u32);
+    chosen(all, (0..users).collect(), (0..items).collect())
+}
+
+/// The `wanted` numbers with the largest counts, the largest first.
+fn most(counts: &[u32], wanted: usize) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..counts.len() as u32).collect();
+    order.sort_by_key(|&number| (u32::MAX - counts[number as usize], number));
+    order.truncate(wanted);
+    order
+}
+
+fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
+    let mut column = vec![u32::MAX; all.items()];
+    for (at, &item) in items.iter().enumerate() {
+        column[item as usize] = at as u32;
+    }
+    let row = |&user: &u32| {
+        let taken = all.of_user(user as usize).iter();
+        let columns = taken.map(|&item| column[item as usize]);
+        let mut row: Vec<u32> = columns.filter(|&at| at != u32::MAX).collect();
+        row.sort_unstable();
+        row
+    };
+    let rows: Vec<Vec<u32>> = users.iter().map(row).collect();
+    Chosen {
+        matrix: Sparse::pattern(items.len(), rows.iter().map(Vec::as_slice)),
+        users,
+        items,
+        shortages: Vec::new(),
+    }
+}
+
+/// The leading `dim` − 1 singular triplets, to which vectors of `dim` features belong; and what is
+/// missing where the data have fewer.
+///
+/// # Errors
+/// When there are fewer users or items than features.
+pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
+    if !(2..=sclub::MAX_DIM).contains(&dim) {
+        return Err(FeatureError::Dim { dim });
+    }
+    for (what, found) in [("users", matrix.rows()), ("items", matrix.columns())] {
+        if found < dim {
+            return Err(FeatureError::TooFew { what, found, dim });
+        }
+    }
+    let svd = truncated_svd(matrix, dim - 1);
+    let found = svd.values.iter().filter(|&&value| value > 0.0).count();
+    let shortage = (found < dim - 1).then_some(Shortage {
+        what: Resource::Directions,
+        asked: dim - 1,
+        found,
+    });
+    Ok((svd, shortage))
+}
+
+/// The paper's weight vectors: rows of the left singular vectors at length 1, a 1 appended, all
+/// divided by √2.
+///
+/// A user whose row is zero, such as one who took nothing, gets (0, …, 0, 1)/√2.
+pub fn user_weights(svd: &Svd) -> Matrix {
+    appended(&svd.left, |row, vector| {
+        let length = row.iter().map(|value| value * value).sum::<f64>().sqrt();
+        if length > NOTHING {
+            for (to, from) in vector.iter_mut().zip(row) {
+                *to = from / length;
+            }
+        }
+    })
+}
+
+/// Vectors of items: right singular vectors times their singular values, divided by the length of
+/// the longest row, a 1 appended, all divided by √2. No vector is longer than 1.
+pub fn item_vectors(svd: &Svd) -> Matrix {
+    scaled(&svd.right, &svd.values)
+}
+
+/// Vectors of users, made from the left singular vectors as those of items are from the right ones.
+pub fn user_vectors(svd: &Svd) -> Matrix {
+    scaled(&svd.left, &svd.values)
+}
+
+fn scaled(side: &Matrix, values: &[f64]) -> Matrix {
+    let length = |row: usize| {
+        let entries = side.row(row).iter().zip(values);
+        entries.map(|(entry, value)| (entry * value).powi(2)).sum::<f64>().sqrt()
+    };
+    let longest = (0..side.rows()).map(length).fold(0.0, f64::max);
+    appended(side, |row, vector| {
+        if longest > 0.0 {
+            for ((to, from), value) in vector.iter_mut().zip(row).zip(values) {
+                *to = from * value / longest;
+            }
+        }
+    })
+}
+
+/// A vector for each row by `fill`, which starts from zeros, a 1 appended, divided by √2.
+fn appended(side: &Matrix, fill: impl Fn(&[f64], &mut [f64])) -> Matrix {
+    let mut vectors = Matrix::zeros(side.rows(), side.columns() + 1);
+    for row in 0..side.rows() {
+        let vector = vectors.row_mut(row);
+        vector[side.columns()] = 1.0;
+        fill(side.row(row), &mut vector[..side.columns()]);
+        vector.iter_mut().for_each(|value| *value *= FRAC_1_SQRT_2);
+    }
+    vectors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::names::Names;
+
+    /// Interactions of users who took these items.
+    fn interactions(items: usize, rows: &[&[u64]]) -> Interactions {
+        let pairs = rows.iter().enumerate().flat_map(|(user, row)| {
+            row.iter().map(move |item| (user as u64) << 32 | item)
+        });
+        Interactions::new(Names::counted(rows.len()), Names::counted(items), pairs.collect())
+    }
+
+    #[test]
+    fn the_choice_is_the_papers() {
+        // Users 1 to 3 have most; among them item 3 is taken thrice, 0 and 4 twice.
+        let all = interactions(6, &[&[5, 1], &[0, 3, 4], &[0, 3, 1], &[3, 4, 2], &[5]]);
+        let chosen = Selection { users: 1, items: 2 }.choose(&all);
+        assert_eq!(chosen.items, [3, 0]);
+        assert_eq!(chosen.users, [1]);
+        assert_eq!(chosen.matrix.row(0), [0, 1]);
+        assert!(chosen.shortages.is_empty());
+        let chosen = Selection { users: 2, items: 3 }.choose(&all);
+        // All five users count now: items 0, 1 and 4 come after 3 by their numbers, 5 is as often.
+        assert_eq!(chosen.items, [3, 0, 1]);
+        assert_eq!(chosen.users, [2, 1]);
+        assert_eq!((chosen.matrix.row(0), chosen.matrix.row(1)), (&[0, 1, 2][..], &[0, 1][..]));
+    }
+
+    #[test]
+    fn too_few_users_and_items_are_told_and_all_taken() {
+        let all = interactions(3, &[&[0], &[1, 2]]);
+        let chosen = Selection { users: 5, items: 4 }.choose(&all);
+        assert_eq!(chosen.users, [1, 0]);
+        let told: Vec<String> = chosen.shortages.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["there are 2 users, not 5", "there are 3 items, not 4"]);
+        let all_of_it = everything(&all);
+        assert_eq!((all_of_it.users, all_of_it.items), (vec![0, 1], vec![0, 1, 2]));
+        assert_eq!(all_of_it.matrix.row(1), [1, 2]);
+    }
+
+    #[test]
+    fn too_few_for_the_features_is_an_error_and_too_low_a_rank_is_not() {
+        let rows: [&[u32]; 4] = [&[0, 1], &[0, 1], &[2, 3], &[2, 3]];
+        let matrix = Sparse::pattern(4, rows);
+        let error = factorise(&matrix, 5).unwrap_err();
+        assert_eq!(error.to_string(), "5 features need at least 5 users; there are 4");
+        assert!(matches!(factorise(&matrix, 1), Err(FeatureError::Dim { dim: 1 })));
+        let (svd, shortage) = factorise(&matrix, 4).unwrap();
+        let expected = Shortage { what: Resource::Directions, asked: 3, found: 2 };
+        assert_eq!(shortage, Some(expected));
+        assert!(user_weights(&svd).values().iter().all(|value| value.is_finite()));
+        assert_eq!(factorise(&matrix, 3).unwrap().1, None);
+    }
+
+    fn length(row: &[f64]) -> f64 {
+        row.iter().map(|value| value * value).sum::<f64>().sqrt()
+    }
+
+    #[test]
+    fn weights_have_length_one_and_items_at_most() {
+        let rows: Vec<Vec<u32>> = (0..30_u32)
+            .map(|user| (0..20).filter(|item| (user * 3 + item * item) % 7 < 3).collect())
+            .chain([vec![]])
+            .collect();
+        let matrix = Sparse::pattern(20, rows.iter().map(Vec::as_slice));
+        let (svd, _) = factorise(&matrix, 4).unwrap();
+        let weights = user_weights(&svd);
+        assert_eq!((weights.rows(), weights.columns()), (31, 4));
+        for row in 0..30 {
+            assert!((length(weights.row(row)) - 1.0).abs() < 1e-14);
+            assert!((weights.get(row, 3) - FRAC_1_SQRT_2).abs() < 1e-15);
+        }
+        assert_eq!(weights.row(30), [0.0, 0.0, 0.0, FRAC_1_SQRT_2]);
+
+        let items = item_vectors(&svd);
+        let lengths: Vec<f64> = (0..20).map(|row| length(items.row(row))).collect();
+        let longest = lengths.iter().copied().fold(0.0, f64::max);
+        assert!((longest - 1.0).abs() < 1e-14);
+        let users = user_vectors(&svd);
+        assert_eq!((users.rows(), users.columns()), (31, 4));
+        assert_eq!(users.row(30), [0.0, 0.0, 0.0, FRAC_1_SQRT_2]);
+        assert!((0..31).all(|row| length(users.row(row)) < 1.0 + 1e-14));
+
+        // Singular values stay in: what the vectors say about two items is what AᵀA says, scaled.
+        let (svd, _) = factorise(&matrix, 20).unwrap();
+        let items = item_vectors(&svd);
+        let product = |i: usize, j: usize| -> f64 {
+            let entries = items.row(i)[..19].iter().zip(&items.row(j)[..19]);
+            entries.map(|(a, b)| a * b).sum()
+        };
+        let both = |i: u32, j: u32| rows.iter().filter(|row| row.contains(&i) && row.contains(&j)).count() as f64;
+        let scale = product(0, 0) / both(0, 0);
+        for (i, j) in [(0, 1), (3, 3), (5, 18), (19, 2)] {
+            let left_out = svd.values[18].powi(2) * 1e-9;
+            let miss = product(i, j) - scale * both(i as u32, j as u32);
+            assert!(miss.abs() < 1e-9 + left_out, "{i} and {j}: {miss}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Who took what.
+
+use crate::streams::mix;
+
+use super::names::{Name, Names};
+
+/// Which user took which item, each pair once, row by row.
+///
+/// Users and items are numbered in the order in which the file names them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interactions {
+    users: Names,
+    items: Names,
+    /// Where each user's items begin in `taken`, and where the last one's end.
+    offsets: Vec<usize>,
+    /// Ascending inside each user.
+    taken: Vec<u32>,
+}
+
+impl Interactions {
+    /// From pairs packed as `user << 32 | item`, in any order and with repetitions.
+    pub(super) fn new(users: Names, items: Names, mut pairs: Vec<u64>) -> Self {
+        pairs.sort_unstable();
+        pairs.dedup();
+        let mut offsets = vec![0; users.len() + 1];
+        for pair in &pairs {
+            offsets[(pair >> 32) as usize + 1] += 1;
+        }
+        for user in 0..users.len() {
+            offsets[user + 1] += offsets[user];
+        }
+        let taken = pairs.iter().map(|&pair| pair as u32).collect();
+        Self {
+            users,
+            items,
+            offsets,
+            taken,
+        }
+    }
+
+    /// Number of users.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// Number of items.
+    pub fn items(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Number of different pairs of a user and an item.
+    pub fn len(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// Whether nobody took anything.
+    pub fn is_empty(&self) -> bool {
+        self.taken.is_empty()
+    }
+
+    /// What a user took, ascending.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn of_user(&self, user: usize) -> &[u32] {
+        &self.taken[self.offsets[user]..self.offsets[user + 1]]
+    }
+
+    /// What the file calls a user.
+    ///
+    /// # Panics
+    /// If there is no such user.
+    pub fn user_name(&self, user: usize) -> Name<'_> {
+        self.users.get(user)
+    }
+
+    /// What the file calls an item.
+    ///
+    /// # Panics
+    /// If there is no such item.
+    pub fn item_name(&self, item: usize) -> Name<'_> {
+        self.items.get(item)
+    }
+
+    /// A number that differs where anything differs: names, their order or who took what.
+    pub fn digest(&self) -> u64 {
+        let ends = self.offsets.iter().map(|&end| end as u64);
+        let taken = self.taken.iter().map(|&item| u64::from(item));
+        self.users
+            .content()
+            .chain(self.items.content())
+            .chain(ends)
+            .chain(taken)
+            .fold(0, |state, word| mix(&[state, word]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(u64, u64)]) -> Vec<u64> {
+        pairs
+            .iter()
+            .map(|&(user, item)| user << 32 | item)
+            .collect()
+    }
+
+    #[test]
+    fn a_pair_counts_once_and_rows_are_sorted() {
+        let given = pairs(&[(2, 1), (0, 3), (0, 0), (2, 1), (0, 3), (0, 2)]);
+        let all = Interactions::new(Names::counted(3), Names::counted(4), given);
+        assert_eq!((all.users(), all.items(), all.len()), (3, 4, 4));
+        assert_eq!(all.of_user(0), [0, 2, 3]);
+        assert!(all.of_user(1).is_empty());
+        assert_eq!(all.of_user(2), [1]);
+    }
+
+    #[test]
+    fn the_digest_tells_contents_apart() {
+        let make = |users, items, given: &[(u64, u64)]| {
+            let names = (Names::counted(users), Names::counted(items));
+            Interactions::new(names.0, names.1, pairs(given)).digest()
+        };
+        let digest = make(2, 2, &[(0, 0), (1, 1)]);
+        assert_eq!(digest, make(2, 2, &[(1, 1), (0, 0), (0, 0)]));
+        assert_ne!(digest, make(2, 2, &[(0, 0), (0, 1)]));
+        assert_ne!(digest, make(2, 2, &[(0, 0), (1, 0)]));
+        assert_ne!(digest, make(2, 3, &[(0, 0), (1, 1)]));
+        assert_ne!(digest, make(3, 2, &[(0, 0), (1, 1)]));
+    }
+}

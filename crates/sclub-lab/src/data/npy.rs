@@ -1,0 +1,236 @@
+//! Matrices of NumPy as interactions.
+
+use std::io::{self, BufRead, Read};
+
+use npyz::{DType, NpyHeader, Order, TypeChar};
+
+use super::names::Names;
+
+/// What such a file begins with.
+pub const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// What a matrix holds: users, items and pairs packed as `user << 32 | item`.
+pub struct Pairs {
+    pub users: Names,
+    pub items: Names,
+    pub pairs: Vec<u64>,
+}
+
+/// Numbers of one kind, as bytes.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    bytes: usize,
+    float: bool,
+    big_endian: bool,
+}
+
+impl Kind {
+    fn of(dtype: &DType) -> Option<Self> {
+        let DType::Plain(plain) = dtype else {
+            return None;
+        };
+        let bytes = plain.num_bytes()?;
+        let float = match plain.type_char() {
+            TypeChar::Bool | TypeChar::Int | TypeChar::Uint => false,
+            TypeChar::Float if matches!(bytes, 2 | 4 | 8) => true,
+            _ => return None,
+        };
+        Some(Self {
+            bytes,
+            float,
+            big_endian: plain.endianness() == npyz::Endianness::Big,
+        })
+    }
+
+    /// Neither 0 nor, among floats, negative 0 or a NaN, which stands for a missing rating.
+    #[inline]
+    fn is_taken(self, number: &[u8]) -> bool {
+        if !self.float {
+            return number.iter().any(|&byte| byte != 0);
+        }
+        let word = number.iter().enumerate().fold(0_u64, |word, (at, &byte)| {
+            let place = if self.big_endian {
+                self.bytes - 1 - at
+            } else {
+                at
+            };
+            word | u64::from(byte) << (8 * place)
+        });
+        let infinity = match self.bytes {
+            2 => 0x7c00,
+            4 => 0x7f80_0000,
+            _ => 0x7ff0_0000_0000_0000,
+        };
+        let size = word & (u64::MAX >> (65 - 8 * self.bytes));
+        size != 0 && size <= infinity
+    }
+}
+
+/// Reads a matrix; `progress` hears of the bytes behind the header.
+///
+/// # Errors
+/// Says in words why it is none.
+pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, String> {
+    let header = NpyHeader::from_reader(&mut stream)
+        .map_err(|error| format!("its header cannot be read: {error}"))?;
+    let &[rows, columns] = header.shape() else {
+        return Err(format!("it has {} dimensions, not 2", header.shape().len()));
+    };
+    let dtype = header.dtype();
+    let kind = Kind::of(&dtype)
+        .ok_or_else(|| format!("it holds {}, not numbers or booleans", dtype.descr()))?;
+    let small = |count: u64| {
+        usize::try_from(count)
+            .ok()
+            .filter(|&n| n < u32::MAX as usize)
+    };
+    let (Some(users), Some(items)) = (small(rows), small(columns)) else {
+        return Err(format!("{rows} by {columns} is too large"));
+    };
+    let (outer, inner, by_user) = match header.order() {
+        Order::C => (users, items, true),
+        Order::Fortran => (items, users, false),
+    };
+    let mut pairs = Vec::new();
+    let mut line = vec![0; inner * kind.bytes];
+    let mut done = 0;
+    for at in 0..outer {
+        fill(&mut stream, &mut line).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                let whole = outer as u64 * line.len() as u64;
+                format!("it ends early: {rows} by {columns} numbers would be {whole} bytes")
+            }
+            _ => error.to_string(),
+        })?;
+        for (other, number) in line.chunks_exact(kind.bytes).enumerate() {
+            if kind.is_taken(number) {
+                let (user, item) = if by_user { (at, other) } else { (other, at) };
+                pairs.push((user as u64) << 32 | item as u64);
+            }
+        }
+        done += line.len() as u64;
+        progress(done);
+    }
+    Ok(Pairs {
+        users: Names::counted(users),
+        items: Names::counted(items),
+        pairs,
+    })
+}
+
+/// As `read_exact`, for a matrix without columns as well.
+fn fill(stream: &mut impl Read, line: &mut [u8]) -> io::Result<()> {
+    if line.is_empty() {
+        return Ok(());
+    }
+    stream.read_exact(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(descr: &str, fortran: bool, shape: &str, data: &[u8]) -> Vec<u8> {
+        let order = if fortran { "True" } else { "False" };
+        let mut text =
+            format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}");
+        while (10 + text.len() + 1) % 64 != 0 {
+            text.push(' ');
+        }
+        text.push('\n');
+        let mut bytes = [MAGIC, &[1, 0], &(text.len() as u16).to_le_bytes()].concat();
+        bytes.extend_from_slice(text.as_bytes());
+        bytes.extend_from_slice(data);
+        bytes
+    }
+
+    fn pairs(bytes: &[u8]) -> Result<Vec<(u64, u64)>, String> {
+        let mut pairs = read(bytes, &|_| {})?.pairs;
+        pairs.sort_unstable();
+        Ok(pairs
+            .iter()
+            .map(|&pair| (pair >> 32, pair & 0xffff_ffff))
+            .collect())
+    }
+
+    /// A matrix of 2 by 3 in which (0, 1), (1, 0) and (1, 2) are taken.
+    fn numbers(one: &[u8], fortran: bool) -> Vec<u8> {
+        let taken = if fortran {
+            [0, 1, 1, 0, 0, 1]
+        } else {
+            [0, 1, 0, 1, 0, 1]
+        };
+        let zero = vec![0; one.len()];
+        taken
+            .iter()
+            .flat_map(|&n| if n == 1 { one } else { &zero })
+            .copied()
+            .collect()
+    }
+
+    #[test]
+    fn every_kind_of_number_and_both_orders_are_read() {
+        let kinds: [(&str, &[u8]); 12] = [
+            ("'|b1'", &[1]),
+            ("'|i1'", &[255]),
+            ("'|u1'", &[7]),
+            ("'<i2'", &[0, 1]),
+            ("'>i4'", &[0, 0, 0, 9]),
+            ("'<i8'", &[0, 0, 0, 0, 0, 0, 0, 128]),
+            ("'<u4'", &[4, 0, 0, 0]),
+            ("'<f2'", &[0, 0x3c]),
+            ("'<f4'", &[0, 0, 0x80, 0x3f]),
+            ("'>f4'", &[0, 0, 0, 1]),
+            ("'<f8'", &[0, 0, 0, 0, 0, 0, 0xf0, 0x3f]),
+            ("'>f8'", &[0xbf, 0xf0, 0, 0, 0, 0, 0, 0]),
+        ];
+        for (descr, one) in kinds {
+            for fortran in [false, true] {
+                let bytes = file(descr, fortran, "(2, 3)", &numbers(one, fortran));
+                assert_eq!(
+                    pairs(&bytes).unwrap(),
+                    [(0, 1), (1, 0), (1, 2)],
+                    "{descr} {fortran}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_negative_zero_and_a_nan_are_nothing_and_infinity_is_something() {
+        let numbers = [
+            -0.0,
+            f64::NAN,
+            -f64::NAN,
+            f64::INFINITY,
+            f64::NEG_INFINITY,
+            5e-324,
+        ];
+        let little: Vec<u8> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let big: Vec<u8> = numbers.iter().flat_map(|n| n.to_be_bytes()).collect();
+        let narrow: Vec<u8> = numbers
+            .iter()
+            .flat_map(|&n| (n as f32).to_le_bytes())
+            .collect();
+        for (descr, data) in [("'<f8'", &little), ("'>f8'", &big)] {
+            let found = pairs(&file(descr, false, "(1, 6)", data)).unwrap();
+            assert_eq!(found, [(0, 3), (0, 4), (0, 5)]);
+        }
+        let found = pairs(&file("'<f4'", false, "(1, 6)", &narrow)).unwrap();
+        assert_eq!(found, [(0, 3), (0, 4)]);
+    }
+
+    #[test]
+    fn what_is_no_matrix_of_numbers_is_refused() {
+        let data = [1; 48];
+        let reason = |bytes: &[u8]| pairs(bytes).unwrap_err();
+        assert!(reason(&file("'<f8'", false, "(6,)", &data)).contains("1 dimensions"));
+        assert!(reason(&file("'<U2'", false, "(2, 3)", &data)).contains("U2"));
+        assert!(reason(&file("'<c16'", false, "(1, 3)", &data)).contains("not numbers"));
+        assert!(reason(&file("'<f8'", false, "(2, 3)", &data[..47])).contains("ends early"));
+        assert!(reason(&file("'<f8'", true, "(2, 3)", &data[..8])).contains("48 bytes"));
+        assert!(reason(&file("'|u1'", false, "(9999999999, 1)", &data)).contains("too large"));
+        assert!(reason(b"\x93NUMPY\x01\x00\x10").contains("header"));
+        assert!(reason(b"userId,movieId").contains("header"));
+    }
+}

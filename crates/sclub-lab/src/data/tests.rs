@@ -1,0 +1,377 @@
+//! Files as people have them, read back.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use super::{Format, Interactions, Options, Read, ReadError, read};
+
+const STRICT: Options = Options {
+    format: None,
+    skip_bad_lines: false,
+};
+const LENIENT: Options = Options {
+    format: None,
+    skip_bad_lines: true,
+};
+
+fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    fs::write(&path, bytes).unwrap();
+    (folder, path)
+}
+
+fn read_bytes(name: &str, bytes: &[u8], options: &Options) -> Result<Read, ReadError> {
+    let (_folder, path) = file(name, bytes);
+    read(&path, options, &|_, _| {})
+}
+
+/// The error, with the name of the file alone in place of its path.
+fn error(name: &str, bytes: &[u8]) -> String {
+    let (folder, path) = file(name, bytes);
+    let error = read(&path, &STRICT, &|_, _| {}).unwrap_err().to_string();
+    error.replace(&format!("{}/", folder.path().display()), "")
+}
+
+/// Every pair by name.
+fn pairs(interactions: &Interactions) -> BTreeSet<(String, String)> {
+    let user_items = |user| {
+        let items = interactions.of_user(user);
+        assert!(items.is_sorted_by(|a, b| a < b));
+        items.iter().map(move |&item| {
+            let item = interactions.item_name(item as usize);
+            (interactions.user_name(user).to_string(), item.to_string())
+        })
+    };
+    (0..interactions.users()).flat_map(user_items).collect()
+}
+
+fn set(pairs: &[(&str, &str)]) -> BTreeSet<(String, String)> {
+    pairs
+        .iter()
+        .map(|&(user, item)| (user.into(), item.into()))
+        .collect()
+}
+
+#[test]
+fn every_format_is_recognised_and_read() {
+    let expected = set(&[("7", "20"), ("7", "10"), ("3", "20")]);
+    let json = |user, item| {
+        format!(
+            "{{\"review_id\":\"r\",\"user_id\":\"{user}\",\"business_id\":\"{item}\",\"stars\":4.0,\"text\":\"a, b::c\\n\"}}"
+        )
+    };
+    let json = [json(7, 20), json(7, 10), json(3, 20), json(7, 20)].join("\n");
+    let cases = [
+        (
+            Format::MovieLensCsv,
+            "userId,movieId,rating,timestamp\n7,20,3.5,1112486027\n7,10,5,1\n3,20,0.5,2\n7,20,1.0,3\n",
+        ),
+        (
+            Format::MovieLensCsv,
+            "userId,movieId\n7,20\n7,10\n3,20\n7,20",
+        ),
+        (
+            Format::MovieLensDat,
+            "7::20::5::978300760\n7::10::3::1\n3::20::4::2\n7::20::1::3\n",
+        ),
+        (Format::YelpJson, json.as_str()),
+        (
+            Format::Separated,
+            "7\t20\t4\n7\t10\t4\n3\t20\t1\n7\t20\t4\n",
+        ),
+        (Format::Separated, "7;20;4,5\n7;10;4\n3;20;1\n7;20;4\n"),
+        (Format::Separated, "7|20\n7|10\n3|20\n7|20\n"),
+        (Format::Separated, "7 20 4\n7 10 4\n3 20 1\n7  20 2\n"),
+        (
+            Format::Separated,
+            "user_id,item_id,rating\n7,20,4\n7,10,4\n3,20,1\n7,20,5\n",
+        ),
+        (
+            Format::Separated,
+            "item_id\tuser_id\n20\t7\n10\t7\n20\t3\n20\t7\n",
+        ),
+    ];
+    for (format, text) in cases {
+        let crlf = text.replace('\n', "\r\n");
+        let marked = format!("\u{feff}{text}\n\n  \n");
+        for text in [text, &crlf, &marked] {
+            let Read {
+                interactions,
+                rows,
+                bad_lines,
+                format: found,
+            } = read_bytes("ratings", text.as_bytes(), &STRICT).unwrap();
+            assert_eq!((found, rows, bad_lines), (format, 4, 0), "{text}");
+            assert_eq!((interactions.users(), interactions.items()), (2, 2));
+            assert_eq!(pairs(&interactions), expected, "{text}");
+            assert_eq!(interactions.user_name(0).to_string(), "7");
+            assert_eq!(interactions.item_name(0).to_string(), "20");
+        }
+    }
+}
+
+#[test]
+fn quoted_fields_are_read() {
+    let text = "\"userId\",\"movieId\",\"rating\"\n\"7\",\"a, \"\"b\"\"\",\"4.5\"\n7,\"20\",1\n";
+    let interactions = read_bytes("r.csv", text.as_bytes(), &STRICT)
+        .unwrap()
+        .interactions;
+    assert_eq!(pairs(&interactions), set(&[("7", "a, \"b\""), ("7", "20")]));
+}
+
+#[test]
+fn a_bad_line_is_named_or_counted() {
+    let text = "userId,movieId,rating\n1,2,3\n\n4\n5,6,x\n7,8,9\n";
+    assert_eq!(
+        error("ratings.csv", text.as_bytes()),
+        "ratings.csv:4: there is no item"
+    );
+    let text = text.replace("4\n", "4,4,4\n");
+    assert_eq!(
+        error("ratings.csv", text.as_bytes()),
+        "ratings.csv:5: the rating 'x' is not a number"
+    );
+    let text = text.replace("4,4,4\n", "4\n");
+    let Read {
+        interactions,
+        rows,
+        bad_lines,
+        ..
+    } = read_bytes("ratings.csv", text.as_bytes(), &LENIENT).unwrap();
+    assert_eq!((rows, bad_lines), (2, 2));
+    assert_eq!(pairs(&interactions), set(&[("1", "2"), ("7", "8")]));
+}
+
+#[test]
+fn a_bad_first_line_is_passed_over_when_the_format_is_given() {
+    let options = Options {
+        format: Some(Format::Separated),
+        ..LENIENT
+    };
+    let read = read_bytes("r", b"nonsense\n1\t2\n", &options).unwrap();
+    assert_eq!((read.rows, read.bad_lines), (1, 1));
+}
+
+#[test]
+fn a_given_format_is_not_guessed() {
+    let options = Options {
+        format: Some(Format::Separated),
+        ..STRICT
+    };
+    let read = read_bytes("r", b"a::b,c::d\n", &options).unwrap();
+    assert_eq!(pairs(&read.interactions), set(&[("a::b", "c::d")]));
+    let options = Options {
+        format: Some(Format::MovieLensCsv),
+        ..STRICT
+    };
+    let read = read_bytes("r", b"1,2,3.5,9\n", &options).unwrap();
+    assert_eq!(pairs(&read.interactions), set(&[("1", "2")]));
+}
+
+#[test]
+fn what_cannot_be_read_is_said_plainly() {
+    assert_eq!(error("r.csv", b""), "r.csv is empty");
+    assert_eq!(error("r.csv", b"\n \r\n"), "r.csv holds no interactions");
+    assert_eq!(
+        error("r.csv", b"userId,movieId\n"),
+        "r.csv holds no interactions"
+    );
+    assert!(error("r.csv", b"alone\n").contains("no format known"));
+    assert!(error("r.csv.gz", &[0x1f, 0x8b, 8, 0]).contains("gunzip"));
+    assert!(error("r.zip", b"PK\x03\x04rest").contains("unzip"));
+    assert!(error("r.csv", b"\xff\xfeu\0s\0").contains("UTF-16"));
+    assert!(error("r.bin", b"abc\0def").contains("no text"));
+    assert!(error("r.npy", b"userId,movieId\n").contains("r.npy is no matrix of NumPy"));
+    let bad = read_bytes("r", b"a,b,x\n,b\n", &LENIENT)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        bad.ends_with("holds no interactions; 2 lines are bad"),
+        "{bad}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let read = |path| read(path, &STRICT, &|_, _| {}).unwrap_err();
+    assert!(matches!(read(folder.path()), ReadError::Folder { .. }));
+    let missing = folder.path().join("missing.csv");
+    let error = read(&missing);
+    assert!(matches!(error, ReadError::Io { .. }));
+    assert!(error.to_string().contains("missing.csv"), "{error}");
+}
+
+#[test]
+fn progress_ends_with_the_whole_file() {
+    let text = "1\t2\t3\n".repeat(500_000);
+    let (_folder, path) = file("r", text.as_bytes());
+    let calls = RefCell::new(Vec::new());
+    read(&path, &STRICT, &|done, total| {
+        calls.borrow_mut().push((done, total))
+    })
+    .unwrap();
+    let calls = calls.into_inner();
+    assert!(calls.len() >= 3 && calls.is_sorted());
+    let whole = text.len() as u64;
+    assert_eq!(calls.last(), Some(&(whole, whole)));
+}
+
+#[test]
+fn a_matrix_without_anything_in_it_holds_no_interactions() {
+    let bytes = npy(&[(0, 0)], 3, 3, false);
+    let mut none = bytes.clone();
+    let at = none.len() - 9;
+    none[at..].fill(0);
+    assert_eq!(read_bytes("m.npy", &bytes, &STRICT).unwrap().rows, 1);
+    assert_eq!(error("m.npy", &none), "m.npy holds no interactions");
+    assert!(error("m.npy", &bytes[..bytes.len() - 1]).contains("ends early"));
+}
+
+/// A matrix of bytes.
+fn npy(pairs: &[(usize, usize)], users: usize, items: usize, fortran: bool) -> Vec<u8> {
+    let order = if fortran { "True" } else { "False" };
+    let mut header =
+        format!("{{'descr': '|u1', 'fortran_order': {order}, 'shape': ({users}, {items}), }}");
+    header += &" ".repeat(63 - (10 + header.len()) % 64);
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend_from_slice(&(header.len() as u16).to_le_bytes());
+    bytes.extend_from_slice(header.as_bytes());
+    let mut data = vec![0; users * items];
+    for &(user, item) in pairs {
+        data[if fortran {
+            item * users + user
+        } else {
+            user * items + item
+        }] = 1;
+    }
+    bytes.extend_from_slice(&data);
+    bytes
+}
+
+/// Interactions by the definition: first come, first numbered.
+fn expected(rows: &[(String, String)]) -> (Vec<String>, Vec<String>, BTreeSet<(usize, usize)>) {
+    fn number(
+        name: &String,
+        names: &mut Vec<String>,
+        known: &mut BTreeMap<String, usize>,
+    ) -> usize {
+        *known.entry(name.clone()).or_insert_with(|| {
+            names.push(name.clone());
+            names.len() - 1
+        })
+    }
+    let (mut users, mut items) = (Vec::new(), Vec::new());
+    let (mut known_users, mut known_items) = (BTreeMap::new(), BTreeMap::new());
+    let pairs = rows
+        .iter()
+        .map(|(user, item)| {
+            let user = number(user, &mut users, &mut known_users);
+            (user, number(item, &mut items, &mut known_items))
+        })
+        .collect();
+    (users, items, pairs)
+}
+
+fn assert_same(interactions: &Interactions, rows: &[(String, String)]) {
+    let (users, items, pairs) = expected(rows);
+    let names = |count, name: &dyn Fn(usize) -> String| (0..count).map(name).collect::<Vec<_>>();
+    assert_eq!(
+        names(interactions.users(), &|u| interactions
+            .user_name(u)
+            .to_string()),
+        users
+    );
+    assert_eq!(
+        names(interactions.items(), &|i| interactions
+            .item_name(i)
+            .to_string()),
+        items
+    );
+    let found: Vec<(usize, usize)> = (0..interactions.users())
+        .flat_map(|user| {
+            interactions
+                .of_user(user)
+                .iter()
+                .map(move |&item| (user, item as usize))
+        })
+        .collect();
+    assert_eq!(found, pairs.into_iter().collect::<Vec<_>>());
+    assert_eq!(interactions.len(), found.len());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn numbers_written_in_any_format_are_read_back(
+        rows in prop::collection::vec((0_u32..40, 0_u32..40, 0_u8..10), 1..200),
+        crlf: bool,
+    ) {
+        let end = if crlf { "\r\n" } else { "\n" };
+        let names: Vec<(String, String)> =
+            rows.iter().map(|(user, item, _)| (user.to_string(), item.to_string())).collect();
+        let write = |line: &dyn Fn(&str, &str, f64) -> String| -> String {
+            let lines = names.iter().zip(&rows).map(|((user, item), row)| {
+                line(user, item, f64::from(row.2) / 2.0) + end
+            });
+            lines.collect()
+        };
+        let header = format!("userId,movieId,rating,timestamp{end}");
+        let texts = [
+            (Format::MovieLensCsv, header + &write(&|u, i, r| format!("{u},{i},{r},1112486027"))),
+            (Format::MovieLensDat, write(&|u, i, r| format!("{u}::{i}::{r}::978300760"))),
+            (Format::YelpJson, write(&|u, i, r| {
+                format!("{{\"stars\": {r}, \"business_id\": \"{i}\", \"user_id\": \"{u}\"}}")
+            })),
+            (Format::Separated, write(&|u, i, r| format!("{u}\t{i}\t{r}"))),
+            (Format::Separated, write(&|u, i, _| format!("{u};{i}"))),
+            (Format::Separated, write(&|u, i, r| format!("{u}|{i}|{r}"))),
+            (Format::Separated, write(&|u, i, r| format!("{u}   {i} {r}"))),
+        ];
+        for (format, text) in texts {
+            let read = read_bytes("r", text.as_bytes(), &STRICT).unwrap();
+            prop_assert_eq!(read.format, format);
+            prop_assert_eq!(read.rows, rows.len() as u64);
+            assert_same(&read.interactions, &names);
+        }
+        let taken: Vec<(usize, usize)> =
+            rows.iter().map(|&(user, item, _)| (user as usize, item as usize)).collect();
+        let by_name: BTreeSet<(String, String)> = names.into_iter().collect();
+        for fortran in [false, true] {
+            let read = read_bytes("r", &npy(&taken, 40, 40, fortran), &STRICT).unwrap();
+            prop_assert_eq!(read.format, Format::Npy);
+            prop_assert_eq!(read.interactions.users(), 40);
+            prop_assert_eq!(pairs(&read.interactions), by_name.clone());
+        }
+    }
+
+    #[test]
+    fn any_names_are_read_back_from_csv_and_json(
+        rows in prop::collection::vec(("[^\r\n]{1,12}", "[^\r\n]{1,12}"), 1..60),
+    ) {
+        let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+        let csv: String =
+            rows.iter().map(|(u, i)| format!("{},{}\n", quoted(u), quoted(i))).collect();
+        let csv = format!("userId,movieId\n{csv}");
+        let json: String = rows
+            .iter()
+            .map(|(user, item)| {
+                serde_json::json!({"user_id": user, "business_id": item, "stars": 1}).to_string() + "\n"
+            })
+            .collect();
+        for (format, text) in [(Format::MovieLensCsv, csv), (Format::YelpJson, json)] {
+            let options = Options { format: Some(format), ..STRICT };
+            // A zero byte would make a text look like none.
+            if text.contains('\0') {
+                continue;
+            }
+            let read = read_bytes("r", text.as_bytes(), &options).unwrap();
+            assert_same(&read.interactions, &rows);
+        }
+    }
+}
