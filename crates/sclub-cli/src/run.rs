@@ -217,7 +217,9 @@ pub fn part_of(path: &Path) -> PathBuf {
 
 /// What was run, in a few words and in more.
 fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
-    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world;
+    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world else {
+        todo!()
+    };
     let title = match recipe.frequencies {
         Frequencies::Uniform => "(1a) Users equally often",
         Frequencies::Clusters => "(1b) Clusters at unequal rates",
@@ -298,7 +300,9 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn config(experiment: &Experiment) -> Result<Value> {
-    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world;
+    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world else {
+        todo!()
+    };
     let params = experiment.params()?;
     let (rewards, noise) = match recipe.rewards {
         Rewards::Bernoulli => ("bernoulli", None),

@@ -9,6 +9,7 @@ pub use sclub::{Deviations, Exploration, Index, Params};
 pub mod adjusted_rand;
 pub mod data;
 pub mod figure;
+pub mod held_out;
 pub mod normals;
 pub mod policies;
 pub mod report;

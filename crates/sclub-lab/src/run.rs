@@ -13,8 +13,7 @@ use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
 use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
-use crate::setting::Setting;
-use crate::synthetic::RecipeError;
+use crate::setting::{Setting, SettingError};
 use crate::world::{AGES, Block, World};
 
 /// Points of a regret curve at equal distances, for drawing.
@@ -48,7 +47,7 @@ pub struct Experiment {
 pub enum RunError {
     /// The world cannot be made.
     #[error(transparent)]
-    Recipe(#[from] RecipeError),
+    World(#[from] SettingError),
     /// A policy cannot be made.
     #[error(transparent)]
     Policy(#[from] sclub::Error),

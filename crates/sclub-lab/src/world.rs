@@ -128,7 +128,7 @@ pub struct Truth {
 
 /// Users, items and rewards. A world is fixed by its seed; any of its blocks can be drawn at any
 /// time, on any thread.
-pub trait World: Sync {
+pub trait World: Send + Sync {
     /// Features per item.
     fn dim(&self) -> usize;
 

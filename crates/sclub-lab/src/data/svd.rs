@@ -240,7 +240,10 @@ fn orthonormal(block: &Matrix, nothing: f64) -> (Matrix, bool) {
         for _ in 0..2 {
             for other in &done {
                 let share = dot(other, &column);
-                column.iter_mut().zip(other).for_each(|(c, o)| *c -= share * o);
+                column
+                    .iter_mut()
+                    .zip(other)
+                    .for_each(|(c, o)| *c -= share * o);
             }
         }
         let length = dot(&column, &column).sqrt();
@@ -261,7 +264,10 @@ fn finish(matrix: &Sparse, turned: &Sparse, basis: Matrix, rank: usize) -> Svd {
     let mut images = matrix.times(&basis).to_columns();
     let mut vectors = basis.to_columns();
     rotate_apart(&mut images, &mut vectors);
-    let lengths: Vec<f64> = images.iter().map(|image| dot(image, image).sqrt()).collect();
+    let lengths: Vec<f64> = images
+        .iter()
+        .map(|image| dot(image, image).sqrt())
+        .collect();
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by(|&a, &b| lengths[b].total_cmp(&lengths[a]));
 
