@@ -11,6 +11,7 @@ pub mod data;
 pub mod figure;
 pub mod held_out;
 pub mod normals;
+pub mod paper;
 pub mod policies;
 pub mod report;
 pub mod run;

@@ -25,6 +25,8 @@ pub enum Setting {
 pub struct Ratings {
     /// Who took what.
     pub interactions: Arc<Interactions>,
+    /// [`Interactions::digest`] of that, by which results are found again.
+    pub digest: u64,
     /// How splits are made.
     pub protocol: Protocol,
     /// How the other candidates are drawn.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::policies::Name;
+use crate::policies::{Name, Preset};
 use crate::summary::Mean;
 
 /// The whole report.
@@ -138,6 +138,8 @@ pub struct ManyUsersRow {
     pub users_a_round: f64,
     /// The algorithm.
     pub policy: Name,
+    /// Where its constants come from.
+    pub preset: Preset,
     /// Rounds.
     pub rounds: u64,
     /// Recommendations made, on average over the seeds.

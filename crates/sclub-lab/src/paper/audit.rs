@@ -1,0 +1,259 @@
+//! What the published code does otherwise than the pseudo-code, and what that is worth.
+
+use sclub::{Deviations, Index};
+
+use super::cells::Cells;
+use super::jobs::{Job, key};
+use super::published::{ALGORITHMS, PANELS, PublishedPanel};
+use super::{PaperError, Plan, entry};
+use crate::policies::{Entry, Name, Preset};
+use crate::report::model::{Audit, Variant};
+use crate::setting::Setting;
+use crate::summary::Mean;
+
+/// The panels that the audit is made in.
+const AUDITED: [&str; 2] = ["1a", "1c"];
+
+/// A deviation by name.
+#[derive(Debug, Clone, Copy)]
+pub struct Switch {
+    /// The name that the command line knows it by.
+    pub name: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// Puts it on or off.
+    pub set: fn(&mut Deviations, bool),
+}
+
+impl Switch {
+    /// Every deviation of the published code from the pseudo-code.
+    pub const ALL: [Switch; 6] = [
+        Switch {
+            name: "shared-arrays",
+            meaning: "Each observation of a user who was split out enters twice, once through her and \
+                      once through her cluster, which shares her arrays.",
+            set: |deviations, on| deviations.shared_arrays = on,
+        },
+        Switch {
+            name: "marks-cleared",
+            meaning: "Marks are cleared in every round, not in every phase; so nothing is ever merged.",
+            set: |deviations, on| deviations.marks_cleared = on,
+        },
+        Switch {
+            name: "stale-estimates",
+            meaning: "After a split or a merge a cluster's estimate is not renewed before its next \
+                      observation.",
+            set: |deviations, on| deviations.stale_estimates = on,
+        },
+        Switch {
+            name: "stale-marks",
+            meaning: "Whether a cluster is checked is not worked out anew when a user leaves it, and \
+                      a user who leaves loses her mark.",
+            set: |deviations, on| deviations.stale_marks = on,
+        },
+        Switch {
+            name: "running-estimate",
+            meaning: "A user is compared with her cluster's estimate of now, not with the phase's pivot.",
+            set: |deviations, on| deviations.running_estimate = on,
+        },
+        Switch {
+            name: "average-frequency",
+            meaning: "A user's frequency is compared with her cluster's average, not with each member's.",
+            set: |deviations, on| deviations.average_frequency = on,
+        },
+    ];
+
+    /// The deviations with this one put on or off.
+    pub fn with(self, mut deviations: Deviations, on: bool) -> Deviations {
+        (self.set)(&mut deviations, on);
+        deviations
+    }
+}
+
+/// A row of the audit before it is run.
+struct Row {
+    group: &'static str,
+    name: &'static str,
+    meaning: &'static str,
+    preset: Preset,
+    index: Option<Index>,
+    deviations: Deviations,
+    /// The row that it is compared with.
+    reference: Option<usize>,
+}
+
+/// The place of the pseudo-code with the published constants among the rows.
+const BASE: usize = 2;
+
+fn rows() -> Vec<Row> {
+    let plain = |group, name, meaning, preset, index| Row {
+        group,
+        name,
+        meaning,
+        preset,
+        index,
+        deviations: Deviations::NONE,
+        reference: Some(BASE),
+    };
+    let mut rows = vec![
+        plain(
+            "base",
+            "pseudo-code, Theorem 1's constants",
+            "Algorithms 1 to 4 as printed. Nobody is ever split by her estimate.",
+            Preset::Theory,
+            None,
+        ),
+        plain(
+            "base",
+            "pseudo-code, published constants",
+            "The constants of the published code, the norm of the paper.",
+            Preset::Released,
+            Some(Index::Norm),
+        ),
+        plain(
+            "base",
+            "pseudo-code, published constants, squared norm",
+            "The constants of the published code and its squared norm: what the deviations below are \
+             added to.",
+            Preset::Released,
+            None,
+        ),
+    ];
+    rows[BASE].reference = None;
+    for switch in Switch::ALL {
+        rows.push(Row {
+            group: "alone",
+            name: switch.name,
+            meaning: switch.meaning,
+            preset: Preset::Released,
+            index: None,
+            deviations: switch.with(Deviations::NONE, true),
+            reference: Some(BASE),
+        });
+    }
+    let all = rows.len() + Switch::ALL.len() + 1;
+    for switch in Switch::ALL {
+        rows.push(Row {
+            group: "without",
+            name: switch.name,
+            meaning: switch.meaning,
+            preset: Preset::Released,
+            index: None,
+            deviations: switch.with(Deviations::ALL, false),
+            reference: Some(all),
+        });
+    }
+    rows.push(Row {
+        group: "without",
+        name: "squared norm",
+        meaning: "The index adds β·xᵀS⁻¹x where the paper has β·√(xᵀS⁻¹x).",
+        preset: Preset::Released,
+        index: Some(Index::Norm),
+        deviations: Deviations::ALL,
+        reference: Some(all),
+    });
+    rows.push(Row {
+        group: "all",
+        name: "all deviations",
+        meaning: "The published code.",
+        preset: Preset::Released,
+        index: None,
+        deviations: Deviations::ALL,
+        reference: None,
+    });
+    rows
+}
+
+fn variant(row: &Row, setting: &Setting, rounds: u64) -> Result<Entry, sclub::Error> {
+    let mut entry = entry(Name::Sclub, row.preset, setting, rounds)?;
+    entry.deviations = row.deviations;
+    if let Some(index) = row.index {
+        entry.params.index = index;
+    }
+    Ok(entry)
+}
+
+/// The audited settings with their panels.
+fn settings(plan: &Plan) -> Vec<(&'static PublishedPanel, Setting)> {
+    PANELS
+        .iter()
+        .filter(|panel| AUDITED.contains(&panel.id))
+        .filter_map(|panel| Some((panel, plan.setting(panel.users, panel.frequencies)?)))
+        .collect()
+}
+
+pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>, PaperError> {
+    let mut jobs = Vec::new();
+    for (_, setting) in settings(plan) {
+        let entries: Vec<Entry> = rows()
+            .iter()
+            .map(|row| variant(row, &setting, plan.rounds))
+            .collect::<Result<_, _>>()?;
+        for &seed in &plan.seeds {
+            jobs.push(Job::new(&setting, seed, plan.rounds, &entries));
+        }
+    }
+    Ok(jobs)
+}
+
+/// None where no seed is complete in both settings.
+pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperError> {
+    let settings = settings(plan);
+    let rows = rows();
+    // The same seeds for all rows of a setting, so that differences are over the same worlds.
+    let mut regrets: Vec<Vec<Vec<f64>>> = Vec::new();
+    for (_, setting) in &settings {
+        let entries: Vec<Entry> = rows
+            .iter()
+            .map(|row| variant(row, setting, plan.rounds))
+            .collect::<Result<_, _>>()?;
+        let mut by_row = vec![Vec::new(); rows.len()];
+        for &seed in &plan.seeds {
+            let found: Option<Vec<f64>> = entries
+                .iter()
+                .map(|entry| {
+                    let record = cells.get(&key(setting, seed, plan.rounds, entry))?;
+                    Some(record.regret)
+                })
+                .collect();
+            for (row, regret) in by_row.iter_mut().zip(found.into_iter().flatten()) {
+                row.push(regret);
+            }
+        }
+        regrets.push(by_row);
+    }
+    if regrets.iter().any(|by_row| by_row[0].is_empty()) {
+        return Ok(None);
+    }
+    let variants = rows
+        .iter()
+        .enumerate()
+        .map(|(at, row)| Variant {
+            group: row.group.into(),
+            name: row.name.into(),
+            meaning: row.meaning.into(),
+            regrets: regrets
+                .iter()
+                .map(|by_row| {
+                    let difference = row.reference.map(|reference| {
+                        let pairs = by_row[at].iter().zip(&by_row[reference]);
+                        Mean::of(pairs.map(|(own, other)| own - other))
+                    });
+                    (Mean::of(by_row[at].iter().copied()), difference)
+                })
+                .collect(),
+        })
+        .collect();
+    let sclub = ALGORITHMS
+        .iter()
+        .position(|&name| name == Name::Sclub)
+        .expect("the paper is about it");
+    Ok(Some(Audit {
+        rounds: plan.rounds,
+        settings: settings
+            .iter()
+            .map(|(panel, _)| (panel.id.into(), panel.regret[sclub]))
+            .collect(),
+        variants,
+    }))
+}

@@ -1,0 +1,221 @@
+//! Results that are kept: one line of JSON for each run, written as soon as it is there.
+//!
+//! A line is found again by a key made from everything that the result depends on. A file that was
+//! cut off in the middle of a line is as good as one without that line.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use serde::{Deserialize, Serialize};
+
+use crate::run::Run;
+
+/// What is kept of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// What it is the result of.
+    pub key: String,
+    /// Rounds played.
+    pub rounds: u64,
+    /// Recommendations made.
+    pub served: u64,
+    /// Regret at the end.
+    pub regret: f64,
+    /// Sum of the rewards.
+    pub reward: f64,
+    /// What a choice at random would have missed.
+    pub random_regret: f64,
+    /// Clusters at the end.
+    pub clusters: usize,
+    /// Seconds inside the policy.
+    pub seconds: f64,
+    /// (round, regret so far) at powers of two and at the end.
+    pub doubling: Vec<(u64, f64)>,
+    /// (round, regret so far) at equal distances.
+    pub even: Vec<(u64, f64)>,
+    /// (recommendations, sum of rewards) by the user's age.
+    pub by_age: Vec<(u64, f64)>,
+}
+
+impl Record {
+    /// Of a run.
+    pub fn new(key: String, run: Run) -> Self {
+        Self {
+            key,
+            rounds: run.rounds,
+            served: run.served,
+            regret: run.regret,
+            reward: run.reward,
+            random_regret: run.random_regret,
+            clusters: run.clusters,
+            seconds: run.policy_seconds,
+            doubling: run.curve,
+            even: run.even_curve,
+            by_age: run.by_age,
+        }
+    }
+}
+
+/// Why results cannot be kept.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot keep results in {}: {source}", path.display())]
+pub struct CellsError {
+    /// Where.
+    path: PathBuf,
+    /// Why.
+    source: io::Error,
+}
+
+/// The results there are, and the file that more are added to.
+#[derive(Debug)]
+pub struct Cells {
+    path: PathBuf,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    records: HashMap<String, Record>,
+    file: File,
+}
+
+impl Cells {
+    /// Opens the file of earlier results, or starts one.
+    ///
+    /// # Errors
+    /// [`CellsError`].
+    pub fn open(path: &Path) -> Result<Self, CellsError> {
+        let fail = |source| CellsError {
+            path: path.to_owned(),
+            source,
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .map_err(fail)?;
+        let mut records = HashMap::new();
+        let mut reader = BufReader::new(&file);
+        let mut line = Vec::new();
+        let mut is_whole = true;
+        loop {
+            line.clear();
+            if reader.read_until(b'\n', &mut line).map_err(fail)? == 0 {
+                break;
+            }
+            is_whole = line.ends_with(b"\n");
+            if let Ok(record) = serde_json::from_slice::<Record>(&line) {
+                records.insert(record.key.clone(), record);
+            }
+        }
+        file.seek(SeekFrom::End(0)).map_err(fail)?;
+        if !is_whole {
+            file.write_all(b"\n").map_err(fail)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            inner: Mutex::new(Inner { records, file }),
+        })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        // Whoever panicked held whole records only.
+        self.inner
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The result of a key, if it is there.
+    pub fn get(&self, key: &str) -> Option<Record> {
+        self.lock().records.get(key).cloned()
+    }
+
+    /// Whether the result of a key is there.
+    pub fn has(&self, key: &str) -> bool {
+        self.lock().records.contains_key(key)
+    }
+
+    /// Keeps some results.
+    ///
+    /// # Errors
+    /// [`CellsError`].
+    pub fn put(&self, records: Vec<Record>) -> Result<(), CellsError> {
+        let mut inner = self.lock();
+        let mut text = Vec::new();
+        for record in &records {
+            serde_json::to_writer(&mut text, record).expect("numbers and names can be written");
+            text.push(b'\n');
+        }
+        let written = inner
+            .file
+            .write_all(&text)
+            .and_then(|()| inner.file.sync_data());
+        written.map_err(|source| CellsError {
+            path: self.path.clone(),
+            source,
+        })?;
+        for record in records {
+            inner.records.insert(record.key.clone(), record);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(key: &str, regret: f64) -> Record {
+        Record {
+            key: key.into(),
+            rounds: 10,
+            served: 10,
+            regret,
+            reward: 1.0,
+            random_regret: 2.0,
+            clusters: 3,
+            seconds: 0.1,
+            doubling: vec![(1, 0.1), (10, regret)],
+            even: vec![(0, 0.0), (10, regret)],
+            by_age: vec![(3, 1.0)],
+        }
+    }
+
+    #[test]
+    fn results_are_found_again_to_the_last_bit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cells.jsonl");
+        let exact = record("a", 0.1 + 0.2);
+        Cells::open(&path)
+            .unwrap()
+            .put(vec![exact.clone()])
+            .unwrap();
+        let cells = Cells::open(&path).unwrap();
+        assert_eq!(cells.get("a"), Some(exact));
+        assert!(!cells.has("b"));
+    }
+
+    #[test]
+    fn a_line_cut_off_is_lost_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cells.jsonl");
+        let cells = Cells::open(&path).unwrap();
+        cells.put(vec![record("a", 1.0), record("b", 2.0)]).unwrap();
+        drop(cells);
+        let whole = std::fs::read(&path).unwrap();
+        for cut in 1..whole.len() {
+            std::fs::write(&path, &whole[..cut]).unwrap();
+            let cells = Cells::open(&path).unwrap();
+            cells.put(vec![record("c", 3.0)]).unwrap();
+            let again = Cells::open(&path).unwrap();
+            assert_eq!(again.get("c"), Some(record("c", 3.0)), "cut at {cut}");
+            if again.has("b") {
+                assert_eq!(again.get("b"), Some(record("b", 2.0)));
+            }
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! Held-out choices of real users: constants found on some splits, results from others.
+
+use std::sync::{Arc, OnceLock};
+
+use sclub::{Deviations, Exploration, Index, Params};
+
+use super::cells::{Cells, Record};
+use super::jobs::{Job, key};
+use super::{PaperError, Plan, Source};
+use crate::held_out::{Others, Protocol, Split};
+use crate::policies::{Entry, InitialGraph, Name, Preset};
+use crate::report::model::{HeldOut, HeldOutRow, HeldOutTable};
+use crate::setting::{Ratings, Setting, SettingError};
+use crate::summary::Mean;
+use crate::world::AGES;
+
+/// Splits that constants are chosen on; no result is reported from them.
+const TUNING_SEEDS: [u64; 2] = [1001, 1002];
+
+/// What a policy is tried with: shares of the published β, ridges, and α_θ for those that cluster.
+const BETAS: [f64; 5] = [0.2, 0.1, 0.05, 0.02, 0.01];
+const SCALES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
+const ALPHAS: [f64; 3] = [0.5, 1.0, 2.5];
+
+/// A policy with the factor that its items' features are multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Contender {
+    entry: Entry,
+    scale: f64,
+}
+
+fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contender {
+    let entry = Entry {
+        name,
+        preset,
+        params,
+        graph: InitialGraph::Random,
+        deviations: Deviations::NONE,
+    };
+    Contender { entry, scale }
+}
+
+/// What there is to choose from for a policy.
+fn grid(plan: &Plan, name: Name) -> Vec<Contender> {
+    let alphas: &[f64] = if matches!(name, Name::Sclub | Name::Club) {
+        &ALPHAS
+    } else {
+        &[1.0]
+    };
+    let (betas, scales): (&[f64], &[f64]) = if plan.quick {
+        (&[0.1, 0.02], &[1.0, 4.0])
+    } else {
+        (&BETAS, &SCALES)
+    };
+    let mut grid = Vec::new();
+    for &scale in scales {
+        for &alpha_theta in alphas {
+            for &beta in betas {
+                let params = Params {
+                    alpha_theta,
+                    alpha_p: Params::tuned().alpha_p,
+                    index: Index::Norm,
+                    exploration: Exploration::Growing { scale: beta },
+                };
+                grid.push(contender(name, Preset::Tuned, params, scale));
+            }
+        }
+    }
+    grid
+}
+
+/// The policies whose constants are chosen.
+const TUNED: [Name; 3] = [Name::LinUcbInd, Name::Sclub, Name::Club];
+
+fn protocol(plan: &Plan) -> Protocol {
+    Protocol {
+        most_rounds: if plan.quick { 1 << 14 } else { 1 << 19 },
+        ..Protocol::default()
+    }
+}
+
+fn ratings(plan: &Plan, source: &Source, others: Others, scale: f64, placebo: bool) -> Ratings {
+    Ratings {
+        interactions: Arc::clone(&source.interactions),
+        digest: source.digest,
+        protocol: protocol(plan),
+        others,
+        scale,
+        placebo,
+    }
+}
+
+fn rounds(plan: &Plan) -> u64 {
+    protocol(plan).most_rounds as u64
+}
+
+fn tuning_seeds(plan: &Plan) -> &'static [u64] {
+    if plan.quick {
+        &TUNING_SEEDS[..1]
+    } else {
+        &TUNING_SEEDS
+    }
+}
+
+/// The jobs of one split: the split is made once for all, and a world drawn once for all contenders
+/// with the same scale.
+fn jobs_of_split(
+    plan: &Plan,
+    source: &Source,
+    seed: u64,
+    plays: &[(Others, bool, Vec<Contender>)],
+) -> Vec<Job> {
+    let split: Arc<OnceLock<Result<Arc<Split>, SettingError>>> = Arc::new(OnceLock::new());
+    let mut jobs = Vec::new();
+    for (others, placebo, contenders) in plays {
+        let mut scales: Vec<f64> = contenders.iter().map(|c| c.scale).collect();
+        scales.sort_unstable_by(f64::total_cmp);
+        scales.dedup();
+        for scale in scales {
+            let ratings = ratings(plan, source, *others, scale, *placebo);
+            let setting = Setting::Ratings(ratings.clone());
+            let wants = contenders
+                .iter()
+                .filter(|c| c.scale == scale)
+                .map(|c| (key(&setting, seed, rounds(plan), &c.entry), c.entry))
+                .collect();
+            let split = Arc::clone(&split);
+            jobs.push(Job {
+                make: Box::new(move || {
+                    let made = split.get_or_init(|| {
+                        let split = Split::new(&ratings.interactions, seed, ratings.protocol);
+                        Ok(Arc::new(split?))
+                    });
+                    Ok(Arc::new(ratings.world_of(made.clone()?)))
+                }),
+                seed,
+                rounds: rounds(plan),
+                expected: rounds(plan).min(source.interactions.len() as u64 / 2),
+                wants,
+            });
+        }
+    }
+    jobs
+}
+
+pub(super) fn tuning_jobs(plan: &Plan) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for source in plan.sources() {
+        let all: Vec<Contender> = TUNED.iter().flat_map(|&name| grid(plan, name)).collect();
+        for &seed in tuning_seeds(plan) {
+            let plays = [(Others::Uniform, false, all.clone())];
+            jobs.extend(jobs_of_split(plan, source, seed, &plays));
+        }
+    }
+    jobs
+}
+
+fn record(
+    plan: &Plan,
+    source: &Source,
+    cells: &Cells,
+    seed: u64,
+    (others, placebo): (Others, bool),
+    contender: &Contender,
+) -> Option<Record> {
+    let ratings = ratings(plan, source, others, contender.scale, placebo);
+    let setting = Setting::Ratings(ratings);
+    cells.get(&key(&setting, seed, rounds(plan), &contender.entry))
+}
+
+fn rate(record: &Record) -> f64 {
+    record.reward / record.served as f64
+}
+
+/// The contender with the highest rate over the splits for it; none where some are missing.
+fn best(plan: &Plan, source: &Source, cells: &Cells, name: Name) -> Option<Contender> {
+    let mut best: Option<(f64, Contender)> = None;
+    for contender in grid(plan, name) {
+        let mut sum = 0.0;
+        for &seed in tuning_seeds(plan) {
+            let play = (Others::Uniform, false);
+            sum += rate(&record(plan, source, cells, seed, play, &contender)?);
+        }
+        if best.is_none_or(|(highest, _)| sum > highest) {
+            best = Some((sum, contender));
+        }
+    }
+    best.map(|(_, contender)| contender)
+}
+
+/// A row of the tables before it is run.
+struct Row {
+    label: String,
+    contender: Contender,
+    placebo: bool,
+}
+
+/// Everybody who is reported; none where tuning is not complete.
+fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
+    let usual = |name| contender(name, Preset::Tuned, Params::tuned(), 1.0);
+    let ind = best(plan, source, cells, Name::LinUcbInd)?;
+    let row = |label: &str, contender| Row {
+        label: label.into(),
+        contender,
+        placebo: false,
+    };
+    Some(vec![
+        row("Random", usual(Name::Random)),
+        row("LinUCB-One", usual(Name::LinUcbOne)),
+        row("LinUCB-Ind", usual(Name::LinUcbInd)),
+        row("LinUCB-Ind, tuned", ind),
+        row("SCLUB", usual(Name::Sclub)),
+        row("SCLUB, tuned", best(plan, source, cells, Name::Sclub)?),
+        row("CLUB, tuned", best(plan, source, cells, Name::Club)?),
+        Row {
+            label: "LinUCB-Ind, tuned; users shuffled (placebo)".into(),
+            contender: ind,
+            placebo: true,
+        },
+    ])
+}
+
+const TABLES: [(Others, &str); 2] = [
+    (
+        Others::Uniform,
+        "The 19 other candidates are drawn uniformly",
+    ),
+    (
+        Others::Popular,
+        "The 19 other candidates are drawn by popularity",
+    ),
+];
+
+pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
+    let mut jobs = Vec::new();
+    for source in plan.sources() {
+        let Some(rows) = rows(plan, source, cells) else {
+            continue;
+        };
+        for &seed in &plan.seeds {
+            let mut plays = Vec::new();
+            for (others, _) in TABLES {
+                for placebo in [false, true] {
+                    let contenders = rows
+                        .iter()
+                        .filter(|row| row.placebo == placebo)
+                        .map(|row| row.contender)
+                        .collect();
+                    plays.push((others, placebo, contenders));
+                }
+            }
+            jobs.extend(jobs_of_split(plan, source, seed, &plays));
+        }
+    }
+    jobs
+}
+
+fn constants(contender: &Contender) -> String {
+    let Params {
+        alpha_theta,
+        exploration,
+        ..
+    } = contender.entry.params;
+    let mut parts = Vec::new();
+    match contender.entry.name {
+        Name::Random => return "–".into(),
+        Name::Sclub | Name::Club => parts.push(format!("α_θ {alpha_theta}")),
+        _ => {}
+    }
+    if let Exploration::Growing { scale } = exploration {
+        parts.push(format!("β·{scale}"));
+    }
+    let inverse = contender.scale.powi(2);
+    parts.push(if inverse == 1.0 {
+        "ridge 1".into()
+    } else {
+        format!("ridge 1/{inverse:.0}")
+    });
+    parts.join(", ")
+}
+
+pub(super) fn held_out(plan: &Plan, cells: &Cells) -> Result<Vec<HeldOut>, PaperError> {
+    let mut all = Vec::new();
+    for source in plan.sources() {
+        if let Some(one) = of_source(plan, source, cells)? {
+            all.push(one);
+        }
+    }
+    Ok(all)
+}
+
+fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldOut>, PaperError> {
+    let Some(rows) = rows(plan, source, cells) else {
+        return Ok(None);
+    };
+    let mut tables = Vec::new();
+    for (others, title) in TABLES {
+        // The same splits for all rows, so that lifts are over the same rounds.
+        let mut by_row: Vec<Vec<Record>> = rows.iter().map(|_| Vec::new()).collect();
+        for &seed in &plan.seeds {
+            let found: Option<Vec<Record>> = rows
+                .iter()
+                .map(|row| {
+                    let play = (others, row.placebo);
+                    record(plan, source, cells, seed, play, &row.contender)
+                })
+                .collect();
+            for (records, record) in by_row.iter_mut().zip(found.into_iter().flatten()) {
+                records.push(record);
+            }
+        }
+        if by_row[0].is_empty() {
+            return Ok(None);
+        }
+        let place = |label: &str| rows.iter().position(|row| row.label == label);
+        let one = place("LinUCB-One").expect("it is among the rows");
+        let ind = place("LinUCB-Ind, tuned").expect("it is among the rows");
+        let lift = |row: usize, over: usize| {
+            let pairs = by_row[row].iter().zip(&by_row[over]);
+            (row != over).then(|| Mean::of(pairs.map(|(a, b)| rate(a) / rate(b) - 1.0)))
+        };
+        tables.push(HeldOutTable {
+            title: title.into(),
+            ages: AGES.iter().map(|&age| age_name(age)).collect(),
+            rows: rows
+                .iter()
+                .enumerate()
+                .map(|(at, row)| HeldOutRow {
+                    label: row.label.clone(),
+                    policy: row.contender.entry.name,
+                    constants: constants(&row.contender),
+                    rate: Mean::of(by_row[at].iter().map(rate)),
+                    over_one: lift(at, one),
+                    over_tuned_ind: lift(at, ind),
+                    by_age: (0..AGES.len())
+                        .map(|age| at_age(&by_row[at], age))
+                        .collect(),
+                })
+                .collect(),
+        });
+    }
+    let first = plan.seeds.first().copied().unwrap_or(1);
+    let split =
+        Split::new(&source.interactions, first, protocol(plan)).map_err(SettingError::from)?;
+    let size = |what: &str, many: usize| (what.to_string(), many as u64);
+    let searched: usize = TUNED.iter().map(|&name| grid(plan, name).len()).sum();
+    Ok(Some(HeldOut {
+        name: source.name.into(),
+        note: source.note.clone(),
+        sizes: vec![
+            size("feature users", split.feature_users()),
+            size("users served", split.served_users()),
+            size("items", split.items()),
+            size("rounds", split.rounds()),
+        ],
+        tuning: format!(
+            "Constants called tuned have the highest rate over {} splits of the same users (seeds {}) that \
+             no result here is from: {searched} combinations for three policies, with uniform other \
+             candidates. A ridge of 1/k² is features multiplied by k. The placebo tells the policy \
+             a wrong user in each round. Sizes are of the split of seed {first}.",
+            tuning_seeds(plan).len(),
+            tuning_seeds(plan)
+                .iter()
+                .map(u64::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+        ),
+        tables,
+    }))
+}
+
+fn age_name((first, last): (u32, u32)) -> String {
+    if last == u32::MAX {
+        format!("{first}+")
+    } else {
+        format!("{first}–{last}")
+    }
+}
+
+/// The rate of users of one age; none where nobody was.
+fn at_age(records: &[Record], age: usize) -> Option<Mean> {
+    let rates: Vec<f64> = records
+        .iter()
+        .filter_map(|record| record.by_age.get(age))
+        .filter(|(rounds, _)| *rounds > 0)
+        .map(|&(rounds, reward)| reward / rounds as f64)
+        .collect();
+    (!rates.is_empty()).then(|| Mean::of(rates))
+}

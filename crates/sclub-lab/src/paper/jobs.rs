@@ -1,0 +1,159 @@
+//! What is to be run, without what has been run before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use super::PaperError;
+use super::cells::{Cells, Record};
+use crate::policies::Entry;
+use crate::run::{Observer, play};
+use crate::setting::{Setting, SettingError};
+use crate::streams::mix;
+use crate::world::World;
+
+/// Makes the world of a job, when its turn comes.
+pub(super) type MakeWorld = Box<dyn Fn() -> Result<Arc<dyn World>, SettingError> + Send + Sync>;
+
+/// Some policies in one world, which is drawn once for all of them.
+pub(super) struct Job {
+    pub make: MakeWorld,
+    pub seed: u64,
+    pub rounds: u64,
+    /// Rounds that it will come to, about.
+    pub expected: u64,
+    /// The key of each result, and whose it is.
+    pub wants: Vec<(String, Entry)>,
+}
+
+impl Job {
+    /// Some policies in the world of a setting and a seed.
+    pub fn new(setting: &Setting, seed: u64, rounds: u64, entries: &[Entry]) -> Self {
+        let wants = entries
+            .iter()
+            .map(|entry| (key(setting, seed, rounds, entry), *entry))
+            .collect();
+        let setting = setting.clone();
+        Self {
+            make: Box::new(move || setting.world(seed)),
+            seed,
+            rounds,
+            expected: rounds,
+            wants,
+        }
+    }
+}
+
+/// Names a result by everything that it depends on.
+pub(super) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
+    let (world, data) = match setting {
+        Setting::Synthetic(recipe) => (format!("{recipe:?}"), 0),
+        Setting::Vectors(recipe, weights) => {
+            let words: Vec<u64> = weights.iter().flatten().map(|v| v.to_bits()).collect();
+            (format!("{recipe:?}"), mix(&words))
+        }
+        Setting::Ratings(ratings) => (
+            format!(
+                "{:?} {:?} {} {}",
+                ratings.protocol, ratings.others, ratings.scale, ratings.placebo
+            ),
+            ratings.digest,
+        ),
+    };
+    // What a policy does not look at does not make its result another.
+    let graph = (entry.name == crate::policies::Name::Club).then_some(entry.graph);
+    let deviations = (entry.name == crate::policies::Name::Sclub).then_some(entry.deviations);
+    let all = format!(
+        "{} {world} {data:x} {:?} {graph:?} {deviations:?}",
+        env!("CARGO_PKG_VERSION"),
+        entry.params
+    );
+    let words: Vec<u64> = all.bytes().map(u64::from).collect();
+    format!(
+        "{} seed {seed} rounds {rounds} {:016x}",
+        entry.name,
+        mix(&words)
+    )
+}
+
+/// Results wanted by some jobs: how many are missing, and how many there are.
+pub(super) fn tally(jobs: &[Job], cells: &Cells) -> (usize, usize) {
+    let mut keys: Vec<&str> = jobs
+        .iter()
+        .flat_map(|job| job.wants.iter().map(|(key, _)| key.as_str()))
+        .collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let there = keys.iter().filter(|key| cells.has(key)).count();
+    (keys.len() - there, there)
+}
+
+/// Leaves out what has been run before, and what two jobs want.
+fn missing(mut jobs: Vec<Job>, cells: &Cells) -> Vec<Job> {
+    let mut seen = std::collections::HashSet::new();
+    for job in &mut jobs {
+        job.wants
+            .retain(|(key, _)| !cells.has(key) && seen.insert(key.clone()));
+    }
+    jobs.retain(|job| !job.wants.is_empty());
+    jobs
+}
+
+/// Rounds that are still to be played.
+pub(super) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
+    let mut seen = std::collections::HashSet::new();
+    let wants = jobs
+        .iter()
+        .flat_map(|job| job.wants.iter().map(move |(key, _)| (key, job.expected)));
+    wants
+        .filter(|(key, _)| !cells.has(key) && seen.insert((*key).clone()))
+        .map(|(_, rounds)| rounds)
+        .sum()
+}
+
+/// Runs what is missing and keeps each result as soon as its world has been played through. Returns
+/// how many results are new.
+pub(super) fn run(
+    jobs: Vec<Job>,
+    cells: &Cells,
+    threads: usize,
+    observer: &dyn Observer,
+) -> Result<usize, PaperError> {
+    let jobs = missing(jobs, cells);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .map_err(PaperError::Threads)?;
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<usize, PaperError> {
+        let mut done = 0;
+        while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if observer.is_cancelled() {
+                break;
+            }
+            let world = (job.make)()?;
+            let entries: Vec<Entry> = job.wants.iter().map(|(_, entry)| *entry).collect();
+            let Some(runs) = play(&*world, job.seed, &entries, job.rounds, observer)? else {
+                break;
+            };
+            let records: Vec<Record> = job
+                .wants
+                .iter()
+                .zip(runs)
+                .map(|((key, _), run)| Record::new(key.clone(), run))
+                .collect();
+            done += records.len();
+            cells.put(records)?;
+        }
+        Ok(done)
+    };
+    let workers = threads.min(jobs.len());
+    let done: Vec<usize> = pool.install(|| {
+        (0..workers)
+            .into_par_iter()
+            .map(|_| work())
+            .collect::<Result<_, _>>()
+    })?;
+    Ok(done.iter().sum())
+}

@@ -1,0 +1,316 @@
+//! The paper's evaluation: Figure 1, Tables 1 and 2, and what belongs beside them.
+//!
+//! A [`Plan`] says what to run. Each part lists its runs as jobs; a result that is kept in
+//! [`cells::Cells`] is not run again, and parts that want the same result share it. When all is
+//! there, the parts are put together to a [`Report`].
+
+mod audit;
+pub mod cells;
+mod choices;
+mod jobs;
+mod many_users;
+mod panels;
+pub mod published;
+mod theorem;
+
+use std::sync::Arc;
+
+use crate::data::Interactions;
+use crate::data::features::{self, FeatureError, Selection};
+use crate::policies::{self, Entry, InitialGraph, Name, Preset};
+use crate::report::model::{Origin, Report};
+use crate::run::{Observer, RunError};
+use crate::setting::{Setting, SettingError};
+use crate::synthetic::{Frequencies, Recipe};
+use crate::world::Rewards;
+use cells::{Cells, CellsError};
+use jobs::Job;
+use published::Users;
+
+pub use audit::Switch;
+
+/// T of the paper's figures.
+pub const ROUNDS: u64 = (1 << 20) - 2;
+
+/// d and L of the paper's figures, the constant feature counted.
+const DIM: usize = 20;
+const CANDIDATES: usize = 20;
+
+/// What a report is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts {
+    /// Figure 1 with its tables.
+    pub panels: bool,
+    /// The published code's deviations.
+    pub audit: bool,
+    /// Theorems 1 and 3.
+    pub theorems: bool,
+    /// Held-out choices of real users.
+    pub choices: bool,
+}
+
+/// A data set of real users.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Source {
+    /// Such as `MovieLens`.
+    pub name: &'static str,
+    /// Who took what.
+    pub interactions: Arc<Interactions>,
+    /// What must be said wherever results from it are shown.
+    pub note: Option<String>,
+    digest: u64,
+    /// The paper's weight vectors of its users.
+    weights: Arc<Vec<Vec<f64>>>,
+}
+
+impl Source {
+    /// Prepares a data set as the paper does: 1000 users and 1000 items with most ratings.
+    ///
+    /// # Errors
+    /// Where it is too small.
+    pub fn new(
+        name: &'static str,
+        interactions: Interactions,
+        note: Option<String>,
+    ) -> Result<Self, FeatureError> {
+        let chosen = Selection {
+            users: 1000,
+            items: 1000,
+        }
+        .choose(&interactions);
+        let (svd, _) = features::factorise(&chosen.matrix, DIM)?;
+        let weights = features::user_weights(&svd);
+        let weights = (0..weights.rows())
+            .map(|row| weights.row(row).to_vec())
+            .collect();
+        Ok(Self {
+            name,
+            digest: interactions.digest(),
+            interactions: Arc::new(interactions),
+            note,
+            weights: Arc::new(weights),
+        })
+    }
+}
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// T of the panels and the audit.
+    pub rounds: u64,
+    /// The worlds' seeds.
+    pub seeds: Vec<u64>,
+    /// Threads to use.
+    pub threads: usize,
+    /// Whether figures are only to be had fast.
+    pub quick: bool,
+    /// What to report.
+    pub parts: Parts,
+    /// MovieLens ratings, if given.
+    pub movielens: Option<Source>,
+    /// Yelp reviews, if given.
+    pub yelp: Option<Source>,
+}
+
+/// Why a report cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PaperError {
+    /// A run cannot be made.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A world cannot be made.
+    #[error(transparent)]
+    World(#[from] SettingError),
+    /// A result cannot be kept.
+    #[error(transparent)]
+    Cells(#[from] CellsError),
+    /// The threads cannot be started.
+    #[error("cannot start the threads: {0}")]
+    Threads(rayon::ThreadPoolBuildError),
+}
+
+impl From<sclub::Error> for PaperError {
+    fn from(error: sclub::Error) -> Self {
+        PaperError::Run(RunError::Policy(error))
+    }
+}
+
+/// What a part of the work came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Results made now.
+    pub new: usize,
+    /// Results kept from before.
+    pub kept: usize,
+    /// Results that are missing because the work was stopped.
+    pub missing: usize,
+}
+
+impl Plan {
+    fn source(&self, users: Users) -> Option<&Source> {
+        match users {
+            Users::Drawn => None,
+            Users::MovieLens => self.movielens.as_ref(),
+            Users::Yelp => self.yelp.as_ref(),
+        }
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.movielens.iter().chain(&self.yelp)
+    }
+
+    /// The paper's setting with such users, where there are any.
+    fn setting(&self, users: Users, frequencies: Frequencies) -> Option<Setting> {
+        let recipe = synthetic(frequencies);
+        match users {
+            Users::Drawn => Some(Setting::Synthetic(recipe)),
+            Users::MovieLens | Users::Yelp => {
+                let source = self.source(users)?;
+                Some(Setting::Vectors(recipe, Arc::clone(&source.weights)))
+            }
+        }
+    }
+
+    /// The jobs of the first pass: everything whose constants are known beforehand.
+    fn jobs(&self) -> Result<Vec<Job>, PaperError> {
+        let mut jobs = Vec::new();
+        if self.parts.panels {
+            jobs.extend(panels::jobs(self)?);
+        }
+        if self.parts.theorems {
+            jobs.extend(theorem::jobs(self)?);
+            jobs.extend(many_users::jobs(self)?);
+        }
+        if self.parts.audit {
+            jobs.extend(audit::jobs(self)?);
+        }
+        if self.parts.choices {
+            jobs.extend(choices::tuning_jobs(self));
+        }
+        Ok(jobs)
+    }
+
+    /// The jobs of the second pass, whose constants the first has found.
+    fn later_jobs(&self, cells: &Cells) -> Vec<Job> {
+        if self.parts.choices {
+            choices::jobs(self, cells)
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Rounds that the first pass has still to play, over all policies.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn rounds_to_play(&self, cells: &Cells) -> Result<u64, PaperError> {
+        Ok(jobs::rounds_to_play(&self.jobs()?, cells))
+    }
+
+    /// Rounds that the second pass has still to play, once the first is over.
+    pub fn later_rounds_to_play(&self, cells: &Cells) -> u64 {
+        jobs::rounds_to_play(&self.later_jobs(cells), cells)
+    }
+
+    /// Runs the first pass.
+    ///
+    /// # Errors
+    /// [`PaperError`].
+    pub fn run(&self, cells: &Cells, observer: &dyn Observer) -> Result<Progress, PaperError> {
+        self.work(self.jobs()?, cells, observer)
+    }
+
+    /// Runs the second pass.
+    ///
+    /// # Errors
+    /// [`PaperError`].
+    pub fn run_later(
+        &self,
+        cells: &Cells,
+        observer: &dyn Observer,
+    ) -> Result<Progress, PaperError> {
+        self.work(self.later_jobs(cells), cells, observer)
+    }
+
+    fn work(
+        &self,
+        jobs: Vec<Job>,
+        cells: &Cells,
+        observer: &dyn Observer,
+    ) -> Result<Progress, PaperError> {
+        let (missing, kept) = jobs::tally(&jobs, cells);
+        let new = jobs::run(jobs, cells, self.threads, observer)?;
+        Ok(Progress {
+            new,
+            kept,
+            missing: missing - new,
+        })
+    }
+
+    /// Puts together what there is.
+    ///
+    /// # Errors
+    /// [`PaperError`].
+    pub fn report(&self, cells: &Cells, origin: Origin) -> Result<Report, PaperError> {
+        Ok(Report {
+            origin,
+            panels: if self.parts.panels {
+                panels::panels(self, cells)?
+            } else {
+                Vec::new()
+            },
+            audit: if self.parts.audit {
+                audit::audit(self, cells)?
+            } else {
+                None
+            },
+            theorem: if self.parts.theorems {
+                theorem::theorem(self, cells)?
+            } else {
+                None
+            },
+            many_users: if self.parts.theorems {
+                many_users::many_users(self, cells)?
+            } else {
+                None
+            },
+            held_out: if self.parts.choices {
+                choices::held_out(self, cells)?
+            } else {
+                Vec::new()
+            },
+        })
+    }
+}
+
+/// The paper's synthetic world.
+fn synthetic(frequencies: Frequencies) -> Recipe {
+    Recipe {
+        users: 1000,
+        clusters: 10,
+        dim: DIM,
+        candidates: CANDIDATES,
+        frequencies,
+        rewards: Rewards::Bernoulli,
+        users_a_round: None,
+    }
+}
+
+/// A policy with a preset's constants, as [`crate::run::Experiment`] would run it.
+fn entry(
+    name: Name,
+    preset: Preset,
+    setting: &Setting,
+    rounds: u64,
+) -> Result<Entry, sclub::Error> {
+    Ok(Entry {
+        name,
+        preset,
+        params: policies::params(preset, &Default::default(), &setting.assumptions(rounds))?,
+        graph: match preset {
+            Preset::Released => InitialGraph::Complete,
+            Preset::Theory | Preset::Tuned => InitialGraph::Random,
+        },
+        deviations: policies::usual_deviations(preset),
+    })
+}
