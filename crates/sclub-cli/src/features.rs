@@ -133,7 +133,9 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
         format: args.format.format(),
         skip_bad_lines: args.skip_bad_lines,
     };
-    let read = read(&args.ratings, &options, &|done, total| progress.read(done, total));
+    let read = read(&args.ratings, &options, &|done, total| {
+        progress.read(done, total)
+    });
     progress.finish();
     let read = read?;
     let reading = start.elapsed().as_secs_f64();
@@ -150,7 +152,12 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     say(&what_was_found(&chosen, &svd));
     prepare(&args.out)?;
     write_all(&args.out, &read.interactions, &chosen, &svd)?;
-    say(&what_was_written(args, &chosen, dim, start.elapsed().as_secs_f64()));
+    say(&what_was_written(
+        args,
+        &chosen,
+        dim,
+        start.elapsed().as_secs_f64(),
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -175,7 +182,10 @@ fn refuse_special(out: &Path) -> Result<()> {
     }
     for path in FILES.map(|name| out.join(name)) {
         if path.exists() && !path.is_file() {
-            bail!("{} is not a plain file and is not overwritten", path.display());
+            bail!(
+                "{} is not a plain file and is not overwritten",
+                path.display()
+            );
         }
     }
     Ok(())
@@ -201,7 +211,12 @@ fn count(number: usize) -> String {
 }
 
 fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
-    let Read { interactions, rows, bad_lines, format } = read;
+    let Read {
+        interactions,
+        rows,
+        bad_lines,
+        format,
+    } = read;
     let mut text = format!(
         "Read {} ({format}) in {seconds:.1} s: {} interactions, {} different, of {} users and {} items",
         path.display(),
@@ -219,7 +234,11 @@ fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
 fn what_was_found(chosen: &Chosen, svd: &Svd) -> String {
     let (users, items) = (chosen.users.len(), chosen.items.len());
     let entries = chosen.matrix.entries();
-    let values: Vec<String> = svd.values.iter().map(|value| format!("{value:.2}")).collect();
+    let values: Vec<String> = svd
+        .values
+        .iter()
+        .map(|value| format!("{value:.2}"))
+        .collect();
     let mass: f64 = svd.values.iter().map(|value| value * value).sum();
     format!(
         "Taken: {} users and {} items with {} interactions, {:.2}% of all that could be\n\
@@ -249,8 +268,14 @@ fn what_was_written(args: &FeaturesArgs, chosen: &Chosen, dim: usize, seconds: f
 
 fn write_all(out: &Path, all: &Interactions, chosen: &Chosen, svd: &Svd) -> Result<()> {
     let (users, items) = (user_vectors(svd), item_vectors(svd));
-    let user_names = chosen.users.iter().map(|&user| all.user_name(user as usize));
-    let item_names = chosen.items.iter().map(|&item| all.item_name(item as usize));
+    let user_names = chosen
+        .users
+        .iter()
+        .map(|&user| all.user_name(user as usize));
+    let item_names = chosen
+        .items
+        .iter()
+        .map(|&item| all.item_name(item as usize));
     let contents = [
         write::npy(&users)?,
         write::npy(&items)?,

@@ -22,7 +22,8 @@ impl Reading {
         let on_terminal = std::io::stderr().is_terminal();
         let now = Instant::now();
         let bar = (!quiet && on_terminal).then(|| {
-            let style = "{bar:32} {percent:>3}%  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+            let style =
+                "{bar:32} {percent:>3}%  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
             let style = ProgressStyle::with_template(style).expect("a good template");
             ProgressBar::new(0).with_style(style)
         });
@@ -39,7 +40,11 @@ impl Reading {
             bar.set_length(total.max(done));
             bar.set_position(done);
         }
-        if self.last.get().is_some_and(|last| last.elapsed() >= LINE_EVERY) {
+        if self
+            .last
+            .get()
+            .is_some_and(|last| last.elapsed() >= LINE_EVERY)
+        {
             self.last.set(Some(Instant::now()));
             let seconds = self.start.elapsed().as_secs_f64();
             let (megabytes, rate) = (done as f64 / 1e6, done as f64 / 1e6 / seconds);

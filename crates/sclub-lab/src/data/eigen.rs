@@ -18,7 +18,10 @@ pub struct Eigen {
 /// Decomposes a symmetric matrix.
 pub fn eigen(matrix: &Matrix) -> Eigen {
     let size = matrix.rows();
-    let scale = matrix.values().iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    let scale = matrix
+        .values()
+        .iter()
+        .fold(0.0_f64, |most, value| most.max(value.abs()));
     if scale == 0.0 {
         let mut vectors = Matrix::zeros(size, size);
         (0..size).for_each(|at| vectors.row_mut(at)[at] = 1.0);
@@ -48,7 +51,9 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
     let size = matrix.rows();
     let mut work = matrix.clone();
     for row in 0..size {
-        work.row_mut(row).iter_mut().for_each(|value| *value /= scale);
+        work.row_mut(row)
+            .iter_mut()
+            .for_each(|value| *value /= scale);
     }
     let mut beside = vec![0.0; size];
     // Each reflection is 1 − factor · v vᵀ; it leaves alone what comes before `v`.
@@ -90,7 +95,9 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
         for row in at + 1..size {
             let part = &mut basis.row_mut(row)[at + 1..];
             let share = factor * dot(part, v);
-            part.iter_mut().zip(v).for_each(|(entry, v)| *entry -= share * v);
+            part.iter_mut()
+                .zip(v)
+                .for_each(|(entry, v)| *entry -= share * v);
         }
     }
     (diagonal, beside, basis)
@@ -100,7 +107,11 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
 /// with it.
 fn diagonalise(diagonal: &mut [f64], beside: &mut [f64], vectors: &mut Matrix) {
     let size = diagonal.len();
-    let most = |values: &[f64]| values.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+    let most = |values: &[f64]| {
+        values
+            .iter()
+            .fold(0.0_f64, |most, value| most.max(value.abs()))
+    };
     let nothing = 0.01 * f64::EPSILON * most(diagonal).max(most(beside));
     for low in 0..size {
         for _ in 0..MOST_STEPS {
@@ -108,7 +119,9 @@ fn diagonalise(diagonal: &mut [f64], beside: &mut [f64], vectors: &mut Matrix) {
                 let near = f64::EPSILON * (diagonal[at].abs() + diagonal[at + 1].abs());
                 beside[at].abs() <= near.max(nothing)
             };
-            let high = (low..size - 1).find(|&at| is_nothing(at)).unwrap_or(size - 1);
+            let high = (low..size - 1)
+                .find(|&at| is_nothing(at))
+                .unwrap_or(size - 1);
             if high == low {
                 break;
             }
@@ -161,7 +174,12 @@ fn rotate(vectors: &mut Matrix, at: usize, sine: f64, cosine: f64) {
 pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     let mut sums = [0.0; 4];
     let (a4, b4) = (a.chunks_exact(4), b.chunks_exact(4));
-    let rest: f64 = a4.remainder().iter().zip(b4.remainder()).map(|(a, b)| a * b).sum();
+    let rest: f64 = a4
+        .remainder()
+        .iter()
+        .zip(b4.remainder())
+        .map(|(a, b)| a * b)
+        .sum();
     for (a, b) in a4.zip(b4) {
         for at in 0..4 {
             sums[at] += a[at] * b[at];
@@ -179,7 +197,10 @@ mod tests {
     fn check(matrix: &Matrix) {
         let size = matrix.rows();
         let eigen = eigen(matrix);
-        let scale = matrix.values().iter().fold(1e-300_f64, |most, value| most.max(value.abs()));
+        let scale = matrix
+            .values()
+            .iter()
+            .fold(1e-300_f64, |most, value| most.max(value.abs()));
         assert!(eigen.values.is_sorted_by(|a, b| a >= b));
         for i in 0..size {
             let v = eigen.vectors.row(i);
@@ -187,7 +208,10 @@ mod tests {
                 let unit = f64::from(u8::from(i == j));
                 assert!((dot(v, eigen.vectors.row(j)) - unit).abs() < 1e-13 * size as f64);
                 let miss = dot(matrix.row(j), v) - eigen.values[i] * v[j];
-                assert!(miss.abs() < 1e-14 * scale * size as f64, "{miss} of {scale}");
+                assert!(
+                    miss.abs() < 1e-14 * scale * size as f64,
+                    "{miss} of {scale}"
+                );
             }
         }
     }

@@ -95,7 +95,9 @@ impl Selection {
     ///
     /// Among equals the lower number goes first. The most active come first in the result.
     pub fn choose(&self, all: &Interactions) -> Chosen {
-        let lengths: Vec<u32> = (0..all.users()).map(|u| all.of_user(u).len() as u32).collect();
+        let lengths: Vec<u32> = (0..all.users())
+            .map(|u| all.of_user(u).len() as u32)
+            .collect();
         let active = most(&lengths, self.users.saturating_mul(3));
         let mut counts = vec![0; all.items()];
         for &user in &active {
@@ -105,7 +107,9 @@ impl Selection {
         }
         let items = most(&counts, self.items);
         let mut is_chosen = vec![false; all.items()];
-        items.iter().for_each(|&item| is_chosen[item as usize] = true);
+        items
+            .iter()
+            .for_each(|&item| is_chosen[item as usize] = true);
         let mut counts = vec![0; all.users()];
         let mut candidates = vec![false; all.users()];
         for &user in &active {
@@ -217,7 +221,10 @@ pub fn user_vectors(svd: &Svd) -> Matrix {
 fn scaled(side: &Matrix, values: &[f64]) -> Matrix {
     let length = |row: usize| {
         let entries = side.row(row).iter().zip(values);
-        entries.map(|(entry, value)| (entry * value).powi(2)).sum::<f64>().sqrt()
+        entries
+            .map(|(entry, value)| (entry * value).powi(2))
+            .sum::<f64>()
+            .sqrt()
     };
     let longest = (0..side.rows()).map(length).fold(0.0, f64::max);
     appended(side, |row, vector| {
@@ -248,10 +255,15 @@ mod tests {
 
     /// Interactions of users who took these items.
     fn interactions(items: usize, rows: &[&[u64]]) -> Interactions {
-        let pairs = rows.iter().enumerate().flat_map(|(user, row)| {
-            row.iter().map(move |item| (user as u64) << 32 | item)
-        });
-        Interactions::new(Names::counted(rows.len()), Names::counted(items), pairs.collect())
+        let pairs = rows
+            .iter()
+            .enumerate()
+            .flat_map(|(user, row)| row.iter().map(move |item| (user as u64) << 32 | item));
+        Interactions::new(
+            Names::counted(rows.len()),
+            Names::counted(items),
+            pairs.collect(),
+        )
     }
 
     #[test]
@@ -267,7 +279,10 @@ mod tests {
         // All five users count now: items 0, 1 and 4 come after 3 by their numbers, 5 is as often.
         assert_eq!(chosen.items, [3, 0, 1]);
         assert_eq!(chosen.users, [2, 1]);
-        assert_eq!((chosen.matrix.row(0), chosen.matrix.row(1)), (&[0, 1, 2][..], &[0, 1][..]));
+        assert_eq!(
+            (chosen.matrix.row(0), chosen.matrix.row(1)),
+            (&[0, 1, 2][..], &[0, 1][..])
+        );
     }
 
     #[test]
@@ -276,9 +291,15 @@ mod tests {
         let chosen = Selection { users: 5, items: 4 }.choose(&all);
         assert_eq!(chosen.users, [1, 0]);
         let told: Vec<String> = chosen.shortages.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["there are 2 users, not 5", "there are 3 items, not 4"]);
+        assert_eq!(
+            told,
+            ["there are 2 users, not 5", "there are 3 items, not 4"]
+        );
         let all_of_it = everything(&all);
-        assert_eq!((all_of_it.users, all_of_it.items), (vec![0, 1], vec![0, 1, 2]));
+        assert_eq!(
+            (all_of_it.users, all_of_it.items),
+            (vec![0, 1], vec![0, 1, 2])
+        );
         assert_eq!(all_of_it.matrix.row(1), [1, 2]);
     }
 
@@ -287,12 +308,27 @@ mod tests {
         let rows: [&[u32]; 4] = [&[0, 1], &[0, 1], &[2, 3], &[2, 3]];
         let matrix = Sparse::pattern(4, rows);
         let error = factorise(&matrix, 5).unwrap_err();
-        assert_eq!(error.to_string(), "5 features need at least 5 users; there are 4");
-        assert!(matches!(factorise(&matrix, 1), Err(FeatureError::Dim { dim: 1 })));
+        assert_eq!(
+            error.to_string(),
+            "5 features need at least 5 users; there are 4"
+        );
+        assert!(matches!(
+            factorise(&matrix, 1),
+            Err(FeatureError::Dim { dim: 1 })
+        ));
         let (svd, shortage) = factorise(&matrix, 4).unwrap();
-        let expected = Shortage { what: Resource::Directions, asked: 3, found: 2 };
+        let expected = Shortage {
+            what: Resource::Directions,
+            asked: 3,
+            found: 2,
+        };
         assert_eq!(shortage, Some(expected));
-        assert!(user_weights(&svd).values().iter().all(|value| value.is_finite()));
+        assert!(
+            user_weights(&svd)
+                .values()
+                .iter()
+                .all(|value| value.is_finite())
+        );
         assert_eq!(factorise(&matrix, 3).unwrap().1, None);
     }
 
@@ -303,7 +339,11 @@ mod tests {
     #[test]
     fn weights_have_length_one_and_items_at_most() {
         let rows: Vec<Vec<u32>> = (0..30_u32)
-            .map(|user| (0..20).filter(|item| (user * 3 + item * item) % 7 < 3).collect())
+            .map(|user| {
+                (0..20)
+                    .filter(|item| (user * 3 + item * item) % 7 < 3)
+                    .collect()
+            })
             .chain([vec![]])
             .collect();
         let matrix = Sparse::pattern(20, rows.iter().map(Vec::as_slice));
@@ -332,7 +372,11 @@ mod tests {
             let entries = items.row(i)[..19].iter().zip(&items.row(j)[..19]);
             entries.map(|(a, b)| a * b).sum()
         };
-        let both = |i: u32, j: u32| rows.iter().filter(|row| row.contains(&i) && row.contains(&j)).count() as f64;
+        let both = |i: u32, j: u32| {
+            rows.iter()
+                .filter(|row| row.contains(&i) && row.contains(&j))
+                .count() as f64
+        };
         let scale = product(0, 0) / both(0, 0);
         for (i, j) in [(0, 1), (3, 3), (5, 18), (19, 2)] {
             let left_out = svd.values[18].powi(2) * 1e-9;

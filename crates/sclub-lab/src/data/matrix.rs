@@ -263,7 +263,12 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_dense_matrices() {
-        let rows = vec![vec![(0, 2.0), (2, -1.0)], vec![], vec![(1, 3.0)], vec![(2, 0.5)]];
+        let rows = vec![
+            vec![(0, 2.0), (2, -1.0)],
+            vec![],
+            vec![(1, 3.0)],
+            vec![(2, 0.5)],
+        ];
         let sparse = Sparse::with_values(3, &rows);
         let mut dense = Matrix::zeros(4, 3);
         for (row, entries) in rows.iter().enumerate() {
@@ -271,25 +276,54 @@ mod tests {
                 dense.row_mut(row)[column as usize] = value;
             }
         }
-        let unit = Matrix::from_columns(3, &[vec![1.0, 0.0, 0.0], vec![0.0, 1.0, 0.0], vec![0.0, 0.0, 1.0]]);
+        let unit = Matrix::from_columns(
+            3,
+            &[
+                vec![1.0, 0.0, 0.0],
+                vec![0.0, 1.0, 0.0],
+                vec![0.0, 0.0, 1.0],
+            ],
+        );
         assert_eq!(sparse.times(&unit), dense);
-        let turned = Matrix::from_columns(3, &dense.values().chunks(3).map(<[f64]>::to_vec).collect::<Vec<_>>());
-        let unit = Matrix::from_columns(4, &Matrix::from_columns(4, &[
-            vec![1.0, 0.0, 0.0, 0.0], vec![0.0, 1.0, 0.0, 0.0], vec![0.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 0.0, 1.0],
-        ]).to_columns());
+        let turned = Matrix::from_columns(
+            3,
+            &dense
+                .values()
+                .chunks(3)
+                .map(<[f64]>::to_vec)
+                .collect::<Vec<_>>(),
+        );
+        let unit = Matrix::from_columns(
+            4,
+            &Matrix::from_columns(
+                4,
+                &[
+                    vec![1.0, 0.0, 0.0, 0.0],
+                    vec![0.0, 1.0, 0.0, 0.0],
+                    vec![0.0, 0.0, 1.0, 0.0],
+                    vec![0.0, 0.0, 0.0, 1.0],
+                ],
+            )
+            .to_columns(),
+        );
         assert_eq!(sparse.transposed().times(&unit), turned);
         assert_eq!(dense.transposed_times(&dense), turned_product(&dense));
         assert_eq!(sparse.squared_mass(), 4.0 + 1.0 + 9.0 + 0.25);
         let ones = Sparse::pattern(3, [&[0_u32, 2][..], &[], &[1]]);
         assert_eq!(ones.transposed().transposed(), ones);
-        assert_eq!((ones.row(0), ones.entries(), ones.squared_mass()), (&[0, 2][..], 3, 3.0));
+        assert_eq!(
+            (ones.row(0), ones.entries(), ones.squared_mass()),
+            (&[0, 2][..], 3, 3.0)
+        );
     }
 
     fn turned_product(dense: &Matrix) -> Matrix {
         let mut product = Matrix::zeros(dense.columns(), dense.columns());
         for i in 0..dense.columns() {
             for j in 0..dense.columns() {
-                product.row_mut(i)[j] = (0..dense.rows()).map(|r| dense.get(r, i) * dense.get(r, j)).sum();
+                product.row_mut(i)[j] = (0..dense.rows())
+                    .map(|r| dense.get(r, i) * dense.get(r, j))
+                    .sum();
             }
         }
         product

@@ -164,44 +164,51 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
     }
     // The square of the largest singular value, from below.
     let mut largest = 0.0_f64;
-    for _ in 0..MOST_RESTARTS {
-        let mut exhausted = basis.size() == size;
-        while !exhausted && basis.size() + width <= most {
-            let next = turned.times(&basis.images[basis.images.len() - 1]);
-            largest = column_lengths(&next).into_iter().fold(largest, f64::max);
-            let next = basis.outside(next, 1e-14 * largest);
-            exhausted = next.columns() == 0;
-            if !exhausted {
-                basis.push(matrix, next);
+    let mut next = |basis: &Basis| {
+        let next = turned.times(&basis.images[basis.images.len() - 1]);
+        largest = column_lengths(&next).into_iter().fold(largest, f64::max);
+        basis.outside(next, 1e-14 * largest)
+    };
+    let mut restarts = 0;
+    loop {
+        let mut block = Matrix::zeros(size, 0);
+        while basis.size() < size {
+            block = next(&basis);
+            if block.columns() == 0 || basis.size() + width > most {
+                break;
             }
+            basis.push(matrix, block);
+            block = Matrix::zeros(size, 0);
         }
-        let keep = width.min(basis.size());
-        let (block, image) = basis.combined(&eigen(&basis.gram()).vectors, keep);
-        if exhausted {
-            return block;
+        let shares = eigen(&basis.gram()).vectors;
+        let wanted = basis.combined(&shares, width.min(basis.size()));
+        if block.columns() == 0 || restarts == MOST_RESTARTS || is_found(turned, &wanted, rank) {
+            return wanted.0;
         }
-        let lengths = column_lengths(&image);
-        let misses = misses(turned, &block, &image, &lengths);
-        let goal = |length: f64| TOLERANCE.max(8.0 * f64::EPSILON * lengths[0] / length);
-        let is_found = |(miss, &length): (f64, &f64)| {
-            length <= f64::EPSILON * lengths[0] || miss <= goal(length) * lengths[0]
-        };
-        let sizes = column_lengths(&misses);
-        let found = sizes.into_iter().zip(&lengths).take(rank).all(is_found);
+        // More is kept than is wanted: what is near it would else have to be found again.
+        let (kept, image) = basis.combined(&shares, (most / 2).min(basis.size()));
         basis = Basis {
-            blocks: vec![block],
+            blocks: vec![kept],
             images: vec![image],
         };
-        if found {
-            break;
-        }
-        let next = basis.outside(misses, 1e-14 * lengths[0]);
-        if next.columns() == 0 {
-            break;
-        }
-        basis.push(matrix, next);
+        basis.push(matrix, block);
+        restarts += 1;
     }
-    basis.blocks.swap_remove(0)
+}
+
+/// Whether the first `rank` columns of a block and its image are singular vectors.
+fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> bool {
+    let lengths = column_lengths(image);
+    let longest = lengths.iter().copied().fold(0.0, f64::max);
+    let misses = column_lengths(&misses(turned, block, image, &lengths));
+    misses
+        .iter()
+        .zip(&lengths)
+        .take(rank)
+        .all(|(miss, length)| {
+            let rounding = 8.0 * f64::EPSILON * longest / length;
+            *length <= f64::EPSILON * longest || *miss <= TOLERANCE.max(rounding) * longest
+        })
 }
 
 /// What Aᵀu lacks to σv in each column, `image` being σu and `block` v.
@@ -240,7 +247,10 @@ fn orthonormal(block: &Matrix, nothing: f64) -> (Matrix, bool) {
         for _ in 0..2 {
             for other in &done {
                 let share = dot(other, &column);
-                column.iter_mut().zip(other).for_each(|(c, o)| *c -= share * o);
+                column
+                    .iter_mut()
+                    .zip(other)
+                    .for_each(|(c, o)| *c -= share * o);
             }
         }
         let length = dot(&column, &column).sqrt();
@@ -261,7 +271,10 @@ fn finish(matrix: &Sparse, turned: &Sparse, basis: Matrix, rank: usize) -> Svd {
     let mut images = matrix.times(&basis).to_columns();
     let mut vectors = basis.to_columns();
     rotate_apart(&mut images, &mut vectors);
-    let lengths: Vec<f64> = images.iter().map(|image| dot(image, image).sqrt()).collect();
+    let lengths: Vec<f64> = images
+        .iter()
+        .map(|image| dot(image, image).sqrt())
+        .collect();
     let mut order: Vec<usize> = (0..lengths.len()).collect();
     order.sort_by(|&a, &b| lengths[b].total_cmp(&lengths[a]));
 

@@ -7,7 +7,11 @@ use super::*;
 fn random_pattern(rows: usize, columns: usize, density: f64, seed: u64) -> Sparse {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let rows: Vec<Vec<u32>> = (0..rows)
-        .map(|_| (0..columns as u32).filter(|_| rng.random::<f64>() < density).collect())
+        .map(|_| {
+            (0..columns as u32)
+                .filter(|_| rng.random::<f64>() < density)
+                .collect()
+        })
         .collect();
     Sparse::pattern(columns, rows.iter().map(Vec::as_slice))
 }
@@ -32,7 +36,9 @@ fn with_values(rows: usize, columns: usize, values: &[f64], seed: u64) -> Sparse
     });
     for row in 0..rows {
         let entries = sides[0].row_mut(row).iter_mut();
-        entries.zip(values).for_each(|(entry, value)| *entry *= value);
+        entries
+            .zip(values)
+            .for_each(|(entry, value)| *entry *= value);
     }
     let rows: Vec<Vec<(u32, f64)>> = (0..rows)
         .map(|i| {
@@ -54,7 +60,10 @@ fn check(matrix: &Sparse, rank: usize, blocks: usize) -> Svd {
     assert_eq!(svd.values.len(), rank);
     for at in 0..rank {
         let (found, true_value) = (svd.values[at], value(at));
-        assert!((found - true_value).abs() < 1e-10 * largest, "{at}: {found}, not {true_value}");
+        assert!(
+            (found - true_value).abs() < 1e-10 * largest,
+            "{at}: {found}, not {true_value}"
+        );
     }
     let exist = svd.values.iter().filter(|&&value| value > 0.0).count();
     let sides = [(&svd.left, full.U()), (&svd.right, full.V())];
@@ -76,15 +85,22 @@ fn check(matrix: &Sparse, rank: usize, blocks: usize) -> Svd {
                 for j in (0..side.rows()).step_by(7) {
                     let ours: f64 = (start..end).map(|k| side.get(i, k) * side.get(j, k)).sum();
                     let theirs: f64 = (start..end).map(|k| truth[(i, k)] * truth[(j, k)]).sum();
-                    assert!((ours - theirs).abs() < 1e-8, "{start} to {end}: {ours}, {theirs}");
+                    assert!(
+                        (ours - theirs).abs() < 1e-8,
+                        "{start} to {end}: {ours}, {theirs}"
+                    );
                 }
             }
             start = end;
         }
     }
     for at in 0..exist {
-        let column: Vec<f64> = (0..svd.left.rows()).map(|row| svd.left.get(row, at)).collect();
-        let most = column.iter().fold(0.0_f64, |most, value| most.max(value.abs()));
+        let column: Vec<f64> = (0..svd.left.rows())
+            .map(|row| svd.left.get(row, at))
+            .collect();
+        let most = column
+            .iter()
+            .fold(0.0_f64, |most, value| most.max(value.abs()));
         assert!(column.iter().any(|&value| value >= most * (1.0 - 1e-6)));
     }
     svd
@@ -132,11 +148,20 @@ fn no_copy_of_an_equal_value_is_overlooked() {
     let one = random_pattern(25, 20, 0.4, 8);
     for copies in [2, 6, 9] {
         let rows: Vec<Vec<u32>> = (0..copies * 25)
-            .map(|row| one.row(row % 25).iter().map(|at| at + 20 * (row / 25) as u32).collect())
+            .map(|row| {
+                one.row(row % 25)
+                    .iter()
+                    .map(|at| at + 20 * (row / 25) as u32)
+                    .collect()
+            })
             .collect();
         let matrix = Sparse::pattern(20 * copies, rows.iter().map(Vec::as_slice));
         let svd = check(&matrix, 8, 2);
-        let equal = svd.values.iter().filter(|&value| value / svd.values[0] > 1.0 - 1e-12).count();
+        let equal = svd
+            .values
+            .iter()
+            .filter(|&value| value / svd.values[0] > 1.0 - 1e-12)
+            .count();
         assert_eq!(equal, copies.min(8));
     }
 }
