@@ -9,7 +9,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::eigen::{dot, eigen};
+use super::eigen::{dot, eigenvectors};
 use super::matrix::{Matrix, Sparse};
 
 /// Vectors in a block beyond those wanted.
@@ -149,9 +149,7 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
     let mut basis = Basis::default();
     if size <= most {
         // Everything: no need to search.
-        let mut all = Matrix::zeros(size, size);
-        (0..size).for_each(|at| all.row_mut(at)[at] = 1.0);
-        basis.push(matrix, all);
+        basis.push(matrix, Matrix::identity(size));
     } else {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut start = Matrix::zeros(size, width);
@@ -180,7 +178,7 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
             basis.push(matrix, block);
             block = Matrix::zeros(size, 0);
         }
-        let shares = eigen(&basis.gram()).vectors;
+        let shares = eigenvectors(&basis.gram());
         let wanted = basis.combined(&shares, width.min(basis.size()));
         if block.columns() == 0 || restarts == MOST_RESTARTS || is_found(turned, &wanted, rank) {
             return wanted.0;
