@@ -19,6 +19,13 @@ impl Matrix {
         }
     }
 
+    /// 1 on the diagonal, else 0.
+    pub fn identity(size: usize) -> Self {
+        let mut matrix = Self::zeros(size, size);
+        (0..size).for_each(|at| matrix.row_mut(at)[at] = 1.0);
+        matrix
+    }
+
     /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
@@ -276,37 +283,10 @@ mod tests {
                 dense.row_mut(row)[column as usize] = value;
             }
         }
-        let unit = Matrix::from_columns(
-            3,
-            &[
-                vec![1.0, 0.0, 0.0],
-                vec![0.0, 1.0, 0.0],
-                vec![0.0, 0.0, 1.0],
-            ],
-        );
-        assert_eq!(sparse.times(&unit), dense);
-        let turned = Matrix::from_columns(
-            3,
-            &dense
-                .values()
-                .chunks(3)
-                .map(<[f64]>::to_vec)
-                .collect::<Vec<_>>(),
-        );
-        let unit = Matrix::from_columns(
-            4,
-            &Matrix::from_columns(
-                4,
-                &[
-                    vec![1.0, 0.0, 0.0, 0.0],
-                    vec![0.0, 1.0, 0.0, 0.0],
-                    vec![0.0, 0.0, 1.0, 0.0],
-                    vec![0.0, 0.0, 0.0, 1.0],
-                ],
-            )
-            .to_columns(),
-        );
-        assert_eq!(sparse.transposed().times(&unit), turned);
+        assert_eq!(sparse.times(&Matrix::identity(3)), dense);
+        let dense_rows: Vec<Vec<f64>> = dense.values().chunks(3).map(<[f64]>::to_vec).collect();
+        let turned = Matrix::from_columns(3, &dense_rows);
+        assert_eq!(sparse.transposed().times(&Matrix::identity(4)), turned);
         assert_eq!(dense.transposed_times(&dense), turned_product(&dense));
         assert_eq!(sparse.squared_mass(), 4.0 + 1.0 + 9.0 + 0.25);
         let ones = Sparse::pattern(3, [&[0_u32, 2][..], &[], &[1]]);

@@ -9,7 +9,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::eigen::{dot, eigen};
+use super::eigen::{dot, eigenvectors};
 use super::matrix::{Matrix, Sparse};
 
 /// Vectors in a block beyond those wanted.
@@ -149,9 +149,7 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
     let mut basis = Basis::default();
     if size <= most {
         // Everything: no need to search.
-        let mut all = Matrix::zeros(size, size);
-        (0..size).for_each(|at| all.row_mut(at)[at] = 1.0);
-        basis.push(matrix, all);
+        basis.push(matrix, Matrix::identity(size));
     } else {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         let mut start = Matrix::zeros(size, width);
@@ -164,44 +162,51 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
     }
     // The square of the largest singular value, from below.
     let mut largest = 0.0_f64;
-    for _ in 0..MOST_RESTARTS {
-        let mut exhausted = basis.size() == size;
-        while !exhausted && basis.size() + width <= most {
-            let next = turned.times(&basis.images[basis.images.len() - 1]);
-            largest = column_lengths(&next).into_iter().fold(largest, f64::max);
-            let next = basis.outside(next, 1e-14 * largest);
-            exhausted = next.columns() == 0;
-            if !exhausted {
-                basis.push(matrix, next);
+    let mut next = |basis: &Basis| {
+        let next = turned.times(&basis.images[basis.images.len() - 1]);
+        largest = column_lengths(&next).into_iter().fold(largest, f64::max);
+        basis.outside(next, 1e-14 * largest)
+    };
+    let mut restarts = 0;
+    loop {
+        let mut block = Matrix::zeros(size, 0);
+        while basis.size() < size {
+            block = next(&basis);
+            if block.columns() == 0 || basis.size() + width > most {
+                break;
             }
+            basis.push(matrix, block);
+            block = Matrix::zeros(size, 0);
         }
-        let keep = width.min(basis.size());
-        let (block, image) = basis.combined(&eigen(&basis.gram()).vectors, keep);
-        if exhausted {
-            return block;
+        let shares = eigenvectors(&basis.gram());
+        let wanted = basis.combined(&shares, width.min(basis.size()));
+        if block.columns() == 0 || restarts == MOST_RESTARTS || is_found(turned, &wanted, rank) {
+            return wanted.0;
         }
-        let lengths = column_lengths(&image);
-        let misses = misses(turned, &block, &image, &lengths);
-        let goal = |length: f64| TOLERANCE.max(8.0 * f64::EPSILON * lengths[0] / length);
-        let is_found = |(miss, &length): (f64, &f64)| {
-            length <= f64::EPSILON * lengths[0] || miss <= goal(length) * lengths[0]
-        };
-        let sizes = column_lengths(&misses);
-        let found = sizes.into_iter().zip(&lengths).take(rank).all(is_found);
+        // More is kept than is wanted: what is near it would else have to be found again.
+        let (kept, image) = basis.combined(&shares, (most / 2).min(basis.size()));
         basis = Basis {
-            blocks: vec![block],
+            blocks: vec![kept],
             images: vec![image],
         };
-        if found {
-            break;
-        }
-        let next = basis.outside(misses, 1e-14 * lengths[0]);
-        if next.columns() == 0 {
-            break;
-        }
-        basis.push(matrix, next);
+        basis.push(matrix, block);
+        restarts += 1;
     }
-    basis.blocks.swap_remove(0)
+}
+
+/// Whether the first `rank` columns of a block and its image are singular vectors.
+fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> bool {
+    let lengths = column_lengths(image);
+    let longest = lengths.iter().copied().fold(0.0, f64::max);
+    let misses = column_lengths(&misses(turned, block, image, &lengths));
+    misses
+        .iter()
+        .zip(&lengths)
+        .take(rank)
+        .all(|(miss, length)| {
+            let rounding = 8.0 * f64::EPSILON * longest / length;
+            *length <= f64::EPSILON * longest || *miss <= TOLERANCE.max(rounding) * longest
+        })
 }
 
 /// What Aᵀu lacks to σv in each column, `image` being σu and `block` v.

@@ -17,9 +17,7 @@ fn random_pattern(rows: usize, columns: usize, density: f64, seed: u64) -> Spars
 }
 
 fn dense(matrix: &Sparse) -> Mat<f64> {
-    let mut unit = Matrix::zeros(matrix.columns(), matrix.columns());
-    (0..matrix.columns()).for_each(|at| unit.row_mut(at)[at] = 1.0);
-    let product = matrix.times(&unit);
+    let product = matrix.times(&Matrix::identity(matrix.columns()));
     Mat::from_fn(matrix.rows(), matrix.columns(), |i, j| product.get(i, j))
 }
 

@@ -1,0 +1,291 @@
+//! `sclub features` as a user meets it.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn sclub(folder: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sclub"))
+        .current_dir(folder)
+        .arg("features")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// As good as at random.
+fn is_taken(user: u32, movie: u32) -> bool {
+    (user * 37 + movie * 101 + 7) * (user * 53 + movie * 29 + 3) % 97 % 5 < 2
+}
+
+/// Forty users and thirty movies; user 100 + n took some by a rule.
+fn ratings() -> String {
+    let mut text = String::from("userId,movieId,rating,timestamp\n");
+    for user in 0..40 {
+        for movie in (0..30).filter(|movie| is_taken(user, *movie)) {
+            writeln!(text, "{},{},3.5,1112486027", 100 + user, 9000 + movie).unwrap();
+        }
+    }
+    text
+}
+
+/// The shape and the numbers of a file of NumPy with float64, row by row.
+fn npy(path: &Path) -> (String, Vec<f64>) {
+    let bytes = fs::read(path).unwrap();
+    let length = usize::from(bytes[8]) + 256 * usize::from(bytes[9]);
+    let header = text(&bytes[10..10 + length]);
+    assert!(
+        header.contains("'<f8'") && header.contains("False"),
+        "{header}"
+    );
+    let numbers = bytes[10 + length..].chunks_exact(8);
+    let numbers = numbers.map(|number| f64::from_le_bytes(number.try_into().unwrap()));
+    (header, numbers.collect())
+}
+
+#[test]
+fn vectors_are_written_as_numpy_files_and_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("ratings.csv"), ratings()).unwrap();
+    let args = [
+        "--ratings",
+        "ratings.csv",
+        "--dim",
+        "5",
+        "--users",
+        "20",
+        "--items",
+        "10",
+    ];
+    let output = sclub(
+        folder.path(),
+        &[&args[..], &["--out", "new/vectors"]].concat(),
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+    let said = text(&output.stdout);
+    for words in [
+        "(movielens-csv)",
+        "of 40 users and 30 items",
+        "Taken: 20 users and 10 items",
+        "Singular values: ",
+        "% of the squared mass",
+        "20 x 5 float64",
+        "10 x 5 float64",
+    ] {
+        assert!(said.contains(words), "{words} is missing from:\n{said}");
+    }
+    let out = folder.path().join("new/vectors");
+    for (kind, count, first) in [("user", 20, 100), ("item", 10, 9000)] {
+        let (header, numbers) = npy(&out.join(format!("{kind}s.npy")));
+        assert!(header.contains(&format!("({count}, 5")), "{header}");
+        let table = fs::read_to_string(out.join(format!("{kind}s.csv"))).unwrap();
+        let mut lines = table.lines();
+        assert_eq!(
+            lines.next(),
+            Some(format!("{kind},x1,x2,x3,x4,x5").as_str())
+        );
+        let lines: Vec<Vec<f64>> = lines
+            .map(|line| {
+                line.split(',')
+                    .map(|field| field.parse().unwrap())
+                    .collect()
+            })
+            .collect();
+        assert_eq!(lines.len(), count);
+        for (line, row) in lines.iter().zip(numbers.chunks_exact(5)) {
+            assert!((first..first + 40).contains(&(line[0] as i32)));
+            assert_eq!(&line[1..], row);
+            assert!((row[4] - 0.5_f64.sqrt()).abs() < 1e-15);
+            assert!(row.iter().map(|value| value * value).sum::<f64>() <= 1.0 + 1e-14);
+        }
+    }
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 4);
+}
+
+#[test]
+fn all_takes_everybody_in_the_order_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.csv"), ratings()).unwrap();
+    let output = sclub(
+        folder.path(),
+        &["--ratings", "r.csv", "--dim", "3", "--all"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("Taken: 40 users and 30 items"));
+    let table = fs::read_to_string(folder.path().join("features/users.csv")).unwrap();
+    let names: Vec<&str> = table
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').next().unwrap())
+        .collect();
+    let expected: Vec<String> = (100..140).map(|user| user.to_string()).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn every_format_can_be_asked_for_and_gives_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let csv = ratings();
+    let rows: Vec<Vec<&str>> = csv
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').collect())
+        .collect();
+    let lines = |line: &dyn Fn(&[&str]) -> String| -> String {
+        rows.iter().map(|row| line(row) + "\n").collect()
+    };
+    let json = lines(&|row| {
+        format!(
+            "{{\"user_id\":\"{}\",\"stars\":{},\"business_id\":\"{}\"}}",
+            row[0], row[2], row[1]
+        )
+    });
+    let mut tables = Vec::new();
+    for (format, text_of_it) in [
+        ("movielens-csv", csv.clone()),
+        ("movielens-dat", lines(&|row| row.join("::"))),
+        ("yelp-json", json),
+        ("separated", lines(&|row| row[..3].join(";"))),
+    ] {
+        fs::write(folder.path().join(format), text_of_it).unwrap();
+        for asked in [format, "auto"] {
+            let args = [
+                "--ratings",
+                format,
+                "--format",
+                asked,
+                "--dim",
+                "4",
+                "--all",
+                "-q",
+            ];
+            let output = sclub(folder.path(), &args);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(text(&output.stdout).contains(&format!("({format})")));
+            tables.push(fs::read(folder.path().join("features/items.csv")).unwrap());
+        }
+    }
+    // What was written is a matrix of NumPy as well.
+    let args = [
+        "--ratings",
+        "features/users.npy",
+        "--format",
+        "npy",
+        "--dim",
+        "2",
+        "--all",
+    ];
+    let output = sclub(folder.path(), &[&args[..], &["--out", "again"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(tables.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn mistakes_are_told_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("good.csv"), ratings()).unwrap();
+    fs::write(path.join("bad.csv"), ratings() + "17\n").unwrap();
+    fs::write(path.join("empty.csv"), "").unwrap();
+    fs::write(path.join("taken"), "").unwrap();
+    fs::create_dir_all(path.join("odd/users.npy")).unwrap();
+    let lines = ratings().lines().count() + 1;
+    for (args, words) in [
+        (&["--ratings", "missing.csv"][..], "cannot read missing.csv"),
+        (&["--ratings", "."], ". is a folder"),
+        (&["--ratings", "empty.csv"], "empty.csv is empty"),
+        (
+            &["--ratings", "bad.csv"],
+            &format!("bad.csv:{lines}: there is no item"),
+        ),
+        (&["--ratings", "good.csv", "--dim", "1"], "dim is 1"),
+        (
+            &["--ratings", "good.csv", "--dim", "513"],
+            "between 2 and 512",
+        ),
+        (&["--ratings", "good.csv", "--users", "5"], "users is 5"),
+        (
+            &["--ratings", "good.csv", "--dim", "35"],
+            "35 features need at least 35 items; there are 30",
+        ),
+        (
+            &["--ratings", "good.csv", "--all", "--users", "30"],
+            "cannot be used with",
+        ),
+        (
+            &["--ratings", "good.csv", "--format", "npy"],
+            "is no matrix of NumPy",
+        ),
+        (
+            &["--ratings", "good.csv", "--out", "taken"],
+            "taken is not a folder",
+        ),
+        (
+            &["--ratings", "good.csv", "--out", "odd"],
+            "is not a plain file",
+        ),
+        (&[], "--ratings"),
+    ] {
+        let output = sclub(path, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let error = text(&output.stderr);
+        assert!(error.contains(words), "{words} is missing from:\n{error}");
+        assert!(!path.join("features").exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn shortages_and_bad_lines_are_told_and_the_rest_is_done() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.csv"), ratings() + "17\n18,1,good\n").unwrap();
+    let output = sclub(folder.path(), &["--ratings", "r.csv", "--skip-bad-lines"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("2 bad lines passed over"));
+    let warnings = text(&output.stderr);
+    assert!(
+        warnings.contains("there are 40 users, not 1000"),
+        "{warnings}"
+    );
+    assert!(
+        warnings.contains("there are 30 items, not 1000"),
+        "{warnings}"
+    );
+    assert!(folder.path().join("features/items.npy").exists());
+}
+
+#[test]
+fn a_reader_who_goes_away_is_no_reason_to_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("r.csv"), ratings()).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_sclub"))
+        .current_dir(folder.path())
+        .args(["features", "--ratings", "r.csv", "--dim", "3", "--all"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    assert!(child.wait().unwrap().success());
+    assert!(folder.path().join("features/users.csv").exists());
+}
+
+#[test]
+fn help_teaches() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = text(&sclub(folder.path(), &["--help"]).stdout);
+    for word in [
+        "Examples:",
+        "movielens-dat",
+        "yelp-json",
+        "--skip-bad-lines",
+        "--all",
+        "NumPy",
+    ] {
+        assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
+}
