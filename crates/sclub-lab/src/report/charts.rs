@@ -151,8 +151,8 @@ fn panel(panel: &Panel) -> Option<Drawn> {
             legend_room: legend_room(&series),
             series,
             title_size: 15,
-            width: 390.0,
-            height: 310.0,
+            width: 360.0,
+            height: 290.0,
         },
     })
 }
@@ -269,8 +269,8 @@ fn by_age(table: &HeldOutTable) -> Chart {
         legend_room: legend_room(&series),
         series,
         title_size: 15,
-        width: 440.0,
-        height: 320.0,
+        width: 500.0,
+        height: 360.0,
     }
 }
 

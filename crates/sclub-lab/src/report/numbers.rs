@@ -30,6 +30,15 @@ pub fn amount(value: f64, size: f64) -> String {
     }
 }
 
+/// How many on average: whole if it is a whole number.
+pub fn count(value: f64) -> String {
+    if value.fract() == 0.0 {
+        whole(value)
+    } else {
+        amount(value, value)
+    }
+}
+
 /// A mean, and its error where it has one; `size` says how large such numbers are.
 pub fn mean(value: Mean, size: f64) -> (String, Option<String>) {
     let error = (value.error > 0.0).then(|| format!("± {}", amount(value.error, size)));
@@ -151,6 +160,8 @@ mod tests {
         );
         assert_eq!(difference(of(1_500.0, 0.0), 70_000.0).0, "+1,500");
         assert_eq!(difference(of(0.2, 0.0), 70_000.0).0, "0");
+        assert_eq!(count(10.0), "10");
+        assert_eq!(count(10.25), "10.2");
         assert_eq!(change(0.0123), "+1.2%");
         assert_eq!(change(-0.0594), "−5.9%");
         assert_eq!(change(f64::NAN), NONE);

@@ -5,14 +5,14 @@ use minijinja::value::Serde;
 use minijinja::{Environment, UndefinedBehavior, Value};
 use serde::Serialize;
 
-use super::charts::{Drawn, held_out_name, line_dash, panel_name};
+use super::charts::{Drawn, held_out_name, panel_name};
 use super::model::{HeldOut, Line, Report};
 use super::numbers::{change, duration, list, whole};
 use super::sections::{self, GROUPS, cell, is_comparable, panels_of, policies};
 use super::table::{Key, Table};
 use super::words::{prose, title};
 use super::{PAPER_ROUNDS, RenderError};
-use crate::figure::chart::{GREY, page_colour};
+use crate::figure::chart::GREY;
 use crate::figure::{colour, colour_on_dark};
 use crate::policies::Name;
 
@@ -176,12 +176,7 @@ fn paragraphs(reading: &[String]) -> Vec<Value> {
 }
 
 fn line_keys(lines: &[Line]) -> Vec<Key> {
-    let key = |line: &Line| Key {
-        label: line.label.clone(),
-        colour: page_colour(line.policy, line.strength),
-        dash: line_dash(line).as_str(),
-    };
-    lines.iter().map(key).collect()
+    lines.iter().map(sections::line_key).collect()
 }
 
 fn panel_rows(report: &Report, drawn: &[Drawn]) -> Vec<PanelRow> {
@@ -336,8 +331,8 @@ fn summary(report: &Report) -> String {
     let (low, high) = off.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), off| {
         (low.min(off), high.max(off))
     });
-    if sclubs.len() == 1 {
-        return format!("{first} {second}, {} from the published one.", change(low));
+    if change(low) == change(high) {
+        return format!("{first} {second}, {} off the published one.", change(low));
     }
     format!(
         "{first} {second}, and lies from {} to {} off the published one.",

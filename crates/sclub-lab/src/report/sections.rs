@@ -1,14 +1,16 @@
 //! The tables of the page.
 
-use super::charts::row_dashes;
-use super::model::{Audit, Cell, HeldOutTable, ManyUsers, Panel, Report, Theorem, Variant};
-use super::numbers::{
-    NONE, amount, change, difference, lift, mean, rate, seconds, speed_up, whole,
-};
+use std::mem;
+
+use super::charts::{line_dash, row_dashes};
+use super::model::{Audit, Cell, HeldOutTable, Line, ManyUsers, Panel, Report, Theorem, Variant};
+use super::numbers::{NONE, change, count, difference, lift, mean, rate, seconds, speed_up, whole};
 use super::table::{Body, Key, Place, Row, Table};
 use super::words::{prose, title};
 use super::{PAPER_ROUNDS, words};
+use crate::figure::chart::{Dash, page_colour};
 use crate::policies::Name;
+use crate::summary::Mean;
 
 /// The two rows of Figure 1, and what they show.
 pub const GROUPS: [(char, &str); 2] = [('1', "Synthetic"), ('2', "MovieLens and Yelp")];
@@ -84,7 +86,7 @@ fn by_panel(
 /// Table 1. Where nothing can be set against the paper's, the differences are left out.
 pub fn regrets(report: &Report) -> Vec<Table> {
     let comparable = is_comparable(report);
-    let all = ["published", "measured", "difference"];
+    let all = ["published", "measured", "diff."];
     let heads = if comparable { &all[..] } else { &all[..2] };
     let mut tables = by_panel(report, "Table 1. Regret at the end", heads, |cell| {
         let mut places = vec![
@@ -106,15 +108,12 @@ pub fn regrets(report: &Report) -> Vec<Table> {
             places.extend(comparable.then(|| Place::from(String::new())));
             places
         });
-        table.bodies.push(Body {
-            title: None,
-            rows: vec![Row {
-                key: None,
-                head: "SCLUB against CLUB".into(),
-                hint: None,
-                places: places.collect(),
-            }],
-        });
+        *table = mem::take(table).rows(vec![Row {
+            key: None,
+            head: "SCLUB against CLUB".into(),
+            hint: None,
+            places: places.collect(),
+        }]);
     }
     tables
 }
@@ -162,8 +161,7 @@ pub fn clusters(report: &Report) -> Option<Table> {
         places: panels
             .iter()
             .map(|panel| match cell(panel, policy) {
-                Some(cell) if cell.clusters.fract() == 0.0 => whole(cell.clusters).into(),
-                Some(cell) => amount(cell.clusters, cell.clusters).into(),
+                Some(cell) => count(cell.clusters).into(),
                 None => Place::from(NONE.to_owned()),
             })
             .collect(),
@@ -175,7 +173,7 @@ pub fn clusters(report: &Report) -> Option<Table> {
 /// What the variants of a group have in common.
 fn group_title(group: &str) -> String {
     match group {
-        "base" => "As the paper's pseudo-code has it".into(),
+        "base" => "As the paper’s pseudo-code has it".into(),
         "alone" => "One deviation more; difference from the pseudo-code".into(),
         "without" => "All deviations but one; difference from all".into(),
         "all" => "All deviations, as the published code has it".into(),
@@ -185,7 +183,7 @@ fn group_title(group: &str) -> String {
 
 /// The audit.
 pub fn audit(audit: &Audit) -> Table {
-    let mut table = Table::new("SCLUB's regret at the end, by what deviates", "variant");
+    let mut table = Table::new("SCLUB’s regret at the end, by what deviates", "variant");
     for (setting, _) in &audit.settings {
         table = table.group(&format!("({setting})"), &["regret", "difference"]);
     }
@@ -199,18 +197,11 @@ pub fn audit(audit: &Audit) -> Table {
         hint: None,
         places: published.collect(),
     }]);
-    let mut group = None;
-    for variant in &audit.variants {
-        if group != Some(&variant.group) {
-            group = Some(&variant.group);
-            table.bodies.push(Body {
-                title: Some(group_title(&variant.group)),
-                rows: Vec::new(),
-            });
-        }
-        if let Some(body) = table.bodies.last_mut() {
-            body.rows.push(variant_row(variant));
-        }
+    for group in audit.variants.chunk_by(|one, next| one.group == next.group) {
+        table = table.body(Body {
+            title: Some(group_title(&group[0].group)),
+            rows: group.iter().map(variant_row).collect(),
+        });
     }
     table
 }
@@ -259,23 +250,36 @@ pub fn many_users(many: &ManyUsers) -> Option<Table> {
     for head in heads {
         table = table.numbers(head);
     }
-    let rows = many.rows.iter().map(|row| Row {
-        key: Some(Key::of(row.policy)),
+    // Where there is a line for each row, the row has the line's shade.
+    let rows = many.rows.iter().enumerate().map(|(place, row)| Row {
+        key: Some(match many.lines.get(place) {
+            Some(line) if many.lines.len() == many.rows.len() => line_key(line),
+            _ => Key::of(row.policy),
+        }),
         head: title(row.policy).into(),
         hint: None,
         places: vec![
-            amount(row.users_a_round, row.users_a_round).into(),
+            count(row.users_a_round).into(),
             whole(row.rounds as f64).into(),
             whole(row.served).into(),
             mean(row.regret, row.regret.mean).into(),
-            amount(row.clusters, row.clusters).into(),
+            count(row.clusters).into(),
             whole(row.bound).into(),
         ],
     });
     (!many.rows.is_empty()).then(|| table.rows(rows.collect()))
 }
 
-fn held_out_key(label: &str, policy: Name, dash: crate::figure::chart::Dash) -> Key {
+/// The key of a line.
+pub fn line_key(line: &Line) -> Key {
+    Key {
+        label: line.label.clone(),
+        colour: page_colour(line.policy, line.strength),
+        dash: line_dash(line).as_str(),
+    }
+}
+
+fn held_out_key(label: &str, policy: Name, dash: Dash) -> Key {
     Key {
         label: label.into(),
         dash: dash.as_str(),
@@ -294,7 +298,7 @@ pub fn held_out_keys(table: &HeldOutTable) -> Vec<Key> {
 pub fn rates(table: &HeldOutTable) -> Table {
     let keys = held_out_keys(table);
     let rows = table.rows.iter().zip(keys).map(|(row, key)| {
-        let over = |other: Option<crate::summary::Mean>| match other {
+        let over = |other: Option<Mean>| match other {
             Some(other) => Place::from(lift(other)),
             None => Place::from(NONE.to_owned()),
         };
@@ -350,9 +354,16 @@ pub fn ages(table: &HeldOutTable) -> Option<Table> {
     Some(ages.rows(rows.collect()))
 }
 
-/// The panels without results, such as `(2c) and (2d)`.
+/// Which panels have no results, if any.
 pub fn missing(report: &Report) -> Option<String> {
     let missing = report.panels.iter().filter(|panel| panel.cells.is_empty());
     let ids: Vec<String> = missing.map(|panel| format!("({})", panel.id)).collect();
-    (!ids.is_empty()).then(|| words::and(&ids))
+    match ids.as_slice() {
+        [] => None,
+        [one] => Some(format!("{one} has no results here and is left out.")),
+        more => Some(format!(
+            "{} have no results here and are left out.",
+            words::and(more)
+        )),
+    }
 }

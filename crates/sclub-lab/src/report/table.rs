@@ -74,6 +74,8 @@ pub struct Column {
     words: bool,
     /// Whether it is the first of its group.
     starts: bool,
+    /// Characters of the longest error: the means before them stand in line.
+    error_length: usize,
 }
 
 /// A row.
@@ -106,8 +108,7 @@ pub struct Table {
     /// (what, how many columns); none where columns are not grouped.
     groups: Vec<(String, usize)>,
     columns: Vec<Column>,
-    /// The rows.
-    pub bodies: Vec<Body>,
+    bodies: Vec<Body>,
 }
 
 impl Table {
@@ -128,6 +129,7 @@ impl Table {
                 head: (*head).into(),
                 words: false,
                 starts: place == 0,
+                error_length: 0,
             });
         }
         self
@@ -148,13 +150,28 @@ impl Table {
             head: head.into(),
             words,
             starts: false,
+            error_length: 0,
         });
         self
     }
 
     /// With rows that need no common title.
-    pub fn rows(mut self, rows: Vec<Row>) -> Self {
-        self.bodies.push(Body { title: None, rows });
+    pub fn rows(self, rows: Vec<Row>) -> Self {
+        self.body(Body { title: None, rows })
+    }
+
+    /// With more rows.
+    pub fn body(mut self, body: Body) -> Self {
+        for row in &body.rows {
+            for (column, place) in self.columns.iter_mut().zip(&row.places) {
+                let length = place
+                    .error
+                    .as_ref()
+                    .map_or(0, |error| error.chars().count());
+                column.error_length = column.error_length.max(length);
+            }
+        }
+        self.bodies.push(body);
         self
     }
 }
