@@ -67,6 +67,7 @@ struct AuditView {
 struct ReadingView {
     svg: Option<Value>,
     keys: Vec<Key>,
+    bars: bool,
     table: Option<Table>,
     reading: Vec<Value>,
 }
@@ -133,12 +134,14 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
         theorem: report.theorem.as_ref().map(|theorem| ReadingView {
             svg: svg(drawn, "theorem-1"),
             keys: line_keys(&theorem.lines),
+            bars: have_bars(&theorem.lines),
             table: sections::terms(theorem),
             reading: paragraphs(&theorem.reading),
         }),
         many_users: report.many_users.as_ref().map(|many| ReadingView {
             svg: svg(drawn, "many-users"),
             keys: line_keys(&many.lines),
+            bars: have_bars(&many.lines),
             table: sections::many_users(many),
             reading: paragraphs(&many.reading),
         }),
@@ -177,6 +180,11 @@ fn paragraphs(reading: &[String]) -> Vec<Value> {
 
 fn line_keys(lines: &[Line]) -> Vec<Key> {
     lines.iter().map(sections::line_key).collect()
+}
+
+fn have_bars(lines: &[Line]) -> bool {
+    let mut points = lines.iter().flat_map(|line| &line.points);
+    points.any(|(_, y)| y.error > 0.0)
 }
 
 fn panel_rows(report: &Report, drawn: &[Drawn]) -> Vec<PanelRow> {

@@ -110,7 +110,7 @@ pub fn regrets(report: &Report) -> Vec<Table> {
         });
         *table = mem::take(table).rows(vec![Row {
             key: None,
-            head: "SCLUB against CLUB".into(),
+            head: "SCLUB vs CLUB".into(),
             hint: None,
             places: places.collect(),
         }]);
@@ -319,8 +319,8 @@ pub fn rates(table: &HeldOutTable) -> Table {
         "policy",
     )
     .numbers("rate")
-    .numbers("over LinUCB-One")
-    .numbers("over tuned LinUCB-Ind")
+    .numbers("over LinUCB\u{2011}One")
+    .numbers("over tuned LinUCB\u{2011}Ind")
     .words("constants")
     .rows(rows.collect())
 }
