@@ -1,14 +1,12 @@
 //! Regret against rounds, drawn.
 
-use std::sync::Arc;
-
-use kuva::plot::legend::LegendPosition;
-use kuva::plot::{LinePlot, LineStyle};
-use kuva::render::layout::{Layout, TickFormat};
-use kuva::render::plots::Plot;
-
 use crate::policies::Name;
-use crate::summary::{Row, thousands};
+use crate::summary::Row;
+
+pub mod chart;
+pub mod ticks;
+
+use chart::{Axis, Chart, Dash, Series, Ticks};
 
 /// The colour of a policy, the same everywhere. Told apart with any kind of colour vision (Okabe and
 /// Ito's palette).
@@ -24,6 +22,19 @@ pub fn colour(policy: Name) -> &'static str {
     }
 }
 
+/// The colour of a policy on a dark ground: the same hue, light enough to be seen there.
+pub fn colour_on_dark(policy: Name) -> &'static str {
+    match policy {
+        Name::Sclub => "#FF8A3D",
+        Name::Club => "#F0F0F0",
+        Name::LinUcbInd => "#5BB4F0",
+        Name::LinUcbOne => "#2FCB9B",
+        Name::Oracle => "#E79CC6",
+        Name::Informed => "#F2B632",
+        Name::Random => "#9A9A9A",
+    }
+}
+
 /// A figure in two formats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {
@@ -36,49 +47,6 @@ pub struct Figure {
 /// Error bars are drawn at every so many points of a curve.
 const BARS_EVERY: usize = 8;
 
-fn plots(rows: &[Row]) -> Vec<Plot> {
-    let mut plots: Vec<Plot> = Vec::new();
-    for row in rows {
-        let points = row
-            .curve
-            .iter()
-            .map(|&(round, mean)| (round as f64, mean.mean));
-        let line = LinePlot::new()
-            .with_data(points.collect::<Vec<_>>())
-            .with_color(colour(row.policy))
-            .with_stroke_width(2.0)
-            .with_legend(row.policy.as_str());
-        plots.push(
-            if row.policy.is_told() {
-                line.with_line_style(LineStyle::Custom("10 6".into()))
-            } else {
-                line
-            }
-            .into(),
-        );
-        if row.seeds > 1 {
-            let marked: Vec<_> = row.curve.iter().skip(1).rev().step_by(BARS_EVERY).collect();
-            let bars = LinePlot::new()
-                .with_data(
-                    marked
-                        .iter()
-                        .map(|(round, mean)| (*round as f64, mean.mean))
-                        .collect::<Vec<_>>(),
-                )
-                .with_y_err(
-                    marked
-                        .iter()
-                        .map(|(_, mean)| mean.error)
-                        .collect::<Vec<_>>(),
-                )
-                .with_color(colour(row.policy))
-                .with_stroke_width(0.0);
-            plots.push(bars.into());
-        }
-    }
-    plots
-}
-
 /// Draws the rows' curves with error bars of one standard error.
 ///
 /// # Errors
@@ -89,20 +57,38 @@ pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String>
         .filter_map(|row| row.curve.last())
         .map(|&(round, _)| round)
         .max();
-    let layout = || {
-        Layout::auto_from_plots(&plots(rows))
-            .with_title(title)
-            .with_subtitle(subtitle)
-            .with_x_axis_max(last.unwrap_or(1) as f64 * 1.02)
-            .with_x_tick_format(TickFormat::Custom(Arc::new(thousands)))
-            .with_y_tick_format(TickFormat::Custom(Arc::new(thousands)))
-            .with_x_label("round")
-            .with_y_label("cumulative regret")
-            .with_width(820.0)
-            .with_height(520.0)
-            .with_legend_position(LegendPosition::OutsideRightTop)
-    };
-    let svg = kuva::render_to_svg(plots(rows), layout());
-    let png = kuva::render_to_png(plots(rows), layout(), 2.0)?;
-    Ok(Figure { svg, png })
+    let series = rows.iter().map(|row| Series {
+        label: row.policy.to_string(),
+        policy: Some(row.policy),
+        strength: 1.0,
+        dash: Dash::of(row.policy),
+        points: row
+            .curve
+            .iter()
+            .map(|&(round, mean)| (round as f64, mean))
+            .collect(),
+        bars_every: (row.seeds > 1).then_some(BARS_EVERY),
+    });
+    Chart {
+        title: title.into(),
+        subtitle: Some(subtitle.into()),
+        x: Axis {
+            label: "round".into(),
+            ticks: Ticks::Whole,
+            min: None,
+            max: Some(last.unwrap_or(1) as f64 * 1.02),
+        },
+        y: Axis {
+            label: "cumulative regret".into(),
+            ticks: Ticks::Whole,
+            min: None,
+            max: None,
+        },
+        series: series.collect(),
+        title_size: 18,
+        width: 820.0,
+        height: 520.0,
+        legend_room: 0.0,
+    }
+    .draw()
 }

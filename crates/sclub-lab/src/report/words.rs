@@ -1,0 +1,95 @@
+//! Words as the page shows them.
+
+use minijinja::Value;
+
+use crate::policies::Name;
+
+/// A policy's name in a sentence.
+pub fn title(policy: Name) -> &'static str {
+    match policy {
+        Name::Sclub => "SCLUB",
+        Name::Club => "CLUB",
+        Name::LinUcbInd => "LinUCB-Ind",
+        Name::LinUcbOne => "LinUCB-One",
+        Name::Oracle => "Oracle",
+        Name::Informed => "Informed",
+        Name::Random => "Random",
+    }
+}
+
+/// Text from elsewhere: escaped, with what stands between backticks as code.
+pub fn prose(text: &str) -> Value {
+    let mut html = String::new();
+    let mut rest = text;
+    while let Some((before, code, after)) = next_code(rest) {
+        escape(before, &mut html);
+        html.push_str("<code>");
+        escape(code, &mut html);
+        html.push_str("</code>");
+        rest = after;
+    }
+    escape(rest, &mut html);
+    Value::from_safe_string(html)
+}
+
+/// What stands before the next pair of backticks, between and after it.
+fn next_code(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = text.split_once('`')?;
+    let (code, after) = rest.split_once('`')?;
+    Some((before, code, after))
+}
+
+fn escape(text: &str, html: &mut String) {
+    for character in text.chars() {
+        match character {
+            '&' => html.push_str("&amp;"),
+            '<' => html.push_str("&lt;"),
+            '>' => html.push_str("&gt;"),
+            '"' => html.push_str("&quot;"),
+            '\'' => html.push_str("&#39;"),
+            other => html.push(other),
+        }
+    }
+}
+
+/// A name as part of an address: small letters, digits and hyphens.
+pub fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for character in name.chars() {
+        if character.is_ascii_alphanumeric() {
+            slug.push(character.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').to_owned()
+}
+
+/// `a`, `a and b`, `a, b and c`.
+pub fn and(items: &[String]) -> String {
+    match items {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backticks_make_code_and_all_else_is_escaped() {
+        assert_eq!(
+            prose("run `get <it>` & wait").to_string(),
+            "run <code>get &lt;it&gt;</code> &amp; wait"
+        );
+        assert_eq!(prose("a ` b").to_string(), "a ` b");
+    }
+
+    #[test]
+    fn names_become_addresses() {
+        assert_eq!(slug("MovieLens 20M (old)"), "movielens-20m-old");
+        assert_eq!(and(&["a".into(), "b".into(), "c".into()]), "a, b and c");
+    }
+}
