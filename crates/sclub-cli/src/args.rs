@@ -25,6 +25,13 @@ pub enum Command {
     ///
     /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
     Run(RunArgs),
+    /// Make the paper's figures and tables, and an honest audit of them, on one page
+    ///
+    /// Runs the seven panels of Figure 1 with CLUB, LinUCB-Ind, LinUCB-One and SCLUB as they were
+    /// published, and shows every cell of Tables 1 and 2 beside the published one. Beside them: what
+    /// the published code does otherwise than the paper says and what that is worth, the theorems'
+    /// bounds, and a harder test on what real users really chose.
+    Paper(crate::paper::PaperArgs),
 
     /// Make vectors of users and items from a file of ratings
     ///

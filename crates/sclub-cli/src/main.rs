@@ -2,6 +2,8 @@
 
 mod args;
 mod features;
+mod machine;
+mod paper;
 mod progress;
 mod reading;
 mod run;
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Some(args::Command::Run(args)) => run::run(&args),
+        Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Features(args)) => features::features(&args),
     };
     match outcome {

@@ -72,7 +72,7 @@ impl Lines {
         if last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
             let seconds = self.start.elapsed().as_secs_f64();
-            let left = seconds * (self.total - done) as f64 / done as f64;
+            let left = seconds * self.total.saturating_sub(done) as f64 / done as f64;
             let percent = 100.0 * done as f64 / self.total as f64;
             let rate = done as f64 / seconds;
             eprintln!("{percent:.0}% after {seconds:.0} s, {rate:.0} rounds/s, {left:.0} s left");

@@ -2,9 +2,13 @@
 
 use std::cell::Cell;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Instant;
 
+use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
+
+use sclub_lab::data::{Options, Read, read};
 
 use crate::progress::LINE_EVERY;
 
@@ -64,4 +68,15 @@ impl Reading {
             bar.finish_and_clear();
         }
     }
+}
+
+/// Reads a file of ratings and shows how far it has come.
+///
+/// # Errors
+/// As [`read()`].
+pub fn read_file(path: &Path, options: &Options, quiet: bool) -> Result<Read> {
+    let progress = Reading::new(quiet);
+    let read = read(path, options, &|done, total| progress.read(done, total));
+    progress.finish();
+    Ok(read?)
 }

@@ -31,7 +31,7 @@ const MOST_COMPLETE: u64 = 10_000;
 const MOST_THREADS: u64 = 256;
 
 /// What a shell expects from a program that Ctrl-C has ended.
-const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// Runs, shows and writes.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -115,14 +115,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
     };
-    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let threads = match args.threads {
-        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
-            bail!("threads is {threads}; it must be between 1 and {MOST_THREADS}")
-        }
-        Some(threads) => small("threads", threads)?,
-        None => cores(),
-    };
+    let threads = threads(args.threads)?;
     Ok(Experiment {
         world: Setting::Synthetic(recipe),
         policies,
@@ -153,8 +146,19 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
     })
 }
 
+/// The threads to use: as many as asked for, or one for each core.
+pub fn threads(asked: Option<u64>) -> Result<usize> {
+    match asked {
+        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
+            bail!("threads is {threads}; it must be between 1 and {MOST_THREADS}")
+        }
+        Some(threads) => Ok(threads as usize),
+        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get())),
+    }
+}
+
 /// The first Ctrl-C ends the run in order, a second one at once.
-fn stop_on_ctrl_c(cancelled: &Arc<AtomicBool>) -> Result<()> {
+pub fn stop_on_ctrl_c(cancelled: &Arc<AtomicBool>) -> Result<()> {
     let cancelled = Arc::clone(cancelled);
     ctrlc::set_handler(move || {
         if cancelled.swap(true, Ordering::Relaxed) {

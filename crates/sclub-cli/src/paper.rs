@@ -1,0 +1,386 @@
+//! `sclub paper`: the paper's evaluation, from runs to a page.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use sclub_lab::data::{Options, Read};
+use sclub_lab::paper::cells::Cells;
+use sclub_lab::paper::{Parts, Plan, ROUNDS, Source};
+use sclub_lab::report::model::{Origin, Panel, Report};
+use sclub_lab::report::render;
+use sclub_lab::summary::thousands;
+
+use crate::args::whole;
+use crate::machine;
+use crate::progress::Progress;
+use crate::reading::read_file;
+use crate::run::{INTERRUPTED, part_of, save, say, stop_on_ctrl_c, threads};
+
+/// Rounds and seeds of `--quick`.
+const QUICK_ROUNDS: u64 = (1 << 16) - 2;
+const QUICK_SEEDS: u64 = 2;
+
+/// Seeds of the paper's figures.
+const SEEDS: u64 = 10;
+
+/// The flags of `sclub paper`.
+#[derive(Debug, Parser)]
+#[command(after_long_help = EXAMPLES, args_override_self = true)]
+pub struct PaperArgs {
+    /// The folder to write to; it is made where it is missing, and what it keeps is not run again
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "report",
+        help_heading = "Output"
+    )]
+    pub out: PathBuf,
+
+    /// A minute's version: 2^16-2 rounds, 2 seeds. Its figures are not the paper's
+    #[arg(long, help_heading = "Run")]
+    pub quick: bool,
+
+    /// MovieLens ratings: ratings.csv (20M, 25M, latest) or ratings.dat (1M, 10M)
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub movielens: Option<PathBuf>,
+
+    /// Yelp reviews: review.json, one object a line
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub yelp: Option<PathBuf>,
+
+    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    #[arg(long, help_heading = "Data")]
+    pub skip_bad_lines: bool,
+
+    /// What to report, separated by commas
+    #[arg(
+        long,
+        value_enum,
+        value_name = "LIST",
+        value_delimiter = ',',
+        default_value = "panels,audit,theorems,choices",
+        help_heading = "Run"
+    )]
+    pub parts: Vec<PartKind>,
+
+    /// Rounds of the panels and the audit; 2^20-2 is understood [default: 2^20-2, as in the paper]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub rounds: Option<u64>,
+
+    /// Number of worlds to repeat everything in [default: 10, as in the paper]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub seeds: Option<u64>,
+
+    /// Seed of the first world; the others count up from it
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub first_seed: u64,
+
+    /// Threads to use; the results are the same with any number [default: all cores]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub threads: Option<u64>,
+
+    /// Forget what the folder keeps and run everything again
+    #[arg(long, help_heading = "Run")]
+    pub fresh: bool,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sclub paper --quick
+      everything but the real data, in about a minute; then open report/index.html
+  sclub paper --movielens ml-20m/ratings.csv --yelp yelp_academic_dataset_review.json
+      all seven panels and the rest
+  sclub paper --parts panels
+      Figure 1 with Tables 1 and 2 alone
+
+Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not
+run again. With --movielens or --yelp any file that `sclub features` reads will do.
+";
+
+/// A part of the report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PartKind {
+    /// Figure 1 with Tables 1 and 2
+    Panels,
+    /// What the published code does otherwise than the paper, and what that is worth
+    Audit,
+    /// The bound of Theorem 1, and Theorem 3's many users a round
+    Theorems,
+    /// Held-out choices of real users; needs --movielens or --yelp
+    Choices,
+}
+
+/// Runs what is missing, shows and writes.
+pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
+    let start = Instant::now();
+    check(args)?;
+    prepare(&args.out)?;
+    let plan = plan(args)?;
+    let path = args.out.join("cells.jsonl");
+    if args.fresh && path.exists() {
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    let cells = Cells::open(&path)?;
+    let cancelled = Arc::new(AtomicBool::new(false));
+    stop_on_ctrl_c(&cancelled)?;
+
+    let progress = Progress::new(
+        plan.rounds_to_play(&cells)?,
+        args.quiet,
+        Arc::clone(&cancelled),
+    );
+    let mut done = plan.run(&cells, &progress);
+    progress.finish();
+    if let Ok(first) = &mut done
+        && first.missing == 0
+    {
+        let rounds = plan.later_rounds_to_play(&cells);
+        let progress = Progress::new(rounds, args.quiet, Arc::clone(&cancelled));
+        let second = plan.run_later(&cells, &progress);
+        progress.finish();
+        let second = second?;
+        first.new += second.new;
+        first.kept += second.kept;
+        first.missing += second.missing;
+    }
+    let done = done?;
+    let complete = done.missing == 0;
+    let origin = Origin {
+        command: command_line(),
+        quick: args.quick,
+        rounds: plan.rounds,
+        seeds: plan.seeds.clone(),
+        machine: machine::facts(plan.threads),
+        versions: vec![
+            ("sclub".into(), env!("CARGO_PKG_VERSION").into()),
+            ("compiler".into(), env!("SCLUB_COMPILER").into()),
+        ],
+        seconds: start.elapsed().as_secs_f64(),
+        cells: (done.new, done.kept),
+        complete,
+    };
+    let report = plan.report(&cells, origin)?;
+    write(&args.out, &report)?;
+
+    say(&summary(&report));
+    say(&format!(
+        "{:.0} s; {} results run, {} kept from before. Open {}",
+        start.elapsed().as_secs_f64(),
+        done.new,
+        done.kept,
+        args.out.join("index.html").display(),
+    ));
+    if complete {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "sclub: stopped; {} results are missing. The same command again goes on from here",
+        done.missing
+    );
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// Finds out before a long reading what is wrong with the arguments.
+fn check(args: &PaperArgs) -> Result<()> {
+    if args.rounds == Some(0) {
+        bail!("rounds is 0; there must be at least one");
+    }
+    if args.seeds == Some(0) {
+        bail!("seeds is 0; there must be at least one");
+    }
+    for path in [&args.movielens, &args.yelp].into_iter().flatten() {
+        fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    let with_choices = args.parts.contains(&PartKind::Choices);
+    if args.parts.len() == 1 && with_choices && args.movielens.is_none() && args.yelp.is_none() {
+        bail!("choices are of real users: give --movielens or --yelp");
+    }
+    threads(args.threads)?;
+    Ok(())
+}
+
+fn plan(args: &PaperArgs) -> Result<Plan> {
+    let (rounds, seeds) = if args.quick {
+        (QUICK_ROUNDS, QUICK_SEEDS)
+    } else {
+        (ROUNDS, SEEDS)
+    };
+    let seeds = args.seeds.unwrap_or(seeds);
+    let Some(after_last) = args.first_seed.checked_add(seeds) else {
+        bail!("the last seed is too large");
+    };
+    let has = |part| args.parts.contains(&part);
+    let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
+        path.as_ref()
+            .map(|path| source(args, path, name, is_papers, papers))
+            .transpose()
+    };
+    Ok(Plan {
+        rounds: args.rounds.unwrap_or(rounds),
+        seeds: (args.first_seed..after_last).collect(),
+        threads: threads(args.threads)?,
+        quick: args.quick,
+        parts: Parts {
+            panels: has(PartKind::Panels),
+            audit: has(PartKind::Audit),
+            theorems: has(PartKind::Theorems),
+            choices: has(PartKind::Choices),
+        },
+        movielens: source(
+            &args.movielens,
+            "MovieLens",
+            |read| read.rows == 20_000_263,
+            "MovieLens 20M, with 20 million ratings of 27,000 movies by 138,000 users",
+        )?,
+        yelp: source(
+            &args.yelp,
+            "Yelp",
+            |read| (4_650_000..4_750_000).contains(&read.rows),
+            "the Yelp challenge's reviews, 4.7 million of 157,000 businesses by 1.18 million users",
+        )?,
+    })
+}
+
+fn source(
+    args: &PaperArgs,
+    path: &Path,
+    name: &'static str,
+    is_papers: fn(&Read) -> bool,
+    papers: &str,
+) -> Result<Source> {
+    let options = Options {
+        format: None,
+        skip_bad_lines: args.skip_bad_lines,
+    };
+    let read = read_file(path, &options, args.quiet)?;
+    let file = path.file_name().unwrap_or(path.as_os_str());
+    let mut note = (!is_papers(&read)).then(|| {
+        format!(
+            "Not the paper's data: {} has {} ratings of {} items by {} users. The paper used {papers}.",
+            file.to_string_lossy(),
+            thousands(read.rows as f64),
+            thousands(read.interactions.items() as f64),
+            thousands(read.interactions.users() as f64),
+        )
+    });
+    if read.bad_lines > 0 {
+        let more = format!("{} bad lines were passed over.", read.bad_lines);
+        note = Some(note.map_or_else(|| more.clone(), |note| format!("{note} {more}")));
+    }
+    Source::new(name, read.interactions, note)
+        .with_context(|| format!("{} cannot be used as {name}", path.display()))
+}
+
+/// Makes the folder and finds out, before the run and not after it, whether it can be written to.
+fn prepare(out: &Path) -> Result<()> {
+    if out.exists() && !out.is_dir() {
+        bail!("{} is not a folder", out.display());
+    }
+    let figures = out.join("figures");
+    fs::create_dir_all(&figures)
+        .with_context(|| format!("cannot make the folder {}", figures.display()))?;
+    for name in ["index.html", "results.json", "cells.jsonl"] {
+        let path = out.join(name);
+        if path.exists() && !path.is_file() {
+            bail!(
+                "{} is not a plain file and is not overwritten",
+                path.display()
+            );
+        }
+        let part = part_of(&path);
+        fs::write(&part, []).with_context(|| format!("cannot write {}", part.display()))?;
+        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+    }
+    Ok(())
+}
+
+fn write(out: &Path, report: &Report) -> Result<()> {
+    let rendered = render(report)?;
+    for figure in &rendered.figures {
+        let path = out.join("figures").join(&figure.name);
+        save(&path.with_extension("svg"), figure.svg.as_bytes())?;
+        save(&path.with_extension("png"), &figure.png)?;
+    }
+    save(&out.join("results.json"), rendered.json.as_bytes())?;
+    save(&out.join("index.html"), rendered.html.as_bytes())
+}
+
+/// The command as it was typed, so that it can be typed again.
+fn command_line() -> String {
+    let mut words = vec!["sclub".to_string()];
+    words.extend(std::env::args().skip(1).map(|word| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:^+".contains(c);
+        if !word.is_empty() && word.chars().all(plain) {
+            word
+        } else {
+            format!("'{}'", word.replace('\'', r"'\''"))
+        }
+    }));
+    words.join(" ")
+}
+
+/// Table 1 for a terminal: measured, and how far from published where that can be compared.
+fn summary(report: &Report) -> String {
+    let shown: Vec<&Panel> = report
+        .panels
+        .iter()
+        .filter(|panel| !panel.cells.is_empty())
+        .collect();
+    let Some(first) = shown.first() else {
+        return String::new();
+    };
+    let comparable = report.origin.rounds == ROUNDS;
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    let mut header = vec!["regret".to_string()];
+    header.extend(shown.iter().map(|panel| format!("({})", panel.id)));
+    table.set_header(header);
+    for cell in &first.cells {
+        let mut row = vec![cell.policy.to_string()];
+        for panel in &shown {
+            let found = panel.cells.iter().find(|other| other.policy == cell.policy);
+            row.push(found.map_or_else(String::new, |cell| {
+                let mean = thousands(cell.regret.mean);
+                if comparable {
+                    let off = 100.0 * (cell.regret.mean / cell.published_regret - 1.0);
+                    format!("{mean} {off:+.1}%").replace('-', "−")
+                } else {
+                    mean
+                }
+            }));
+        }
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let seeds = report.origin.seeds.len();
+    let mut text = format!(
+        "{} rounds, {seeds} seed{}\n{table}",
+        thousands(report.origin.rounds as f64),
+        if seeds == 1 { "" } else { "s" },
+    );
+    text.push_str(if comparable {
+        "\nPercent: from the paper's Table 1."
+    } else {
+        "\nNot to be compared with the paper, whose figures are of 1,048,574 rounds."
+    });
+    for panel in &shown {
+        if let (Some(note), true) = (&panel.note, panel.id.ends_with(['a', 'c'])) {
+            text.push_str(&format!("\n({}) {note}", panel.id));
+        }
+    }
+    text
+}
