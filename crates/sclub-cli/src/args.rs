@@ -48,6 +48,28 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "synthetic", help_heading = "World")]
     pub world: WorldKind,
 
+    /// With --world vectors or ratings: the file that says who took or rated what, in any format that
+    /// `sclub features` reads
+    #[arg(long, value_name = "FILE", help_heading = "World")]
+    pub ratings: Option<PathBuf>,
+
+    /// With --ratings: count and pass over bad lines instead of giving up at the first
+    #[arg(long, help_heading = "World")]
+    pub skip_bad_lines: bool,
+
+    /// With --world ratings: how the candidates that the user did not take are drawn
+    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
+    pub others: OthersKind,
+
+    /// With --world ratings: multiply the features by X, which is a ridge of 1/X^2
+    #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
+    pub feature_scale: f64,
+
+    /// With --world ratings: tell the policies the user of some other round; what they learn about a
+    /// user is then worth nothing
+    #[arg(long, help_heading = "World")]
+    pub placebo: bool,
+
     /// How often users appear
     #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
     pub frequencies: FrequencyKind,
@@ -68,6 +90,16 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub items: u64,
 
+    /// Users who appear in a round on average, each by herself, all served before any is learned from
+    /// [default: exactly one]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub users_a_round: Option<f64>,
+
     /// What a reward is
     #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
     pub rewards: RewardKind,
@@ -81,9 +113,9 @@ pub struct RunArgs {
     )]
     pub noise: Option<f64>,
 
-    /// Rounds to play; 2^20-2 is understood
-    #[arg(long, value_name = "N", default_value = "2^17-2", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub rounds: u64,
+    /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings all there are]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub rounds: Option<u64>,
 
     /// Number of worlds to repeat everything in
     #[arg(long, value_name = "N", default_value = "3", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
@@ -97,7 +129,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Who plays, separated by commas
+    /// Who plays, separated by commas [default: all that the world allows]
     ///
     /// sclub, club, linucb-ind and linucb-one learn. oracle is LinUCB that is told who belongs to
     /// which cluster; informed is told the clusters' tastes, not who has which; random does not learn.
@@ -105,10 +137,9 @@ pub struct RunArgs {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        default_value = "sclub,club,linucb-ind,linucb-one,oracle,informed,random",
         help_heading = "Policies"
     )]
-    pub policies: Vec<Name>,
+    pub policies: Option<Vec<Name>>,
 
     /// Where the policies' constants come from
     #[arg(long, value_enum, default_value = "tuned", help_heading = "Policies")]
@@ -154,6 +185,17 @@ pub struct RunArgs {
     #[arg(long, value_enum, help_heading = "Policies")]
     pub index: Option<IndexKind>,
 
+    /// What sclub does otherwise than the paper's pseudo-code: all, none, or some of shared-arrays,
+    /// marks-cleared, stale-estimates, stale-marks, running-estimate, average-frequency [default: all
+    /// with --preset released, which is then the authors' published code; else none]
+    #[arg(
+        long,
+        value_name = "LIST",
+        value_delimiter = ',',
+        help_heading = "Policies"
+    )]
+    pub deviations: Option<Vec<String>>,
+
     /// The graph of users that club starts from [default: complete with --preset released and at most
     /// 10000 users, as the paper's figures were made; else random]
     #[arg(long, value_enum, help_heading = "Policies")]
@@ -185,7 +227,9 @@ Examples:
   sclub run --frequencies users --policies sclub,club,linucb-ind
       setting (1c): users appear at unequal rates
   sclub run --preset released --rounds 2^20-2 --seeds 10 --policies club,linucb-ind,linucb-one
-      the first panel of the paper's Figure 1, with the constants it was made with
+      the first panel of the paper's Figure 1 without sclub; with it, and with all panels: sclub paper
+  sclub run --world ratings --ratings ml-1m/ratings.dat --beta-scale 0.02
+      what real users really took: share of the rounds in which it was shown
   sclub run --users 5000 --clusters 30 --dim 10 --items 50
       a world of your own
   sclub run --rewards gaussian --noise 0.1 --alpha-theta 1.5
@@ -197,6 +241,20 @@ Examples:
 pub enum WorldKind {
     /// Random tastes and items, as in section 5.1 of the paper
     Synthetic,
+    /// Tastes from a file of ratings, random items, as in section 5.2 of the paper
+    Vectors,
+    /// Real users, real items, and what the users really took: features from half of the users,
+    /// rounds from the other half
+    Ratings,
+}
+
+/// Candidates beside the one that the user took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OthersKind {
+    /// All items alike
+    Uniform,
+    /// By popularity, so that being popular gives nothing away
+    Popular,
 }
 
 /// How often users appear.

@@ -25,7 +25,7 @@ use crate::reading::read_file;
 use crate::run::{INTERRUPTED, part_of, save, say, stop_on_ctrl_c, threads};
 
 /// Rounds and seeds of `--quick`.
-const QUICK_ROUNDS: u64 = (1 << 16) - 2;
+const QUICK_ROUNDS: u64 = (1 << 18) - 2;
 const QUICK_SEEDS: u64 = 2;
 
 /// Seeds of the paper's figures.
@@ -44,7 +44,7 @@ pub struct PaperArgs {
     )]
     pub out: PathBuf,
 
-    /// A minute's version: 2^16-2 rounds, 2 seeds. Its figures are not the paper's
+    /// A minute's version: 2^18-2 rounds, 2 seeds. Its figures are not the paper's
     #[arg(long, help_heading = "Run")]
     pub quick: bool,
 

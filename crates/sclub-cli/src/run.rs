@@ -9,23 +9,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use sclub_lab::Deviations;
+use sclub_lab::data::Options;
+use sclub_lab::data::features::{Selection, factorise, user_weights};
 use sclub_lab::figure;
-use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
+use sclub_lab::held_out::{Others, Protocol};
+use sclub_lab::paper::Switch;
+use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset, usual_deviations};
 use sclub_lab::run::{Experiment, Run};
-use sclub_lab::setting::Setting;
+use sclub_lab::setting::{Ratings, Setting};
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
 use serde_json::{Value, json};
 
 use crate::args::{
-    FrequencyKind, GraphKind, IndexKind, PresetKind, RewardKind, RunArgs, WorldKind,
+    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RewardKind, RunArgs, WorldKind,
 };
 use crate::progress::Progress;
+use crate::reading::read_file;
 use crate::table;
 
 /// Users up to which a complete graph is taken without being asked for: 10^8 ends of edges.
 const MOST_COMPLETE: u64 = 10_000;
+
+/// T unless it is said.
+const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
 
 /// More threads than this help on no machine.
 const MOST_THREADS: u64 = 256;
@@ -35,14 +44,14 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Runs, shows and writes.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    prepare(args)?;
     let experiment = experiment(args)?;
     experiment.check()?;
-    prepare(args)?;
 
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
     let plays = (experiment.policies.len() * experiment.seeds.len()) as u64;
-    let total = experiment.rounds.saturating_mul(plays);
+    let total = expected_rounds(&experiment).saturating_mul(plays);
     let progress = Progress::new(total, args.quiet, Arc::clone(&cancelled));
     let start = Instant::now();
     let runs = experiment.run(&progress)?;
@@ -55,11 +64,12 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let rows = summarise(&runs);
     let (title, subtitle) = title(&experiment, rows[0].seeds);
-    say(&format!(
-        "{title}: {subtitle}\n{}\n{}",
-        table::render(&rows),
-        legend(&rows)
-    ));
+    let shown = if matches!(experiment.world, Setting::Ratings(_)) {
+        format!("{}\n{RATES}", table::rates(&runs))
+    } else {
+        format!("{}\n{}", table::render(&rows), legend(&rows))
+    };
+    say(&format!("{title}: {subtitle}\n{shown}"));
     let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
     say(&format!(
         "{:.1} s in all. Written: {written}",
@@ -81,8 +91,22 @@ pub fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-fn experiment(args: &RunArgs) -> Result<Experiment> {
-    let WorldKind::Synthetic = args.world;
+/// What the table of rates shows.
+const RATES: &str = "rate: share of the rounds in which the item that the user took was shown, ± standard \
+                     error over splits. Random choices have 1 in as many as there are candidates. \
+                     by age: the same by how many rounds the user has had.";
+
+/// Rounds of one policy in one world, about.
+fn expected_rounds(experiment: &Experiment) -> u64 {
+    match &experiment.world {
+        Setting::Ratings(ratings) => experiment
+            .rounds
+            .min(ratings.interactions.len() as u64 / 2),
+        _ => experiment.rounds,
+    }
+}
+
+fn recipe(args: &RunArgs) -> Result<Recipe> {
     let small = |name: &str, value: u64| -> Result<usize> {
         usize::try_from(value).with_context(|| format!("{name} is too large"))
     };
@@ -100,26 +124,122 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             RewardKind::Bernoulli => Rewards::Bernoulli,
             RewardKind::Gaussian => Rewards::Gaussian(args.noise.unwrap_or(0.5)),
         },
-        users_a_round: None,
+        users_a_round: args.users_a_round,
     };
     if args.noise.is_some() && args.rewards == RewardKind::Bernoulli {
         bail!("--noise goes with --rewards gaussian");
     }
+    Ok(recipe)
+}
+
+/// The world, with its data read.
+fn setting(args: &RunArgs) -> Result<Setting> {
+    let recipe = recipe(args)?;
+    let path = match (args.world, &args.ratings) {
+        (WorldKind::Synthetic, None) => return Ok(Setting::Synthetic(recipe)),
+        (WorldKind::Synthetic, Some(_)) => {
+            bail!("--ratings goes with --world vectors or --world ratings")
+        }
+        (_, None) => bail!("this world is made from ratings: name a file with --ratings"),
+        (_, Some(path)) => path,
+    };
+    if !(args.feature_scale > 0.0 && args.feature_scale <= 1e6) {
+        bail!(
+            "feature-scale is {}; it must be above 0 and at most 1000000",
+            args.feature_scale
+        );
+    }
+    let options = Options {
+        format: None,
+        skip_bad_lines: args.skip_bad_lines,
+    };
+    let read = read_file(path, &options, args.quiet)?;
+    if args.world == WorldKind::Vectors {
+        let selection = Selection {
+            users: recipe.users,
+            items: 1000,
+        };
+        let chosen = selection.choose(&read.interactions);
+        let (svd, _) = factorise(&chosen.matrix, recipe.dim)?;
+        let weights = user_weights(&svd);
+        let weights = (0..weights.rows()).map(|row| weights.row(row).to_vec());
+        return Ok(Setting::Vectors(recipe, Arc::new(weights.collect())));
+    }
+    let digest = read.interactions.digest();
+    Ok(Setting::Ratings(Ratings {
+        interactions: Arc::new(read.interactions),
+        digest,
+        protocol: Protocol {
+            dim: recipe.dim,
+            candidates: recipe.candidates,
+            ..Protocol::default()
+        },
+        others: match args.others {
+            OthersKind::Uniform => Others::Uniform,
+            OthersKind::Popular => Others::Popular,
+        },
+        scale: args.feature_scale,
+        placebo: args.placebo,
+    }))
+}
+
+fn policies(args: &RunArgs) -> Result<Vec<Name>> {
+    let has_truth = args.world == WorldKind::Synthetic;
+    let Some(asked) = &args.policies else {
+        let all = Name::ALL.into_iter();
+        return Ok(all.filter(|name| has_truth || !name.is_told()).collect());
+    };
     let mut policies: Vec<Name> = Vec::new();
-    for &name in &args.policies {
+    for &name in asked {
         if policies.contains(&name) {
             bail!("policy '{name}' is named twice");
         }
+        if name.is_told() && !has_truth {
+            bail!("policy '{name}' is told the true clusters, and this world has none");
+        }
         policies.push(name);
     }
+    Ok(policies)
+}
+
+fn deviations(args: &RunArgs) -> Result<Option<Deviations>> {
+    let Some(names) = &args.deviations else {
+        return Ok(None);
+    };
+    let mut deviations = Deviations::NONE;
+    for name in names {
+        match name.as_str() {
+            "all" => deviations = Deviations::ALL,
+            "none" => deviations = Deviations::NONE,
+            name => {
+                let Some(switch) = Switch::ALL.into_iter().find(|s| s.name == name) else {
+                    let known: Vec<&str> = Switch::ALL.iter().map(|s| s.name).collect();
+                    bail!(
+                        "there is no deviation '{name}'; there are all, none, {}",
+                        known.join(", ")
+                    );
+                };
+                deviations = switch.with(deviations, true);
+            }
+        }
+    }
+    Ok(Some(deviations))
+}
+
+fn experiment(args: &RunArgs) -> Result<Experiment> {
+    let policies = policies(args)?;
+    let deviations = deviations(args)?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
     };
     let threads = threads(args.threads)?;
     Ok(Experiment {
-        world: Setting::Synthetic(recipe),
+        world: setting(args)?,
         policies,
-        rounds: args.rounds,
+        rounds: args.rounds.unwrap_or(match args.world {
+            WorldKind::Ratings => Protocol::default().most_rounds as u64,
+            WorldKind::Synthetic | WorldKind::Vectors => DEFAULT_ROUNDS,
+        }),
         seeds: (args.first_seed..after_last).collect(),
         preset: match args.preset {
             PresetKind::Theory => Preset::Theory,
@@ -141,7 +261,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             }
             None => InitialGraph::Random,
         },
-        deviations: None,
+        deviations,
         threads,
     })
 }
@@ -221,28 +341,50 @@ pub fn part_of(path: &Path) -> PathBuf {
 
 /// What was run, in a few words and in more.
 fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
-    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world else {
-        todo!()
-    };
-    let title = match recipe.frequencies {
-        Frequencies::Uniform => "(1a) Users equally often",
-        Frequencies::Clusters => "(1b) Clusters at unequal rates",
-        Frequencies::Users => "(1c) Users at unequal rates",
-    };
     let preset = match experiment.preset {
         Preset::Theory => "theory",
         Preset::Released => "released",
         Preset::Tuned => "tuned",
     };
-    let subtitle = format!(
-        "{} users, {} clusters, d = {}, {} rounds, {seeds} seed{}, constants {preset}",
-        recipe.users,
-        recipe.clusters,
-        recipe.dim,
-        thousands(experiment.rounds as f64),
-        if seeds == 1 { "" } else { "s" },
-    );
-    (title.into(), subtitle)
+    let many = if seeds == 1 { "" } else { "s" };
+    let rounds = thousands(experiment.rounds as f64);
+    match &experiment.world {
+        Setting::Synthetic(recipe) => {
+            let title = match recipe.frequencies {
+                Frequencies::Uniform => "(1a) Users equally often",
+                Frequencies::Clusters => "(1b) Clusters at unequal rates",
+                Frequencies::Users => "(1c) Users at unequal rates",
+            };
+            let subtitle = format!(
+                "{} users, {} clusters, d = {}, {rounds} rounds, {seeds} seed{many}, constants {preset}",
+                recipe.users, recipe.clusters, recipe.dim,
+            );
+            (title.into(), subtitle)
+        }
+        Setting::Vectors(recipe, weights) => {
+            let title = match recipe.frequencies {
+                Frequencies::Users => "Real users' tastes, users at unequal rates",
+                _ => "Real users' tastes, users equally often",
+            };
+            let subtitle = format!(
+                "{} users, d = {}, {rounds} rounds, {seeds} seed{many}, constants {preset}",
+                weights.len(),
+                recipe.dim,
+            );
+            (title.into(), subtitle)
+        }
+        Setting::Ratings(ratings) => {
+            let others = match ratings.others {
+                Others::Uniform => "others drawn uniformly",
+                Others::Popular => "others drawn by popularity",
+            };
+            let subtitle = format!(
+                "{others}, {} candidates, d = {}, {seeds} split{many}, constants {preset}",
+                ratings.protocol.candidates, ratings.protocol.dim,
+            );
+            ("Held-out choices of real users".into(), subtitle)
+        }
+    }
 }
 
 fn legend(rows: &[Row]) -> String {
@@ -272,7 +414,7 @@ fn write(
     rows: &[Row],
     (title, subtitle): (&str, &str),
 ) -> Result<String> {
-    let complete = runs.len() == experiment.seeds.len() * experiment.policies.len();
+    let complete = rows.iter().all(|row| row.seeds == experiment.seeds.len());
     let document = json!({ "config": config(experiment)?, "complete": complete, "runs": runs });
     let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
     let mut written = vec![args.json.clone()];
@@ -304,34 +446,68 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn config(experiment: &Experiment) -> Result<Value> {
-    let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = &experiment.world else {
-        todo!()
-    };
     let params = experiment.params()?;
-    let (rewards, noise) = match recipe.rewards {
-        Rewards::Bernoulli => ("bernoulli", None),
-        Rewards::Gaussian(scale) => ("gaussian", Some(scale)),
+    let mut config = world_json(&experiment.world);
+    let deviations: Vec<&str> = {
+        let usual = usual_deviations(experiment.preset);
+        let on = experiment.deviations.unwrap_or(usual);
+        let names = Switch::ALL.into_iter();
+        names
+            .filter(|switch| switch.with(on, true) == on)
+            .map(|switch| switch.name)
+            .collect()
     };
-    Ok(json!({
+    let rest = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "world": "synthetic",
-        "frequencies": recipe.frequencies,
-        "users": recipe.users,
-        "clusters": recipe.clusters,
-        "dim": recipe.dim,
-        "items": recipe.candidates,
-        "rewards": rewards,
-        "noise": noise,
         "policies": experiment.policies,
         "rounds": experiment.rounds,
         "seeds": experiment.seeds.len(),
         "first_seed": experiment.seeds.first(),
         "preset": experiment.preset,
         "overrides": experiment.overrides,
+        "deviations": deviations,
         "graph": experiment.graph,
         "params": params_json(&params),
         "threads": experiment.threads,
-    }))
+    });
+    if let (Some(config), Value::Object(rest)) = (config.as_object_mut(), rest) {
+        config.extend(rest);
+    }
+    Ok(config)
+}
+
+fn world_json(world: &Setting) -> Value {
+    let (name, recipe, users) = match world {
+        Setting::Synthetic(recipe) => ("synthetic", recipe, recipe.users),
+        Setting::Vectors(recipe, weights) => ("vectors", recipe, weights.len()),
+        Setting::Ratings(ratings) => {
+            return json!({
+                "world": "ratings",
+                "dim": ratings.protocol.dim,
+                "items": ratings.protocol.candidates,
+                "others": ratings.others,
+                "feature_scale": ratings.scale,
+                "placebo": ratings.placebo,
+                "data": format!("{:016x}", ratings.digest),
+            });
+        }
+    };
+    let (rewards, noise) = match recipe.rewards {
+        Rewards::Bernoulli => ("bernoulli", None),
+        Rewards::Gaussian(scale) => ("gaussian", Some(scale)),
+    };
+    let clusters = matches!(world, Setting::Synthetic(_)).then_some(recipe.clusters);
+    json!({
+        "world": name,
+        "frequencies": recipe.frequencies,
+        "users": users,
+        "clusters": clusters,
+        "dim": recipe.dim,
+        "items": recipe.candidates,
+        "users_a_round": recipe.users_a_round,
+        "rewards": rewards,
+        "noise": noise,
+    })
 }
 
 /// The constants in force, whether from the preset or from an override.

@@ -2,7 +2,10 @@
 
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
-use sclub_lab::summary::{Row, thousands};
+use sclub_lab::policies::Name;
+use sclub_lab::run::Run;
+use sclub_lab::summary::{Mean, Row, thousands};
+use sclub_lab::world::AGES;
 
 fn percent_off(ratio: Option<f64>) -> String {
     match ratio {
@@ -76,6 +79,61 @@ pub fn render(rows: &[Row]) -> String {
     table.to_string()
 }
 
+/// One line a policy, for worlds in which a reward is a hit or a miss.
+pub fn rates(runs: &[Run]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    let mut header: Vec<String> = ["policy", "rate", "to LinUCB-One", "to LinUCB-Ind"]
+        .map(String::from)
+        .into();
+    header.extend(AGES.iter().map(|&(first, last)| match last {
+        u32::MAX => format!("age {first}+"),
+        _ => format!("{first}–{last}"),
+    }));
+    header.push("clusters".into());
+    header.push("seconds".into());
+    table.set_header(header);
+    let of = |policy: Name| runs.iter().filter(move |run| run.policy == policy);
+    let rate = |policy: Name| Mean::of(of(policy).map(|run| run.reward / run.served as f64));
+    let mut policies: Vec<Name> = Vec::new();
+    for run in runs {
+        if !policies.contains(&run.policy) {
+            policies.push(run.policy);
+        }
+    }
+    let other = |name: Name| policies.contains(&name).then(|| rate(name).mean);
+    for &policy in &policies {
+        let own = rate(policy);
+        let mut row = vec![
+            policy.to_string(),
+            if of(policy).count() > 1 {
+                format!("{:.4} ± {:.4}", own.mean, own.error)
+            } else {
+                format!("{:.4}", own.mean)
+            },
+            percent_off(other(Name::LinUcbOne).map(|one| own.mean / one)),
+            percent_off(other(Name::LinUcbInd).map(|ind| own.mean / ind)),
+        ];
+        for age in 0..AGES.len() {
+            let sums = of(policy).filter_map(|run| run.by_age.get(age));
+            let (rounds, rewards) =
+                sums.fold((0, 0.0), |(n, sum), &(rounds, reward)| (n + rounds, sum + reward));
+            row.push(if rounds > 0 {
+                format!("{:.3}", rewards / rounds as f64)
+            } else {
+                "–".into()
+            });
+        }
+        let mean = |value: fn(&Run) -> f64| Mean::of(of(policy).map(value)).mean;
+        row.push(thousands(mean(|run| run.clusters as f64)));
+        row.push(format!("{:.2}", mean(|run| run.policy_seconds)));
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string()
+}
 #[cfg(test)]
 mod tests {
     use super::*;
