@@ -223,6 +223,7 @@ fn a_short_page_says_so_and_compares_nothing() {
         "Many users",
         "Paper and code",
         "diff. |",
+        "SCLUB vs CLUB",
         "speed-up",
     ] {
         assert!(!text.contains(absent), "'{absent}' is in {text}");
