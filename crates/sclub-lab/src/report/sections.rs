@@ -8,7 +8,8 @@ use super::numbers::{NONE, change, count, difference, lift, mean, rate, seconds,
 use super::table::{Body, Key, Place, Row, Table};
 use super::words::{prose, title};
 use super::{PAPER_ROUNDS, words};
-use crate::figure::chart::{Dash, page_colour};
+use crate::figure::chart::Dash;
+use crate::figure::inks::page_colour;
 use crate::policies::Name;
 use crate::summary::Mean;
 
