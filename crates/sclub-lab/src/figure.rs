@@ -4,6 +4,7 @@ use crate::policies::Name;
 use crate::summary::Row;
 
 pub mod chart;
+pub mod inks;
 pub mod ticks;
 
 use chart::{Axis, Chart, Dash, Series, Ticks};

@@ -2,7 +2,8 @@
 //!
 //! A [`world::World`] draws who appears with which candidates and what they are worth. A
 //! [`run::Experiment`] plays any number of policies in the same worlds, block by block, on any number
-//! of threads with the same result. [`summary`] and [`figure`] show what came out.
+//! of threads with the same result. [`summary`], [`figure`] and [`report`] show what
+//! came out.
 
 pub use sclub::{Deviations, Exploration, Index, Params};
 

@@ -6,19 +6,17 @@
 
 use std::sync::Arc;
 
-use kuva::Theme;
 use kuva::plot::legend::LegendPosition;
 use kuva::plot::{LinePlot, LineStyle};
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
+use super::Figure;
+use super::inks::{file_colour, page_colour, page_theme};
 use super::ticks::{compact, percentage, power_of_ten};
-use super::{Figure, colour};
+
 use crate::policies::Name;
 use crate::summary::{Mean, thousands};
-
-/// The colour of what belongs to no policy, such as a bound.
-pub const GREY: &str = "#767676";
 
 /// How a curve is stroked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -150,39 +148,6 @@ pub struct Chart {
 enum Ground {
     File,
     Page,
-}
-
-/// The share of its colour that the weakest line keeps, to be seen at all.
-const WEAKEST: f64 = 0.3;
-
-fn share(strength: f64) -> f64 {
-    WEAKEST + (1.0 - WEAKEST) * strength.clamp(0.0, 1.0)
-}
-
-/// A colour of a page, as CSS has it: the policy's variable, or `--bound` for what belongs to none.
-pub fn page_colour(policy: Option<Name>, strength: f64) -> String {
-    let variable = policy.map_or("bound", Name::as_str);
-    if strength >= 1.0 {
-        format!("var(--{variable})")
-    } else {
-        let share = 100.0 * share(strength);
-        format!("color-mix(in srgb, var(--{variable}) {share:.0}%, var(--paper))")
-    }
-}
-
-/// The same colour on white.
-fn file_colour(policy: Option<Name>, strength: f64) -> String {
-    let full = policy.map_or(GREY, colour);
-    let part = |from: usize| {
-        let value = u8::from_str_radix(&full[from..from + 2], 16).unwrap_or(0);
-        255.0 + share(strength) * (f64::from(value) - 255.0)
-    };
-    format!(
-        "#{:02X}{:02X}{:02X}",
-        part(1) as u8,
-        part(3) as u8,
-        part(5) as u8
-    )
 }
 
 impl Chart {
@@ -342,19 +307,6 @@ impl Chart {
     }
 }
 
-/// Text, axes and grid as the page has them.
-fn page_theme() -> Theme {
-    Theme {
-        background: "none".into(),
-        axis_color: "currentColor".into(),
-        grid_color: "var(--grid)".into(),
-        tick_color: "currentColor".into(),
-        text_color: "currentColor".into(),
-        font_family: Some("inherit".into()),
-        ..Theme::light()
-    }
-}
-
 /// kuva numbers its clip paths through the whole process: the same figure would be other bytes when
 /// drawn again. Here they are named after the figure.
 fn with_own_ids(svg: &str, name: &str) -> String {
@@ -450,15 +402,5 @@ mod tests {
             );
         }
         assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
-    }
-
-    #[test]
-    fn a_weaker_colour_is_nearer_to_the_ground() {
-        assert_eq!(file_colour(Some(Name::Sclub), 1.0), "#D55E00");
-        // 255 less three tenths of 255 − 0xD5, 255 − 0x5E and 255.
-        assert_eq!(file_colour(Some(Name::Sclub), 0.0), "#F2CEB2");
-        assert_eq!(file_colour(None, 1.0), GREY);
-        assert_eq!(page_colour(Some(Name::Sclub), 1.0), "var(--sclub)");
-        assert!(page_colour(Some(Name::Sclub), 0.5).contains("var(--sclub) 65%"));
     }
 }

@@ -196,8 +196,8 @@ fn lines(title: &str, lines: &[Line], x: (&str, Ticks), y: (&str, Ticks)) -> Cha
         legend_room: legend_room(&series),
         series,
         title_size: 15,
-        width: 500.0,
-        height: 370.0,
+        width: 430.0,
+        height: 330.0,
     }
 }
 
@@ -269,8 +269,8 @@ fn by_age(table: &HeldOutTable) -> Chart {
         legend_room: legend_room(&series),
         series,
         title_size: 15,
-        width: 500.0,
-        height: 360.0,
+        width: 430.0,
+        height: 320.0,
     }
 }
 

@@ -12,7 +12,7 @@ use super::sections::{self, GROUPS, cell, is_comparable, panels_of, policies};
 use super::table::{Key, Table};
 use super::words::{prose, title};
 use super::{PAPER_ROUNDS, RenderError};
-use crate::figure::chart::GREY;
+use crate::figure::inks::{GREY, GREY_ON_DARK};
 use crate::figure::{colour, colour_on_dark};
 use crate::policies::Name;
 
@@ -110,7 +110,7 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
     environment.add_template("page.html", include_str!("page.html"))?;
     let view = View {
         variables: variables(colour, GREY),
-        dark_variables: variables(colour_on_dark, "#9AA0A6"),
+        dark_variables: variables(colour_on_dark, GREY_ON_DARK),
         summary: summary(report),
         banners: banners(report),
         contents: contents(report),

@@ -8,7 +8,8 @@ use super::numbers::{NONE, change, count, difference, lift, mean, rate, seconds,
 use super::table::{Body, Key, Place, Row, Table};
 use super::words::{prose, title};
 use super::{PAPER_ROUNDS, words};
-use crate::figure::chart::{Dash, page_colour};
+use crate::figure::chart::Dash;
+use crate::figure::inks::page_colour;
 use crate::policies::Name;
 use crate::summary::Mean;
 
@@ -98,15 +99,16 @@ pub fn regrets(report: &Report) -> Vec<Table> {
         }
         places
     });
+    if !comparable {
+        return tables;
+    }
     let groups = GROUPS.map(|(group, _)| run(panels_of(report, group)));
     let groups = groups.iter().filter(|panels| !panels.is_empty());
     for (table, panels) in tables.iter_mut().zip(groups) {
         let margins: Option<Vec<_>> = panels.iter().map(|panel| margin(panel)).collect();
         let Some(margins) = margins else { continue };
         let places = margins.into_iter().flat_map(|(published, measured)| {
-            let mut places = vec![change(published).into(), change(measured).into()];
-            places.extend(comparable.then(|| Place::from(String::new())));
-            places
+            [change(published), change(measured), String::new()].map(Place::from)
         });
         *table = mem::take(table).rows(vec![Row {
             key: None,

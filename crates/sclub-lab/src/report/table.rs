@@ -4,7 +4,8 @@ use minijinja::Value;
 use serde::Serialize;
 
 use super::words::{prose, title};
-use crate::figure::chart::{Dash, page_colour};
+use crate::figure::chart::Dash;
+use crate::figure::inks::page_colour;
 use crate::policies::Name;
 
 /// A sample of a line, with what it stands for.

@@ -223,9 +223,48 @@ fn a_short_page_says_so_and_compares_nothing() {
         "Many users",
         "Paper and code",
         "diff. |",
+        "SCLUB vs CLUB",
         "speed-up",
     ] {
         assert!(!text.contains(absent), "'{absent}' is in {text}");
+    }
+}
+
+#[test]
+fn no_text_of_a_report_comes_through_as_a_tag() {
+    let mut report = full();
+    let hostile = || HOSTILE.to_owned();
+    for panel in &mut report.panels {
+        panel.title = hostile();
+        panel.note = Some(hostile());
+    }
+    report.panels[6].cells.clear();
+    report.panels[6].missing = Some(format!("`{HOSTILE}`"));
+    let audit = report.audit.as_mut().unwrap();
+    for variant in &mut audit.variants {
+        (variant.group, variant.name, variant.meaning) = (hostile(), hostile(), hostile());
+    }
+    audit.settings[0].0 = hostile();
+    let theorem = report.theorem.as_mut().unwrap();
+    theorem.terms[0] = (hostile(), hostile(), hostile());
+    (theorem.reading[0], theorem.lines[0].label) = (hostile(), hostile());
+    let many = report.many_users.as_mut().unwrap();
+    (many.reading[0], many.lines[0].label) = (hostile(), hostile());
+    let set = &mut report.held_out[0];
+    (set.name, set.note, set.tuning) = (hostile(), Some(hostile()), hostile());
+    set.sizes[0].0 = hostile();
+    let table = &mut set.tables[0];
+    (table.title, table.ages[0]) = (hostile(), hostile());
+    (table.rows[0].label, table.rows[0].constants) = (hostile(), hostile());
+    report.origin.machine[0] = (hostile(), hostile());
+    report.origin.versions[0] = (hostile(), hostile());
+    let rendered = render(&report).unwrap();
+    assert_sound(&rendered.html);
+    let shown = text(&rendered.html).matches(HOSTILE).count();
+    assert!(shown >= 40, "shown {shown} times");
+    for figure in rendered.figures {
+        assert_balanced(&figure.svg);
+        assert!(!figure.svg.contains("<script"), "{}", figure.name);
     }
 }
 
