@@ -341,11 +341,7 @@ pub fn part_of(path: &Path) -> PathBuf {
 
 /// What was run, in a few words and in more.
 fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
-    let preset = match experiment.preset {
-        Preset::Theory => "theory",
-        Preset::Released => "released",
-        Preset::Tuned => "tuned",
-    };
+    let preset = experiment.preset;
     let many = if seeds == 1 { "" } else { "s" };
     let rounds = thousands(experiment.rounds as f64);
     match &experiment.world {

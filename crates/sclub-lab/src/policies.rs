@@ -104,6 +104,16 @@ pub enum Preset {
     Tuned,
 }
 
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Preset::Theory => "theory",
+            Preset::Released => "released",
+            Preset::Tuned => "tuned",
+        })
+    }
+}
+
 /// The graph that CLUB starts from; a random one is drawn from the world's seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]

@@ -5,7 +5,7 @@ use super::model::{
     Audit, Cell, HeldOut, HeldOutRow, HeldOutTable, Line, ManyUsers, ManyUsersRow, Origin, Panel,
     Report, Theorem, Variant,
 };
-use crate::policies::Name;
+use crate::policies::{Name, Preset};
 use crate::summary::Mean;
 
 /// A note that must not come through as a tag.
@@ -179,6 +179,7 @@ fn many_users() -> ManyUsers {
     };
     let row = |(place, users): (usize, f64)| ManyUsersRow {
         users_a_round: users,
+        preset: Preset::Tuned,
         policy: Name::Sclub,
         rounds: 1_000_000 / users as u64,
         served: 1_000_000.0,

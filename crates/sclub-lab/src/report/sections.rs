@@ -258,7 +258,7 @@ pub fn many_users(many: &ManyUsers) -> Option<Table> {
             Some(line) if many.lines.len() == many.rows.len() => line_key(line),
             _ => Key::of(row.policy),
         }),
-        head: title(row.policy).into(),
+        head: format!("{}, {}", title(row.policy), row.preset),
         hint: None,
         places: vec![
             count(row.users_a_round).into(),

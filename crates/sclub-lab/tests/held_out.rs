@@ -1,0 +1,210 @@
+//! World `ratings`: nothing leaks, nothing is used twice, and a placebo does not work.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::sync::Arc;
+
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::Deviations;
+use sclub_lab::data::{Interactions, Options, read};
+use sclub_lab::held_out::{FEWEST, HeldOut, HeldOutError, Others, Protocol, Split};
+use sclub_lab::policies::{Entry, InitialGraph, Name, Preset};
+use sclub_lab::run::play;
+use sclub_lab::streams::{Purpose, stream};
+use sclub_lab::world::{AGES, BLOCK, World};
+use sclub_lab::{Exploration, Params};
+
+const KINDS: u64 = 6;
+
+fn protocol() -> Protocol {
+    Protocol {
+        dim: 8,
+        candidates: 10,
+        ..Protocol::default()
+    }
+}
+
+/// Users of some kinds, who take mostly what their kind likes, and popular things. The first takes
+/// everything, so that items are numbered alike whatever the others take.
+fn people(users: u64, items: u64, seed: u64) -> Interactions {
+    people_but(users, items, seed, &|_| false)
+}
+
+/// The same people, some of whom have quite other tastes.
+fn people_but(users: u64, items: u64, seed: u64, is_other: &dyn Fn(u64) -> bool) -> Interactions {
+    let mut text = String::from("user,item\n");
+    for user in 0..users {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed * 1_000_003 + user);
+        for item in 0..items {
+            let liked = item % KINDS == user % KINDS;
+            let popular = item < items / 10;
+            let chance = match (liked, popular) {
+                _ if user == 0 => 1.0,
+                _ if is_other(user) => 0.3,
+                (true, _) => 0.5,
+                (false, true) => 0.25,
+                (false, false) => 0.03,
+            };
+            if rng.random::<f64>() < chance {
+                writeln!(text, "u{user},i{item}").unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ratings.txt");
+    std::fs::write(&path, text).unwrap();
+    let read = read(&path, &Options::default(), &|_, _| ()).unwrap();
+    read.interactions
+}
+
+/// Every round of a world: (user, features of each candidate, place of the one taken, age).
+fn rounds(world: &dyn World) -> Vec<(u64, Vec<Vec<u64>>, usize, u8)> {
+    let mut block = world.new_block();
+    let length = world.length().unwrap() as usize;
+    let mut all = Vec::new();
+    for index in 0..length.div_ceil(BLOCK) {
+        world.draw(
+            index as u64,
+            (length - index * BLOCK).min(BLOCK),
+            &mut block,
+        );
+        for at in 0..block.len() {
+            let items: Vec<Vec<u64>> = (0..block.candidates)
+                .map(|item| block.items[at].item(item).map(f64::to_bits).collect())
+                .collect();
+            let hits: Vec<usize> = (0..block.candidates)
+                .filter(|&item| block.reward(at, item) == 1.0)
+                .collect();
+            assert_eq!(hits.len(), 1, "one candidate is the one taken");
+            all.push((block.users[at], items, hits[0], block.ages[at]));
+        }
+    }
+    all
+}
+
+#[test]
+fn each_choice_is_used_once_among_things_never_touched() {
+    let all = people(300, 120, 1);
+    for others in [Others::Uniform, Others::Popular] {
+        let split = Arc::new(Split::new(&all, 3, protocol()).unwrap());
+        assert_eq!(split.feature_users(), 150);
+        let world = HeldOut::new(Arc::clone(&split), others, 1.0);
+        let rounds = rounds(&world);
+        assert_eq!(rounds.len(), split.rounds());
+        let mut taken: BTreeMap<u64, BTreeSet<&Vec<u64>>> = BTreeMap::new();
+        let mut ages: BTreeMap<u64, u32> = BTreeMap::new();
+        for (user, items, place, age) in &rounds {
+            let new = taken.entry(*user).or_default().insert(&items[*place]);
+            assert!(new, "an interaction came twice");
+            let rounds_of_hers = ages.entry(*user).or_default();
+            *rounds_of_hers += 1;
+            let (first, last) = AGES[usize::from(*age)];
+            assert!((first..=last).contains(rounds_of_hers));
+        }
+        for (user, items, place, _) in &rounds {
+            let different: BTreeSet<_> = items.iter().collect();
+            assert_eq!(different.len(), items.len(), "a candidate came twice");
+            for (at, item) in items.iter().enumerate() {
+                assert_eq!(at == *place, taken[user].contains(item));
+            }
+        }
+        // The one taken may stand anywhere.
+        let places: BTreeSet<usize> = rounds.iter().map(|round| round.2).collect();
+        assert_eq!(places.len(), protocol().candidates);
+        assert!(taken.values().all(|items| items.len() >= FEWEST));
+    }
+}
+
+#[test]
+fn features_come_from_the_other_half_alone() {
+    let mut order: Vec<usize> = (0..300).collect();
+    order.shuffle(&mut stream(3, Purpose::Halves, 0));
+    let served: BTreeSet<usize> = order[150..].iter().copied().collect();
+    let vectors = |all: &Interactions| -> BTreeSet<Vec<u64>> {
+        let split = Arc::new(Split::new(all, 3, protocol()).unwrap());
+        let world = HeldOut::new(Arc::clone(&split), Others::Uniform, 1.0);
+        let shown: BTreeSet<Vec<u64>> = rounds(&world).into_iter().flat_map(|r| r.1).collect();
+        assert_eq!(shown.len(), split.items(), "every item is shown some time");
+        shown
+    };
+    let features = vectors(&people(300, 120, 1));
+    let all_served_changed = people_but(300, 120, 1, &|user| served.contains(&(user as usize)));
+    assert_eq!(vectors(&all_served_changed), features);
+    // One feature user less of the same taste is another matter.
+    let one = *order[..150].iter().find(|&&user| user > 0).unwrap() as u64;
+    let one_changed = people_but(300, 120, 1, &|user| user == one);
+    assert_ne!(vectors(&one_changed), features);
+}
+
+fn entry(name: Name) -> Entry {
+    Entry {
+        name,
+        preset: Preset::Tuned,
+        params: Params {
+            exploration: Exploration::Growing { scale: 0.05 },
+            ..Params::tuned()
+        },
+        graph: InitialGraph::Random,
+        deviations: Deviations::NONE,
+    }
+}
+
+fn rates(world: &HeldOut) -> [f64; 3] {
+    let entries = [Name::Random, Name::LinUcbOne, Name::LinUcbInd].map(entry);
+    let runs = play(world, 1, &entries, u64::MAX, &()).unwrap().unwrap();
+    [0, 1, 2].map(|at| {
+        let run = &runs[at];
+        assert_eq!(run.served, world.length().unwrap());
+        let by_age: f64 = run.by_age.iter().map(|&(_, reward)| reward).sum();
+        assert!((by_age - run.reward).abs() < 1e-6);
+        run.reward / run.served as f64
+    })
+}
+
+#[test]
+fn a_placebo_is_worse_than_no_treatment() {
+    let all = people(400, 240, 7);
+    let split = Arc::new(Split::new(&all, 1, protocol()).unwrap());
+    let world = HeldOut::new(Arc::clone(&split), Others::Uniform, 2.0);
+    let [random, one, ind] = rates(&world);
+    assert!((random - 0.1).abs() < 0.01, "random {random}");
+    assert!(one > 1.5 * random, "one {one}");
+    assert!(ind > 1.1 * one, "there is something to learn: {ind} {one}");
+    let [_, same, placebo] = rates(&world.with_users_shuffled());
+    assert_eq!(same, one, "who does not look at users is not fooled");
+    assert!(placebo < one, "placebo {placebo}, LinUCB-One {one}");
+    // Where popularity gives nothing away, one taste for all is worth next to nothing.
+    let popular = HeldOut::new(split, Others::Popular, 2.0);
+    let [_, one_popular, ind_popular] = rates(&popular);
+    assert!(one_popular < 0.7 * one, "{one_popular} {one}");
+    assert!(ind_popular > 1.3 * one_popular);
+}
+
+#[test]
+fn too_little_data_is_an_error_that_says_so() {
+    let few = people(12, 40, 1);
+    let error = Split::new(&few, 1, protocol()).unwrap_err();
+    assert!(matches!(error, HeldOutError::Features(_)), "{error}");
+    let error = Split::new(
+        &people(300, 120, 1),
+        1,
+        Protocol {
+            candidates: 120,
+            ..protocol()
+        },
+    )
+    .unwrap_err();
+    assert!(error.to_string().contains("no user can be served"), "{error}");
+    let capped = Split::new(
+        &people(300, 120, 1),
+        1,
+        Protocol {
+            most_rounds: 100,
+            ..protocol()
+        },
+    )
+    .unwrap();
+    assert!((50..=100).contains(&capped.rounds()), "{}", capped.rounds());
+}
