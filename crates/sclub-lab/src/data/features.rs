@@ -168,15 +168,25 @@ fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
     }
 }
 
+/// Whether vectors can have so many features.
+///
+/// # Errors
+/// When they cannot.
+pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
+    if (2..=sclub::MAX_DIM).contains(&dim) {
+        Ok(())
+    } else {
+        Err(FeatureError::Dim { dim })
+    }
+}
+
 /// The leading `dim` − 1 singular triplets, to which vectors of `dim` features belong; and what is
 /// missing where the data have fewer.
 ///
 /// # Errors
 /// When there are fewer users or items than features.
 pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
-    if !(2..=sclub::MAX_DIM).contains(&dim) {
-        return Err(FeatureError::Dim { dim });
-    }
+    check_dim(dim)?;
     for (what, found) in [("users", matrix.rows()), ("items", matrix.columns())] {
         if found < dim {
             return Err(FeatureError::TooFew { what, found, dim });
