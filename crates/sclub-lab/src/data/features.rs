@@ -342,6 +342,21 @@ mod tests {
         assert_eq!(factorise(&matrix, 3).unwrap().1, None);
     }
 
+    #[test]
+    fn a_user_who_took_nothing_has_no_direction_made_of_rounding_errors() {
+        // More items than users, and too many of both for the direct way.
+        let rows: Vec<Vec<u32>> = (0..120_u32)
+            .map(|user| {
+                let taken = |item: &u32| user != 60 && (user * 31 + item * item * 7) % 97 % 4 == 0;
+                (0..150).filter(taken).collect()
+            })
+            .collect();
+        let matrix = Sparse::pattern(150, rows.iter().map(Vec::as_slice));
+        let weights = user_weights(&factorise(&matrix, 4).unwrap().0);
+        assert_eq!(weights.row(60), [0.0, 0.0, 0.0, FRAC_1_SQRT_2]);
+        assert!((length(weights.row(61)) - 1.0).abs() < 1e-14);
+    }
+
     fn length(row: &[f64]) -> f64 {
         row.iter().map(|value| value * value).sum::<f64>().sqrt()
     }
