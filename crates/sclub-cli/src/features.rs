@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use sclub_lab::data::features::{
-    Chosen, Selection, Shortage, everything, factorise, item_vectors, user_vectors,
+    Chosen, Selection, Shortage, check_dim, everything, factorise, item_vectors, user_vectors,
 };
 use sclub_lab::data::svd::Svd;
 use sclub_lab::data::{Format, Interactions, Options, Read, read, write};
@@ -20,6 +20,9 @@ use crate::run::{part_of, save, say};
 
 /// What is written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
+
+/// Singular values that are printed.
+const SHOWN: usize = 20;
 
 /// The flags of `sclub features`.
 #[derive(Debug, Parser)]
@@ -163,9 +166,7 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
 
 /// Finds out before a long reading what is wrong with the arguments.
 fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
-    if !(2..=512).contains(&dim) {
-        bail!("dim is {dim}; it must be between 2 and 512");
-    }
+    check_dim(dim)?;
     if !args.all {
         for (name, value) in [("users", args.users), ("items", args.items)] {
             if value < args.dim {
@@ -234,11 +235,11 @@ fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
 fn what_was_found(chosen: &Chosen, svd: &Svd) -> String {
     let (users, items) = (chosen.users.len(), chosen.items.len());
     let entries = chosen.matrix.entries();
-    let values: Vec<String> = svd
-        .values
-        .iter()
-        .map(|value| format!("{value:.2}"))
-        .collect();
+    let leading = svd.values.iter().take(SHOWN);
+    let mut values: Vec<String> = leading.map(|value| format!("{value:.2}")).collect();
+    if svd.values.len() > SHOWN {
+        values.push(format!("and {} smaller ones", svd.values.len() - SHOWN));
+    }
     let mass: f64 = svd.values.iter().map(|value| value * value).sum();
     format!(
         "Taken: {} users and {} items with {} interactions, {:.2}% of all that could be\n\

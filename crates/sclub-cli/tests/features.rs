@@ -236,6 +236,7 @@ fn mistakes_are_told_and_nothing_is_written() {
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let error = text(&output.stderr);
         assert!(error.contains(words), "{words} is missing from:\n{error}");
+        assert!(error.matches("os error").count() <= 1, "{error}");
         assert!(!path.join("features").exists(), "{args:?}");
     }
 }

@@ -37,7 +37,7 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
             .iter_mut()
             .for_each(|value| *value /= scale);
     }
-    let mut beside = vec![0.0; size];
+    let mut beside = Vec::with_capacity(size);
     // Each reflection is 1 − factor · v vᵀ; it leaves alone what comes before `v`.
     let mut reflections: Vec<(f64, Vec<f64>)> = Vec::new();
     for at in 0..size.saturating_sub(1) {
@@ -45,12 +45,13 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
         let length = dot(&v, &v).sqrt();
         let last = at + 2 >= size;
         if length == 0.0 || last {
-            beside[at] = v[0];
+            beside.push(v[0]);
             reflections.push((0.0, v));
             continue;
         }
-        beside[at] = if v[0] > 0.0 { -length } else { length };
-        v[0] -= beside[at];
+        let reflected = if v[0] > 0.0 { -length } else { length };
+        beside.push(reflected);
+        v[0] -= reflected;
         let factor = 2.0 / dot(&v, &v);
         let mut w: Vec<f64> = (at + 1..size)
             .map(|row| factor * dot(&work.row(row)[at + 1..], &v))
@@ -66,6 +67,7 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
         }
         reflections.push((factor, v));
     }
+    beside.push(0.0);
     let diagonal = (0..size).map(|at| work.get(at, at)).collect();
 
     let mut basis = Matrix::identity(size);

@@ -168,15 +168,25 @@ fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
     }
 }
 
+/// Whether vectors can have so many features.
+///
+/// # Errors
+/// When they cannot.
+pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
+    if (2..=sclub::MAX_DIM).contains(&dim) {
+        Ok(())
+    } else {
+        Err(FeatureError::Dim { dim })
+    }
+}
+
 /// The leading `dim` − 1 singular triplets, to which vectors of `dim` features belong; and what is
 /// missing where the data have fewer.
 ///
 /// # Errors
 /// When there are fewer users or items than features.
 pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
-    if !(2..=sclub::MAX_DIM).contains(&dim) {
-        return Err(FeatureError::Dim { dim });
-    }
+    check_dim(dim)?;
     for (what, found) in [("users", matrix.rows()), ("items", matrix.columns())] {
         if found < dim {
             return Err(FeatureError::TooFew { what, found, dim });
@@ -330,6 +340,21 @@ mod tests {
                 .all(|value| value.is_finite())
         );
         assert_eq!(factorise(&matrix, 3).unwrap().1, None);
+    }
+
+    #[test]
+    fn a_user_who_took_nothing_has_no_direction_made_of_rounding_errors() {
+        // More items than users, and too many of both for the direct way.
+        let rows: Vec<Vec<u32>> = (0..120_u32)
+            .map(|user| {
+                let taken = |item: &u32| user != 60 && (user * 31 + item * item * 7) % 97 % 4 == 0;
+                (0..150).filter(taken).collect()
+            })
+            .collect();
+        let matrix = Sparse::pattern(150, rows.iter().map(Vec::as_slice));
+        let weights = user_weights(&factorise(&matrix, 4).unwrap().0);
+        assert_eq!(weights.row(60), [0.0, 0.0, 0.0, FRAC_1_SQRT_2]);
+        assert!((length(weights.row(61)) - 1.0).abs() < 1e-14);
     }
 
     fn length(row: &[f64]) -> f64 {

@@ -44,8 +44,13 @@ impl<'a> Fields<'a> {
         };
         let (field, rest) = match self.separator {
             Separator::Byte(byte) => {
-                if rest.trim_ascii_start().first() == Some(&b'"') {
-                    return self.take_quoted(rest.trim_ascii_start(), byte).map(Some);
+                let text = rest.trim_ascii_start();
+                if text.first() == Some(&b'"') {
+                    match self.take_quoted(text, byte) {
+                        // Between tabs nobody needs quotes: they belong to the name.
+                        Err(_) if byte == b'\t' => {}
+                        field => return field.map(Some),
+                    }
                 }
                 cut(rest, memchr(byte, rest), 1)
             }
@@ -165,6 +170,14 @@ mod tests {
             fields("  1   2 \t3 ", Separator::Spaces).unwrap(),
             ["1", "2", "3"]
         );
+    }
+
+    #[test]
+    fn between_tabs_a_quote_may_be_a_part_of_a_name() {
+        let cut = |line| fields(line, Separator::Byte(b'\t')).unwrap();
+        assert_eq!(cut("1\t\"The\" Band\t5"), ["1", "\"The\" Band", "5"]);
+        assert_eq!(cut("1\t7\" single\t\"5\""), ["1", "7\" single", "5"]);
+        assert_eq!(cut("1\t\"open\t5"), ["1", "\"open", "5"]);
     }
 
     #[test]

@@ -261,6 +261,8 @@ mod tests {
                 assert_eq!(numbering.number(&name(text)), Some(number as u32));
             }
         }
+        // In the same slot of the table, the number 0 is not the empty text.
+        assert!(!numbering.is(0, &name("")));
         let names = numbering.into_names();
         assert_eq!(names.len(), texts.len());
         for (number, text) in texts.iter().enumerate() {

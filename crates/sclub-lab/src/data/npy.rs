@@ -1,6 +1,6 @@
 //! Matrices of NumPy as interactions.
 
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead};
 
 use npyz::{DType, NpyHeader, Order, TypeChar};
 
@@ -8,6 +8,9 @@ use super::names::Names;
 
 /// What such a file begins with.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
+
+/// Bytes read at a time; whole numbers of every kind.
+const PIECE: usize = 1 << 20;
 
 /// What a matrix holds: users, items and pairs packed as `user << 32 | item`.
 pub struct Pairs {
@@ -87,43 +90,48 @@ pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, S
     let (Some(users), Some(items)) = (small(rows), small(columns)) else {
         return Err(format!("{rows} by {columns} is too large"));
     };
-    let (outer, inner, by_user) = match header.order() {
-        Order::C => (users, items, true),
-        Order::Fortran => (items, users, false),
+    let inner = match header.order() {
+        Order::C => items,
+        Order::Fortran => users,
     };
     let mut pairs = Vec::new();
-    let mut line = vec![0; inner * kind.bytes];
+    let mut piece = vec![0; PIECE];
+    let (mut at, mut other) = (0, 0);
+    let whole = u128::from(rows) * u128::from(columns) * kind.bytes as u128;
     let mut done = 0;
-    for at in 0..outer {
-        fill(&mut stream, &mut line).map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof => {
-                let whole = outer as u64 * line.len() as u64;
-                format!("it ends early: {rows} by {columns} numbers would be {whole} bytes")
-            }
-            _ => error.to_string(),
-        })?;
-        for (other, number) in line.chunks_exact(kind.bytes).enumerate() {
+    while done < whole {
+        let count = (whole - done).min(PIECE as u128) as usize;
+        stream
+            .read_exact(&mut piece[..count])
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => {
+                    format!("it ends early: {rows} by {columns} numbers would be {whole} bytes")
+                }
+                _ => error.to_string(),
+            })?;
+        for number in piece[..count].chunks_exact(kind.bytes) {
             if kind.is_taken(number) {
-                let (user, item) = if by_user { (at, other) } else { (other, at) };
+                let (user, item) = match header.order() {
+                    Order::C => (at, other),
+                    Order::Fortran => (other, at),
+                };
                 pairs.push((user as u64) << 32 | item as u64);
             }
+            other += 1;
+            if other == inner {
+                (at, other) = (at + 1, 0);
+            }
         }
-        done += line.len() as u64;
-        progress(done);
+        done += count as u128;
+        progress(done as u64);
     }
+    // A header can promise any number of rows without columns.
+    let named = |count| Names::counted(if pairs.is_empty() { 0 } else { count });
     Ok(Pairs {
-        users: Names::counted(users),
-        items: Names::counted(items),
+        users: named(users),
+        items: named(items),
         pairs,
     })
-}
-
-/// As `read_exact`, for a matrix without columns as well.
-fn fill(stream: &mut impl Read, line: &mut [u8]) -> io::Result<()> {
-    if line.is_empty() {
-        return Ok(());
-    }
-    stream.read_exact(line)
 }
 
 #[cfg(test)]
@@ -197,6 +205,23 @@ mod tests {
     }
 
     #[test]
+    fn rows_and_columns_run_on_from_piece_to_piece() {
+        let (rows, columns) = (3, PIECE / 2 + 1);
+        let mut data = vec![0; rows * columns];
+        let taken = [(0, 0), (1, 5), (1, columns - 1), (2, 0), (2, columns - 1)];
+        for (row, column) in taken {
+            data[row * columns + column] = 1;
+        }
+        let bytes = file("'|u1'", false, &format!("({rows}, {columns})"), &data);
+        let expected = taken.map(|(row, column)| (row as u64, column as u64));
+        assert_eq!(pairs(&bytes).unwrap(), expected);
+        let bytes = file("'|u1'", true, &format!("({columns}, {rows})"), &data);
+        let mut turned = expected.map(|(row, column)| (column, row));
+        turned.sort_unstable();
+        assert_eq!(pairs(&bytes).unwrap(), turned);
+    }
+
+    #[test]
     fn a_negative_zero_and_a_nan_are_nothing_and_infinity_is_something() {
         let numbers = [
             -0.0,
@@ -230,6 +255,10 @@ mod tests {
         assert!(reason(&file("'<f8'", false, "(2, 3)", &data[..47])).contains("ends early"));
         assert!(reason(&file("'<f8'", true, "(2, 3)", &data[..8])).contains("48 bytes"));
         assert!(reason(&file("'|u1'", false, "(9999999999, 1)", &data)).contains("too large"));
+        let empty = file("'|u1'", false, "(4000000000, 0)", &[]);
+        assert!(pairs(&empty).unwrap().is_empty());
+        let promise = file("'|u1'", false, "(4000000000, 4000000000)", &data);
+        assert!(reason(&promise).contains("ends early"));
         assert!(reason(b"\x93NUMPY\x01\x00\x10").contains("header"));
         assert!(reason(b"userId,movieId").contains("header"));
     }

@@ -36,7 +36,7 @@ pub struct Read {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The system says so.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,

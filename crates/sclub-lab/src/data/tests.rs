@@ -255,13 +255,9 @@ fn npy(pairs: &[(usize, usize)], users: usize, items: usize, fortran: bool) -> V
 
 /// Interactions by the definition: first come, first numbered.
 fn expected(rows: &[(String, String)]) -> (Vec<String>, Vec<String>, BTreeSet<(usize, usize)>) {
-    fn number(
-        name: &String,
-        names: &mut Vec<String>,
-        known: &mut BTreeMap<String, usize>,
-    ) -> usize {
-        *known.entry(name.clone()).or_insert_with(|| {
-            names.push(name.clone());
+    fn number(name: &str, names: &mut Vec<String>, known: &mut BTreeMap<String, usize>) -> usize {
+        *known.entry(name.to_owned()).or_insert_with(|| {
+            names.push(name.to_owned());
             names.len() - 1
         })
     }

@@ -124,7 +124,6 @@ fn random_patterns_of_any_shape_agree_with_the_full_decomposition() {
 }
 
 #[test]
-#[ignore = "the full decomposition takes long; cargo test --release -- --ignored thousand"]
 fn a_thousand_by_a_thousand_agrees_with_the_full_decomposition() {
     check(&random_pattern(1000, 1000, 0.1, 6), 19, BLOCKS);
 }
