@@ -12,10 +12,7 @@ pub fn facts(threads: usize) -> Vec<(String, String)> {
         facts.push(("processor".into(), name));
     }
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    facts.push((
-        "cores".into(),
-        format!("{cores}, of which {threads} used"),
-    ));
+    facts.push(("cores".into(), format!("{cores}, of which {threads} used")));
     let memory = field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     if let Some(kilobytes) = memory {

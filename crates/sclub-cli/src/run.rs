@@ -99,9 +99,7 @@ const RATES: &str = "rate: share of the rounds in which the item that the user t
 /// Rounds of one policy in one world, about.
 fn expected_rounds(experiment: &Experiment) -> u64 {
     match &experiment.world {
-        Setting::Ratings(ratings) => experiment
-            .rounds
-            .min(ratings.interactions.len() as u64 / 2),
+        Setting::Ratings(ratings) => experiment.rounds.min(ratings.interactions.len() as u64 / 2),
         _ => experiment.rounds,
     }
 }

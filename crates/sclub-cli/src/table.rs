@@ -116,8 +116,9 @@ pub fn rates(runs: &[Run]) -> String {
         ];
         for age in 0..AGES.len() {
             let sums = of(policy).filter_map(|run| run.by_age.get(age));
-            let (rounds, rewards) =
-                sums.fold((0, 0.0), |(n, sum), &(rounds, reward)| (n + rounds, sum + reward));
+            let (rounds, rewards) = sums.fold((0, 0.0), |(n, sum), &(rounds, reward)| {
+                (n + rounds, sum + reward)
+            });
             row.push(if rounds > 0 {
                 format!("{:.3}", rewards / rounds as f64)
             } else {

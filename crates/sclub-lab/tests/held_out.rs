@@ -196,7 +196,10 @@ fn too_little_data_is_an_error_that_says_so() {
         },
     )
     .unwrap_err();
-    assert!(error.to_string().contains("no user can be served"), "{error}");
+    assert!(
+        error.to_string().contains("no user can be served"),
+        "{error}"
+    );
     let capped = Split::new(
         &people(300, 120, 1),
         1,
