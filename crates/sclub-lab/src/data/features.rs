@@ -347,7 +347,7 @@ mod tests {
         // More items than users, and too many of both for the direct way.
         let rows: Vec<Vec<u32>> = (0..120_u32)
             .map(|user| {
-                let taken = |item: &u32| user != 60 && (user * 31 + item * item * 7) % 97 % 4 == 0;
+                let taken = |item: &u32| user != 60 && (user * 31 + item * item * 7) % 97 % 4 < 1;
                 (0..150).filter(taken).collect()
             })
             .collect();
