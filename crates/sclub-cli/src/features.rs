@@ -21,6 +21,9 @@ use crate::run::{part_of, save, say};
 /// What is written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
 
+/// Interactions whose decomposition takes so long that it is announced.
+const MANY: usize = 5_000_000;
+
 /// Singular values that are printed.
 const SHOWN: usize = 20;
 
@@ -150,6 +153,9 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
         selection.choose(&read.interactions)
     };
     chosen.shortages.iter().for_each(warn);
+    if !args.quiet && chosen.matrix.entries() >= MANY {
+        eprintln!("sclub: finding the leading directions; with so much data this takes minutes");
+    }
     let (svd, shortage) = factorise(&chosen.matrix, dim)?;
     shortage.iter().for_each(warn);
     say(&what_was_found(&chosen, &svd));

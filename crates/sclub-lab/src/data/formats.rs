@@ -66,7 +66,7 @@ pub type Reason = Cow<'static, str>;
 
 /// Which field is what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Columns {
+pub struct Columns {
     user: usize,
     item: usize,
     rating: Option<usize>,
@@ -165,13 +165,9 @@ fn separator(line: &[u8]) -> Option<Separator> {
 /// How to read the lines of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    Fields(Separator, FieldOrder),
+    Fields(Separator, Columns),
     Json,
 }
-
-/// Which field is what; see [`Layout::of`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FieldOrder(Columns);
 
 impl Layout {
     /// By the format and the first line, and whether that line is a header.
@@ -188,8 +184,8 @@ impl Layout {
             Format::Npy => return Err("a matrix has no lines".into()),
         };
         let header = Columns::of(first, separator);
-        let order = FieldOrder(header.unwrap_or(USUAL));
-        Ok((Layout::Fields(separator, order), header.is_some()))
+        let columns = header.unwrap_or(USUAL);
+        Ok((Layout::Fields(separator, columns), header.is_some()))
     }
 
     /// The user and the item of a line.
@@ -199,7 +195,7 @@ impl Layout {
     #[inline]
     pub fn row<'a>(&self, line: &'a [u8]) -> Result<(Name<'a>, Name<'a>), Reason> {
         match self {
-            Layout::Fields(separator, FieldOrder(columns)) => row(line, *separator, *columns),
+            Layout::Fields(separator, columns) => row(line, *separator, *columns),
             Layout::Json => json(line),
         }
     }
