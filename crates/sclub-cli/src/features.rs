@@ -8,14 +8,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use sclub_lab::data::features::{
-    Chosen, Selection, Shortage, check_dim, everything, factorise, item_vectors, user_vectors,
+    Chosen, Selection, Shortage, check_dim, everything, factorise, item_vectors, user_weights,
 };
 use sclub_lab::data::svd::Svd;
-use sclub_lab::data::{Format, Interactions, Options, Read, read, write};
+use sclub_lab::data::{Format, Interactions, Options, Read, write};
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
-use crate::reading::Reading;
+use crate::reading::read_file;
 use crate::run::{part_of, save, say};
 
 /// What is written, in this order.
@@ -84,9 +84,10 @@ Examples:
   sclub features --ratings matrix.npy --users 200 --items 500
       a matrix of NumPy with a row for each user and a column for each item
 
-An item counts once for a user, whatever the rating. The features of users and items are the leading
-singular vectors times their singular values, divided by the length of the longest, with a 1
-appended, all divided by the root of 2: no vector is longer than 1.
+An item counts once for a user, whatever the rating. A user's vector, her tastes, is her row of
+the leading left singular vectors at length 1, with a 1 appended, divided by the root of 2, as in the
+paper. An item's is its row of the right ones times the singular values, divided by the length of the
+longest row, with a 1 appended, divided by the root of 2. No vector is longer than 1.
 ";
 
 /// A kind of file.
@@ -134,16 +135,11 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     check(args, dim)?;
 
     let start = Instant::now();
-    let progress = Reading::new(args.quiet);
     let options = Options {
         format: args.format.format(),
         skip_bad_lines: args.skip_bad_lines,
     };
-    let read = read(&args.ratings, &options, &|done, total| {
-        progress.read(done, total)
-    });
-    progress.finish();
-    let read = read?;
+    let read = read_file(&args.ratings, &options, args.quiet)?;
     let reading = start.elapsed().as_secs_f64();
     say(&what_was_read(&args.ratings, &read, reading));
 
@@ -274,7 +270,7 @@ fn what_was_written(args: &FeaturesArgs, chosen: &Chosen, dim: usize, seconds: f
 }
 
 fn write_all(out: &Path, all: &Interactions, chosen: &Chosen, svd: &Svd) -> Result<()> {
-    let (users, items) = (user_vectors(svd), item_vectors(svd));
+    let (users, items) = (user_weights(svd), item_vectors(svd));
     let user_names = chosen
         .users
         .iter()

@@ -16,7 +16,7 @@ use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Parts, Plan, ROUNDS, Source};
 use sclub_lab::report::model::{Origin, Panel, Report};
 use sclub_lab::report::render;
-use sclub_lab::summary::thousands;
+use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
 use crate::machine;
@@ -354,8 +354,8 @@ fn summary(report: &Report) -> String {
             row.push(found.map_or_else(String::new, |cell| {
                 let mean = thousands(cell.regret.mean);
                 if comparable {
-                    let off = 100.0 * (cell.regret.mean / cell.published_regret - 1.0);
-                    format!("{mean} {off:+.1}%").replace('-', "−")
+                    let off = percent(cell.regret.mean / cell.published_regret - 1.0);
+                    format!("{mean} {off}")
                 } else {
                     mean
                 }

@@ -46,6 +46,8 @@ pub struct Protocol {
     pub candidates: usize,
     /// Rounds at the most; users are served whole until they would be exceeded.
     pub most_rounds: usize,
+    /// Feature users at the most; the rest of their half is left out.
+    pub most_feature_users: usize,
 }
 
 impl Default for Protocol {
@@ -54,6 +56,7 @@ impl Default for Protocol {
             dim: 20,
             candidates: 20,
             most_rounds: 1 << 20,
+            most_feature_users: 10_000,
         }
     }
 }
@@ -66,11 +69,11 @@ pub enum HeldOutError {
     Features(#[from] FeatureError),
     /// Nobody can be served.
     #[error(
-        "no user can be served: {users} users remain, each with at least {FEWEST} of {items} items \
-         that {FEWEST} feature users took, and with {candidates} candidates"
+        "no user can be served: none of {users} took at least {FEWEST} of the {items} items that \
+         {FEWEST} feature users took, or none leaves enough for {candidates} candidates"
     )]
     NobodyToServe {
-        /// Users that remain.
+        /// Users of the half that would be served.
         users: usize,
         /// Items kept.
         items: usize,
@@ -108,6 +111,7 @@ impl Split {
         let mut order: Vec<usize> = (0..all.users()).collect();
         order.shuffle(&mut stream(seed, Purpose::Halves, 0));
         let (feature_users, served) = order.split_at(all.users() / 2);
+        let feature_users = &feature_users[..feature_users.len().min(protocol.most_feature_users)];
 
         let mut takers = vec![0usize; all.items()];
         for &user in feature_users {
@@ -133,11 +137,12 @@ impl Split {
         let vectors = features::item_vectors(&svd);
 
         let mut taken: Vec<Vec<u32>> = Vec::new();
-        let mut interactions = 0;
+        let (mut interactions, mut too_few) = (0, 0);
         for &user in served {
             let row = of_kept(user);
             let left = items as usize - row.len();
             if row.len() < FEWEST || left < protocol.candidates - 1 {
+                too_few += 1;
                 continue;
             }
             if interactions + row.len() > protocol.most_rounds {
@@ -148,7 +153,7 @@ impl Split {
         }
         if taken.is_empty() {
             return Err(HeldOutError::NobodyToServe {
-                users: taken.len(),
+                users: too_few,
                 items: items as usize,
                 candidates: protocol.candidates,
             });

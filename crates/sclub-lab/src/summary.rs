@@ -48,6 +48,11 @@ pub fn thousands(value: f64) -> String {
     }
 }
 
+/// A share in percent with its sign: `+1.2%`, `−0.5%`.
+pub fn percent(share: f64) -> String {
+    format!("{:+.1}%", 100.0 * share).replace('-', "−")
+}
+
 /// What a policy came to over all seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {

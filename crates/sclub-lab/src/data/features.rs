@@ -87,7 +87,13 @@ pub enum FeatureError {
         /// Features asked for.
         dim: usize,
     },
+    /// The decomposition did not settle.
+    #[error("the leading directions of the data could not be found to 8 digits; try another dim")]
+    NotSettled,
 }
+
+/// A residual above this share of the largest singular value is no decomposition.
+const SETTLED: f64 = 1e-8;
 
 impl Selection {
     /// The paper's choice: of the users with most interactions, three times as many as wanted; then
@@ -184,7 +190,7 @@ pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
 /// missing where the data have fewer.
 ///
 /// # Errors
-/// When there are fewer users or items than features.
+/// When there are fewer users or items than features, or the decomposition does not settle.
 pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
     check_dim(dim)?;
     for (what, found) in [("users", matrix.rows()), ("items", matrix.columns())] {
@@ -193,6 +199,9 @@ pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>),
         }
     }
     let svd = truncated_svd(matrix, dim - 1);
+    if svd.residual > SETTLED {
+        return Err(FeatureError::NotSettled);
+    }
     let found = svd.values.iter().filter(|&&value| value > 0.0).count();
     let shortage = (found < dim - 1).then_some(Shortage {
         what: Resource::Directions,
@@ -220,15 +229,7 @@ pub fn user_weights(svd: &Svd) -> Matrix {
 /// Vectors of items: right singular vectors times their singular values, divided by the length of
 /// the longest row, a 1 appended, all divided by √2. No vector is longer than 1.
 pub fn item_vectors(svd: &Svd) -> Matrix {
-    scaled(&svd.right, &svd.values)
-}
-
-/// Vectors of users, made from the left singular vectors as those of items are from the right ones.
-pub fn user_vectors(svd: &Svd) -> Matrix {
-    scaled(&svd.left, &svd.values)
-}
-
-fn scaled(side: &Matrix, values: &[f64]) -> Matrix {
+    let (side, values) = (&svd.right, &svd.values);
     let length = |row: usize| {
         let entries = side.row(row).iter().zip(values);
         entries

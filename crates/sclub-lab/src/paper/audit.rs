@@ -9,7 +9,7 @@ use super::{PaperError, Plan, entry};
 use crate::policies::{Entry, Name, Preset};
 use crate::report::model::{Audit, Variant};
 use crate::setting::Setting;
-use crate::summary::Mean;
+use crate::summary::{Mean, percent, thousands};
 
 /// The panels that the audit is made in.
 const AUDITED: [&str; 2] = ["1a", "1c"];
@@ -225,7 +225,7 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
     if regrets.iter().any(|by_row| by_row[0].is_empty()) {
         return Ok(None);
     }
-    let variants = rows
+    let variants: Vec<Variant> = rows
         .iter()
         .enumerate()
         .map(|(at, row)| Variant {
@@ -248,12 +248,61 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
         .iter()
         .position(|&name| name == Name::Sclub)
         .expect("the paper is about it");
+    let settings: Vec<(String, f64)> = settings
+        .iter()
+        .map(|(panel, _)| (panel.id.into(), panel.regret[sclub]))
+        .collect();
     Ok(Some(Audit {
         rounds: plan.rounds,
-        settings: settings
+        reading: settings
             .iter()
-            .map(|(panel, _)| (panel.id.into(), panel.regret[sclub]))
+            .enumerate()
+            .map(|(at, (id, published))| reading(plan, id, *published, at, &variants))
             .collect(),
+        settings,
         variants,
     }))
+}
+
+/// What the numbers of one setting say.
+fn reading(plan: &Plan, id: &str, published: f64, at: usize, variants: &[Variant]) -> String {
+    let regret = |variant: &Variant| variant.regrets[at].0.mean;
+    let change = |variant: &Variant| variant.regrets[at].1.map_or(0.0, |mean| mean.mean);
+    let all = regret(&variants[variants.len() - 1]);
+    let base = regret(&variants[BASE]);
+    let of_group = |group: &str| {
+        let largest = |a: &&Variant, b: &&Variant| change(a).abs().total_cmp(&change(b).abs());
+        let members = variants.iter().filter(|variant| variant.group == group);
+        members.max_by(largest).expect("the group has members")
+    };
+    let (alone, without) = (of_group("alone"), of_group("without"));
+    let compared = if plan.rounds == super::ROUNDS {
+        format!(
+            ", {} off the published {}",
+            percent(all / published - 1.0),
+            thousands(published)
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "In ({id}) all deviations together come to {}{compared}; the pseudo-code with the same constants \
+         and the same index to {}, a difference of {}. Of the deviations put on alone, {} changes most \
+         ({}); of those left out of all, {} ({}).",
+        thousands(all),
+        thousands(base),
+        thousands(all - base),
+        alone.name,
+        signed(change(alone)),
+        without.name,
+        signed(change(without)),
+    )
+}
+
+fn signed(value: f64) -> String {
+    if value > 0.0 {
+        format!("+{}", thousands(value))
+    } else {
+        thousands(value)
+    }
 }

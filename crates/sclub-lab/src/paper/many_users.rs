@@ -8,7 +8,7 @@ use super::{PaperError, Plan, entry, synthetic};
 use crate::policies::{Entry, Name, Preset};
 use crate::report::model::{Line, ManyUsers, ManyUsersRow};
 use crate::setting::Setting;
-use crate::summary::{Mean, thousands};
+use crate::summary::{Mean, percent, thousands};
 use crate::synthetic::{Frequencies, Recipe};
 
 /// p̄, users a round on average, with how strongly their lines are drawn.
@@ -118,12 +118,12 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
          appear are served before anything is learned from any of them. The number of \
          recommendations is the same for every number of users a round, so their number of rounds is \
          not. Serving 100 users on the same history instead of one changes the regret of SCLUB with \
-         tuned constants from {} to {} ({:+.1}%). Theorem 3's leading term is, as Theorem 1's, \
+         tuned constants from {} to {} ({}). Theorem 3's leading term is, as Theorem 1's, \
          larger than the number of recommendations.",
         synthetic(Frequencies::Uniform).users,
         thousands(one),
         thousands(hundred),
-        100.0 * (hundred / one - 1.0),
+        percent(hundred / one - 1.0),
     )];
     Ok(Some(ManyUsers {
         lines,

@@ -162,7 +162,6 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
     let curve = |f: &dyn Fn(f64) -> f64| -> Vec<(f64, Mean)> {
         rounds.iter().map(|&x| (x, exact(f(x)))).collect()
     };
-    let random = measured[0].random_regret / plan.rounds as f64;
     let bound = |label: &str, dashed, points| Line {
         label: label.into(),
         policy: None,
@@ -181,13 +180,6 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
             false,
             curve(&|t| constants.leading(t, each)),
         ),
-        Line {
-            label: "random choices".into(),
-            policy: Some(Name::Random),
-            dashed: true,
-            strength: 1.0,
-            points: curve(&|t| random * t),
-        },
         Line {
             label: "SCLUB, theory".into(),
             policy: Some(Name::Sclub),

@@ -90,6 +90,8 @@ pub struct Audit {
     pub settings: Vec<(String, f64)>,
     /// The variants, from the pseudo-code to the published code.
     pub variants: Vec<Variant>,
+    /// What the numbers say, in plain words; paragraphs.
+    pub reading: Vec<String>,
 }
 
 /// SCLUB with some of the deviations on.

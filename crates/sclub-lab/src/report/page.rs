@@ -57,6 +57,7 @@ struct Banner {
 
 #[derive(Serialize)]
 struct AuditView {
+    reading: Vec<String>,
     table: Table,
     rounds: String,
     comparable: bool,
@@ -128,6 +129,7 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
         clusters: sections::clusters(report),
         audit: report.audit.as_ref().map(|audit| AuditView {
             table: sections::audit(audit),
+            reading: audit.reading.clone(),
             rounds: whole(audit.rounds as f64),
             comparable: audit.rounds == PAPER_ROUNDS,
         }),
@@ -307,7 +309,7 @@ fn summary(report: &Report) -> String {
         format!("is set against {}", super::words::and(&names))
     };
     let first = format!(
-        "SCLUB {against} in {} of the {} of Figure 1, with {} rounds and {}.",
+        "SCLUB as its authors’ published code runs it {against} in {} of the {} of Figure 1, with {} rounds and {}.",
         run.len(),
         counted(report.panels.len(), "panel", "panels"),
         whole(report.origin.rounds as f64),

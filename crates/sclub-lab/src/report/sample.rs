@@ -76,6 +76,7 @@ fn audit() -> Audit {
             .collect(),
     };
     Audit {
+        reading: vec!["What the numbers say.".into()],
         rounds: PAPER_ROUNDS,
         settings: vec![
             ("1a".into(), 68_238.0),

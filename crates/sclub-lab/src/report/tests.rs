@@ -245,6 +245,7 @@ fn no_text_of_a_report_comes_through_as_a_tag() {
         (variant.group, variant.name, variant.meaning) = (hostile(), hostile(), hostile());
     }
     audit.settings[0].0 = hostile();
+    audit.reading[0] = hostile();
     let theorem = report.theorem.as_mut().unwrap();
     theorem.terms[0] = (hostile(), hostile(), hostile());
     (theorem.reading[0], theorem.lines[0].label) = (hostile(), hostile());
