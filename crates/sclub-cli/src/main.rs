@@ -18,9 +18,10 @@ const WELCOME: &str = "\
 sclub finds out who likes the same things while it recommends.
 
 Type next:
-  sclub run           compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
-  sclub run --help    what can be varied, with examples
-  sclub --help        all commands
+  sclub run             compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
+  sclub paper --quick   the paper's figures and tables on one page, a short version (a minute)
+  sclub features --help vectors of users and items from ratings of your own
+  sclub --help          all commands
 ";
 
 fn main() -> ExitCode {
