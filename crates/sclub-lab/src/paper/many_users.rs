@@ -26,8 +26,18 @@ fn served(plan: &Plan) -> u64 {
     plan.rounds.div_ceil(4)
 }
 
-/// The settings: p̄, strength, rounds, and who plays.
-fn settings(plan: &Plan) -> Result<Vec<(f64, f64, u64, Setting, Vec<Entry>)>, sclub::Error> {
+/// One number of users a round, before it is run.
+struct Series {
+    /// p̄
+    users: f64,
+    strength: f64,
+    rounds: u64,
+    recipe: Recipe,
+    setting: Setting,
+    entries: Vec<Entry>,
+}
+
+fn all_series(plan: &Plan) -> Result<Vec<Series>, sclub::Error> {
     USERS_A_ROUND
         .into_iter()
         .map(|(users, strength)| {
@@ -41,16 +51,29 @@ fn settings(plan: &Plan) -> Result<Vec<(f64, f64, u64, Setting, Vec<Entry>)>, sc
                 .into_iter()
                 .map(|(name, preset)| entry(name, preset, &setting, rounds))
                 .collect::<Result<_, _>>()?;
-            Ok((users, strength, rounds, setting, entries))
+            Ok(Series {
+                users,
+                strength,
+                rounds,
+                recipe,
+                setting,
+                entries,
+            })
         })
         .collect()
 }
 
 pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>, PaperError> {
     let mut jobs = Vec::new();
-    for (_, _, rounds, setting, entries) in settings(plan)? {
+    for series in all_series(plan)? {
         for &seed in &plan.seeds {
-            jobs.push(Job::new(&setting, seed, rounds, &entries));
+            let Series {
+                setting,
+                rounds,
+                entries,
+                ..
+            } = &series;
+            jobs.push(Job::new(setting, seed, *rounds, entries));
         }
     }
     Ok(jobs)
@@ -58,20 +81,17 @@ pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>, PaperError> {
 
 pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>, PaperError> {
     let (mut lines, mut rows) = (Vec::new(), Vec::new());
-    for (users, strength, rounds, setting, entries) in settings(plan)? {
-        let Setting::Synthetic(recipe) = &setting else {
-            continue;
-        };
+    for series in all_series(plan)? {
+        let Series {
+            users,
+            strength,
+            rounds,
+            recipe,
+            setting,
+            entries,
+        } = series;
         // The gap does not enter the leading term.
-        let constants = Constants {
-            dim: recipe.dim as f64,
-            clusters: recipe.clusters as f64,
-            users: recipe.users as f64,
-            noise: recipe.noise_scale(),
-            eigenvalue: recipe.smallest_eigenvalue(),
-            gap: f64::NAN,
-            horizon: rounds as f64,
-        };
+        let constants = Constants::new(&recipe, f64::NAN, rounds);
         for entry in &entries {
             let records = records(plan, cells, &setting, rounds, entry);
             if records.is_empty() {

@@ -56,7 +56,7 @@ pub(super) struct Constants {
 }
 
 impl Constants {
-    fn new(recipe: &Recipe, gap: f64, horizon: u64) -> Self {
+    pub fn new(recipe: &Recipe, gap: f64, horizon: u64) -> Self {
         Self {
             dim: recipe.dim as f64,
             clusters: recipe.clusters as f64,
