@@ -57,6 +57,19 @@ impl Name {
         }
     }
 
+    /// The name in a sentence.
+    pub fn title(self) -> &'static str {
+        match self {
+            Name::Sclub => "SCLUB",
+            Name::Club => "CLUB",
+            Name::LinUcbInd => "LinUCB-Ind",
+            Name::LinUcbOne => "LinUCB-One",
+            Name::Oracle => "Oracle",
+            Name::Informed => "Informed",
+            Name::Random => "Random",
+        }
+    }
+
     /// Whether the policy is told what a learner is not.
     pub fn is_told(self) -> bool {
         matches!(self, Name::Oracle | Name::Informed)

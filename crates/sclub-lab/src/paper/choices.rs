@@ -213,7 +213,7 @@ fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
         row("SCLUB, tuned", best(plan, source, cells, Name::Sclub)?),
         row("CLUB, tuned", best(plan, source, cells, Name::Club)?),
         Row {
-            label: "LinUCB-Ind, tuned; users shuffled (placebo)".into(),
+            label: "Placebo: wrong users".into(),
             contender: ind,
             placebo: true,
         },
@@ -263,7 +263,7 @@ fn constants(contender: &Contender) -> String {
     } = contender.entry.params;
     let mut parts = Vec::new();
     match contender.entry.name {
-        Name::Random => return "–".into(),
+        Name::Random => return "no constants".into(),
         Name::Sclub | Name::Club => parts.push(format!("α_θ {alpha_theta}")),
         _ => {}
     }
@@ -356,8 +356,8 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
         tuning: format!(
             "Constants called tuned have the highest rate over {} splits of the same users (seeds {}) that \
              no result here is from: {searched} combinations for three policies, with uniform other \
-             candidates. A ridge of 1/k² is features multiplied by k. The placebo tells the policy \
-             a wrong user in each round. Sizes are of the split of seed {first}.",
+             candidates. A ridge of 1/k² is features multiplied by k. The placebo is tuned LinUCB-Ind, \
+             told a wrong user in each round. Errors are over splits of the same users. Sizes are of the split of seed {first}.",
             tuning_seeds(plan).len(),
             tuning_seeds(plan)
                 .iter()

@@ -100,7 +100,7 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
             let regret = Mean::of(records.iter().map(|record| record.regret));
             if entry.preset == Preset::Tuned {
                 lines.push(Line {
-                    label: format!("{}, {users:.0} a round", entry.name),
+                    label: format!("{}, {users:.0} a round", entry.name.title()),
                     policy: Some(entry.name),
                     dashed: false,
                     strength,

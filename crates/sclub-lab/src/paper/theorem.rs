@@ -199,7 +199,6 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
     let leading = constants.leading(end, each);
     let regret = Mean::of(measured.iter().map(|record| record.regret));
     let clusters = Mean::of(measured.iter().map(|record| record.clusters as f64));
-    let power = |value: f64| format!("{value:.1e}");
     let text = |what: &str, how_much: String, why: &str| (what.into(), how_much, why.into());
     let terms = vec![
         text("R", format!("{}", constants.noise), "rewards are 0 or 1"),
@@ -265,9 +264,32 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
     }))
 }
 
+/// A number in powers of ten, such as `5.5·10¹⁴`.
+fn power(value: f64) -> String {
+    let exponent = value.log10().floor();
+    let digits = format!("{exponent:.0}");
+    let raised: String = digits
+        .chars()
+        .map(|digit| match digit {
+            '-' => '⁻',
+            digit => "⁰¹²³⁴⁵⁶⁷⁸⁹"
+                .chars()
+                .nth(digit.to_digit(10).unwrap_or(0) as usize)
+                .unwrap_or(digit),
+        })
+        .collect();
+    format!("{:.1}·10{raised}", value / 10f64.powf(exponent))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_numbers_are_written_in_powers_of_ten() {
+        assert_eq!(power(5.52e14), "5.5·10¹⁴");
+        assert_eq!(power(0.003), "3.0·10⁻³");
+    }
 
     #[test]
     fn the_terms_are_those_of_the_paper() {

@@ -307,12 +307,11 @@ pub fn rates(table: &HeldOutTable) -> Table {
         Row {
             key: Some(key),
             head: row.label.clone(),
-            hint: None,
+            hint: Some(prose(&row.constants)),
             places: vec![
                 Place::from(rate(row.rate)),
                 over(row.over_one),
                 over(row.over_tuned_ind),
-                Place::words(&row.constants),
             ],
         }
     });
@@ -323,7 +322,6 @@ pub fn rates(table: &HeldOutTable) -> Table {
     .numbers("rate")
     .numbers("over LinUCB\u{2011}One")
     .numbers("over tuned LinUCB\u{2011}Ind")
-    .words("constants")
     .rows(rows.collect())
 }
 

@@ -6,15 +6,7 @@ use crate::policies::Name;
 
 /// A policy's name in a sentence.
 pub fn title(policy: Name) -> &'static str {
-    match policy {
-        Name::Sclub => "SCLUB",
-        Name::Club => "CLUB",
-        Name::LinUcbInd => "LinUCB-Ind",
-        Name::LinUcbOne => "LinUCB-One",
-        Name::Oracle => "Oracle",
-        Name::Informed => "Informed",
-        Name::Random => "Random",
-    }
+    policy.title()
 }
 
 /// Text from elsewhere: escaped, with what stands between backticks as code.
