@@ -218,6 +218,10 @@ pub struct RunArgs {
     /// Show no progress
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
+
+    /// The arguments that were typed, by name.
+    #[arg(skip)]
+    pub given: Vec<String>,
 }
 
 const EXAMPLES: &str = "\

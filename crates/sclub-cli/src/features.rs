@@ -135,6 +135,16 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     check(args, dim)?;
 
     let start = Instant::now();
+    let made = prepare(&args.out)?;
+    let done = make(args, selection, dim, start);
+    if done.is_err() && made {
+        // Nothing is in it; a folder that cannot be removed does no harm.
+        let _ = fs::remove_dir(&args.out);
+    }
+    done
+}
+
+fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -> Result<ExitCode> {
     let options = Options {
         format: args.format.format(),
         skip_bad_lines: args.skip_bad_lines,
@@ -155,7 +165,6 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     let (svd, shortage) = factorise(&chosen.matrix, dim)?;
     shortage.iter().for_each(warn);
     say(&what_was_found(&chosen, &svd));
-    prepare(&args.out)?;
     write_all(&args.out, &read.interactions, &chosen, &svd)?;
     say(&what_was_written(
         args,
@@ -194,19 +203,20 @@ fn refuse_special(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes the folder and finds out whether it can be written to.
-fn prepare(out: &Path) -> Result<()> {
+/// Makes the folder and finds out whether it can be written to. Returns whether it was not there.
+fn prepare(out: &Path) -> Result<bool> {
     refuse_special(out)?;
+    let is_new = !out.exists();
     fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
     for path in FILES.map(|name| part_of(&out.join(name))) {
         fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn warn(shortage: &Shortage) {
-    eprintln!("sclub: {shortage}");
+    eprintln!("sclub: warning: {shortage}");
 }
 
 fn count(number: usize) -> String {
@@ -217,10 +227,10 @@ fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
     let Read {
         interactions,
         rows,
-        bad_lines,
         format,
+        ..
     } = read;
-    let mut text = format!(
+    let text = format!(
         "Read {} ({format}) in {seconds:.1} s: {} interactions, {} different, of {} users and {} items",
         path.display(),
         count(*rows as usize),
@@ -228,9 +238,6 @@ fn what_was_read(path: &Path, read: &Read, seconds: f64) -> String {
         count(interactions.users()),
         count(interactions.items()),
     );
-    if *bad_lines > 0 {
-        text += &format!("; {} bad lines passed over", count(*bad_lines as usize));
-    }
     text
 }
 

@@ -1,6 +1,7 @@
 //! The command `sclub`: arguments in, exit code out.
 
 mod args;
+mod config;
 mod features;
 mod machine;
 mod paper;
@@ -11,7 +12,8 @@ mod table;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
 /// What is said to somebody who types `sclub` and nothing else.
 const WELCOME: &str = "\
@@ -24,14 +26,31 @@ Type next:
   sclub --help          all commands
 ";
 
+/// The arguments of a command that were typed, by name.
+fn given((_, matches): (&str, &ArgMatches)) -> Vec<String> {
+    matches
+        .ids()
+        .map(|id| id.as_str())
+        .filter(|id| matches.value_source(id) == Some(ValueSource::CommandLine))
+        .map(String::from)
+        .collect()
+}
+
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let matches = args::Args::command().get_matches();
+    let args = match args::Args::from_arg_matches(&matches) {
+        Ok(args) => args,
+        Err(error) => error.exit(),
+    };
     let outcome = match args.command {
         None => {
             print!("{WELCOME}");
             return ExitCode::SUCCESS;
         }
-        Some(args::Command::Run(args)) => run::run(&args),
+        Some(args::Command::Run(mut args)) => {
+            args.given = matches.subcommand().map(given).unwrap_or_default();
+            run::run(&args)
+        }
         Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Features(args)) => features::features(&args),
     };

@@ -44,7 +44,8 @@ pub struct PaperArgs {
     )]
     pub out: PathBuf,
 
-    /// A minute's version: 2^18-2 rounds, 2 seeds. Its figures are not the paper's
+    /// A minute's version: 2^18-2 rounds, 2 seeds, at most 2^14 held-out choices a split and fewer
+    /// constants to tune. Its figures are not the paper's
     #[arg(long, help_heading = "Run")]
     pub quick: bool,
 
@@ -71,7 +72,7 @@ pub struct PaperArgs {
     )]
     pub parts: Vec<PartKind>,
 
-    /// Rounds of the panels and the audit; 2^20-2 is understood [default: 2^20-2, as in the paper]
+    /// Rounds of the panels, the audit and the theorems; 2^20-2 is understood [default: 2^20-2, as in the paper]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
 
@@ -126,8 +127,18 @@ pub enum PartKind {
 pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     let start = Instant::now();
     check(args)?;
-    prepare(&args.out)?;
-    let plan = plan(args)?;
+    let made = prepare(&args.out)?;
+    let plan = match plan(args) {
+        Ok(plan) => plan,
+        Err(error) => {
+            // Folders that were made for nothing; one with something in it stays.
+            if made {
+                let _ = fs::remove_dir(args.out.join("figures"));
+                let _ = fs::remove_dir(&args.out);
+            }
+            return Err(error);
+        }
+    };
     let path = args.out.join("cells.jsonl");
     if args.fresh && path.exists() {
         fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -170,11 +181,19 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
         seconds: start.elapsed().as_secs_f64(),
         cells: (done.new, done.kept),
         complete,
+        to_come: Vec::new(),
     };
     let report = plan.report(&cells, origin)?;
-    write(&args.out, &report)?;
 
-    say(&summary(&report));
+    if done.new + done.kept == 0 {
+        eprintln!("sclub: stopped before any result was there");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    write(&args.out, &report)?;
+    let summary = summary(&report);
+    if !summary.is_empty() {
+        say(&summary);
+    }
     say(&format!(
         "{:.0} s; {} results run, {} kept from before. Open {}",
         start.elapsed().as_secs_f64(),
@@ -276,7 +295,12 @@ fn source(
         )
     });
     if read.bad_lines > 0 {
-        let more = format!("{} bad lines were passed over.", read.bad_lines);
+        let lines = if read.bad_lines == 1 {
+            "line was"
+        } else {
+            "lines were"
+        };
+        let more = format!("{} bad {lines} passed over.", read.bad_lines);
         note = Some(note.map_or_else(|| more.clone(), |note| format!("{note} {more}")));
     }
     Source::new(name, read.interactions, note)
@@ -284,9 +308,17 @@ fn source(
 }
 
 /// Makes the folder and finds out, before the run and not after it, whether it can be written to.
-fn prepare(out: &Path) -> Result<()> {
+/// Returns whether the folder was not there.
+fn prepare(out: &Path) -> Result<bool> {
     if out.exists() && !out.is_dir() {
         bail!("{} is not a folder", out.display());
+    }
+    let is_new = !out.exists();
+    if out.join("index.html").exists() && !out.join("cells.jsonl").exists() {
+        bail!(
+            "{} has an index.html that is not from here; take another folder",
+            out.display()
+        );
     }
     let figures = out.join("figures");
     fs::create_dir_all(&figures)
@@ -303,7 +335,7 @@ fn prepare(out: &Path) -> Result<()> {
         fs::write(&part, []).with_context(|| format!("cannot write {}", part.display()))?;
         fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
     }
-    Ok(())
+    Ok(is_new)
 }
 
 fn write(out: &Path, report: &Report) -> Result<()> {
@@ -339,7 +371,7 @@ fn summary(report: &Report) -> String {
         .filter(|panel| !panel.cells.is_empty())
         .collect();
     let Some(first) = shown.first() else {
-        return String::new();
+        return readings(report).join("\n");
     };
     let comparable = report.origin.rounds == ROUNDS;
     let mut table = Table::new();
@@ -366,12 +398,22 @@ fn summary(report: &Report) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let seeds = report.origin.seeds.len();
-    let mut text = format!(
-        "{} rounds, {seeds} seed{}\n{table}",
-        thousands(report.origin.rounds as f64),
-        if seeds == 1 { "" } else { "s" },
-    );
+    let asked = report.origin.seeds.len();
+    let counts = || {
+        shown
+            .iter()
+            .flat_map(|panel| &panel.cells)
+            .map(|cell| cell.seeds)
+    };
+    let (fewest, most) = (counts().min().unwrap_or(0), counts().max().unwrap_or(0));
+    let seeds = match (fewest, most) {
+        _ if fewest == asked && asked == 1 => "1 seed".to_string(),
+        _ if fewest == asked => format!("{asked} seeds"),
+        _ if fewest == most => format!("only {most} of {asked} seeds"),
+        _ => format!("only {fewest} to {most} of {asked} seeds"),
+    };
+    let rounds = thousands(report.origin.rounds as f64);
+    let mut text = format!("{rounds} rounds, {seeds}\n{table}");
     text.push_str(if comparable {
         "\nPercent: from the paper's Table 1."
     } else {
@@ -382,5 +424,41 @@ fn summary(report: &Report) -> String {
             text.push_str(&format!("\n({}) {note}", panel.id));
         }
     }
+    for reading in readings(report) {
+        text.push('\n');
+        text.push_str(&reading);
+    }
     text
+}
+
+/// What the other parts say, in a few words; the page has the numbers.
+fn readings(report: &Report) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(audit) = &report.audit {
+        all.extend(audit.reading.iter().map(|text| format!("Audit: {text}")));
+    }
+    if let Some(theorem) = &report.theorem {
+        all.extend(
+            theorem
+                .reading
+                .first()
+                .map(|text| format!("Theorem 1: {text}")),
+        );
+    }
+    for data in &report.held_out {
+        for table in &data.tables {
+            let rates: Vec<String> = table
+                .rows
+                .iter()
+                .map(|row| format!("{} {:.3}", row.label, row.rate.mean))
+                .collect();
+            all.push(format!(
+                "{}, {}: {}",
+                data.name,
+                table.title,
+                rates.join(", ")
+            ));
+        }
+    }
+    all
 }

@@ -9,6 +9,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use sclub_lab::data::{Options, Read, read};
+use sclub_lab::summary::thousands;
 
 use crate::progress::LINE_EVERY;
 
@@ -78,5 +79,23 @@ pub fn read_file(path: &Path, options: &Options, quiet: bool) -> Result<Read> {
     let progress = Reading::new(quiet);
     let read = read(path, options, &|done, total| progress.read(done, total));
     progress.finish();
-    Ok(read?)
+    let read = read?;
+    let file = path.display();
+    if let Some((line, reason)) = &read.first_bad {
+        let (many, first) = match read.bad_lines {
+            1 => ("1 bad line".to_string(), ""),
+            many => (format!("{} bad lines", thousands(many as f64)), " first"),
+        };
+        eprintln!("sclub: warning: {many} passed over,{first} {file}:{line}: {reason}");
+    }
+    if read.odd_first_line {
+        let all = &read.interactions;
+        eprintln!(
+            "sclub: warning: the first line of {file} ({}, {}) was read as data, though all others are \
+             numbers; if it is a header, call its columns user and item",
+            all.user_name(0),
+            all.item_name(0),
+        );
+    }
+    Ok(read)
 }

@@ -15,17 +15,18 @@ use sclub_lab::data::features::{Selection, factorise, user_weights};
 use sclub_lab::figure;
 use sclub_lab::held_out::{Others, Protocol};
 use sclub_lab::paper::Switch;
-use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset, usual_deviations};
+use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
 use sclub_lab::setting::{Ratings, Setting};
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe};
 use sclub_lab::world::Rewards;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::args::{
     FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RewardKind, RunArgs, WorldKind,
 };
+use crate::config::config;
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::table;
@@ -44,6 +45,7 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Runs, shows and writes.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
+    refuse_what_does_not_apply(args)?;
     prepare(args)?;
     let experiment = experiment(args)?;
     experiment.check()?;
@@ -63,7 +65,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     let rows = summarise(&runs);
-    let (title, subtitle) = title(&experiment, rows[0].seeds);
+    let (title, subtitle) = title(args, &experiment, &runs);
     let shown = if matches!(experiment.world, Setting::Ratings(_)) {
         format!("{}\n{RATES}", table::rates(&runs))
     } else {
@@ -93,8 +95,52 @@ pub fn say(line: &str) {
 
 /// What the table of rates shows.
 const RATES: &str = "rate: share of the rounds in which the item that the user took was shown, ± standard \
-                     error over splits. Random choices have 1 in as many as there are candidates. \
-                     by age: the same by how many rounds the user has had.";
+                     error over splits of the same users. 1–5 and so on: the same in the first five \
+                     rounds of a user, and so on.";
+
+/// Refuses arguments that this world takes no notice of.
+fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
+    let (world, without): (&str, &[&str]) = match args.world {
+        WorldKind::Synthetic => (
+            "synthetic",
+            &[
+                "ratings",
+                "skip_bad_lines",
+                "others",
+                "feature_scale",
+                "placebo",
+            ],
+        ),
+        WorldKind::Vectors => (
+            "vectors",
+            &["clusters", "others", "feature_scale", "placebo"],
+        ),
+        WorldKind::Ratings => (
+            "ratings",
+            &[
+                "users",
+                "clusters",
+                "frequencies",
+                "rewards",
+                "noise",
+                "users_a_round",
+            ],
+        ),
+    };
+    if let Some(name) = without
+        .iter()
+        .find(|name| args.given.iter().any(|g| g == *name))
+    {
+        bail!(
+            "--{} does not apply to --world {world}",
+            name.replace('_', "-")
+        );
+    }
+    if args.world == WorldKind::Vectors && args.frequencies == FrequencyKind::Clusters {
+        bail!("--frequencies clusters does not apply to --world vectors, which has none");
+    }
+    Ok(())
+}
 
 /// Rounds of one policy in one world, about.
 fn expected_rounds(experiment: &Experiment) -> u64 {
@@ -134,10 +180,7 @@ fn recipe(args: &RunArgs) -> Result<Recipe> {
 fn setting(args: &RunArgs) -> Result<Setting> {
     let recipe = recipe(args)?;
     let path = match (args.world, &args.ratings) {
-        (WorldKind::Synthetic, None) => return Ok(Setting::Synthetic(recipe)),
-        (WorldKind::Synthetic, Some(_)) => {
-            bail!("--ratings goes with --world vectors or --world ratings")
-        }
+        (WorldKind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
         (_, None) => bail!("this world is made from ratings: name a file with --ratings"),
         (_, Some(path)) => path,
     };
@@ -158,6 +201,9 @@ fn setting(args: &RunArgs) -> Result<Setting> {
             items: 1000,
         };
         let chosen = selection.choose(&read.interactions);
+        for shortage in &chosen.shortages {
+            eprintln!("sclub: warning: {shortage}");
+        }
         let (svd, _) = factorise(&chosen.matrix, recipe.dim)?;
         let weights = user_weights(&svd);
         let weights = (0..weights.rows()).map(|row| weights.row(row).to_vec());
@@ -207,6 +253,7 @@ fn deviations(args: &RunArgs) -> Result<Option<Deviations>> {
     let mut deviations = Deviations::NONE;
     for name in names {
         match name.as_str() {
+            "all" | "none" if names.len() > 1 => bail!("deviation '{name}' stands alone"),
             "all" => deviations = Deviations::ALL,
             "none" => deviations = Deviations::NONE,
             name => {
@@ -338,10 +385,14 @@ pub fn part_of(path: &Path) -> PathBuf {
 }
 
 /// What was run, in a few words and in more.
-fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
-    let preset = experiment.preset;
+fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, String) {
+    let seeds = summarise(runs)[0].seeds;
     let many = if seeds == 1 { "" } else { "s" };
-    let rounds = thousands(experiment.rounds as f64);
+    let rounds = thousands(runs[0].rounds as f64);
+    let plural = if runs[0].rounds == 1 { "" } else { "s" };
+    let constants = constants(args, experiment);
+    let file = args.ratings.as_ref().and_then(|path| path.file_name());
+    let file = file.map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     match &experiment.world {
         Setting::Synthetic(recipe) => {
             let title = match recipe.frequencies {
@@ -350,49 +401,86 @@ fn title(experiment: &Experiment, seeds: usize) -> (String, String) {
                 Frequencies::Users => "(1c) Users at unequal rates",
             };
             let subtitle = format!(
-                "{} users, {} clusters, d = {}, {rounds} rounds, {seeds} seed{many}, constants {preset}",
+                "{} users, {} clusters, d = {}, {rounds} round{plural}, {seeds} seed{many}, {constants}",
                 recipe.users, recipe.clusters, recipe.dim,
             );
             (title.into(), subtitle)
         }
         Setting::Vectors(recipe, weights) => {
-            let title = match recipe.frequencies {
-                Frequencies::Users => "Real users' tastes, users at unequal rates",
-                _ => "Real users' tastes, users equally often",
+            let rates = match recipe.frequencies {
+                Frequencies::Users => "unequal rates",
+                _ => "equal rates",
             };
             let subtitle = format!(
-                "{} users, d = {}, {rounds} rounds, {seeds} seed{many}, constants {preset}",
+                "{} users, d = {}, {rounds} round{plural}, {seeds} seed{many}, {constants}",
                 weights.len(),
                 recipe.dim,
             );
-            (title.into(), subtitle)
+            (format!("Tastes from {file}, users at {rates}"), subtitle)
         }
         Setting::Ratings(ratings) => {
             let others = match ratings.others {
                 Others::Uniform => "others drawn uniformly",
                 Others::Popular => "others drawn by popularity",
             };
+            let placebo = if ratings.placebo { "PLACEBO, " } else { "" };
             let subtitle = format!(
-                "{others}, {} candidates, d = {}, {seeds} split{many}, constants {preset}",
+                "{placebo}{others}, {} candidates, d = {}, {rounds} round{plural}, {seeds} split{many}, {constants}",
                 ratings.protocol.candidates, ratings.protocol.dim,
             );
-            ("Held-out choices of real users".into(), subtitle)
+            (format!("Held-out choices from {file}"), subtitle)
         }
     }
 }
 
+/// Which constants were in force, in a few words.
+fn constants(args: &RunArgs, experiment: &Experiment) -> String {
+    let Overrides {
+        alpha_theta,
+        alpha_p,
+        beta,
+        beta_scale,
+        squared_norm,
+    } = experiment.overrides;
+    let mut others = Vec::new();
+    for (name, value) in [
+        ("alpha-theta", alpha_theta),
+        ("alpha-p", alpha_p),
+        ("beta", beta),
+        ("beta-scale", beta_scale),
+    ] {
+        others.extend(value.map(|value| format!("{name} {value}")));
+    }
+    others.extend(squared_norm.map(|squared| {
+        let index = if squared { "squared" } else { "norm" };
+        format!("index {index}")
+    }));
+    if args.feature_scale != 1.0 {
+        others.push(format!("feature-scale {}", args.feature_scale));
+    }
+    if let Some(names) = &args.deviations {
+        others.push(format!("deviations {}", names.join(" ")));
+    }
+    if others.is_empty() {
+        format!("constants {}", experiment.preset)
+    } else {
+        format!("constants {} but {}", experiment.preset, others.join(", "))
+    }
+}
+
 fn legend(rows: &[Row]) -> String {
-    let mut legend = String::from(
-        "regret: what the best items would have brought more, ± standard error. \
-         Rand: 1 where the clusters found are the true ones.",
-    );
+    let mut legend =
+        String::from("regret: what the best items would have brought more, ± standard error.");
+    if rows.iter().any(|row| row.adjusted_rand.is_some()) {
+        legend.push_str(" Rand: 1 where the clusters found are the true ones.");
+    }
     if rows
         .iter()
-        .any(|row| row.policy == Name::Sclub && row.adjusted_rand < Some(0.5))
+        .any(|row| row.policy == Name::Sclub && row.adjusted_rand.is_some_and(|rand| rand < 0.5))
     {
         legend.push_str(
             " A user's own data are too few to find the true clusters by these tests: \
-             sclub gains by sharing what little there is, not by naming the clusters.",
+             what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
         );
     }
     if rows.iter().any(|row| row.policy.is_told()) {
@@ -409,7 +497,12 @@ fn write(
     (title, subtitle): (&str, &str),
 ) -> Result<String> {
     let complete = rows.iter().all(|row| row.seeds == experiment.seeds.len());
-    let document = json!({ "config": config(experiment)?, "complete": complete, "runs": runs });
+    let mut config = config(experiment)?;
+    if let Some(path) = &args.ratings {
+        let file = path.file_name().unwrap_or(path.as_os_str());
+        config["file"] = json!(file.to_string_lossy());
+    }
+    let document = json!({ "config": config, "complete": complete, "runs": runs });
     let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
@@ -437,89 +530,4 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
     let part = part_of(path);
     fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
     fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
-}
-
-fn config(experiment: &Experiment) -> Result<Value> {
-    let params = experiment.params()?;
-    let mut config = world_json(&experiment.world);
-    let deviations: Vec<&str> = {
-        let usual = usual_deviations(experiment.preset);
-        let on = experiment.deviations.unwrap_or(usual);
-        let names = Switch::ALL.into_iter();
-        names
-            .filter(|switch| switch.with(on, true) == on)
-            .map(|switch| switch.name)
-            .collect()
-    };
-    let rest = json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "policies": experiment.policies,
-        "rounds": experiment.rounds,
-        "seeds": experiment.seeds.len(),
-        "first_seed": experiment.seeds.first(),
-        "preset": experiment.preset,
-        "overrides": experiment.overrides,
-        "deviations": deviations,
-        "graph": experiment.graph,
-        "params": params_json(&params),
-        "threads": experiment.threads,
-    });
-    if let (Some(config), Value::Object(rest)) = (config.as_object_mut(), rest) {
-        config.extend(rest);
-    }
-    Ok(config)
-}
-
-fn world_json(world: &Setting) -> Value {
-    let (name, recipe, users) = match world {
-        Setting::Synthetic(recipe) => ("synthetic", recipe, recipe.users),
-        Setting::Vectors(recipe, weights) => ("vectors", recipe, weights.len()),
-        Setting::Ratings(ratings) => {
-            return json!({
-                "world": "ratings",
-                "dim": ratings.protocol.dim,
-                "items": ratings.protocol.candidates,
-                "others": ratings.others,
-                "feature_scale": ratings.scale,
-                "placebo": ratings.placebo,
-                "data": format!("{:016x}", ratings.digest),
-            });
-        }
-    };
-    let (rewards, noise) = match recipe.rewards {
-        Rewards::Bernoulli => ("bernoulli", None),
-        Rewards::Gaussian(scale) => ("gaussian", Some(scale)),
-    };
-    let clusters = matches!(world, Setting::Synthetic(_)).then_some(recipe.clusters);
-    json!({
-        "world": name,
-        "frequencies": recipe.frequencies,
-        "users": users,
-        "clusters": clusters,
-        "dim": recipe.dim,
-        "items": recipe.candidates,
-        "users_a_round": recipe.users_a_round,
-        "rewards": rewards,
-        "noise": noise,
-    })
-}
-
-/// The constants in force, whether from the preset or from an override.
-fn params_json(params: &sclub_lab::Params) -> Value {
-    use sclub_lab::{Exploration, Index};
-    let (beta, beta_scale) = match params.exploration {
-        Exploration::Fixed(beta) => (Some(beta), None),
-        Exploration::Growing { scale } => (None, Some(scale)),
-    };
-    let index = match params.index {
-        Index::Norm => "norm",
-        Index::SquaredNorm => "squared",
-    };
-    json!({
-        "alpha_theta": params.alpha_theta,
-        "alpha_p": params.alpha_p,
-        "beta": beta,
-        "beta_scale": beta_scale,
-        "index": index,
-    })
 }

@@ -46,37 +46,52 @@ fn regret(row: &Row) -> String {
     }
 }
 
-/// One line a policy.
+/// One line a policy. Columns that nobody has anything in are left out.
 pub fn render(rows: &[Row]) -> String {
+    type Column = (&'static str, fn(&Row) -> Option<String>);
+    let columns: [Column; 8] = [
+        ("policy", |row| Some(row.policy.to_string())),
+        ("regret", |row| Some(regret(row))),
+        ("to LinUCB-Ind", |row| {
+            row.to_linucb_ind.map(|ratio| percent_off(Some(ratio)))
+        }),
+        ("to oracle", |row| {
+            row.to_oracle.map(|ratio| times(Some(ratio)))
+        }),
+        ("to informed", |row| {
+            row.to_informed.map(|ratio| times(Some(ratio)))
+        }),
+        ("clusters", |row| Some(format!("{:.0}", row.clusters))),
+        ("Rand", |row| row.adjusted_rand.map(rand)),
+        ("seconds", |row| Some(format!("{:.2}", row.policy_seconds))),
+    ];
+    let shown: Vec<Column> = columns
+        .into_iter()
+        .filter(|(_, value)| rows.iter().any(|row| value(row).is_some()))
+        .collect();
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
-    table.set_header([
-        "policy",
-        "regret",
-        "to LinUCB-Ind",
-        "to oracle",
-        "to informed",
-        "clusters",
-        "Rand",
-        "seconds",
-    ]);
+    table.set_header(shown.iter().map(|(head, _)| *head));
     for row in rows {
-        table.add_row([
-            row.policy.to_string(),
-            regret(row),
-            percent_off(row.to_linucb_ind),
-            times(row.to_oracle),
-            times(row.to_informed),
-            format!("{:.0}", row.clusters),
-            row.adjusted_rand
-                .map_or("–".into(), |rand| format!("{:.3}", rand + 0.0)),
-            format!("{:.2}", row.policy_seconds),
-        ]);
+        let values = shown
+            .iter()
+            .map(|(_, value)| value(row).unwrap_or_else(|| "–".into()));
+        table.add_row(values);
     }
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
+}
+
+/// Three digits; what is shown as 0 has no sign.
+fn rand(value: f64) -> String {
+    let text = format!("{:.3}", value.abs());
+    if value < 0.0 && text != "0.000" {
+        format!("−{text}")
+    } else {
+        text
+    }
 }
 
 /// One line a policy, for worlds in which a reward is a hit or a miss.

@@ -278,3 +278,160 @@ fn ctrl_c_before_any_seed_is_complete_writes_nothing() {
     assert!(text(&output.stderr).contains("nothing written"));
     assert!(walk(folder.path()).is_empty());
 }
+
+/// People with some taste, in the format `user,item`.
+fn ratings(folder: &Path) {
+    let mut csv = String::from("user,item\n");
+    for user in 1..=130u64 {
+        for item in 1..=90u64 {
+            let hash = (user * 7919 + item * 104_729) * 2_654_435_761 % 1000;
+            if hash < if user % 5 == item % 5 { 550 } else { 120 } {
+                csv.push_str(&format!("{user},{item}\n"));
+            }
+        }
+    }
+    std::fs::write(folder.join("clicks.csv"), csv).unwrap();
+}
+
+#[test]
+fn arguments_of_another_world_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    ratings(folder.path());
+    for (args, name) in [
+        (vec!["--placebo"], "--placebo"),
+        (vec!["--feature-scale", "2"], "--feature-scale"),
+        (vec!["--ratings", "clicks.csv"], "--ratings"),
+        (
+            vec![
+                "--world",
+                "ratings",
+                "--ratings",
+                "clicks.csv",
+                "--users",
+                "500",
+            ],
+            "--users",
+        ),
+        (
+            vec![
+                "--world",
+                "ratings",
+                "--ratings",
+                "clicks.csv",
+                "--rewards",
+                "gaussian",
+            ],
+            "--rewards",
+        ),
+        (
+            vec![
+                "--world",
+                "vectors",
+                "--ratings",
+                "clicks.csv",
+                "--clusters",
+                "3",
+            ],
+            "--clusters",
+        ),
+    ] {
+        let output = sclub()
+            .current_dir(folder.path())
+            .arg("run")
+            .args(&args)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(&format!("{name} does not apply")), "{said}");
+        assert!(!folder.path().join("results").exists());
+    }
+    let output = small_run(folder.path(), &["--deviations", "all,stale-marks"]);
+    assert!(text(&output.stderr).contains("'all' stands alone"));
+    let output = small_run(folder.path(), &["--deviations", "bogus"]);
+    assert!(text(&output.stderr).contains("running-estimate"));
+}
+
+#[test]
+fn worlds_from_ratings_say_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    ratings(folder.path());
+    let run = |args: &[&str]| {
+        let output = sclub()
+            .current_dir(folder.path())
+            .args([
+                "run",
+                "--ratings",
+                "clicks.csv",
+                "--seeds",
+                "2",
+                "--dim",
+                "6",
+            ])
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let said = run(&["--world", "ratings", "--placebo", "--beta-scale", "0.05"]);
+    for words in [
+        "Held-out choices from clicks.csv",
+        "PLACEBO",
+        "constants tuned but beta-scale 0.05",
+        "1–5",
+    ] {
+        assert!(said.contains(words), "{words} is missing from:\n{said}");
+    }
+    let results = read(&folder.path().join("results/run.json"));
+    assert_eq!(results["config"]["file"], "clicks.csv");
+    assert_eq!(results["config"]["placebo"], true);
+    let first = &results["runs"][0];
+    let by_age: f64 = first["by_age"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|age| age[0].as_f64().unwrap())
+        .sum();
+    assert_eq!(by_age, first["served"].as_f64().unwrap());
+
+    let said = run(&["--world", "vectors", "--rounds", "300"]);
+    assert!(said.contains("Tastes from clicks.csv"), "{said}");
+    assert!(
+        !said.contains("Rand") && !said.contains("to oracle"),
+        "{said}"
+    );
+}
+
+#[test]
+fn the_released_preset_is_the_published_code_and_can_be_taken_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let regret = |args: &[&str]| {
+        let mut all = vec!["--policies", "sclub", "--preset", "released"];
+        all.extend(args);
+        assert!(small_run(folder.path(), &all).status.success());
+        let results = read(&folder.path().join("results/run.json"));
+        results["runs"][0]["regret"].as_f64().unwrap()
+    };
+    let published = regret(&[]);
+    assert_eq!(regret(&["--deviations", "all"]), published);
+    let every = "shared-arrays,marks-cleared,stale-estimates,stale-marks,running-estimate,average-frequency";
+    assert_eq!(regret(&["--deviations", every]), published);
+    assert_ne!(regret(&["--deviations", "none"]), published);
+}
+
+#[test]
+fn many_users_a_round_are_as_many_recommendations() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = small_run(
+        folder.path(),
+        &["--users-a-round", "5", "--policies", "sclub"],
+    );
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let run = &read(&folder.path().join("results/run.json"))["runs"][0];
+    let served = run["served"].as_f64().unwrap();
+    assert_eq!(run["rounds"], 2000);
+    assert!((served - 10_000.0).abs() < 500.0, "{served}");
+    let output = small_run(folder.path(), &["--users-a-round", "31"]);
+    assert!(text(&output.stderr).contains("users-a-round is 31"));
+}

@@ -174,6 +174,39 @@ fn killed_at_any_time_it_goes_on_where_it_was() {
     );
 }
 
+#[cfg(unix)]
+#[test]
+fn stopped_in_order_it_says_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = ["--rounds", "40000", "--seeds", "6", "--threads", "1", "-q"];
+    let child = sclub(folder.path(), &args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let cells = folder.path().join("report/cells.jsonl");
+    let start = Instant::now();
+    while std::fs::metadata(&cells).map_or(0, |file| file.len()) == 0 {
+        assert!(start.elapsed() < Duration::from_secs(120), "it hangs");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let stop = ["-INT", &child.id().to_string()].map(String::from);
+    assert!(Command::new("kill").args(stop).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("The same command again goes on"));
+    let said = text(&output.stdout);
+    assert!(said.contains("of 6 seeds"), "{said}");
+    let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
+    for words in [
+        "Not complete.",
+        "of 6 seeds so far",
+        "Still to come: the audit",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
 #[test]
 fn real_data_make_the_other_panels() {
     let folder = tempfile::tempdir().unwrap();
@@ -227,6 +260,12 @@ fn wrong_arguments_are_told_before_anything_is_run() {
         assert!(said.contains(message), "{said}");
         assert!(!folder.path().join("report").exists());
     }
+    let foreign = folder.path().join("site");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("index.html"), "mine").unwrap();
+    let output = sclub(folder.path(), &["--out", "site"]).output().unwrap();
+    assert!(text(&output.stderr).contains("not from here"));
+    assert_eq!(std::fs::read(foreign.join("index.html")).unwrap(), b"mine");
     std::fs::write(folder.path().join("report"), "a file").unwrap();
     let output = sclub(folder.path(), &[]).output().unwrap();
     assert!(text(&output.stderr).contains("report is not a folder"));

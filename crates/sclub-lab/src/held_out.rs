@@ -65,7 +65,7 @@ impl Default for Protocol {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HeldOutError {
     /// The features cannot be made.
-    #[error("no features can be made from half of the users: {0}")]
+    #[error("no features can be made from half of the users")]
     Features(#[from] FeatureError),
     /// Nobody can be served.
     #[error(

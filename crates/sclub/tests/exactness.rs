@@ -365,7 +365,7 @@ fn every_deviation_of_the_published_code_is_what_it_says() {
     let mut runner = TestRunner::new(config());
     let small = |(mut world, deviations): (World, Deviations)| {
         world.dim = 1 + world.dim % 12;
-        world.rounds = world.rounds.min(1200);
+        world.rounds = world.rounds.min(700);
         compare_published(&world, deviations, &coverage)
     };
     runner.run(&(world(), deviations()), small).unwrap();
@@ -390,7 +390,7 @@ proptest! {
             PublishedSclub::new(world.dim, users(&world), &world.params, Deviations::NONE).unwrap();
         let mut naive = NaiveSclub::new(world.dim, declared(&world), world.params);
         let mut events = Events::new(&world);
-        for n in 0..world.rounds.min(600) {
+        for n in 0..world.rounds.min(400) {
             let round = one_round(&mut published, &mut events, |user, items| {
                 naive.scores(user, items)
             })?;

@@ -254,8 +254,12 @@ struct Review<'a> {
 }
 
 fn json(line: &[u8]) -> Result<(Name<'_>, Name<'_>), Reason> {
-    let review: Review<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("no review in JSON: {error}"))?;
+    let review: Review<'_> = serde_json::from_slice(line).map_err(|error| {
+        let column = error.column();
+        let text = error.to_string();
+        let what = text.split(" at line ").next().unwrap_or_default();
+        format!("no review in JSON: {what}, at column {column}")
+    })?;
     let bytes = |text| match text {
         Cow::Borrowed(text) => Cow::Borrowed(str::as_bytes(text)),
         Cow::Owned(text) => Cow::Owned(String::into_bytes(text)),

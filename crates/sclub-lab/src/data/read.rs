@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::formats::{Format, Layout};
 use super::interactions::Interactions;
 use super::lines::Lines;
-use super::names::Numbering;
+use super::names::{Name, Numbering};
 use super::npy;
 
 /// How to read a file.
@@ -28,6 +28,11 @@ pub struct Read {
     pub rows: u64,
     /// Lines passed over.
     pub bad_lines: u64,
+    /// The first of them, and what is wrong with it.
+    pub first_bad: Option<(u64, String)>,
+    /// Whether the first line was taken for an interaction though it looks like a header: its names
+    /// are words, and all others are numbers.
+    pub odd_first_line: bool,
     /// What the file is.
     pub format: Format,
 }
@@ -164,7 +169,7 @@ fn matrix(path: &Path, stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<R
     })?;
     let rows = matrix.pairs.len() as u64;
     let interactions = Interactions::new(matrix.users, matrix.items, matrix.pairs);
-    done(path, interactions, rows, 0, Format::Npy)
+    done(path, interactions, rows, (0, None), Format::Npy)
 }
 
 fn text(
@@ -179,6 +184,7 @@ fn text(
     let mut layout = None;
     let mut format = options.format;
     let (mut bad_lines, mut reported) = (0, 0);
+    let mut first_bad = None;
     loop {
         if lines.bytes() != reported {
             reported = lines.bytes();
@@ -219,7 +225,10 @@ fn text(
         };
         match pair {
             Ok(pair) => pairs.push(pair),
-            Err(_) if options.skip_bad_lines => bad_lines += 1,
+            Err(reason) if options.skip_bad_lines => {
+                bad_lines += 1;
+                first_bad.get_or_insert_with(|| (line, reason.into_owned()));
+            }
             Err(reason) => {
                 return Err(ReadError::Line {
                     path: path.into(),
@@ -235,7 +244,7 @@ fn text(
         path,
         interactions,
         rows,
-        bad_lines,
+        (bad_lines, first_bad),
         format.unwrap_or(Format::Separated),
     )
 }
@@ -258,7 +267,7 @@ fn done(
     path: &Path,
     interactions: Interactions,
     rows: u64,
-    bad_lines: u64,
+    (bad_lines, first_bad): (u64, Option<(u64, String)>),
     format: Format,
 ) -> Result<Read, ReadError> {
     if interactions.is_empty() {
@@ -266,9 +275,22 @@ fn done(
         return Err(ReadError::NoInteractions { path, bad_lines });
     }
     Ok(Read {
+        odd_first_line: format != Format::Npy && looks_like_a_header(&interactions),
         interactions,
         rows,
         bad_lines,
+        first_bad,
         format,
     })
+}
+
+/// Whether the first user's and the first item's names are words and all others are numbers.
+fn looks_like_a_header(all: &Interactions) -> bool {
+    let is_word = |name: Name<'_>| matches!(name, Name::Text(_));
+    is_word(all.user_name(0))
+        && is_word(all.item_name(0))
+        && all.users() > 1
+        && all.items() > 1
+        && !(1..all.users()).any(|user| is_word(all.user_name(user)))
+        && !(1..all.items()).any(|item| is_word(all.item_name(item)))
 }

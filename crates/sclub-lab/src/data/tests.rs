@@ -105,8 +105,13 @@ fn every_format_is_recognised_and_read() {
                 interactions,
                 rows,
                 bad_lines,
+                first_bad: None,
+                odd_first_line: false,
                 format: found,
-            } = read_bytes("ratings", text.as_bytes(), &STRICT).unwrap();
+            } = read_bytes("ratings", text.as_bytes(), &STRICT).unwrap()
+            else {
+                panic!("nothing is odd here: {text}");
+            };
             assert_eq!((found, rows, bad_lines), (format, 4, 0), "{text}");
             assert_eq!((interactions.users(), interactions.items()), (2, 2));
             assert_eq!(pairs(&interactions), expected, "{text}");
@@ -370,4 +375,28 @@ proptest! {
             assert_same(&read.interactions, &rows);
         }
     }
+}
+
+#[test]
+fn what_looks_like_a_header_but_is_not_known_as_one_is_pointed_out() {
+    for (text, odd) in [
+        ("uid\tthing\n1\t10\n2\t11\n", true),
+        ("ann\t7\n1\t10\n2\t11\n", false),
+        ("ann\tmilk\nbob\tmilk\n", false),
+        ("1\t10\n2\t11\n", false),
+    ] {
+        let read = read_bytes("clicks.tsv", text.as_bytes(), &STRICT).unwrap();
+        assert_eq!(read.odd_first_line, odd, "{text}");
+    }
+}
+
+#[test]
+fn the_first_bad_line_passed_over_is_named() {
+    let lax = Options {
+        skip_bad_lines: true,
+        ..STRICT
+    };
+    let text = "userId,movieId,rating\n1,2,3\n\n4\n5,6,x\n7,8,9\n";
+    let read = read_bytes("ratings.csv", text.as_bytes(), &lax).unwrap();
+    assert_eq!(read.first_bad, Some((4, "there is no item".into())));
 }

@@ -268,6 +268,10 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
 fn reading(plan: &Plan, id: &str, published: f64, at: usize, variants: &[Variant]) -> String {
     let regret = |variant: &Variant| variant.regrets[at].0.mean;
     let change = |variant: &Variant| variant.regrets[at].1.map_or(0.0, |mean| mean.mean);
+    let with_error = |variant: &Variant| {
+        let error = variant.regrets[at].1.map_or(0.0, |mean| mean.error);
+        format!("{} ± {}", signed(change(variant)), thousands(error))
+    };
     let all = regret(&variants[variants.len() - 1]);
     let base = regret(&variants[BASE]);
     let of_group = |group: &str| {
@@ -288,14 +292,14 @@ fn reading(plan: &Plan, id: &str, published: f64, at: usize, variants: &[Variant
     format!(
         "In ({id}) all deviations together come to {}{compared}; the pseudo-code with the same constants \
          and the same index to {}, a difference of {}. Of the deviations put on alone, {} changes most \
-         ({}); of those left out of all, {} ({}).",
+         ({}); of what is left out of all, the {} ({}).",
         thousands(all),
         thousands(base),
         thousands(all - base),
         alone.name,
-        signed(change(alone)),
+        with_error(alone),
         without.name,
-        signed(change(without)),
+        with_error(without),
     )
 }
 

@@ -4,7 +4,7 @@
 //! cut off in the middle of a line is as good as one without that line.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -61,12 +61,21 @@ impl Record {
 
 /// Why results cannot be kept.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot keep results in {}: {source}", path.display())]
-pub struct CellsError {
-    /// Where.
-    path: PathBuf,
-    /// Why.
-    source: io::Error,
+pub enum CellsError {
+    /// The system says so.
+    #[error("cannot keep results in {}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Somebody else is at it.
+    #[error("another run is writing to {}; wait for it or take another folder", path.display())]
+    InUse {
+        /// Where.
+        path: PathBuf,
+    },
 }
 
 /// The results there are, and the file that more are added to.
@@ -88,7 +97,7 @@ impl Cells {
     /// # Errors
     /// [`CellsError`].
     pub fn open(path: &Path) -> Result<Self, CellsError> {
-        let fail = |source| CellsError {
+        let fail = |source| CellsError::Io {
             path: path.to_owned(),
             source,
         };
@@ -98,6 +107,14 @@ impl Cells {
             .create(true)
             .open(path)
             .map_err(fail)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let path = path.to_owned();
+                return Err(CellsError::InUse { path });
+            }
+            Err(TryLockError::Error(source)) => return Err(fail(source)),
+        }
         let mut records = HashMap::new();
         let mut reader = BufReader::new(&file);
         let mut line = Vec::new();
@@ -154,7 +171,7 @@ impl Cells {
             .file
             .write_all(&text)
             .and_then(|()| inner.file.sync_data());
-        written.map_err(|source| CellsError {
+        written.map_err(|source| CellsError::Io {
             path: self.path.clone(),
             source,
         })?;
@@ -204,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn two_at_once_are_one_too_many() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cells.jsonl");
+        let first = Cells::open(&path).unwrap();
+        let second = Cells::open(&path).unwrap_err().to_string();
+        assert!(second.contains("another run"), "{second}");
+        drop(first);
+        Cells::open(&path).unwrap();
+    }
+
+    #[test]
     fn a_line_cut_off_is_lost_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cells.jsonl");
@@ -215,6 +243,7 @@ mod tests {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let cells = Cells::open(&path).unwrap();
             cells.put(vec![record("c", 3.0)]).unwrap();
+            drop(cells);
             let again = Cells::open(&path).unwrap();
             assert_eq!(again.get("c"), Some(record("c", 3.0)), "cut at {cut}");
             if again.has("b") {

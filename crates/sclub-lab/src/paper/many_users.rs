@@ -133,18 +133,24 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
         regret_of(1.0, Preset::Tuned),
         regret_of(100.0, Preset::Tuned),
     );
-    let reading = vec![format!(
+    let mut reading = vec![format!(
         "Each of the {} users appears in a round by herself, with the same probability; all who \
          appear are served before anything is learned from any of them. The number of \
          recommendations is the same for every number of users a round, so their number of rounds is \
          not. Serving 100 users on the same history instead of one changes the regret of SCLUB with \
-         tuned constants from {} to {} ({}). Theorem 3's leading term is, as Theorem 1's, \
-         larger than the number of recommendations.",
-        synthetic(Frequencies::Uniform).users,
+         tuned constants from {} to {} ({}).",
+        thousands(synthetic(Frequencies::Uniform).users as f64),
         thousands(one),
         thousands(hundred),
         percent(hundred / one - 1.0),
     )];
+    if rows.iter().all(|row| row.bound > row.served) {
+        reading.push(
+            "Theorem 3's leading term is, as Theorem 1's, larger than the number of \
+             recommendations: the bound holds and says nothing at this horizon."
+                .into(),
+        );
+    }
     Ok(Some(ManyUsers {
         lines,
         rows,

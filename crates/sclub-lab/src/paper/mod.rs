@@ -252,6 +252,25 @@ impl Plan {
     /// # Errors
     /// [`PaperError`].
     pub fn report(&self, cells: &Cells, origin: Origin) -> Result<Report, PaperError> {
+        let mut report = self.parts(cells, origin)?;
+        if !report.origin.complete {
+            let audit = self.parts.audit && report.audit.is_none();
+            let theorems = self.parts.theorems && report.theorem.is_none();
+            let choices = self.parts.choices && report.held_out.len() < self.sources().count();
+            report.origin.to_come = [
+                (audit, "the audit"),
+                (theorems, "the theorems"),
+                (choices, "held-out choices"),
+            ]
+            .into_iter()
+            .filter(|(is_missing, _)| *is_missing)
+            .map(|(_, part)| part.into())
+            .collect();
+        }
+        Ok(report)
+    }
+
+    fn parts(&self, cells: &Cells, origin: Origin) -> Result<Report, PaperError> {
         Ok(Report {
             origin,
             panels: if self.parts.panels {

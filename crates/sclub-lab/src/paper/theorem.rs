@@ -146,7 +146,8 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
     let [theory, tuned] = entries(&setting, plan.rounds)?;
     let measured = records(plan, cells, &setting, plan.rounds, &theory);
     let beside = records(plan, cells, &setting, plan.rounds, &tuned);
-    if measured.is_empty() || beside.is_empty() {
+    // Before that there is nothing to draw, and ln(t/d) means nothing.
+    if measured.is_empty() || beside.is_empty() || plan.rounds < FIRST {
         return Ok(None);
     }
     let mut gaps = Vec::new();

@@ -96,6 +96,15 @@ fn bars_every(points: usize) -> usize {
     points.div_ceil(BARS).max(1)
 }
 
+/// The data set of a panel, marked where it is not the paper's.
+fn data_set(panel: &Panel) -> String {
+    let name = panel.title.split(',').next().unwrap_or_default();
+    match &panel.note {
+        Some(_) => format!("{name}, not the paper’s data"),
+        None => name.into(),
+    }
+}
+
 fn panel(panel: &Panel) -> Option<Drawn> {
     if panel.cells.is_empty() {
         return None;
@@ -120,6 +129,13 @@ fn panel(panel: &Panel) -> Option<Drawn> {
         .iter()
         .filter_map(|series| series.points.last())
         .map(|point| point.0);
+    let highest = panel
+        .cells
+        .iter()
+        .flat_map(|cell| &cell.curve)
+        .map(|(_, mean)| mean.mean + mean.error)
+        .fold(1.0, f64::max);
+    let top = 1.03 * highest;
     let ends: Vec<String> = panel
         .cells
         .iter()
@@ -134,7 +150,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
             and(&ends)
         ),
         chart: Chart {
-            title: format!("({})", panel.id),
+            title: format!("({}) {}", panel.id, data_set(panel)),
             subtitle: None,
             x: Axis {
                 label: "round".into(),
@@ -146,7 +162,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
                 label: "cumulative regret".into(),
                 ticks: Ticks::Compact,
                 min: Some(0.0),
-                max: None,
+                max: Some(top),
             },
             legend_room: legend_room(&series),
             series,

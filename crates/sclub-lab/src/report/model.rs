@@ -43,6 +43,8 @@ pub struct Origin {
     pub cells: (usize, usize),
     /// Whether everything asked for is in.
     pub complete: bool,
+    /// Parts asked for that nothing can be shown of yet, such as `the audit`.
+    pub to_come: Vec<String>,
 }
 
 /// One panel of Figure 1.

@@ -263,12 +263,35 @@ fn banners(report: &Report) -> Vec<Banner> {
     if !report.origin.complete {
         banners.push(Banner {
             title: "Not complete.",
-            text: "Some of what was asked for is still missing. The same command goes on where it \
-                   stopped."
-                .into(),
+            text: still_missing(report),
         });
     }
     banners
+}
+
+fn still_missing(report: &Report) -> String {
+    let mut text = String::new();
+    if let Some(fewest) = fewest_seeds(report) {
+        text.push_str(&format!(
+            "Not all of the {} seeds are in: some results below are of {fewest}. ",
+            report.origin.seeds.len(),
+        ));
+    }
+    if !report.origin.to_come.is_empty() {
+        text.push_str(&format!(
+            "Still to come: {}. ",
+            super::words::and(&report.origin.to_come)
+        ));
+    }
+    text.push_str("The same command goes on where it stopped.");
+    text
+}
+
+/// The smallest number of seeds behind a cell, where that is not all of them.
+fn fewest_seeds(report: &Report) -> Option<usize> {
+    let cells = report.panels.iter().flat_map(|panel| &panel.cells);
+    let fewest = cells.map(|cell| cell.seeds).min()?;
+    (fewest < report.origin.seeds.len()).then_some(fewest)
 }
 
 /// Why nothing is set against the paper's, if so.
@@ -313,7 +336,10 @@ fn summary(report: &Report) -> String {
         run.len(),
         counted(report.panels.len(), "panel", "panels"),
         whole(report.origin.rounds as f64),
-        counted(report.origin.seeds.len(), "seed", "seeds"),
+        match fewest_seeds(report) {
+            Some(fewest) => format!("{fewest} of {} seeds so far", report.origin.seeds.len()),
+            None => counted(report.origin.seeds.len(), "seed", "seeds"),
+        },
     );
     let sclubs: Vec<_> = run
         .iter()

@@ -137,7 +137,10 @@ pub fn times(report: &Report) -> Vec<Table> {
     by_panel(report, "Table 2. Seconds a run", heads, |cell| {
         let mut places = vec![
             Place::from(whole(cell.published_seconds)),
-            Place::from(seconds(cell.seconds.mean)),
+            Place::from((
+                seconds(cell.seconds.mean),
+                (cell.seconds.error > 0.0).then(|| format!("± {}", seconds(cell.seconds.error))),
+            )),
         ];
         if comparable {
             places.push(speed_up(cell.published_seconds, cell.seconds.mean).into());
