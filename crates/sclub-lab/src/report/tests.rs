@@ -160,9 +160,10 @@ fn a_full_page_shows_every_number() {
                     numbers::change(cell.regret.mean / cell.published_regret - 1.0)
                 ),
                 &format!(
-                    "{} | {} | {} |",
+                    "{} | {} ± {} | {} |",
                     numbers::whole(cell.published_seconds),
                     numbers::seconds(cell.seconds.mean),
+                    numbers::seconds(cell.seconds.error),
                     numbers::speed_up(cell.published_seconds, cell.seconds.mean)
                 ),
             ],
@@ -174,7 +175,7 @@ fn a_full_page_shows_every_number() {
         &[
             // (1a), CLUB: 90,000 published, 0.98 of it here, error a fiftieth.
             "CLUB | 90,000 | 88,200 ± 1,764 | −2.0% |",
-            "CLUB | 700 | 1.50 | 467× |",
+            "CLUB | 700 | 1.50 ± 0.25 | 467× |",
             // SCLUB's 60,000 over CLUB's 90,000, and 60,600 over 88,200.
             "SCLUB vs CLUB | −33.3% | −31.3% | |",
             "CLUB | 12.5 | 12.5 |",
