@@ -70,6 +70,12 @@ pub enum Error {
         /// What would be accepted.
         requirement: &'static str,
     },
+    /// Bytes that no state was saved as.
+    #[error("this is no saved state: {reason}")]
+    BadSnapshot {
+        /// What is wrong with them.
+        reason: &'static str,
+    },
 }
 
 /// Checks a dimension.

@@ -19,6 +19,7 @@
 #![doc = include_str!("../examples/embed.rs")]
 //! ```
 
+mod bytes;
 pub mod club;
 mod digest;
 pub mod error;
@@ -41,7 +42,9 @@ pub use items::{ItemSet, MAX_ITEMS};
 pub use kernels::MAX_DIM;
 pub use linucb::{LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
-pub use policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, Users};
+pub use policy::{
+    Change, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
+};
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
 pub use sclub::{Sclub, Statistics};

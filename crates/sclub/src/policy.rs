@@ -41,8 +41,35 @@ pub struct Observation<'a> {
     pub reward: f64,
 }
 
+/// The two sides of an inequality.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// How far apart two things are.
+    pub distance: f64,
+    /// How far apart they may be.
+    pub threshold: f64,
+}
+
+/// Why clusters changed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Why {
+    /// A split: two estimates were farther apart than they may be.
+    Estimates(Comparison),
+    /// A split: two frequencies were farther apart than they may be.
+    Frequencies(Comparison),
+    /// A merge: estimates and average frequencies were both close enough.
+    Both {
+        /// Of the estimates.
+        estimates: Comparison,
+        /// Of the average frequencies.
+        frequencies: Comparison,
+    },
+    /// A merge: a newcomer was connected to both.
+    Connected,
+}
+
 /// A change of the clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
     /// Users left a cluster and form a new one.
     Split {
@@ -52,6 +79,8 @@ pub enum Change {
         into: ClusterId,
         /// How many left.
         users: u64,
+        /// Why.
+        why: Why,
     },
     /// Two clusters became one.
     Merge {
@@ -59,6 +88,8 @@ pub enum Change {
         kept: ClusterId,
         /// The cluster that is no more.
         gone: ClusterId,
+        /// Why.
+        why: Why,
     },
 }
 
@@ -203,6 +234,16 @@ impl Clock {
             rounds: 0,
             log_rounds: 0.0,
         }
+    }
+
+    /// As after so many rounds.
+    pub fn at(rounds: u64) -> Self {
+        let mut clock = Self::new();
+        if rounds > 0 {
+            clock.rounds = rounds - 1;
+            clock.tick();
+        }
+        clock
     }
 
     /// τ after the round that begins.

@@ -7,6 +7,7 @@
 //! | p̂ | frequency | T_i / τ |
 
 use crate::params::Params;
+use crate::policy::Comparison;
 
 /// F(T), the paper's confidence radius (Algorithm 3, first line). Decreasing, F(0) = 1.
 pub fn radius(count: u64) -> f64 {
@@ -30,28 +31,68 @@ impl Thresholds {
     }
 
     /// Algorithm 3, first condition, on the distance between a user's estimate and a pivot; also the
-    /// test by which CLUB cuts an edge between two users.
+    /// test by which CLUB cuts an edge between two users. The comparison if they disagree.
     #[inline]
-    pub fn estimates_disagree(&self, distance: f64, radius: f64, other_radius: f64) -> bool {
-        distance > self.alpha_theta * (radius + other_radius)
+    pub fn estimates_disagree(
+        &self,
+        distance: f64,
+        radius: f64,
+        other_radius: f64,
+    ) -> Option<Comparison> {
+        let threshold = self.alpha_theta * (radius + other_radius);
+        (distance > threshold).then_some(Comparison {
+            distance,
+            threshold,
+        })
     }
 
-    /// Algorithm 3, second condition, on two users' frequencies.
+    /// Algorithm 3, second condition, on two users' frequencies. The comparison if they disagree.
     #[inline]
-    pub fn frequencies_disagree(&self, frequency: f64, other: f64, round_radius: f64) -> bool {
-        (frequency - other).abs() > 2.0 * self.alpha_p * round_radius
+    pub fn frequencies_disagree(
+        &self,
+        frequency: f64,
+        other: f64,
+        round_radius: f64,
+    ) -> Option<Comparison> {
+        let distance = (frequency - other).abs();
+        let threshold = 2.0 * self.alpha_p * round_radius;
+        (distance > threshold).then_some(Comparison {
+            distance,
+            threshold,
+        })
     }
 
-    /// Algorithm 4, first condition, on the distance between two clusters' estimates.
+    /// Algorithm 4, first condition, on the distance between two clusters' estimates. The comparison
+    /// if they agree.
     #[inline]
-    pub fn estimates_agree(&self, distance: f64, radius: f64, other_radius: f64) -> bool {
-        distance < self.alpha_theta / 2.0 * (radius + other_radius)
+    pub fn estimates_agree(
+        &self,
+        distance: f64,
+        radius: f64,
+        other_radius: f64,
+    ) -> Option<Comparison> {
+        let threshold = self.alpha_theta / 2.0 * (radius + other_radius);
+        (distance < threshold).then_some(Comparison {
+            distance,
+            threshold,
+        })
     }
 
-    /// Algorithm 4, second condition, on two clusters' average frequencies.
+    /// Algorithm 4, second condition, on two clusters' average frequencies. The comparison if they
+    /// agree.
     #[inline]
-    pub fn frequencies_agree(&self, frequency: f64, other: f64, round_radius: f64) -> bool {
-        (frequency - other).abs() < self.alpha_p * round_radius
+    pub fn frequencies_agree(
+        &self,
+        frequency: f64,
+        other: f64,
+        round_radius: f64,
+    ) -> Option<Comparison> {
+        let distance = (frequency - other).abs();
+        let threshold = self.alpha_p * round_radius;
+        (distance < threshold).then_some(Comparison {
+            distance,
+            threshold,
+        })
     }
 }
 

@@ -60,6 +60,17 @@ impl Roster {
         slot
     }
 
+    /// Takes a user off; whoever has the last slot gets hers. Returns whether somebody did.
+    pub fn dismiss(&mut self, slot: usize) -> bool {
+        let user = self.users.swap_remove(slot);
+        self.slots.remove(&user);
+        let Some(&moved) = self.users.get(slot) else {
+            return false;
+        };
+        self.slots.insert(moved, slot as u32);
+        true
+    }
+
     /// Checks that there are slots for everybody in the round, new or not.
     pub fn check_room(&self, round: &[Observation<'_>]) -> Result<(), Error> {
         if (self.users.len() + round.len()) as u64 <= Users::LIMIT {

@@ -18,6 +18,8 @@
 //! The block is remade from the sums after every change of the membership, and after every
 //! [`REFACTORISE_EVERY`] observations: that is the safeguard against drift in long runs.
 
+use crate::bytes::{Reader, Writer};
+use crate::error::Error;
 use crate::kernels;
 
 /// Observations after which an aggregate's factors are remade from its sums.
@@ -98,6 +100,10 @@ impl Scratch {
         }
     }
 
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// G of a block.
     pub fn gram_of(&mut self, block: &[f64]) -> &[f64] {
         let view = self.shape.view(block);
@@ -159,6 +165,24 @@ impl Aggregate {
             count,
             since_factorised: 0,
         }
+    }
+
+    /// Writes everything down.
+    pub fn save(&self, writer: &mut Writer) {
+        writer.word(self.count);
+        writer.word(u64::from(self.since_factorised));
+        writer.numbers(&self.gram);
+        writer.numbers(&self.block);
+    }
+
+    /// What was written down.
+    pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, Error> {
+        let mut sums = Self::new(shape);
+        sums.count = reader.word()?;
+        sums.since_factorised = reader.at_most(u64::from(REFACTORISE_EVERY))? as u32;
+        reader.fill(&mut sums.gram)?;
+        reader.fill(&mut sums.block)?;
+        Ok(sums)
     }
 
     pub fn count(&self) -> u64 {
@@ -301,6 +325,20 @@ impl Blocks {
         let (chunk, start) = self.place(slot);
         let size = self.shape.block();
         self.chunks[chunk][start..start + size].copy_from_slice(&self.empty);
+    }
+
+    /// Takes a block out; the last one moves to its slot, and nothing of it stays behind.
+    pub fn swap_remove(&mut self, slot: usize) {
+        let last = self.len - 1;
+        if slot != last {
+            let moved = self.get(last).to_vec();
+            self.get_mut(slot).copy_from_slice(&moved);
+        }
+        self.get_mut(last).fill(0.0);
+        self.len = last;
+        // A chunk that holds nobody is given back.
+        self.chunks
+            .truncate(self.len.div_ceil(1 << self.chunk_bits));
     }
 
     /// What a user without observations has.

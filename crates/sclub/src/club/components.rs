@@ -2,7 +2,7 @@
 
 use super::Nodes;
 use super::graph::Edges;
-use crate::policy::{Change, ClusterId};
+use crate::policy::{Change, ClusterId, Why};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
 /// All nodes in disjoint components.
@@ -147,7 +147,7 @@ impl Components {
     }
 
     /// Some nodes of one component become a component of their own.
-    pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes) -> Change {
+    pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes, why: Why) -> Change {
         let old = self.index_of(nodes_leaving[0]);
         let new = self.found();
         for &node in nodes_leaving {
@@ -180,6 +180,7 @@ impl Components {
             from,
             into,
             users: nodes_leaving.len() as u64,
+            why,
         }
     }
 
@@ -221,7 +222,11 @@ impl Components {
         }
         let component = self.list[kept as usize].as_mut().expect("alive");
         let (label, gone) = (component.label, leaving.label);
-        changes.push(Change::Merge { kept: label, gone });
+        changes.push(Change::Merge {
+            kept: label,
+            gone,
+            why: Why::Connected,
+        });
         match (&mut component.sums, leaving.sums) {
             (Some(sums), Some(others)) => {
                 sums.add_aggregate(&others);

@@ -12,8 +12,8 @@ use crate::items::ItemSet;
 use crate::kernels;
 use crate::params::Params;
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
-    check_round,
+    Change, Clock, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
+    check_items, check_round,
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
@@ -46,7 +46,7 @@ pub struct Club {
     nodes: Nodes,
     components: Components,
     /// Kept between rounds for its memory.
-    cut: Vec<u32>,
+    cut: Vec<(u32, Comparison)>,
 }
 
 /// (S, b, T) of every node; memory for a block only once a user has appeared.
@@ -194,17 +194,20 @@ impl Club {
         let own_radius = self.nodes.radii[node as usize];
         let mut cut = std::mem::take(&mut self.cut);
         cut.clear();
-        cut.extend(self.edges.of(node).iter().copied().filter(|&other| {
+        cut.extend(self.edges.of(node).iter().filter_map(|&other| {
             let apart = distance(estimate, self.shape.view(self.nodes.block(other)).estimate);
             let other_radius = self.nodes.radii[other as usize];
-            self.thresholds
-                .estimates_disagree(apart, own_radius, other_radius)
+            let comparison = self
+                .thresholds
+                .estimates_disagree(apart, own_radius, other_radius)?;
+            Some((other, comparison))
         }));
         // One at a time: a single cut parts a component in two at the most.
-        for &other in &cut {
+        for &(other, comparison) in &cut {
             self.edges.cut(node, other);
             if let Some(part) = self.edges.part_between(node, other) {
-                changes.push(self.components.part(&part, &self.nodes));
+                let why = Why::Estimates(comparison);
+                changes.push(self.components.part(&part, &self.nodes, why));
             }
         }
         self.cut = cut;

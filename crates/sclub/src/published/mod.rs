@@ -13,8 +13,8 @@ use crate::items::ItemSet;
 use crate::kernels;
 use crate::params::Params;
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
-    check_round,
+    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, Why,
+    check_items, check_round,
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
@@ -258,11 +258,11 @@ impl PublishedSclub {
     }
 
     /// Algorithm 3's conditions. A user alone is never split.
-    fn should_split(&self, slot: u32) -> bool {
+    fn disagreement(&self, slot: u32) -> Option<Why> {
         let user = self.users[slot as usize];
         let group = self.group(user.group);
         if group.size == 1 {
-            return false;
+            return None;
         }
         let own = self.blocks.view(slot as usize).estimate;
         let (other, other_radius) = if self.deviations.running_estimate {
@@ -271,11 +271,11 @@ impl PublishedSclub {
             (&*group.pivot.estimate, group.pivot.radius)
         };
         let apart = distance(own, other);
-        if self
-            .thresholds
-            .estimates_disagree(apart, radius(user.count), other_radius)
+        if let Some(comparison) =
+            self.thresholds
+                .estimates_disagree(apart, radius(user.count), other_radius)
         {
-            return true;
+            return Some(Why::Estimates(comparison));
         }
         let round = self.clock.rounds() as f64;
         let round_radius = radius(self.clock.rounds());
@@ -285,16 +285,18 @@ impl PublishedSclub {
                 .frequencies_disagree(frequency, other, round_radius)
         };
         if self.deviations.average_frequency {
-            return disagrees(self.count(group) as f64 / (group.size as f64 * round));
+            let average = self.count(group) as f64 / (group.size as f64 * round);
+            return disagrees(average).map(Why::Frequencies);
         }
         [group.frequencies.lowest(), group.frequencies.highest()]
             .into_iter()
             .flatten()
-            .any(|other| disagrees(other as f64 / round))
+            .find_map(|other| disagrees(other as f64 / round))
+            .map(Why::Frequencies)
     }
 
     /// Makes the user a group of her own.
-    fn split_out(&mut self, slot: u32) -> Change {
+    fn split_out(&mut self, slot: u32, why: Why) -> Change {
         let user = self.users[slot as usize];
         let old = user.group;
         let is_marked = user.marked_in == self.epoch;
@@ -347,6 +349,7 @@ impl PublishedSclub {
             from,
             into: self.last_label,
             users: 1,
+            why,
         }
     }
 
@@ -406,14 +409,14 @@ impl PublishedSclub {
             if !self.is_checked(self.group(index)) {
                 return;
             }
-            let Some(other) = self.first_to_merge_with(index) else {
+            let Some((other, why)) = self.first_to_merge_with(index) else {
                 return;
             };
-            changes.push(self.merge(index, other));
+            changes.push(self.merge(index, other, why));
         }
     }
 
-    fn first_to_merge_with(&mut self, index: u32) -> Option<u32> {
+    fn first_to_merge_with(&mut self, index: u32) -> Option<(u32, Why)> {
         let mut found = std::mem::take(&mut self.found);
         let group = self.group(index);
         let estimate = self.view(group).estimate;
@@ -423,27 +426,30 @@ impl PublishedSclub {
             .iter()
             .filter(|&&other| other != index)
             .map(|&other| self.group(other))
-            .filter(|other| self.should_merge(group, other))
-            .min_by_key(|other| other.label)
-            .map(|other| other.index);
+            .filter_map(|other| Some((other, self.agreement(group, other)?)))
+            .min_by_key(|(other, _)| other.label)
+            .map(|(other, why)| (other.index, why));
         self.found = found;
         first
     }
 
-    fn should_merge(&self, a: &Group, b: &Group) -> bool {
+    fn agreement(&self, a: &Group, b: &Group) -> Option<Why> {
         let apart = distance(self.view(a).estimate, self.view(b).estimate);
-        if !self.thresholds.estimates_agree(apart, a.radius, b.radius) {
-            return false;
-        }
+        let estimates = self.thresholds.estimates_agree(apart, a.radius, b.radius)?;
         let round = self.clock.rounds();
         let frequency =
             |group: &Group| self.count(group) as f64 / (group.size as f64 * round as f64);
-        self.thresholds
-            .frequencies_agree(frequency(a), frequency(b), radius(round))
+        let frequencies =
+            self.thresholds
+                .frequencies_agree(frequency(a), frequency(b), radius(round))?;
+        Some(Why::Both {
+            estimates,
+            frequencies,
+        })
     }
 
     /// Makes two checked groups one, under the lower of their labels.
-    fn merge(&mut self, a: u32, b: u32) -> Change {
+    fn merge(&mut self, a: u32, b: u32, why: Why) -> Change {
         let (stay, go) = if self.group(a).label < self.group(b).label {
             (a, b)
         } else {
@@ -486,6 +492,7 @@ impl PublishedSclub {
         Change::Merge {
             kept,
             gone: leaving.label,
+            why,
         }
     }
 }
@@ -528,8 +535,8 @@ impl Policy for PublishedSclub {
             if self.deviations.stale_marks {
                 self.mark(slot);
             }
-            if self.should_split(slot) {
-                changes.push(self.split_out(slot));
+            if let Some(why) = self.disagreement(slot) {
+                changes.push(self.split_out(slot, why));
             }
             if !self.deviations.stale_marks {
                 self.mark(slot);

@@ -2,7 +2,7 @@
 
 use super::Sclub;
 use super::cluster::{Cluster, Members, Pivot};
-use crate::policy::Change;
+use crate::policy::{Change, Why};
 use crate::radius::{distance, radius};
 
 impl Sclub {
@@ -13,15 +13,15 @@ impl Sclub {
             if !self.partition.get(index).is_checked(self.phase) {
                 return;
             }
-            let Some(other) = self.first_to_merge_with(index) else {
+            let Some((other, why)) = self.first_to_merge_with(index) else {
                 return;
             };
-            changes.push(self.merge(index, other));
+            changes.push(self.merge(index, other, why));
         }
     }
 
     /// Of the checked clusters that agree with `index`, the one with the lowest label.
-    fn first_to_merge_with(&mut self, index: u32) -> Option<u32> {
+    fn first_to_merge_with(&mut self, index: u32) -> Option<(u32, Why)> {
         let partition = &self.partition;
         let cluster = partition.get(index);
         let estimate = cluster.view(&partition.profiles).estimate;
@@ -33,26 +33,29 @@ impl Sclub {
             .iter()
             .filter(|&&other| other != index)
             .map(|&other| (other, self.partition.get(other)))
-            .filter(|(_, other)| self.should_merge(cluster, other))
-            .min_by_key(|(_, other)| other.label)
-            .map(|(other, _)| other)
+            .filter_map(|(at, other)| Some((at, other.label, self.agreement(cluster, other)?)))
+            .min_by_key(|&(_, label, _)| label)
+            .map(|(at, _, why)| (at, why))
     }
 
-    /// Whether estimates and average frequencies agree. Both clusters are checked.
-    fn should_merge(&self, a: &Cluster, b: &Cluster) -> bool {
+    /// Why two checked clusters are alike, if estimates and average frequencies agree.
+    fn agreement(&self, a: &Cluster, b: &Cluster) -> Option<Why> {
         let profiles = &self.partition.profiles;
         let apart = distance(a.view(profiles).estimate, b.view(profiles).estimate);
-        if !self.thresholds.estimates_agree(apart, a.radius, b.radius) {
-            return false;
-        }
+        let estimates = self.thresholds.estimates_agree(apart, a.radius, b.radius)?;
         let round = self.clock.rounds();
         let frequencies = (a.frequency(profiles, round), b.frequency(profiles, round));
-        self.thresholds
-            .frequencies_agree(frequencies.0, frequencies.1, radius(round))
+        let frequencies =
+            self.thresholds
+                .frequencies_agree(frequencies.0, frequencies.1, radius(round))?;
+        Some(Why::Both {
+            estimates,
+            frequencies,
+        })
     }
 
     /// Makes two checked clusters one, under the lower of their labels.
-    fn merge(&mut self, a: u32, b: u32) -> Change {
+    fn merge(&mut self, a: u32, b: u32, why: Why) -> Change {
         let labels = (self.partition.get(a).label, self.partition.get(b).label);
         let (kept, gone) = (labels.0.min(labels.1), labels.0.max(labels.1));
         // The members of the smaller cluster move; the sum is the same either way.
@@ -91,6 +94,6 @@ impl Sclub {
         }
         self.partition
             .refresh(stay, self.phase, self.thresholds.alpha_theta);
-        Change::Merge { kept, gone }
+        Change::Merge { kept, gone, why }
     }
 }

@@ -13,12 +13,14 @@
 //! What the pseudo-code leaves open is decided in `docs/algorithm.md`.
 
 mod cluster;
+mod forget;
 mod inspect;
 mod merge;
 mod nearby;
 mod partition;
 mod phase;
 mod profile;
+mod snapshot;
 mod split;
 mod update;
 
@@ -64,6 +66,7 @@ use partition::Partition;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Sclub {
+    params: Params,
     shape: Shape,
     ranking: Ranking,
     thresholds: Thresholds,
@@ -87,6 +90,7 @@ impl Sclub {
             dim: check_dim(dim)?,
         };
         Ok(Self {
+            params: *params,
             shape,
             ranking: Ranking::new(dim, params),
             thresholds: Thresholds::new(params),
@@ -152,8 +156,8 @@ impl Policy for Sclub {
         served.clear();
         served.extend(round.iter().map(|observation| self.update(observation))); // line 12
         for &slot in &served {
-            if self.should_split(slot) {
-                changes.push(self.split_out(slot)); // line 13
+            if let Some(why) = self.disagreement(slot) {
+                changes.push(self.split_out(slot, why)); // line 13
             }
             self.partition.mark_checked(slot, self.phase); // line 14
             let cluster = self.partition.profiles.place(slot).cluster;

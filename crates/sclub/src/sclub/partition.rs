@@ -15,13 +15,13 @@ pub(super) struct Partition {
     pub roster: Roster,
     pub profiles: Profiles,
     pub scratch: Scratch,
-    clusters: Vec<Option<Cluster>>,
-    free: Vec<u32>,
+    pub clusters: Vec<Option<Cluster>>,
+    pub free: Vec<u32>,
     /// The cluster labelled 1, in which everybody starts.
-    first: u32,
-    declared: u64,
-    last_label: ClusterId,
-    live: usize,
+    pub first: u32,
+    pub declared: u64,
+    pub last_label: ClusterId,
+    pub live: usize,
     /// Sketches of the checked clusters.
     pub nearby: Nearby,
 }

@@ -2,17 +2,17 @@
 
 use super::Sclub;
 use super::cluster::Members;
-use crate::policy::Change;
+use crate::policy::{Change, Why};
 use crate::radius::{distance, radius};
 
 impl Sclub {
-    /// Whether a user's estimate or frequency disagrees with her cluster. A user alone agrees with
-    /// herself.
-    pub(super) fn should_split(&self, slot: u32) -> bool {
+    /// Why a user's estimate or frequency disagrees with her cluster, if one does. A user alone agrees
+    /// with herself.
+    pub(super) fn disagreement(&self, slot: u32) -> Option<Why> {
         let place = self.partition.profiles.place(slot);
         let cluster = self.partition.get(place.cluster);
         let Members::Many(many) = &cluster.members else {
-            return false;
+            return None;
         };
 
         let apart = distance(
@@ -20,8 +20,10 @@ impl Sclub {
             &many.pivot.estimate,
         );
         let thresholds = &self.thresholds;
-        if thresholds.estimates_disagree(apart, radius(place.count), many.pivot.radius) {
-            return true;
+        if let Some(comparison) =
+            thresholds.estimates_disagree(apart, radius(place.count), many.pivot.radius)
+        {
+            return Some(Why::Estimates(comparison));
         }
         // Some member's frequency is too far from hers exactly if the lowest or the highest is.
         let round = self.clock.rounds() as f64;
@@ -30,13 +32,14 @@ impl Sclub {
         [many.frequencies.lowest(), many.frequencies.highest()]
             .into_iter()
             .flatten()
-            .any(|other| {
+            .find_map(|other| {
                 thresholds.frequencies_disagree(frequency, other as f64 / round, round_radius)
             })
+            .map(Why::Frequencies)
     }
 
     /// Makes the user a cluster of her own.
-    pub(super) fn split_out(&mut self, slot: u32) -> Change {
+    pub(super) fn split_out(&mut self, slot: u32, why: Why) -> Change {
         let place = self.partition.profiles.place(slot);
         let old = place.cluster;
         let (cluster, profiles, scratch) = self.partition.parts(old);
@@ -60,6 +63,7 @@ impl Sclub {
             from,
             into: cluster.label,
             users: 1,
+            why,
         }
     }
 }

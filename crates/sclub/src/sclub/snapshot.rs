@@ -1,0 +1,345 @@
+//! The whole state as bytes, and back: the same bits, whatever is learned afterwards.
+//!
+//! Everything is in words of eight bytes, lowest first:
+//!
+//! | what | words |
+//! |---|---|
+//! | [`MAGIC`], [`VERSION`], d | 3 |
+//! | α_θ, α_p, index, kind of exploration, its number | 5 |
+//! | rounds, users declared, last label, place of the first cluster | 4 |
+//! | users seen, in order of appearance | 1 + n |
+//! | for each: T, cluster, position, phase checked in, whether alone; block | 5 + d(d+5)/2 |
+//! | places of clusters; for each whether there is one | 1 + n |
+//! | for each cluster: label, F(T), phase, checked, seat; members | |
+//! | free places | 1 + n |
+//! | checksum of all before | 1 |
+
+use super::Sclub;
+use super::cluster::{Cluster, Many, Members, Pivot};
+use super::nearby::Nearby;
+use super::partition::Partition;
+use super::phase::phase_of;
+use super::profile::Place;
+use crate::bytes::{Reader, Writer, bad};
+use crate::error::{Error, check_dim};
+use crate::frequencies::Frequencies;
+use crate::params::{Exploration, Index, Params};
+use crate::policy::{Clock, Users};
+use crate::statistics::{Aggregate, Shape};
+
+/// "sclub st"
+const MAGIC: u64 = u64::from_le_bytes(*b"sclub st");
+/// Of the format.
+const VERSION: u64 = 1;
+/// Where there is no seat.
+const NONE: u64 = u64::MAX;
+
+impl Sclub {
+    /// The whole state as bytes.
+    pub fn save(&self) -> Vec<u8> {
+        let mut writer = Writer::default();
+        writer.word(MAGIC);
+        writer.word(VERSION);
+        writer.word(self.shape.dim as u64);
+        save_params(&self.params, &mut writer);
+        let partition = &self.partition;
+        writer.word(self.clock.rounds());
+        writer.word(partition.declared);
+        writer.word(partition.last_label);
+        writer.word(u64::from(partition.first));
+        writer.words(partition.roster.users().iter().copied());
+        for (slot, place) in partition.profiles.places.iter().enumerate() {
+            writer.word(place.count);
+            writer.word(u64::from(place.cluster));
+            writer.word(u64::from(place.position));
+            writer.word(u64::from(place.checked_in));
+            writer.word(u64::from(place.is_alone));
+            writer.numbers(partition.profiles.blocks.get(slot));
+        }
+        writer.word(partition.clusters.len() as u64);
+        for cluster in &partition.clusters {
+            writer.word(u64::from(cluster.is_some()));
+            if let Some(cluster) = cluster {
+                save_cluster(cluster, &mut writer);
+            }
+        }
+        writer.words(partition.free.iter().map(|&index| u64::from(index)));
+        writer.finish()
+    }
+
+    /// The state that was saved as these bytes.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] where anything in them cannot be; [`Error::BadParameter`] and
+    /// [`Error::Dimension`] for numbers that no state has.
+    pub fn load(bytes: &[u8]) -> Result<Self, Error> {
+        let mut reader = Reader::new(bytes)?;
+        if reader.word()? != MAGIC {
+            return Err(bad("it is something else"));
+        }
+        if reader.word()? != VERSION {
+            return Err(bad("its format is of another version"));
+        }
+        let shape = Shape {
+            dim: check_dim(reader.at_most(u64::from(u32::MAX))? as usize)?,
+        };
+        let params = load_params(&mut reader)?;
+        let rounds = reader.word()?;
+        let declared = reader.at_most(Users::LIMIT)?;
+        let users = if declared == 0 {
+            Users::Appear
+        } else {
+            Users::Declared(declared)
+        };
+        let mut state = Self::new(shape.dim, users, &params)?;
+        state.clock = Clock::at(rounds);
+        state.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
+        state.partition.last_label = reader.word()?;
+        state.partition.first = reader.at_most(u64::from(u32::MAX))? as u32;
+        load_profiles(&mut state.partition, shape, &mut reader)?;
+        load_clusters(&mut state.partition, shape, &mut reader)?;
+        reader.end()?;
+        check_places(&state.partition)?;
+        state.partition.nearby = seats(&state)?;
+        Ok(state)
+    }
+}
+
+fn save_params(params: &Params, writer: &mut Writer) {
+    writer.number(params.alpha_theta);
+    writer.number(params.alpha_p);
+    writer.word(match params.index {
+        Index::Norm => 0,
+        Index::SquaredNorm => 1,
+    });
+    let (kind, number) = match params.exploration {
+        Exploration::Fixed(beta) => (0, beta),
+        Exploration::Growing { scale } => (1, scale),
+    };
+    writer.word(kind);
+    writer.number(number);
+}
+
+fn load_params(reader: &mut Reader<'_>) -> Result<Params, Error> {
+    let (alpha_theta, alpha_p) = (reader.number()?, reader.number()?);
+    let index = match reader.at_most(1)? {
+        0 => Index::Norm,
+        _ => Index::SquaredNorm,
+    };
+    let (kind, number) = (reader.at_most(1)?, reader.number()?);
+    let exploration = if kind == 0 {
+        Exploration::Fixed(number)
+    } else {
+        Exploration::Growing { scale: number }
+    };
+    Ok(Params {
+        alpha_theta,
+        alpha_p,
+        index,
+        exploration,
+    })
+}
+
+fn save_cluster(cluster: &Cluster, writer: &mut Writer) {
+    writer.word(cluster.label);
+    writer.number(cluster.radius);
+    writer.word(u64::from(cluster.phase));
+    writer.word(u64::from(cluster.checked));
+    writer.word(cluster.seat.map_or(NONE, u64::from));
+    match &cluster.members {
+        Members::One(slot) => {
+            writer.word(0);
+            writer.word(u64::from(*slot));
+        }
+        Members::Many(many) => {
+            writer.word(1);
+            writer.words(many.slots.iter().map(|&slot| u64::from(slot)));
+            writer.word(many.unseen);
+            many.sums.save(writer);
+            let rungs = many.frequencies.rungs();
+            writer.word(rungs.len() as u64);
+            for &(count, users) in rungs {
+                writer.word(count);
+                writer.word(users);
+            }
+            writer.word(u64::from(many.pivot.phase));
+            writer.number(many.pivot.radius);
+            writer.numbers(&many.pivot.estimate);
+        }
+    }
+}
+
+fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, Error> {
+    const MOST: u64 = u32::MAX as u64;
+    let label = reader.word()?;
+    let radius = reader.number()?;
+    let phase = reader.at_most(MOST)? as u32;
+    let checked = reader.at_most(MOST)? as u32;
+    let seat = match reader.word()? {
+        NONE => None,
+        seat if seat <= MOST => Some(seat as u32),
+        _ => return Err(bad("a seat in it is too large")),
+    };
+    let members = match reader.at_most(1)? {
+        0 => Members::One(reader.at_most(MOST)? as u32),
+        _ => {
+            let mut slots = Vec::new();
+            for _ in 0..reader.count()? {
+                slots.push(reader.at_most(MOST)? as u32);
+            }
+            let unseen = reader.at_most(MOST)?;
+            let sums = Aggregate::load(shape, reader)?;
+            let mut frequencies = Frequencies::default();
+            for _ in 0..reader.count()? {
+                let (count, users) = (reader.word()?, reader.at_most(MOST)?);
+                frequencies.add(count, users);
+            }
+            let phase = reader.at_most(MOST)? as u32;
+            let radius = reader.number()?;
+            let mut estimate = vec![0.0; shape.dim].into_boxed_slice();
+            reader.fill(&mut estimate)?;
+            let pivot = Pivot {
+                phase,
+                estimate,
+                radius,
+            };
+            Members::Many(Box::new(Many {
+                sums,
+                slots,
+                unseen,
+                frequencies,
+                pivot,
+            }))
+        }
+    };
+    Ok(Cluster {
+        label,
+        members,
+        radius,
+        phase,
+        checked,
+        seat,
+    })
+}
+
+fn load_profiles(
+    partition: &mut Partition,
+    shape: Shape,
+    reader: &mut Reader<'_>,
+) -> Result<(), Error> {
+    const MOST: u64 = u32::MAX as u64;
+    for user in reader.words()? {
+        if partition.roster.slot(user).is_some() {
+            return Err(bad("a user is in it twice"));
+        }
+        partition.roster.admit(user);
+    }
+    let mut block = vec![0.0; shape.block()];
+    for slot in 0..partition.roster.len() {
+        let place = Place {
+            count: reader.word()?,
+            cluster: reader.at_most(MOST)? as u32,
+            position: reader.at_most(MOST)? as u32,
+            checked_in: reader.at_most(MOST)? as u32,
+            is_alone: reader.at_most(1)? == 1,
+        };
+        reader.fill(&mut block)?;
+        partition.profiles.push(place.cluster);
+        partition.profiles.places[slot] = place;
+        partition
+            .profiles
+            .blocks
+            .get_mut(slot)
+            .copy_from_slice(&block);
+    }
+    Ok(())
+}
+
+fn load_clusters(
+    partition: &mut Partition,
+    shape: Shape,
+    reader: &mut Reader<'_>,
+) -> Result<(), Error> {
+    partition.clusters.clear();
+    for _ in 0..reader.count()? {
+        partition.clusters.push(match reader.at_most(1)? {
+            0 => None,
+            _ => Some(load_cluster(shape, reader)?),
+        });
+    }
+    partition.live = partition.clusters.iter().flatten().count();
+    partition.free.clear();
+    for index in reader.words()? {
+        let is_free = partition
+            .clusters
+            .get(index as usize)
+            .is_some_and(Option::is_none);
+        if !is_free {
+            return Err(bad("a place that is taken is called free"));
+        }
+        partition.free.push(index as u32);
+    }
+    Ok(())
+}
+
+/// Checks that users and clusters point at each other, so that nothing that follows can go astray.
+fn check_places(partition: &Partition) -> Result<(), Error> {
+    let alive = |index: u32| {
+        partition
+            .clusters
+            .get(index as usize)
+            .and_then(Option::as_ref)
+    };
+    if alive(partition.first).is_none() {
+        return Err(bad("its first cluster is missing"));
+    }
+    let places = &partition.profiles.places;
+    for (slot, place) in places.iter().enumerate() {
+        let belongs = alive(place.cluster).is_some_and(|cluster| match &cluster.members {
+            Members::One(only) => *only as usize == slot && place.is_alone && place.position == 0,
+            Members::Many(many) => {
+                let found = many.slots.get(place.position as usize);
+                found.is_some_and(|&found| found as usize == slot) && !place.is_alone
+            }
+        });
+        if !belongs {
+            return Err(bad("a user is not where she should be"));
+        }
+    }
+    let members: usize = partition
+        .iter()
+        .map(|cluster| match &cluster.members {
+            Members::One(_) => 1,
+            Members::Many(many) => many.slots.len(),
+        })
+        .sum();
+    if members != places.len() {
+        return Err(bad("a cluster has a user too many"));
+    }
+    Ok(())
+}
+
+/// The sketches of the clusters that are checked in the current phase, each at its seat.
+fn seats(state: &Sclub) -> Result<Nearby, Error> {
+    let mut seated: Vec<(u32, u32)> = Vec::new();
+    for (index, cluster) in state.partition.clusters.iter().enumerate() {
+        if let Some(cluster) = cluster
+            && let Some(seat) = cluster.seat
+            && cluster.phase == state.phase
+        {
+            seated.push((seat, index as u32));
+        }
+    }
+    seated.sort_unstable();
+    let mut nearby = Nearby::default();
+    for (expected, &(seat, index)) in seated.iter().enumerate() {
+        if seat as usize != expected {
+            return Err(bad("its seats are not in order"));
+        }
+        let cluster = state.partition.get(index);
+        let estimate = cluster.view(&state.partition.profiles).estimate;
+        let reach = state.thresholds.alpha_theta / 2.0 * cluster.radius;
+        nearby.insert(index, estimate, reach);
+    }
+    Ok(nearby)
+}
