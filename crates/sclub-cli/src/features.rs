@@ -8,21 +8,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
 use sclub_lab::data::features::{
-    Chosen, Selection, Shortage, check_dim, everything, factorise, item_vectors, user_weights,
+    Chosen, Selection, Shortage, check_dim, everything, factorise_watched, item_vectors,
+    user_weights,
 };
 use sclub_lab::data::svd::Svd;
 use sclub_lab::data::{Format, Interactions, Options, Read, write};
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
-use crate::reading::read_file;
+use crate::reading::{Searching, read_file};
 use crate::run::{part_of, save, say};
 
 /// What is written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
-
-/// Interactions whose decomposition takes so long that it is announced.
-const MANY: usize = 5_000_000;
 
 /// Singular values that are printed.
 const SHOWN: usize = 20;
@@ -159,10 +157,10 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
         selection.choose(&read.interactions)
     };
     chosen.shortages.iter().for_each(warn);
-    if !args.quiet && chosen.matrix.entries() >= MANY {
-        eprintln!("sclub: finding the leading directions; with so much data this takes minutes");
-    }
-    let (svd, shortage) = factorise(&chosen.matrix, dim)?;
+    let searching = Searching::new(args.quiet);
+    let found = factorise_watched(&chosen.matrix, dim, &mut |search| searching.passed(search));
+    searching.finish();
+    let (svd, shortage) = found?;
     shortage.iter().for_each(warn);
     say(&what_was_found(&chosen, &svd));
     write_all(&args.out, &read.interactions, &chosen, &svd)?;

@@ -3,15 +3,19 @@
 use std::cell::Cell;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use sclub_lab::data::svd::Search;
 use sclub_lab::data::{Options, Read, read};
 use sclub_lab::summary::thousands;
 
 use crate::progress::LINE_EVERY;
+
+/// What takes less needs no progress.
+const SHOW_AFTER: Duration = Duration::from_secs(2);
 
 /// Shows a bar on a terminal, a line now and then elsewhere.
 pub struct Reading {
@@ -60,6 +64,59 @@ impl Reading {
             } else {
                 eprintln!("{megabytes:.0} MB after {seconds:.0} s, {rate:.0} MB/s");
             }
+        }
+    }
+
+    /// Removes the bar.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Shows how far the search for the leading directions has come.
+pub struct Searching {
+    bar: Option<ProgressBar>,
+    last: Cell<Option<Instant>>,
+}
+
+impl Searching {
+    /// Nothing is shown when `quiet`, and nothing within the first two seconds.
+    pub fn new(quiet: bool) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let bar = (!quiet && on_terminal).then(|| {
+            let style = "{spinner} {elapsed} finding the leading directions: {msg}";
+            let style = ProgressStyle::with_template(style).expect("a good template");
+            ProgressBar::new_spinner().with_style(style)
+        });
+        Self {
+            bar,
+            last: Cell::new((!quiet && !on_terminal).then(Instant::now)),
+        }
+    }
+
+    /// One more pass over the data.
+    pub fn passed(&self, search: Search) {
+        let off = if search.missing.is_finite() {
+            format!(", off by {:.0e}, to be 1e-12", search.missing)
+        } else {
+            String::new()
+        };
+        let text = format!("{} passes over the data{off}", search.passes);
+        if let Some(bar) = &self.bar
+            && bar.elapsed() > SHOW_AFTER
+        {
+            bar.set_message(text.clone());
+            bar.tick();
+        }
+        if self
+            .last
+            .get()
+            .is_some_and(|last| last.elapsed() >= LINE_EVERY)
+        {
+            self.last.set(Some(Instant::now()));
+            eprintln!("finding the leading directions: {text}");
         }
     }
 

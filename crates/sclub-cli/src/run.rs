@@ -507,7 +507,11 @@ fn write(
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
     if !args.no_figure {
-        let figure = figure::draw(title, subtitle, rows).map_err(anyhow::Error::msg)?;
+        let draw = match experiment.world {
+            Setting::Ratings(_) => figure::draw_rates,
+            Setting::Synthetic(_) | Setting::Vectors(..) => figure::draw,
+        };
+        let figure = draw(title, subtitle, rows).map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [
             ("svg", figure.svg.as_bytes()),
             ("png", figure.png.as_slice()),

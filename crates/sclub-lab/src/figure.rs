@@ -1,7 +1,7 @@
 //! Regret against rounds, drawn.
 
 use crate::policies::Name;
-use crate::summary::Row;
+use crate::summary::{Mean, Row};
 
 pub mod chart;
 pub mod inks;
@@ -53,6 +53,51 @@ const BARS_EVERY: usize = 8;
 /// # Errors
 /// Says why the pixels cannot be made.
 pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String> {
+    let y = Axis {
+        label: "cumulative regret".into(),
+        ticks: Ticks::Whole,
+        min: None,
+        max: None,
+    };
+    draw_curves(title, subtitle, rows, y, |row| {
+        let points = row.curve.iter();
+        points.map(|&(round, mean)| (round as f64, mean)).collect()
+    })
+}
+
+/// Draws the share of rounds that were a hit so far, for worlds in which a round is a hit or a miss
+/// and regret counts the misses.
+///
+/// # Errors
+/// As [`draw`].
+pub fn draw_rates(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String> {
+    let y = Axis {
+        label: "rate so far".into(),
+        ticks: Ticks::Percentage,
+        min: Some(0.0),
+        max: None,
+    };
+    draw_curves(title, subtitle, rows, y, |row| {
+        let played = row.curve.iter().filter(|(round, _)| *round > 0);
+        let rate = |(round, misses): &(u64, Mean)| {
+            let rounds = *round as f64;
+            let rate = Mean {
+                mean: 1.0 - misses.mean / rounds,
+                error: misses.error / rounds,
+            };
+            (rounds, rate)
+        };
+        played.map(rate).collect()
+    })
+}
+
+fn draw_curves(
+    title: &str,
+    subtitle: &str,
+    rows: &[Row],
+    y: Axis,
+    points: impl Fn(&Row) -> Vec<(f64, Mean)>,
+) -> Result<Figure, String> {
     let last = rows
         .iter()
         .filter_map(|row| row.curve.last())
@@ -63,11 +108,7 @@ pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String>
         policy: Some(row.policy),
         strength: 1.0,
         dash: Dash::of(row.policy),
-        points: row
-            .curve
-            .iter()
-            .map(|&(round, mean)| (round as f64, mean))
-            .collect(),
+        points: points(row),
         bars_every: (row.seeds > 1).then_some(BARS_EVERY),
     });
     Chart {
@@ -79,12 +120,7 @@ pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String>
             min: None,
             max: Some(last.unwrap_or(1) as f64 * 1.02),
         },
-        y: Axis {
-            label: "cumulative regret".into(),
-            ticks: Ticks::Whole,
-            min: None,
-            max: None,
-        },
+        y,
         series: series.collect(),
         title_size: 18,
         width: 820.0,

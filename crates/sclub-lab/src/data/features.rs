@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::interactions::Interactions;
 use super::matrix::{Matrix, Sparse};
-use super::svd::{Svd, truncated_svd};
+use super::svd::{Search, Svd, truncated_svd_watched};
 
 /// A row of singular vectors shorter than this says nothing: its direction is rounding error.
 const NOTHING: f64 = 1e-9;
@@ -192,13 +192,25 @@ pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
 /// # Errors
 /// When there are fewer users or items than features, or the decomposition does not settle.
 pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
+    factorise_watched(matrix, dim, &mut |_| ())
+}
+
+/// As [`factorise`]; `watch` hears how far it has come.
+///
+/// # Errors
+/// As [`factorise`].
+pub fn factorise_watched(
+    matrix: &Sparse,
+    dim: usize,
+    watch: &mut dyn FnMut(Search),
+) -> Result<(Svd, Option<Shortage>), FeatureError> {
     check_dim(dim)?;
     for (what, found) in [("users", matrix.rows()), ("items", matrix.columns())] {
         if found < dim {
             return Err(FeatureError::TooFew { what, found, dim });
         }
     }
-    let svd = truncated_svd(matrix, dim - 1);
+    let svd = truncated_svd_watched(matrix, dim - 1, watch);
     if svd.residual > SETTLED {
         return Err(FeatureError::NotSettled);
     }

@@ -42,16 +42,31 @@ pub struct Svd {
 /// `left` and `right` are zeros. A singular value counts as zero up to the rounding error of the
 /// largest one times the longer side of the matrix.
 pub fn truncated_svd(matrix: &Sparse, rank: usize) -> Svd {
-    solve(matrix, rank, BLOCKS)
+    solve(matrix, rank, BLOCKS, &mut |_| ())
 }
 
-fn solve(matrix: &Sparse, rank: usize, blocks: usize) -> Svd {
+/// How far a search has come.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Search {
+    /// Passes over the matrix.
+    pub passes: usize,
+    /// What the worst wanted triplet misses, as a share of the largest singular value; infinite
+    /// before the first look. The search ends at about 10⁻¹².
+    pub missing: f64,
+}
+
+/// As [`truncated_svd`]; `watch` hears after each pass over the matrix how far it has come.
+pub fn truncated_svd_watched(matrix: &Sparse, rank: usize, watch: &mut dyn FnMut(Search)) -> Svd {
+    solve(matrix, rank, BLOCKS, watch)
+}
+
+fn solve(matrix: &Sparse, rank: usize, blocks: usize, watch: &mut dyn FnMut(Search)) -> Svd {
     let turned = matrix.transposed();
     if matrix.columns() <= matrix.rows() {
-        let basis = search(matrix, &turned, rank, blocks);
+        let basis = search(matrix, &turned, rank, blocks, watch);
         finish(matrix, &turned, basis, rank)
     } else {
-        let basis = search(&turned, matrix, rank, blocks);
+        let basis = search(&turned, matrix, rank, blocks, watch);
         let mut svd = finish(&turned, matrix, basis, rank);
         std::mem::swap(&mut svd.left, &mut svd.right);
         fix_signs(&mut svd);
@@ -142,7 +157,13 @@ impl Basis {
 
 /// Finds an orthonormal block that holds the right singular vectors of `matrix`, which has at least
 /// as many rows as columns.
-fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matrix {
+fn search(
+    matrix: &Sparse,
+    turned: &Sparse,
+    rank: usize,
+    blocks: usize,
+    watch: &mut dyn FnMut(Search),
+) -> Matrix {
     let size = matrix.columns();
     let width = (rank + SPARE).next_multiple_of(4);
     let most = width * blocks;
@@ -168,10 +189,13 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
         basis.outside(next, 1e-14 * largest)
     };
     let mut restarts = 0;
+    let (mut passes, mut missing) = (0, f64::INFINITY);
     loop {
         let mut block = Matrix::zeros(size, 0);
         while basis.size() < size {
             block = next(&basis);
+            passes += 1;
+            watch(Search { passes, missing });
             if block.columns() == 0 || basis.size() + width > most {
                 break;
             }
@@ -180,7 +204,9 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
         }
         let shares = eigenvectors(&basis.gram());
         let wanted = basis.combined(&shares, width.min(basis.size()));
-        if block.columns() == 0 || restarts == MOST_RESTARTS || is_found(turned, &wanted, rank) {
+        let found;
+        (found, missing) = is_found(turned, &wanted, rank);
+        if block.columns() == 0 || restarts == MOST_RESTARTS || found {
             return wanted.0;
         }
         // More is kept than is wanted: what is near it would else have to be found again.
@@ -194,19 +220,22 @@ fn search(matrix: &Sparse, turned: &Sparse, rank: usize, blocks: usize) -> Matri
     }
 }
 
-/// Whether the first `rank` columns of a block and its image are singular vectors.
-fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> bool {
+/// Whether the first `rank` columns of a block and its image are singular vectors, and what the worst
+/// misses.
+fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> (bool, f64) {
     let lengths = column_lengths(image);
     let longest = lengths.iter().copied().fold(0.0, f64::max);
     let misses = column_lengths(&misses(turned, block, image, &lengths));
-    misses
-        .iter()
-        .zip(&lengths)
-        .take(rank)
-        .all(|(miss, length)| {
-            let rounding = 8.0 * f64::EPSILON * longest / length;
-            *length <= f64::EPSILON * longest || *miss <= TOLERANCE.max(rounding) * longest
-        })
+    let counted = || {
+        let pairs = misses.iter().zip(&lengths).take(rank);
+        pairs.filter(|(_, length)| **length > f64::EPSILON * longest)
+    };
+    let found = counted().all(|(miss, length)| {
+        let rounding = 8.0 * f64::EPSILON * longest / length;
+        *miss <= TOLERANCE.max(rounding) * longest
+    });
+    let worst = counted().map(|(miss, _)| *miss).fold(0.0, f64::max);
+    (found, if longest > 0.0 { worst / longest } else { 0.0 })
 }
 
 /// What Aᵀu lacks to σv in each column, `image` being σu and `block` v.

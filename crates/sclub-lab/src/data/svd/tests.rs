@@ -49,7 +49,7 @@ fn with_values(rows: usize, columns: usize, values: &[f64], seed: u64) -> Sparse
 
 /// Checks values, vectors and, where a gap separates them from what follows, the spaces they span.
 fn check(matrix: &Sparse, rank: usize, blocks: usize) -> Svd {
-    let svd = solve(matrix, rank, blocks);
+    let svd = solve(matrix, rank, blocks, &mut |_| ());
     let full = dense(matrix).svd().unwrap();
     let count = matrix.rows().min(matrix.columns());
     let value = |at: usize| if at < count { full.S()[at] } else { 0.0 };
@@ -178,12 +178,27 @@ fn what_a_matrix_lacks_in_rank_comes_as_zeros() {
     let svd = check(&random_pattern(3, 50, 0.5, 9), 10, BLOCKS);
     assert!(svd.values[2] > 0.0 && svd.values[3] == 0.0);
     let nothing = Sparse::pattern(300, (0..300).map(|_| &[][..]));
-    assert_eq!(solve(&nothing, 4, 2).values, [0.0; 4]);
+    assert_eq!(solve(&nothing, 4, 2, &mut |_| ()).values, [0.0; 4]);
     assert_eq!(truncated_svd(&Sparse::pattern(0, []), 2).values, [0.0; 2]);
 }
 
 #[test]
 fn the_same_matrix_gives_the_same_bits() {
     let matrix = random_pattern(150, 130, 0.1, 10);
-    assert_eq!(solve(&matrix, 6, 3), solve(&matrix, 6, 3));
+    let mut passes = Vec::new();
+    let watched = solve(&matrix, 6, 3, &mut |search| passes.push(search));
+    assert_eq!(watched, solve(&matrix, 6, 3, &mut |_| ()));
+    // What is missing shrinks, and each pass is told.
+    assert!(
+        passes
+            .iter()
+            .enumerate()
+            .all(|(at, search)| search.passes == at + 1)
+    );
+    let seen: Vec<f64> = passes
+        .iter()
+        .map(|search| search.missing)
+        .filter(|m| m.is_finite())
+        .collect();
+    assert!(seen.first() >= seen.last(), "{seen:?}");
 }
