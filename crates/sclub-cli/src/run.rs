@@ -425,10 +425,10 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
             };
             let placebo = if ratings.placebo { "PLACEBO, " } else { "" };
             let subtitle = format!(
-                "{placebo}{others}, {} candidates, d = {}, {rounds} round{plural}, {seeds} split{many}, {constants}",
+                "{placebo}{} candidates, d = {}, {rounds} round{plural}, {seeds} split{many}, {constants}",
                 ratings.protocol.candidates, ratings.protocol.dim,
             );
-            (format!("Held-out choices from {file}"), subtitle)
+            (format!("Held-out choices from {file}, {others}"), subtitle)
         }
     }
 }
@@ -507,11 +507,11 @@ fn write(
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
     if !args.no_figure {
-        let draw = match experiment.world {
-            Setting::Ratings(_) => figure::draw_rates,
-            Setting::Synthetic(_) | Setting::Vectors(..) => figure::draw,
+        let figure = match experiment.world {
+            Setting::Ratings(_) => figure::draw_rates(title, subtitle, runs),
+            Setting::Synthetic(_) | Setting::Vectors(..) => figure::draw(title, subtitle, rows),
         };
-        let figure = draw(title, subtitle, rows).map_err(anyhow::Error::msg)?;
+        let figure = figure.map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [
             ("svg", figure.svg.as_bytes()),
             ("png", figure.png.as_slice()),

@@ -1,7 +1,8 @@
 //! Regret against rounds, drawn.
 
 use crate::policies::Name;
-use crate::summary::{Mean, Row};
+use crate::run::Run;
+use crate::summary::{Mean, Row, rate_curves};
 
 pub mod chart;
 pub mod inks;
@@ -48,6 +49,12 @@ pub struct Figure {
 /// Error bars are drawn at every so many points of a curve.
 const BARS_EVERY: usize = 8;
 
+/// Characters of a subtitle that fit into a figure.
+const MOST_CHARACTERS: usize = 104;
+
+/// A curve of a policy: who, over how many seeds, (round, value).
+type Curve = (Name, usize, Vec<(f64, Mean)>);
+
 /// Draws the rows' curves with error bars of one standard error.
 ///
 /// # Errors
@@ -59,66 +66,54 @@ pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String>
         min: None,
         max: None,
     };
-    draw_curves(title, subtitle, rows, y, |row| {
+    let curves = rows.iter().map(|row| {
         let points = row.curve.iter();
-        points.map(|&(round, mean)| (round as f64, mean)).collect()
-    })
+        let points = points.map(|&(round, mean)| (round as f64, mean));
+        (row.policy, row.seeds, points.collect())
+    });
+    draw_curves(title, subtitle, curves.collect(), y)
 }
 
-/// Draws the share of rounds that were a hit so far, for worlds in which a round is a hit or a miss
-/// and regret counts the misses.
+/// Draws the share of rounds that were a hit so far, for worlds in which a round is a hit or a miss.
 ///
 /// # Errors
 /// As [`draw`].
-pub fn draw_rates(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String> {
+pub fn draw_rates(title: &str, subtitle: &str, runs: &[Run]) -> Result<Figure, String> {
     let y = Axis {
         label: "rate so far".into(),
         ticks: Ticks::Percentage,
         min: Some(0.0),
         max: None,
     };
-    draw_curves(title, subtitle, rows, y, |row| {
-        let played = row.curve.iter().filter(|(round, _)| *round > 0);
-        let rate = |(round, misses): &(u64, Mean)| {
-            let rounds = *round as f64;
-            let rate = Mean {
-                mean: 1.0 - misses.mean / rounds,
-                error: misses.error / rounds,
-            };
-            (rounds, rate)
-        };
-        played.map(rate).collect()
-    })
+    let curves = rate_curves(runs).into_iter().map(|(policy, points)| {
+        let seeds = runs.iter().filter(|run| run.policy == policy).count();
+        (policy, seeds, points)
+    });
+    draw_curves(title, subtitle, curves.collect(), y)
 }
 
-fn draw_curves(
-    title: &str,
-    subtitle: &str,
-    rows: &[Row],
-    y: Axis,
-    points: impl Fn(&Row) -> Vec<(f64, Mean)>,
-) -> Result<Figure, String> {
-    let last = rows
+fn draw_curves(title: &str, subtitle: &str, curves: Vec<Curve>, y: Axis) -> Result<Figure, String> {
+    let last = curves
         .iter()
-        .filter_map(|row| row.curve.last())
+        .filter_map(|(_, _, points)| points.last())
         .map(|&(round, _)| round)
-        .max();
-    let series = rows.iter().map(|row| Series {
-        label: row.policy.to_string(),
-        policy: Some(row.policy),
+        .fold(1.0, f64::max);
+    let series = curves.into_iter().map(|(policy, seeds, points)| Series {
+        label: policy.to_string(),
+        policy: Some(policy),
         strength: 1.0,
-        dash: Dash::of(row.policy),
-        points: points(row),
-        bars_every: (row.seeds > 1).then_some(BARS_EVERY),
+        dash: Dash::of(policy),
+        points,
+        bars_every: (seeds > 1).then_some(BARS_EVERY),
     });
     Chart {
         title: title.into(),
-        subtitle: Some(subtitle.into()),
+        subtitle: Some(fitting(subtitle)),
         x: Axis {
             label: "round".into(),
             ticks: Ticks::Whole,
             min: None,
-            max: Some(last.unwrap_or(1) as f64 * 1.02),
+            max: Some(last * 1.02),
         },
         y,
         series: series.collect(),
@@ -128,4 +123,13 @@ fn draw_curves(
         legend_room: 0.0,
     }
     .draw()
+}
+
+/// As much of a line as a figure has room for.
+fn fitting(line: &str) -> String {
+    if line.chars().count() <= MOST_CHARACTERS {
+        return line.into();
+    }
+    let start: String = line.chars().take(MOST_CHARACTERS - 1).collect();
+    format!("{start}…")
 }

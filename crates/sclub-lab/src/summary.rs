@@ -96,11 +96,17 @@ pub fn summarise(runs: &[Run]) -> Vec<Row> {
     names
         .iter()
         .map(|&policy| {
-            let first = of(policy).next().expect("the name comes from a run");
-            let curve = (0..first.even_curve.len())
+            // Runs of different lengths, as splits of data have, are put together by their share of
+            // the way.
+            let points = of(policy).map(|run| run.even_curve.len()).min();
+            let curve = (0..points.unwrap_or(0))
                 .map(|point| {
-                    let values = of(policy).map(|run| run.even_curve[point].1);
-                    (first.even_curve[point].0, Mean::of(values))
+                    let at = || of(policy).map(move |run| run.even_curve[point]);
+                    let round = Mean::of(at().map(|(round, _)| round as f64)).mean;
+                    (
+                        round.round() as u64,
+                        Mean::of(at().map(|(_, regret)| regret)),
+                    )
                 })
                 .collect();
             let rands: Option<Vec<f64>> = of(policy).map(|run| run.adjusted_rand).collect();
@@ -116,6 +122,26 @@ pub fn summarise(runs: &[Run]) -> Vec<Row> {
                 policy_seconds: Mean::of(of(policy).map(|run| run.policy_seconds)).mean,
                 curve,
             }
+        })
+        .collect()
+}
+
+/// The share of rounds that were a hit so far, policy by policy: (round, rate) at equal distances, over
+/// runs in which regret counts the misses.
+pub fn rate_curves(runs: &[Run]) -> Vec<(Name, Vec<(f64, Mean)>)> {
+    let rows = summarise(runs);
+    rows.iter()
+        .map(|row| {
+            let of = || runs.iter().filter(|run| run.policy == row.policy);
+            let points = (0..row.curve.len()).filter(|&point| row.curve[point].0 > 0);
+            let rate = |point: usize| {
+                let rates = of().map(|run| {
+                    let (round, misses) = run.even_curve[point];
+                    1.0 - misses / round.max(1) as f64
+                });
+                (row.curve[point].0 as f64, Mean::of(rates))
+            };
+            (row.policy, points.map(rate).collect())
         })
         .collect()
 }

@@ -13,6 +13,7 @@ use sclub_lab::held_out::{FEWEST, HeldOut, HeldOutError, Others, Protocol, Split
 use sclub_lab::policies::{Entry, InitialGraph, Name, Preset};
 use sclub_lab::run::play;
 use sclub_lab::streams::{Purpose, stream};
+use sclub_lab::summary::{rate_curves, summarise};
 use sclub_lab::world::{AGES, BLOCK, World};
 use sclub_lab::{Exploration, Params};
 
@@ -210,4 +211,37 @@ fn too_little_data_is_an_error_that_says_so() {
     )
     .unwrap();
     assert!((50..=100).contains(&capped.rounds()), "{}", capped.rounds());
+}
+
+#[test]
+fn splits_of_different_lengths_are_put_together_by_their_rates() {
+    let all = people(400, 240, 7);
+    let mut runs = Vec::new();
+    for seed in [1, 2, 3] {
+        let split = Arc::new(Split::new(&all, seed, protocol()).unwrap());
+        let world = HeldOut::new(split, Others::Uniform, 1.0);
+        // The last is cut short: it has other points than the first two.
+        let most = if seed == 3 { 333 } else { u64::MAX };
+        let entries = [Name::Random, Name::LinUcbOne].map(entry);
+        runs.extend(play(&world, seed, &entries, most, &()).unwrap().unwrap());
+    }
+    for (policy, curve) in rate_curves(&runs) {
+        let of = || runs.iter().filter(|run| run.policy == policy);
+        assert!(curve.len() > 30);
+        for (_, rate) in &curve {
+            assert!((0.0..=1.0).contains(&rate.mean));
+        }
+        let tenth = of().map(|run| 1.0 - run.even_curve[10].1 / run.even_curve[10].0 as f64);
+        let expected = tenth.sum::<f64>() / 3.0;
+        assert!((curve[9].1.mean - expected).abs() < 1e-12);
+        if policy == Name::Random {
+            let last = curve.last().unwrap().1;
+            assert!((last.mean - 0.1).abs() < 0.03, "{last:?}");
+        }
+    }
+    // No point is missing, and none is out of reach.
+    assert_eq!(
+        summarise(&runs)[0].curve.len(),
+        rate_curves(&runs)[0].1.len() + 1
+    );
 }
