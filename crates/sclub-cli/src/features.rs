@@ -16,8 +16,8 @@ use sclub_lab::data::{Format, Interactions, Options, Read, write};
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
+use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::reading::{Searching, read_file};
-use crate::run::{part_of, save, say};
 
 /// What is written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
@@ -183,32 +183,14 @@ fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
             }
         }
     }
-    refuse_special(&args.out)
-}
-
-fn refuse_special(out: &Path) -> Result<()> {
-    if out.exists() && !out.is_dir() {
-        bail!("{} is not a folder", out.display());
-    }
-    for path in FILES.map(|name| out.join(name)) {
-        if path.exists() && !path.is_file() {
-            bail!(
-                "{} is not a plain file and is not overwritten",
-                path.display()
-            );
-        }
-    }
     Ok(())
 }
 
 /// Makes the folder and finds out whether it can be written to. Returns whether it was not there.
 fn prepare(out: &Path) -> Result<bool> {
-    refuse_special(out)?;
-    let is_new = !out.exists();
-    fs::create_dir_all(out).with_context(|| format!("cannot make the folder {}", out.display()))?;
-    for path in FILES.map(|name| part_of(&out.join(name))) {
-        fs::write(&path, []).with_context(|| format!("cannot write {}", path.display()))?;
-        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    let is_new = prepare_folder(out)?;
+    for name in FILES {
+        prepare_file(&out.join(name))?;
     }
     Ok(is_new)
 }

@@ -3,6 +3,7 @@
 mod args;
 mod config;
 mod features;
+mod files;
 mod machine;
 mod paper;
 mod progress;

@@ -19,10 +19,11 @@ use sclub_lab::report::render;
 use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
+use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
-use crate::run::{INTERRUPTED, part_of, save, say, stop_on_ctrl_c, threads};
+use crate::run::{INTERRUPTED, stop_on_ctrl_c, threads};
 
 /// Rounds and seeds of `--quick`.
 const QUICK_ROUNDS: u64 = (1 << 18) - 2;
@@ -310,30 +311,16 @@ fn source(
 /// Makes the folder and finds out, before the run and not after it, whether it can be written to.
 /// Returns whether the folder was not there.
 fn prepare(out: &Path) -> Result<bool> {
-    if out.exists() && !out.is_dir() {
-        bail!("{} is not a folder", out.display());
-    }
-    let is_new = !out.exists();
     if out.join("index.html").exists() && !out.join("cells.jsonl").exists() {
         bail!(
             "{} has an index.html that is not from here; take another folder",
             out.display()
         );
     }
-    let figures = out.join("figures");
-    fs::create_dir_all(&figures)
-        .with_context(|| format!("cannot make the folder {}", figures.display()))?;
+    let is_new = prepare_folder(out)?;
+    prepare_folder(&out.join("figures"))?;
     for name in ["index.html", "results.json", "cells.jsonl"] {
-        let path = out.join(name);
-        if path.exists() && !path.is_file() {
-            bail!(
-                "{} is not a plain file and is not overwritten",
-                path.display()
-            );
-        }
-        let part = part_of(&path);
-        fs::write(&part, []).with_context(|| format!("cannot write {}", part.display()))?;
-        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+        prepare_file(&out.join(name))?;
     }
     Ok(is_new)
 }

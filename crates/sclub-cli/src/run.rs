@@ -1,8 +1,6 @@
 //! `sclub run`: arguments to an experiment, the experiment to a table and files.
 
-use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +25,7 @@ use crate::args::{
     FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RewardKind, RunArgs, WorldKind,
 };
 use crate::config::config;
+use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::table;
@@ -86,11 +85,6 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Prints a line; whoever reads the output may have gone, which is no reason to fail.
-pub fn say(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// What the table of rates shows.
@@ -350,8 +344,7 @@ fn prepare(args: &RunArgs) -> Result<()> {
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty())
     {
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        prepare_folder(folder)?;
     }
     let outputs = [
         Some(path.clone()),
@@ -359,15 +352,7 @@ fn prepare(args: &RunArgs) -> Result<()> {
         figure_path(args, "png"),
     ];
     for path in outputs.into_iter().flatten() {
-        if path.exists() && !path.is_file() {
-            bail!(
-                "{} is not a plain file and is not overwritten",
-                path.display()
-            );
-        }
-        let part = part_of(&path);
-        fs::write(&part, []).with_context(|| format!("cannot write {}", part.display()))?;
-        fs::remove_file(&part).with_context(|| format!("cannot remove {}", part.display()))?;
+        prepare_file(&path)?;
     }
     Ok(())
 }
@@ -375,13 +360,6 @@ fn prepare(args: &RunArgs) -> Result<()> {
 /// Where the figure goes, if there is one.
 fn figure_path(args: &RunArgs, ending: &str) -> Option<PathBuf> {
     (!args.no_figure).then(|| args.json.with_extension(ending))
-}
-
-/// The name under which a file is written before it takes its own.
-pub fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    PathBuf::from(name)
 }
 
 /// What was run, in a few words and in more.
@@ -527,11 +505,4 @@ fn write(
         .map(|path| path.display().to_string())
         .collect();
     Ok(names.join(", "))
-}
-
-/// Writes a file so that it is there whole or not at all.
-pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    let part = part_of(path);
-    fs::write(&part, bytes).with_context(|| format!("cannot write {}", part.display()))?;
-    fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
 }

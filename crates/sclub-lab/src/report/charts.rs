@@ -1,6 +1,6 @@
 //! The figures of a report.
 
-use super::model::{HeldOutTable, Line, Panel, Report};
+use super::model::{HeldOut, HeldOutTable, Line, Panel, Report};
 use super::numbers::{rate, whole};
 use super::words::{and, slug, title};
 use crate::figure::chart::{Axis, Chart, Dash, Series, Ticks};
@@ -66,7 +66,7 @@ pub fn all(report: &Report) -> Vec<Drawn> {
             all.push(Drawn {
                 name: held_out_name(&set.name, place),
                 says: format!("{}, {}: {}", set.name, table.title, says_ages(table)),
-                chart: by_age(table),
+                chart: by_age(set, table),
             });
         }
     }
@@ -96,13 +96,18 @@ fn bars_every(points: usize) -> usize {
     points.div_ceil(BARS).max(1)
 }
 
-/// The data set of a panel, marked where it is not the paper's.
-fn data_set(panel: &Panel) -> String {
-    let name = panel.title.split(',').next().unwrap_or_default();
-    match &panel.note {
+/// The name of a data set, marked where it is not the paper's.
+fn marked(name: &str, note: Option<&str>) -> String {
+    match note {
         Some(_) => format!("{name}, not the paper’s data"),
         None => name.into(),
     }
+}
+
+/// The data set of a panel.
+fn data_set(panel: &Panel) -> String {
+    let name = panel.title.split(',').next().unwrap_or_default();
+    marked(name, panel.note.as_deref())
 }
 
 fn panel(panel: &Panel) -> Option<Drawn> {
@@ -244,7 +249,7 @@ pub fn row_dashes(table: &HeldOutTable) -> Vec<Dash> {
 /// Distance of the rows' points from one another, so that their bars do not lie on one another.
 const APART: f64 = 0.05;
 
-fn by_age(table: &HeldOutTable) -> Chart {
+fn by_age(set: &HeldOut, table: &HeldOutTable) -> Chart {
     let middle = (table.rows.len() as f64 - 1.0) / 2.0;
     let series: Vec<Series> = table
         .rows
@@ -268,8 +273,8 @@ fn by_age(table: &HeldOutTable) -> Chart {
         })
         .collect();
     Chart {
-        title: table.title.clone(),
-        subtitle: None,
+        title: marked(&set.name, set.note.as_deref()),
+        subtitle: Some(table.title.clone()),
         x: Axis {
             label: "round of the user".into(),
             ticks: Ticks::Named(table.ages.clone()),

@@ -370,22 +370,3 @@ fn every_figure_is_named_once_and_stands_alone() {
         assert_balanced(&figure.svg);
     }
 }
-
-/// Writes both pages and their figures below the directory for temporary files, to be looked at.
-#[test]
-#[ignore = "for eyes"]
-fn writes_the_page_for_a_look() {
-    for (name, report) in [("full", full()), ("quick", quick())] {
-        let directory = std::env::temp_dir().join("sclub-report").join(name);
-        std::fs::create_dir_all(directory.join("figures")).unwrap();
-        let rendered = render(&report).unwrap();
-        std::fs::write(directory.join("index.html"), rendered.html).unwrap();
-        std::fs::write(directory.join("results.json"), rendered.json).unwrap();
-        for figure in rendered.figures {
-            let path = directory.join("figures").join(figure.name);
-            std::fs::write(path.with_extension("svg"), figure.svg).unwrap();
-            std::fs::write(path.with_extension("png"), figure.png).unwrap();
-        }
-        println!("{}", directory.join("index.html").display());
-    }
-}
