@@ -431,8 +431,7 @@ fn several_users_a_round_are_served_on_the_same_history() {
         let deviation = (often * (1.0 - often) * rounds).sqrt();
         assert!((seen - often * rounds).abs() < 5.0 * deviation.max(1.0));
     }
-    // One cluster, one choice to make: what a policy shows in a round does not depend on the others
-    // of that round, so `learn_round` must have come after all of them.
+    // Played by hand, serving all of a round before learning from any: the same state, the same regret.
     let run = |seed| {
         Experiment {
             world: Setting::Synthetic(recipe),
