@@ -1,0 +1,2 @@
+//! The service.
+pub mod store;
