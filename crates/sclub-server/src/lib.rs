@@ -1,2 +1,3 @@
 //! The service.
+pub mod settings;
 pub mod store;

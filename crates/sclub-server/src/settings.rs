@@ -1,0 +1,110 @@
+//! What can be set, with its defaults.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that can be set. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a
+/// line of a TOML file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Settings {
+    /// Folder for everything that is kept.
+    pub data: PathBuf,
+    /// Address to listen on.
+    pub addr: SocketAddr,
+    /// `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
+    pub policy: Option<String>,
+    /// `tuned` or `released`.
+    pub preset: Option<String>,
+    /// α_θ in place of the preset's.
+    pub alpha_theta: Option<f64>,
+    /// α_p in place of the preset's.
+    pub alpha_p: Option<f64>,
+    /// A fixed β in place of the preset's.
+    pub beta: Option<f64>,
+    /// Share of the released code's growing β in place of the preset's.
+    pub beta_scale: Option<f64>,
+    /// Features per item; as the first item has it if not given.
+    pub dim: Option<usize>,
+    /// Smallest reward.
+    pub reward_min: f64,
+    /// Largest reward.
+    pub reward_max: f64,
+    /// How long a decision can be answered, in seconds.
+    pub lifetime: u64,
+    /// Whether decisions that nobody answers are kept for `sclub export`.
+    pub journal: bool,
+    /// Events between two snapshots.
+    pub snapshot_every: u64,
+    /// File with keys, one `role name secret` a line.
+    pub keys: Option<PathBuf>,
+    /// Serve any address without keys.
+    pub insecure: bool,
+    /// File with the certificate chain, PEM.
+    pub tls_cert: Option<PathBuf>,
+    /// File with the private key, PEM.
+    pub tls_key: Option<PathBuf>,
+    /// Most bytes in the body of a request; a stream of items may be longer, each line may not.
+    pub max_body: usize,
+    /// Most candidates, or items, in a request.
+    pub max_candidates: usize,
+    /// Most items to show in one decision.
+    pub max_k: usize,
+    /// Most features.
+    pub max_dim: usize,
+    /// Most bytes in the id of a user or an item.
+    pub max_id: usize,
+    /// Most requests in a batch.
+    pub max_batch: usize,
+    /// Requests a second for each key (or address without keys); 0 is no limit.
+    pub rate: u32,
+    /// Most connections at once.
+    pub max_connections: usize,
+    /// Seconds that a request may take to arrive, and its answer to be taken.
+    pub timeout: u64,
+    /// Threads that answer; 0 is one for each core.
+    pub threads: usize,
+    /// `text` or `json`.
+    pub log_format: String,
+    /// What is logged: `error`, `warn`, `info`, `debug`, or a filter.
+    pub log: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("sclub-data"),
+            addr: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            policy: None,
+            preset: None,
+            alpha_theta: None,
+            alpha_p: None,
+            beta: None,
+            beta_scale: None,
+            dim: None,
+            reward_min: 0.0,
+            reward_max: 1.0,
+            lifetime: 7 * 24 * 3600,
+            journal: true,
+            snapshot_every: 500_000,
+            keys: None,
+            insecure: false,
+            tls_cert: None,
+            tls_key: None,
+            max_body: 8 << 20,
+            max_candidates: 10_000,
+            max_k: 1_000,
+            max_dim: 1_024,
+            max_id: 256,
+            max_batch: 1_000,
+            rate: 0,
+            max_connections: 4_096,
+            timeout: 30,
+            threads: 0,
+            log_format: "text".to_owned(),
+            log: "info".to_owned(),
+        }
+    }
+}
