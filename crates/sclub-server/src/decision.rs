@@ -1,0 +1,170 @@
+//! Decisions as they are handed out: everything that is needed to learn from the answer is in the
+//! decision itself, sealed so that nobody else can make one.
+//!
+//! So handing one out needs no disk, and one can be answered after any crash. A decision is
+//! `base64url(version, postcard(Handed), first 16 bytes of BLAKE3 keyed with the folder's key)`.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use crate::event::{from_bytes, to_bytes};
+
+/// Bytes of the seal.
+const SEAL: usize = 16;
+
+/// Bits of a number below the epoch.
+const COUNTER_BITS: u32 = 40;
+
+/// A decision, in full.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Handed<'a> {
+    /// Number of the first item shown; the others count on.
+    pub number: u64,
+    /// When, in milliseconds since 1970.
+    pub at: u64,
+    /// To whom.
+    #[serde(borrow)]
+    pub user: Cow<'a, str>,
+    /// The cluster that she was served from.
+    pub cluster: u64,
+    /// What was shown, best first.
+    #[serde(borrow)]
+    pub shown: Vec<Shown<'a>>,
+}
+
+/// An item that was shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Shown<'a> {
+    /// Its id.
+    #[serde(borrow)]
+    pub item: Cow<'a, str>,
+    /// What it was ranked by.
+    pub score: f64,
+    /// Its features, or where to find them.
+    pub features: Features,
+}
+
+/// Where the features of an item shown are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Features {
+    /// In the catalogue, as of this revision.
+    Catalogue(u64),
+    /// Here: they came with the request.
+    Inline(Vec<f64>),
+}
+
+impl Handed<'_> {
+    /// As bytes: what is sealed, and what is noted in the store.
+    pub fn encode(&self) -> Vec<u8> {
+        to_bytes(self)
+    }
+
+    /// From what was noted.
+    pub fn decode(bytes: &[u8]) -> Option<Handed<'_>> {
+        from_bytes(bytes).ok()
+    }
+}
+
+/// Seals decisions and knows its own again.
+#[derive(Clone)]
+pub struct Sealer {
+    key: [u8; 32],
+}
+
+impl std::fmt::Debug for Sealer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sealer")
+    }
+}
+
+impl Sealer {
+    /// With the folder's key.
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key }
+    }
+
+    /// An encoded decision as it is handed out.
+    pub fn seal(&self, encoded: &[u8]) -> String {
+        let mut bytes = Vec::with_capacity(encoded.len() + SEAL);
+        bytes.extend_from_slice(encoded);
+        bytes.extend_from_slice(&self.sealed(encoded));
+        URL_SAFE_NO_PAD.encode(bytes)
+    }
+
+    /// The encoded decision, if it was sealed here.
+    pub fn open(&self, text: &str) -> Option<Vec<u8>> {
+        let mut bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+        let (encoded, seal) = bytes.split_at_checked(bytes.len().checked_sub(SEAL)?)?;
+        if !bool::from(self.sealed(encoded).ct_eq(seal)) {
+            return None;
+        }
+        bytes.truncate(bytes.len() - SEAL);
+        Some(bytes)
+    }
+
+    /// Tells users apart without naming them; other folders give other prints.
+    pub fn print(&self, user: &str) -> u32 {
+        let hash = blake3::keyed_hash(&self.key, format!("user {user}").as_bytes());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+
+    fn sealed(&self, encoded: &[u8]) -> [u8; SEAL] {
+        let hash = blake3::keyed_hash(&self.key, encoded);
+        *hash
+            .as_bytes()
+            .first_chunk()
+            .expect("a hash is longer than a seal")
+    }
+}
+
+/// The first number of an epoch. Numbers of different epochs are never the same.
+pub fn first_number(epoch: u64) -> u64 {
+    epoch << COUNTER_BITS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handed() -> Handed<'static> {
+        Handed {
+            number: first_number(3) + 7,
+            at: 1_700_000_000_000,
+            user: "u1".into(),
+            cluster: 1,
+            shown: vec![
+                Shown {
+                    item: "a".into(),
+                    score: 0.25,
+                    features: Features::Catalogue(9),
+                },
+                Shown {
+                    item: "b".into(),
+                    score: 0.125,
+                    features: Features::Inline(vec![0.1, -0.0]),
+                },
+            ],
+        }
+    }
+
+    #[test]
+    fn what_was_sealed_opens_and_nothing_else() {
+        let sealer = Sealer::new([7; 32]);
+        let text = sealer.seal(&handed().encode());
+        let opened = sealer.open(&text).unwrap();
+        assert_eq!(Handed::decode(&opened).unwrap(), handed());
+        assert_eq!(Sealer::new([8; 32]).open(&text), None);
+        for place in 0..text.len() {
+            let mut other = text.clone().into_bytes();
+            other[place] = if other[place] == b'A' { b'B' } else { b'A' };
+            let other = String::from_utf8(other).unwrap();
+            assert_eq!(sealer.open(&other), None, "byte {place}");
+            assert_eq!(sealer.open(&text[..place]), None);
+        }
+    }
+}

@@ -1,0 +1,701 @@
+//! Log, then apply.
+//!
+//! One thread writes. It takes what waits, checks it against the state, appends all of it to the
+//! store at once (so that many writes share one trip to the disk), applies it to the state, and only
+//! then answers. Whoever recommends reads the state and waits for nobody.
+
+mod compact;
+pub mod export;
+pub mod fold;
+mod refusal;
+mod verify;
+mod writer;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sclub::{ItemSet, Score};
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+pub use compact::Compacted;
+pub use fold::FoldError;
+pub use refusal::Refusal;
+pub use verify::{Verified, verify};
+
+use crate::decision::{Features, Handed, Sealer, Shown, first_number};
+use crate::event::Item;
+use crate::identity::{Identity, Misfit};
+use crate::meters::Meters;
+use crate::settings::Settings;
+use crate::state::{Choice, Record, Scratch, State};
+use crate::store::{Store, StoreError};
+use writer::{Answer, Done, Job, Want};
+
+/// Writes that may wait.
+const QUEUE: usize = 8192;
+
+/// Decisions that may wait to be noted.
+const JOURNAL: usize = 1 << 17;
+
+/// Changes that a slow listener may lag behind.
+const LISTENERS: usize = 1024;
+
+/// How often decisions are noted when nothing else is written.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Extra time for which what an expired decision needs is kept.
+const MARGIN: u64 = 24 * 3600 * 1000;
+
+/// Most numbers that a decision may carry: items shown times features, where they came along.
+pub const MOST_INLINE: usize = 4096;
+
+/// Recommends, learns, and loses nothing.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the engine's threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    state: RwLock<State>,
+    store: Arc<dyn Store>,
+    settings: Settings,
+    sealer: Sealer,
+    /// Of the next item shown.
+    number: AtomicU64,
+    /// Decisions handed out that wait to be noted.
+    journal: Mutex<Vec<Vec<u8>>>,
+    queue: mpsc::Sender<Job>,
+    changes: broadcast::Sender<Record>,
+    /// Why nothing can be written, if nothing can.
+    read_only: Mutex<Option<String>>,
+    closing: AtomicBool,
+    /// Event of the newest snapshot.
+    snapshot: AtomicU64,
+    /// One of snapshot, compaction and backup at a time.
+    upkeep: Mutex<()>,
+    hash: Mutex<Option<(u64, String)>>,
+    meters: Meters,
+}
+
+/// Why an engine cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The state cannot be made.
+    #[error(transparent)]
+    Fold(#[from] FoldError),
+    /// The settings do not fit.
+    #[error("{0}")]
+    Settings(#[from] Misfit),
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(std::io::Error),
+}
+
+impl std::convert::From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        OpenError::Fold(FoldError::Store(error))
+    }
+}
+
+/// Who is to be shown what.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// To whom.
+    pub user: &'a str,
+    /// Among what.
+    pub among: Among<'a>,
+    /// How many.
+    pub k: usize,
+}
+
+/// Candidates.
+#[derive(Debug)]
+pub enum Among<'a> {
+    /// Items of the catalogue.
+    Candidates(&'a [std::borrow::Cow<'a, str>]),
+    /// Items that came along, and their features one after another.
+    Inline(Vec<&'a str>, &'a ItemSet),
+    /// The catalogue, but for some.
+    All(&'a [std::borrow::Cow<'a, str>]),
+}
+
+/// What to show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recommended {
+    /// To be sent back with the reward.
+    pub decision: String,
+    /// Best first.
+    pub items: Vec<(String, Score)>,
+    /// The cluster that she is served from.
+    pub cluster: u64,
+    /// Users in it.
+    pub cluster_users: u64,
+}
+
+/// A reward.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Given<'a> {
+    /// The decision.
+    pub decision: &'a str,
+    /// Which of the items shown; the first if not said.
+    pub item: Option<&'a str>,
+    /// What it brought.
+    pub reward: f64,
+}
+
+impl Engine {
+    /// Opens a store and makes the state from it.
+    ///
+    /// # Errors
+    /// Where the store is damaged, or was made for other settings.
+    pub fn open(store: Arc<dyn Store>, settings: &Settings) -> Result<Self, OpenError> {
+        let identity = match fold::identity(&*store)? {
+            Some(identity) => {
+                identity.check(settings)?;
+                identity
+            }
+            None => {
+                let identity = Identity::new(settings)?;
+                store.set_identity(&identity.encode())?;
+                identity
+            }
+        };
+        let key = identity.key().expect("checked when it was read");
+        let last = store.last();
+        let state = fold::fold(&*store, &identity, fold::From::Newest, &mut |number| {
+            if number.is_multiple_of(1_000_000) {
+                tracing::info!(event = number, of = last, "reading the log");
+            }
+        })?;
+        if let (Some(asked), Some(has)) = (settings.dim, state.dim())
+            && asked != has
+        {
+            return Err(Misfit(format!(
+                "dim {asked} was asked for, and the items in the folder have {has} features"
+            ))
+            .into());
+        }
+        let (queue, jobs) = mpsc::channel(QUEUE);
+        let shared = Arc::new(Shared {
+            snapshot: AtomicU64::new(store.snapshots()?.last().copied().unwrap_or(0)),
+            number: AtomicU64::new(first_number(store.epoch())),
+            state: RwLock::new(state),
+            store,
+            settings: settings.clone(),
+            sealer: Sealer::new(key),
+            journal: Mutex::default(),
+            queue,
+            changes: broadcast::channel(LISTENERS).0,
+            read_only: Mutex::default(),
+            closing: AtomicBool::new(false),
+            upkeep: Mutex::default(),
+            hash: Mutex::default(),
+            meters: Meters::default(),
+        });
+        shared.meters.state(&shared.read());
+        let writer = {
+            let shared = Arc::clone(&shared);
+            spawn("sclub-writer", move || shared.write(jobs))?
+        };
+        let keeper = {
+            let shared = Arc::clone(&shared);
+            spawn("sclub-keeper", move || shared.look_after())?
+        };
+        Ok(Self {
+            shared,
+            threads: Mutex::new(vec![writer, keeper]),
+        })
+    }
+
+    /// What is known, while the guard is held.
+    pub fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.shared.read()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// Counts and times.
+    pub fn meters(&self) -> &Meters {
+        &self.shared.meters
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.shared.store
+    }
+
+    /// Why nothing can be written, if nothing can.
+    pub fn read_only(&self) -> Option<String> {
+        lock(&self.shared.read_only).clone()
+    }
+
+    /// Splits and merges as they happen.
+    pub fn changes(&self) -> broadcast::Receiver<Record> {
+        self.shared.changes.subscribe()
+    }
+
+    /// Writes that wait.
+    pub fn waiting(&self) -> usize {
+        QUEUE - self.shared.queue.capacity()
+    }
+
+    /// A hash of everything learned. Costs time at many users; the last one is remembered.
+    pub fn hash(&self) -> String {
+        let state = self.shared.read();
+        let mut known = lock(&self.shared.hash);
+        match &*known {
+            Some((events, hash)) if *events == state.events() => hash.clone(),
+            _ => {
+                let hash = state.hash();
+                *known = Some((state.events(), hash.clone()));
+                hash
+            }
+        }
+    }
+
+    /// Recommends to one user.
+    ///
+    /// # Errors
+    /// Where a candidate is not known, or there is none.
+    pub fn recommend(
+        &self,
+        asked: &Asked<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Recommended, Refusal> {
+        let state = self.shared.read();
+        let (handed, scores, cluster_users) = self.choose(&state, asked, scratch)?;
+        drop(state);
+        Ok(self.hand_out(handed, &scores, cluster_users))
+    }
+
+    /// Recommends to several users on the same history.
+    ///
+    /// # Errors
+    /// Where one of them cannot be served; then none is.
+    pub fn recommend_all(&self, all: &[Asked<'_>]) -> Result<Vec<Recommended>, Refusal> {
+        let mut scratch = Scratch::default();
+        let state = self.shared.read();
+        let chosen = all
+            .iter()
+            .enumerate()
+            .map(|(index, asked)| {
+                self.choose(&state, asked, &mut scratch)
+                    .map_err(|refusal| refusal.within("requests", index))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        drop(state);
+        let handed = chosen
+            .into_iter()
+            .map(|(handed, scores, cluster_users)| self.hand_out(handed, &scores, cluster_users));
+        Ok(handed.collect())
+    }
+
+    fn choose<'a>(
+        &self,
+        state: &State,
+        asked: &Asked<'a>,
+        scratch: &mut Scratch,
+    ) -> Result<(Handed<'a>, Vec<Score>, u64), Refusal> {
+        let slots;
+        let choice = match &asked.among {
+            Among::Candidates(ids) => {
+                slots = find(state, ids, "candidates")?;
+                let different: HashSet<&usize> = slots.iter().collect();
+                if different.len() < slots.len() {
+                    return Err(Refusal::invalid("candidates", "a candidate is named twice"));
+                }
+                Choice::Slots(&slots)
+            }
+            Among::Inline(_, items) => Choice::Inline(items),
+            Among::All(excluded) => {
+                let mut known: Vec<usize> = excluded
+                    .iter()
+                    .filter_map(|id| state.catalogue()?.slot(id))
+                    .collect();
+                known.sort_unstable();
+                slots = known;
+                Choice::All { exclude: &slots }
+            }
+        };
+        if let (Among::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
+            && items.dim() != dim
+        {
+            let message = format!("an item has {} features, and {dim} are expected", items.dim());
+            return Err(Refusal::invalid("items", message));
+        }
+        let chosen = state
+            .choose(asked.user, &choice, asked.k, scratch)
+            .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
+        if chosen.decisions.is_empty() {
+            let message = "there is nothing to choose from";
+            return Err(Refusal::invalid(asked.among.field(), message));
+        }
+        let catalogue = state.catalogue();
+        let shown = chosen.decisions.iter().map(|decision| {
+            let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
+            let (item, features) = match &asked.among {
+                &Among::Candidates(ids) => {
+                    let revision = entry(slots[decision.index]).revision;
+                    let id = &*ids[decision.index];
+                    (id.into(), Features::Catalogue(revision))
+                }
+                Among::All(_) => {
+                    let entry = entry(decision.index);
+                    let id = entry.id.to_string();
+                    (id.into(), Features::Catalogue(entry.revision))
+                }
+                Among::Inline(ids, items) => {
+                    let features = items.item(decision.index).collect();
+                    (ids[decision.index].into(), Features::Inline(features))
+                }
+            };
+            Shown {
+                item,
+                score: decision.score.score,
+                features,
+            }
+        });
+        let handed = Handed {
+            number: 0,
+            at: now(),
+            user: asked.user.into(),
+            cluster: chosen.cluster,
+            shown: shown.collect(),
+        };
+        if let Among::Inline(_, items) = &asked.among
+            && handed.shown.len() * items.dim() > MOST_INLINE
+        {
+            let message = format!(
+                "{} items of {} features cannot be shown at once; {MOST_INLINE} numbers can, or \
+                 put the items into the catalogue",
+                handed.shown.len(),
+                items.dim()
+            );
+            return Err(Refusal::invalid("k", message));
+        }
+        let scores = chosen.decisions.iter().map(|decision| decision.score);
+        Ok((handed, scores.collect(), chosen.cluster_users))
+    }
+
+    fn hand_out(&self, mut handed: Handed<'_>, scores: &[Score], cluster_users: u64) -> Recommended {
+        let shown = handed.shown.len() as u64;
+        handed.number = self.shared.number.fetch_add(shown, Ordering::Relaxed);
+        let encoded = handed.encode();
+        let decision = self.shared.sealer.seal(&encoded);
+        if self.shared.settings.journal {
+            let mut journal = lock(&self.shared.journal);
+            if journal.len() < JOURNAL {
+                journal.push(encoded);
+            } else {
+                self.shared.meters.unnoted.increment(1);
+            }
+        }
+        let items = handed.shown.into_iter().zip(scores);
+        Recommended {
+            decision,
+            items: items
+                .map(|(shown, score)| (shown.item.into_owned(), *score))
+                .collect(),
+            cluster: handed.cluster,
+            cluster_users,
+        }
+    }
+
+    /// Learns one round of rewards. Returns for each whether it was new.
+    ///
+    /// # Errors
+    /// Where one of them cannot be; then none is learned.
+    pub async fn feedback(&self, round: &[Given<'_>]) -> Result<Vec<bool>, Refusal> {
+        let alone = round.len() == 1;
+        let answers = round
+            .iter()
+            .enumerate()
+            .map(|(index, given)| match self.answer(given) {
+                Err(refusal) if !alone => Err(refusal.within("feedback", index)),
+                other => other,
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        match self.ask(Want::Learn(answers)).await? {
+            Done::Applied(applied) => Ok(applied),
+            _ => Err(Refusal::Closing),
+        }
+    }
+
+    /// A reward with what its decision says.
+    fn answer(&self, given: &Given<'_>) -> Result<Answer, Refusal> {
+        let Settings {
+            reward_min,
+            reward_max,
+            lifetime,
+            ..
+        } = self.shared.settings;
+        if !(reward_min..=reward_max).contains(&given.reward) {
+            let message = format!(
+                "the reward is {}, and it must be from {reward_min} to {reward_max}",
+                given.reward
+            );
+            return Err(Refusal::invalid("reward", message));
+        }
+        let encoded = self
+            .shared
+            .sealer
+            .open(given.decision)
+            .ok_or(Refusal::UnknownDecision)?;
+        let handed = Handed::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
+        if now() > handed.at.saturating_add(lifetime.saturating_mul(1000)) {
+            return Err(Refusal::Expired);
+        }
+        let position = match given.item {
+            None => 0,
+            Some(id) => handed
+                .shown
+                .iter()
+                .position(|shown| shown.item == id)
+                .ok_or_else(|| Refusal::UnknownItem {
+                    id: id.to_owned(),
+                    place: "in the decision",
+                    field: "item",
+                })?,
+        };
+        let shown = handed
+            .shown
+            .into_iter()
+            .nth(position)
+            .ok_or(Refusal::UnknownDecision)?;
+        Ok(Answer {
+            number: handed.number + position as u64,
+            user: handed.user.into_owned(),
+            item: shown.item.into_owned(),
+            features: shown.features,
+            score: shown.score,
+            cluster: handed.cluster,
+            decided: handed.at,
+            reward: given.reward,
+        })
+    }
+
+    /// Puts items into the catalogue. Returns how many were not there just so.
+    ///
+    /// # Errors
+    /// Where one of them has another number of features than the others.
+    pub async fn upsert(&self, items: Vec<Item>) -> Result<usize, Refusal> {
+        match self.ask(Want::Upsert(items)).await? {
+            Done::Changed(changed) => Ok(changed),
+            _ => Err(Refusal::Closing),
+        }
+    }
+
+    /// Takes an item out of the catalogue. Returns whether it was there.
+    ///
+    /// # Errors
+    /// Where nothing can be written.
+    pub async fn remove(&self, item: &str) -> Result<bool, Refusal> {
+        match self.ask(Want::Remove(item.to_owned())).await? {
+            Done::Changed(changed) => Ok(changed > 0),
+            _ => Err(Refusal::Closing),
+        }
+    }
+
+    /// Forgets a user. Returns whether anything was known of her.
+    ///
+    /// # Errors
+    /// Where nothing can be written.
+    pub async fn forget(&self, user: &str) -> Result<bool, Refusal> {
+        match self.ask(Want::Forget(user.to_owned())).await? {
+            Done::Changed(changed) => Ok(changed > 0),
+            _ => Err(Refusal::Closing),
+        }
+    }
+
+    /// So many users exist before the first round.
+    ///
+    /// # Errors
+    /// After the first round.
+    pub async fn expect(&self, users: u64) -> Result<(), Refusal> {
+        self.ask(Want::Expect(users)).await.map(drop)
+    }
+
+    async fn ask(&self, want: Want) -> Result<Done, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.shared.queue.try_send(Job { want, reply });
+        match sent {
+            Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
+        }
+    }
+
+    /// Takes a snapshot now. Returns its event. Blocks.
+    ///
+    /// # Errors
+    /// Where it cannot be written.
+    pub fn snapshot(&self) -> Result<u64, StoreError> {
+        let _alone = lock(&self.shared.upkeep);
+        self.shared.take_snapshot()
+    }
+
+    /// Writes a copy of everything into `out`. Blocks.
+    ///
+    /// # Errors
+    /// Where the store cannot be read, or `out` not written.
+    pub fn backup(&self, out: &mut dyn std::io::Write) -> Result<(), StoreError> {
+        let _alone = lock(&self.shared.upkeep);
+        self.shared.flush();
+        self.shared.store.backup(out)
+    }
+
+    /// Notes what waits, takes a last snapshot, and ends. Nothing can be written afterwards.
+    pub fn close(&self) {
+        if self.shared.closing.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.shared.flush();
+        let (reply, _) = oneshot::channel();
+        let stop = Job {
+            want: Want::Stop,
+            reply,
+        };
+        // From a thread that may block: the queue may be full.
+        if self.shared.queue.blocking_send(stop).is_err() {
+            tracing::error!("the writer ended early");
+        }
+        for thread in lock(&self.threads).drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the engine ended with a panic");
+            }
+        }
+        let _alone = lock(&self.shared.upkeep);
+        let due = self.shared.read().events() > self.shared.snapshot.load(Ordering::SeqCst);
+        if due && let Err(error) = self.shared.take_snapshot() {
+            tracing::warn!(%error, "no last snapshot; the log has everything");
+        }
+        if let Err(error) = self.shared.store.close() {
+            tracing::warn!(%error, "the store was not sealed; nothing durable is lost");
+        }
+    }
+}
+
+impl Among<'_> {
+    /// Which part of the request names the candidates.
+    fn field(&self) -> &'static str {
+        match self {
+            Among::Candidates(_) => "candidates",
+            Among::Inline(..) => "items",
+            Among::All(_) => "exclude",
+        }
+    }
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes the decisions that wait, and returns when that is durable or has failed.
+    fn flush(&self) {
+        let (reply, done) = oneshot::channel();
+        let job = Job {
+            want: Want::Flush,
+            reply,
+        };
+        if self.queue.blocking_send(job).is_ok() {
+            let _ = done.blocking_recv();
+        }
+    }
+
+    /// Notes decisions and takes snapshots when they are due, until the end.
+    fn look_after(&self) {
+        let mut failed = 0;
+        while !self.closing.load(Ordering::SeqCst) {
+            std::thread::sleep(TICK);
+            if !lock(&self.journal).is_empty() {
+                let (reply, _) = oneshot::channel();
+                let want = Want::Flush;
+                let _ = self.queue.try_send(Job { want, reply });
+            }
+            let events = self.read().events();
+            let since = self.snapshot.load(Ordering::SeqCst).max(failed);
+            if events.saturating_sub(since) >= self.settings.snapshot_every.max(1) {
+                let _alone = lock(&self.upkeep);
+                if let Err(error) = self.take_snapshot() {
+                    tracing::warn!(%error, "no snapshot; the log has everything");
+                    failed = events;
+                }
+            }
+            self.meters.state(&self.read());
+            let waiting = QUEUE - self.queue.capacity();
+            let writable = lock(&self.read_only).is_none();
+            self.meters.store(waiting, self.store.bytes(), writable);
+            self.meters.upkeep();
+        }
+    }
+
+    /// Takes a snapshot. Writes wait meanwhile; reads go on.
+    fn take_snapshot(&self) -> Result<u64, StoreError> {
+        let before = now().saturating_sub(self.settings.lifetime.saturating_mul(1000) + MARGIN);
+        self.state
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .prune(before);
+        let begun = std::time::Instant::now();
+        let state = self.read();
+        let at = state.events();
+        if at == self.snapshot.load(Ordering::SeqCst) {
+            return Ok(at);
+        }
+        self.store.put_snapshot(at, &mut |out| state.save(out))?;
+        self.snapshot.store(at, Ordering::SeqCst);
+        let milliseconds = begun.elapsed().as_millis() as u64;
+        tracing::info!(event = at, milliseconds, "snapshot taken");
+        Ok(at)
+    }
+}
+
+/// The slots of items.
+fn find(
+    state: &State,
+    ids: &[std::borrow::Cow<'_, str>],
+    field: &'static str,
+) -> Result<Vec<usize>, Refusal> {
+    let unknown = |id: &str| Refusal::UnknownItem {
+        id: id.to_owned(),
+        place: "in the catalogue",
+        field,
+    };
+    let catalogue = state.catalogue();
+    ids.iter()
+        .map(|id| {
+            catalogue
+                .and_then(|catalogue| catalogue.slot(id))
+                .ok_or_else(|| unknown(id))
+        })
+        .collect()
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+/// A lock whose data stays good whatever happens to who holds it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(work)
+        .map_err(OpenError::Thread)
+}

@@ -1,0 +1,394 @@
+//! Counts and times: for Prometheus, and by the second for the page.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge};
+use metrics::{describe_histogram, gauge, histogram, with_local_recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+
+use crate::event::Event;
+use crate::state::{Record, State, What};
+
+/// Upper bounds of the buckets for times, in seconds.
+const BUCKETS: [f64; 14] = [
+    0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
+    5.0,
+];
+
+/// Kinds of requests that are timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// `/v1/recommend`
+    Recommend,
+    /// `/v1/recommend/batch`
+    RecommendBatch,
+    /// `/v1/feedback`
+    Feedback,
+    /// `/v1/feedback/batch`
+    FeedbackBatch,
+    /// Anything else under `/v1`.
+    Other,
+}
+
+impl Call {
+    const ALL: [Call; 5] = [
+        Call::Recommend,
+        Call::RecommendBatch,
+        Call::Feedback,
+        Call::FeedbackBatch,
+        Call::Other,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Call::Recommend => "recommend",
+            Call::RecommendBatch => "recommend_batch",
+            Call::Feedback => "feedback",
+            Call::FeedbackBatch => "feedback_batch",
+            Call::Other => "other",
+        }
+    }
+}
+
+/// Counts and times.
+pub struct Meters {
+    handle: PrometheusHandle,
+    calls: [Timed; 5],
+    /// Decisions that were handed out but not noted, because too many waited.
+    pub unnoted: Counter,
+    decisions: Counter,
+    rewards: Counter,
+    reward_sum: Gauge,
+    splits: Counter,
+    merges: Counter,
+    commits: Histogram,
+    commit_events: Histogram,
+    users: Gauge,
+    clusters: Gauge,
+    singletons: Gauge,
+    items: Gauge,
+    rounds: Gauge,
+    events: Gauge,
+    queue: Gauge,
+    store: Gauge,
+    writable: Gauge,
+    second: Second,
+    total_decisions: AtomicU64,
+}
+
+/// A kind of request.
+struct Timed {
+    ok: Counter,
+    refused: Counter,
+    failed: Counter,
+    seconds: Histogram,
+}
+
+/// What happened since it was last asked.
+#[derive(Debug, Default)]
+struct Second {
+    recommend: Window,
+    feedback: Window,
+    rewards: AtomicU64,
+    /// In millionths.
+    reward_sum: AtomicU64,
+}
+
+/// A second, summed up.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Summary {
+    /// Recommendations.
+    pub recommends: u64,
+    /// Rewards sent.
+    pub feedbacks: u64,
+    /// Mean of the rewards learned.
+    pub reward_rate: Option<f64>,
+    /// Median time of a recommendation, in seconds.
+    pub recommend_p50: Option<f64>,
+    /// 99th percentile of it.
+    pub recommend_p99: Option<f64>,
+    /// 99th percentile of the time that a reward takes.
+    pub feedback_p99: Option<f64>,
+}
+
+impl std::fmt::Debug for Meters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Meters")
+    }
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        let recorder = PrometheusBuilder::new()
+            .set_buckets(&BUCKETS)
+            .expect("there are buckets")
+            .build_recorder();
+        let handle = recorder.handle();
+        with_local_recorder(&recorder, || {
+            describe();
+            Self {
+                handle,
+                calls: Call::ALL.map(|call| {
+                    let call = call.as_str();
+                    let counted = |outcome: &'static str| counter!("sclub_requests_total", "call" => call, "outcome" => outcome);
+                    Timed {
+                        ok: counted("ok"),
+                        refused: counted("refused"),
+                        failed: counted("failed"),
+                        seconds: histogram!("sclub_request_seconds", "call" => call),
+                    }
+                }),
+                unnoted: counter!("sclub_decisions_unnoted_total"),
+                decisions: counter!("sclub_decisions_total"),
+                rewards: counter!("sclub_rewards_total"),
+                reward_sum: gauge!("sclub_reward_sum"),
+                splits: counter!("sclub_splits_total"),
+                merges: counter!("sclub_merges_total"),
+                commits: histogram!("sclub_commit_seconds"),
+                commit_events: histogram!("sclub_commit_events"),
+                users: gauge!("sclub_users"),
+                clusters: gauge!("sclub_clusters"),
+                singletons: gauge!("sclub_singletons_share"),
+                items: gauge!("sclub_items"),
+                rounds: gauge!("sclub_rounds"),
+                events: gauge!("sclub_events"),
+                queue: gauge!("sclub_queue"),
+                store: gauge!("sclub_store_bytes"),
+                writable: gauge!("sclub_writable"),
+                second: Second::default(),
+                total_decisions: AtomicU64::new(0),
+            }
+        })
+    }
+}
+
+fn describe() {
+    describe_counter!("sclub_requests_total", "Requests by call and outcome");
+    describe_histogram!("sclub_request_seconds", "Time to answer a request");
+    describe_counter!("sclub_decisions_total", "Decisions handed out");
+    describe_counter!(
+        "sclub_decisions_unnoted_total",
+        "Decisions that could not be kept for the export; they can still be answered"
+    );
+    describe_counter!("sclub_rewards_total", "Rewards learned");
+    describe_gauge!("sclub_reward_sum", "Sum of all rewards learned");
+    describe_counter!("sclub_splits_total", "Splits");
+    describe_counter!("sclub_merges_total", "Merges");
+    describe_histogram!("sclub_commit_seconds", "Time to make a batch durable");
+    describe_histogram!("sclub_commit_events", "Events in a batch");
+    describe_gauge!("sclub_users", "Users who have given a reward");
+    describe_gauge!("sclub_clusters", "Clusters");
+    describe_gauge!(
+        "sclub_singletons_share",
+        "Share of the clusters that have one user"
+    );
+    describe_gauge!("sclub_items", "Items in the catalogue");
+    describe_gauge!("sclub_rounds", "Rounds learned");
+    describe_gauge!("sclub_events", "Events in the log");
+    describe_gauge!("sclub_queue", "Writes that wait");
+    describe_gauge!("sclub_store_bytes", "Size of the data folder");
+    describe_gauge!("sclub_writable", "1 if writes work, else 0");
+}
+
+impl Meters {
+    /// A request was answered.
+    pub fn answered(&self, call: Call, took: Duration, status: u16) {
+        let timed = &self.calls[call as usize];
+        match status {
+            0..=399 => timed.ok.increment(1),
+            400..=499 => timed.refused.increment(1),
+            _ => timed.failed.increment(1),
+        }
+        timed.seconds.record(took.as_secs_f64());
+        match call {
+            Call::Recommend => {
+                self.decisions.increment(1);
+                self.total_decisions.fetch_add(1, Ordering::Relaxed);
+                self.second.recommend.record(took);
+            }
+            Call::Feedback => self.second.feedback.record(took),
+            _ => {}
+        }
+    }
+
+    /// Decisions were handed out in a batch.
+    pub fn decided(&self, decisions: u64) {
+        self.decisions.increment(decisions);
+        self.total_decisions.fetch_add(decisions, Ordering::Relaxed);
+    }
+
+    /// Decisions handed out since the start.
+    pub fn decisions(&self) -> u64 {
+        self.total_decisions.load(Ordering::Relaxed)
+    }
+
+    /// A batch became durable.
+    pub fn commit(&self, took: Duration, events: usize) {
+        self.commits.record(took.as_secs_f64());
+        self.commit_events.record(events as f64);
+    }
+
+    /// An event was applied.
+    pub fn event(&self, event: &Event) {
+        let Event::Learn { round } = event else {
+            return;
+        };
+        self.rewards.increment(round.len() as u64);
+        self.second
+            .rewards
+            .fetch_add(round.len() as u64, Ordering::Relaxed);
+        let sum: f64 = round.iter().map(|reward| reward.reward).sum();
+        self.reward_sum.increment(sum);
+        // Rewards may be negative: the sum wraps and unwraps.
+        let millionths = (sum * 1e6).round() as i64;
+        self.second
+            .reward_sum
+            .fetch_add(millionths as u64, Ordering::Relaxed);
+    }
+
+    /// Clusters changed.
+    pub fn changes(&self, changes: &[Record]) {
+        for record in changes {
+            match record.what {
+                What::Split { .. } => self.splits.increment(1),
+                What::Merge { .. } => self.merges.increment(1),
+            }
+        }
+    }
+
+    /// How things stand.
+    pub fn state(&self, state: &State) {
+        let clusters = state.clusters();
+        let singletons = state.policy().map_or(0, |policy| policy.singletons());
+        self.users.set(state.users().len() as f64);
+        self.clusters.set(clusters as f64);
+        self.singletons
+            .set(singletons as f64 / clusters.max(1) as f64);
+        let items = state.catalogue().map_or(0, |catalogue| catalogue.len());
+        self.items.set(items as f64);
+        self.rounds.set(state.rounds() as f64);
+        self.events.set(state.events() as f64);
+    }
+
+    /// How things stand with the store.
+    pub fn store(&self, waiting: usize, bytes: u64, writable: bool) {
+        self.queue.set(waiting as f64);
+        self.store.set(bytes as f64);
+        self.writable.set(f64::from(u8::from(writable)));
+    }
+
+    /// Makes room: samples are put into their buckets.
+    pub fn upkeep(&self) {
+        self.handle.run_upkeep();
+    }
+
+    /// As Prometheus reads it.
+    pub fn render(&self) -> String {
+        self.handle.render()
+    }
+
+    /// What happened since the last call. One caller only.
+    pub fn second(&self) -> Summary {
+        let (recommend, feedback) = (self.second.recommend.take(), self.second.feedback.take());
+        let rewards = self.second.rewards.swap(0, Ordering::Relaxed);
+        let sum = self.second.reward_sum.swap(0, Ordering::Relaxed) as i64;
+        Summary {
+            recommends: recommend.iter().sum(),
+            feedbacks: feedback.iter().sum(),
+            reward_rate: (rewards > 0).then(|| sum as f64 * 1e-6 / rewards as f64),
+            recommend_p50: quantile(&recommend, 0.5),
+            recommend_p99: quantile(&recommend, 0.99),
+            feedback_p99: quantile(&feedback, 0.99),
+        }
+    }
+}
+
+/// Buckets in a window: eight for each doubling of the nanoseconds.
+const CELLS: usize = 8 * 40;
+
+/// Times since they were last asked for.
+struct Window([AtomicU64; CELLS]);
+
+impl std::fmt::Debug for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Window")
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Window {
+    fn record(&self, took: Duration) {
+        let cell = cell(took.as_nanos() as u64);
+        self.0[cell].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn take(&self) -> Vec<u64> {
+        let taken = self.0.iter().map(|cell| cell.swap(0, Ordering::Relaxed));
+        taken.collect()
+    }
+}
+
+fn cell(nanoseconds: u64) -> usize {
+    let value = nanoseconds.max(8);
+    let exponent = 63 - value.leading_zeros();
+    let eighth = (value >> (exponent - 3)) & 7;
+    ((exponent - 3) as usize * 8 + eighth as usize).min(CELLS - 1)
+}
+
+/// The upper end of the cell that a quantile is in, in seconds.
+fn quantile(cells: &[u64], share: f64) -> Option<f64> {
+    let total: u64 = cells.iter().sum();
+    if total == 0 {
+        return None;
+    }
+    let rank = (share * total as f64).ceil() as u64;
+    let mut seen = 0;
+    let found = cells.iter().position(|&count| {
+        seen += count;
+        seen >= rank
+    })?;
+    let (exponent, eighth) = (found / 8 + 3, found % 8);
+    Some((9 + eighth) as f64 * 2f64.powi(exponent as i32 - 3) * 1e-9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_within_an_eighth() {
+        let window = Window::default();
+        assert_eq!(quantile(&window.take(), 0.5), None);
+        for microseconds in 1..=1000 {
+            window.record(Duration::from_micros(microseconds));
+        }
+        let cells = window.take();
+        for (share, expected) in [(0.5, 500e-6), (0.99, 990e-6), (0.001, 1e-6)] {
+            let found = quantile(&cells, share).unwrap();
+            assert!(
+                found >= expected && found <= expected * 1.126,
+                "{share}: {found} for {expected}"
+            );
+        }
+        assert!(window.take().iter().all(|&count| count == 0));
+    }
+
+    #[test]
+    fn what_was_counted_is_told() {
+        let meters = Meters::default();
+        meters.answered(Call::Recommend, Duration::from_millis(2), 200);
+        meters.answered(Call::Recommend, Duration::from_millis(2), 422);
+        let text = meters.render();
+        assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="ok"} 1"#));
+        assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="refused"} 1"#));
+        assert!(text.contains(r#"sclub_request_seconds_bucket{call="recommend",le="0.0025"} 2"#));
+        assert_eq!(meters.second().recommends, 2);
+        assert_eq!(meters.second().recommends, 0);
+    }
+}

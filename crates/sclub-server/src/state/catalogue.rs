@@ -1,0 +1,228 @@
+//! The items that can be shown without being sent along.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use sclub::{Error, ItemSet};
+use serde::{Deserialize, Serialize};
+
+/// Items by id, laid out for scoring.
+///
+/// Each version of an item has a revision of its own. Features that were replaced or removed are
+/// kept for as long as a decision that showed them can be answered.
+#[derive(Debug, Clone)]
+pub struct Catalogue {
+    slots: HashMap<Arc<str>, u32>,
+    entries: Vec<Entry>,
+    items: ItemSet,
+    revisions: u64,
+    retired: HashMap<u64, Vec<f64>>,
+    /// When each was retired, oldest first.
+    retirements: VecDeque<(u64, u64)>,
+}
+
+/// An item's name and version.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its id.
+    pub id: Arc<str>,
+    /// Its revision.
+    pub revision: u64,
+}
+
+/// A catalogue as it is saved.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Saved {
+    revisions: u64,
+    entries: Vec<Entry>,
+    rows: Vec<f64>,
+    retired: Vec<(u64, u64, Vec<f64>)>,
+}
+
+impl Catalogue {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// Where there cannot be items of so many features.
+    pub fn new(dim: usize) -> Result<Self, Error> {
+        Ok(Self {
+            slots: HashMap::new(),
+            entries: Vec::new(),
+            items: ItemSet::new(dim)?,
+            revisions: 0,
+            retired: HashMap::new(),
+            retirements: VecDeque::new(),
+        })
+    }
+
+    /// Number of items.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All items, by slot.
+    pub fn items(&self) -> &ItemSet {
+        &self.items
+    }
+
+    /// Where an item is.
+    pub fn slot(&self, id: &str) -> Option<usize> {
+        self.slots.get(id).map(|&slot| slot as usize)
+    }
+
+    /// The item in a slot.
+    pub fn entry(&self, slot: usize) -> &Entry {
+        &self.entries[slot]
+    }
+
+    /// The features in a slot.
+    pub fn features(&self, slot: usize) -> Vec<f64> {
+        self.items.item(slot).collect()
+    }
+
+    /// Whether an item is there with just these features.
+    pub fn has(&self, id: &str, features: &[f64]) -> bool {
+        self.slot(id).is_some_and(|slot| {
+            self.items
+                .item(slot)
+                .map(f64::to_bits)
+                .eq(features.iter().map(|value| value.to_bits()))
+        })
+    }
+
+    /// The features of an item as they were in a revision, if they are still known.
+    pub fn features_of(&self, id: &str, revision: u64) -> Option<Vec<f64>> {
+        match self.slot(id) {
+            Some(slot) if self.entries[slot].revision == revision => Some(self.features(slot)),
+            _ => self.retired.get(&revision).cloned(),
+        }
+    }
+
+    /// Puts an item in, in place of the one with the same id.
+    ///
+    /// # Errors
+    /// Where the features cannot be; nothing is changed then.
+    pub fn upsert(&mut self, id: &str, features: &[f64], at: u64) -> Result<(), Error> {
+        match self.slot(id) {
+            Some(slot) => {
+                let former = self.features(slot);
+                self.items.replace(slot, features)?;
+                self.retire(self.entries[slot].revision, former, at);
+                self.revisions += 1;
+                self.entries[slot].revision = self.revisions;
+            }
+            None => {
+                self.items.push(features)?;
+                self.revisions += 1;
+                let id: Arc<str> = id.into();
+                let slot = u32::try_from(self.entries.len()).expect("the set has as much room");
+                self.slots.insert(Arc::clone(&id), slot);
+                self.entries.push(Entry {
+                    id,
+                    revision: self.revisions,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes an item out; the last one takes its slot. Returns whether it was there.
+    pub fn remove(&mut self, id: &str, at: u64) -> bool {
+        let Some(slot) = self.slots.remove(id).map(|slot| slot as usize) else {
+            return false;
+        };
+        let former = self.features(slot);
+        self.items.swap_remove(slot);
+        let entry = self.entries.swap_remove(slot);
+        if let Some(moved) = self.entries.get(slot) {
+            self.slots.insert(Arc::clone(&moved.id), slot as u32);
+        }
+        self.retire(entry.revision, former, at);
+        true
+    }
+
+    fn retire(&mut self, revision: u64, features: Vec<f64>, at: u64) {
+        self.retired.insert(revision, features);
+        self.retirements.push_back((at, revision));
+    }
+
+    /// Lets go of features that were retired before a time.
+    pub fn prune(&mut self, before: u64) {
+        while let Some(&(at, revision)) = self.retirements.front()
+            && at < before
+        {
+            self.retired.remove(&revision);
+            self.retirements.pop_front();
+        }
+    }
+
+    /// As it is saved.
+    pub fn save(&self) -> Saved {
+        let mut rows = Vec::with_capacity(self.len() * self.items.dim());
+        for slot in 0..self.len() {
+            rows.extend(self.items.item(slot));
+        }
+        let retired = self.retirements.iter().filter_map(|&(at, revision)| {
+            let features = self.retired.get(&revision)?;
+            Some((at, revision, features.clone()))
+        });
+        Saved {
+            revisions: self.revisions,
+            entries: self.entries.clone(),
+            rows,
+            retired: retired.collect(),
+        }
+    }
+
+    /// As it was saved. None where it cannot be.
+    pub fn load(dim: usize, saved: Saved) -> Option<Self> {
+        let mut slots = HashMap::with_capacity(saved.entries.len());
+        for (slot, entry) in saved.entries.iter().enumerate() {
+            if slots
+                .insert(Arc::clone(&entry.id), u32::try_from(slot).ok()?)
+                .is_some()
+            {
+                return None;
+            }
+        }
+        let items = ItemSet::from_rows(dim, &saved.rows).ok()?;
+        if items.len() != saved.entries.len() {
+            return None;
+        }
+        let mut retired = HashMap::new();
+        let mut retirements = VecDeque::new();
+        for (at, revision, features) in saved.retired {
+            if features.len() != dim {
+                return None;
+            }
+            retired.insert(revision, features);
+            retirements.push_back((at, revision));
+        }
+        Some(Self {
+            slots,
+            entries: saved.entries,
+            items,
+            revisions: saved.revisions,
+            retired,
+            retirements,
+        })
+    }
+
+    /// Adds everything in it that is learned from to a hash.
+    pub fn hash(&self, hasher: &mut blake3::Hasher) {
+        hasher.update(&self.revisions.to_le_bytes());
+        for (slot, entry) in self.entries.iter().enumerate() {
+            hasher.update(&(entry.id.len() as u64).to_le_bytes());
+            hasher.update(entry.id.as_bytes());
+            hasher.update(&entry.revision.to_le_bytes());
+            for value in self.items.item(slot) {
+                hasher.update(&value.to_bits().to_le_bytes());
+            }
+        }
+    }
+}

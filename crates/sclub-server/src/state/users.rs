@@ -1,0 +1,127 @@
+//! Users by id and by number.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sclub::UserId;
+use serde::{Deserialize, Serialize};
+
+use super::history::Record;
+
+/// The users who have given a reward.
+#[derive(Debug, Clone, Default)]
+pub struct Users {
+    numbers: HashMap<Arc<str>, u32>,
+    known: Vec<Option<User>>,
+    /// Numbers that nobody has any more.
+    free: Vec<u32>,
+}
+
+/// What is kept of a user beside what the policy keeps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct User {
+    /// Her id.
+    pub id: Arc<str>,
+    /// When her first reward came, in milliseconds since 1970.
+    pub first: u64,
+    /// When her last reward came.
+    pub last: u64,
+    /// The round of her first reward.
+    pub since: u64,
+    /// How she last came to be in a cluster of her own.
+    pub split: Option<Box<Record>>,
+}
+
+impl Users {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.numbers.len()
+    }
+
+    /// Whether there is nobody.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// The number of a user, if she is known.
+    pub fn number(&self, id: &str) -> Option<u32> {
+        self.numbers.get(id).copied()
+    }
+
+    /// The user of a number.
+    pub fn get(&self, number: u32) -> Option<&User> {
+        self.known.get(number as usize)?.as_ref()
+    }
+
+    /// The user of a number.
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut User> {
+        self.known.get_mut(number as usize)?.as_mut()
+    }
+
+    /// The id of a policy's user.
+    pub fn id(&self, user: UserId) -> Option<&str> {
+        let number = u32::try_from(user).ok()?;
+        self.get(number).map(|user| &*user.id)
+    }
+
+    /// The number of a user, who is admitted if she is not known. `round` is the one being learned.
+    pub fn admit(&mut self, id: &str, at: u64, round: u64) -> u32 {
+        if let Some(number) = self.number(id) {
+            let user = self.known[number as usize].as_mut().expect("known by id");
+            user.last = at;
+            return number;
+        }
+        let id: Arc<str> = id.into();
+        let user = Some(User {
+            id: Arc::clone(&id),
+            first: at,
+            last: at,
+            since: round,
+            split: None,
+        });
+        let number = match self.free.pop() {
+            Some(number) => {
+                self.known[number as usize] = user;
+                number
+            }
+            None => {
+                self.known.push(user);
+                u32::try_from(self.known.len() - 1).expect("the policy has as much room")
+            }
+        };
+        self.numbers.insert(id, number);
+        number
+    }
+
+    /// Takes a user off; her number is free for the next.
+    pub fn dismiss(&mut self, id: &str) -> Option<u32> {
+        let number = self.numbers.remove(id)?;
+        self.known[number as usize] = None;
+        self.free.push(number);
+        Some(number)
+    }
+
+    /// Every place by number, and the free numbers in the order in which they are given out.
+    pub fn parts(&self) -> (&[Option<User>], &[u32]) {
+        (&self.known, &self.free)
+    }
+
+    /// From what [`Users::parts`] gave. None where it cannot be.
+    pub fn from_parts(known: Vec<Option<User>>, free: Vec<u32>) -> Option<Self> {
+        let mut numbers = HashMap::with_capacity(known.len());
+        for (number, user) in known.iter().enumerate() {
+            let Some(user) = user else { continue };
+            let number = u32::try_from(number).ok()?;
+            if numbers.insert(Arc::clone(&user.id), number).is_some() {
+                return None;
+            }
+        }
+        let gaps = known.len() - numbers.len();
+        let is_gap = |&number: &u32| known.get(number as usize) == Some(&None);
+        (free.len() == gaps && free.iter().all(is_gap)).then_some(Self {
+            numbers,
+            known,
+            free,
+        })
+    }
+}
