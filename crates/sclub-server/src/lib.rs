@@ -1,3 +1,4 @@
 //! The service.
+pub mod edge;
 pub mod settings;
 pub mod store;

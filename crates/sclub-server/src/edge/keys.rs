@@ -1,0 +1,382 @@
+//! Who may do what: keys with roles.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use subtle::{ConditionallySelectable, ConstantTimeEq};
+
+/// The environment variable with keys, `role:name:secret` with commas or new lines between.
+pub const VARIABLE: &str = "SCLUB_KEYS";
+
+const LEAST_SECRET: usize = 16;
+const MOST_SECRET: usize = 512;
+const MOST_NAME: usize = 64;
+
+/// What a key allows; each role may do what the ones before it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Role {
+    /// Look.
+    Read,
+    /// Recommend, give feedback, change items.
+    Write,
+    /// Forget users, look after the server.
+    Admin,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+impl FromStr for Role {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        match word {
+            "read" => Ok(Self::Read),
+            "write" => Ok(Self::Write),
+            "admin" => Ok(Self::Admin),
+            _ => Err(()),
+        }
+    }
+}
+
+/// A key without its secret, of which only a digest is kept.
+struct Key {
+    name: Arc<str>,
+    role: Role,
+    digest: [u8; 32],
+}
+
+/// The keys that are known. Secrets are nowhere in it.
+#[derive(Clone)]
+pub struct Keys(Arc<[Key]>);
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = self.0.iter().map(|key| (&key.name, key.role));
+        f.debug_map().entries(shown).finish()
+    }
+}
+
+/// A key that was recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known<'a> {
+    /// Which key it is, from 0.
+    pub index: usize,
+    /// The name it was given.
+    pub name: &'a Arc<str>,
+    /// What it allows.
+    pub role: Role,
+}
+
+impl Keys {
+    /// No keys: nothing is asked.
+    pub fn none() -> Self {
+        Self(Arc::new([]))
+    }
+
+    /// The keys of a file if one is given, else those of [`VARIABLE`] if it is set, else none.
+    ///
+    /// # Errors
+    /// A sentence, if both are given, or what is given cannot be read.
+    pub fn load(file: Option<&Path>) -> Result<Self, String> {
+        match (file, std::env::var_os(VARIABLE)) {
+            (None, None) => Ok(Self::none()),
+            (Some(file), None) => Self::from_file(file),
+            (None, Some(list)) => match list.to_str() {
+                Some(list) => Self::from_list(list),
+                None => Err(format!("{VARIABLE} is not UTF-8")),
+            },
+            (Some(file), Some(_)) => Err(format!(
+                "keys are given both in {} and in {VARIABLE}, only one can hold",
+                file.display()
+            )),
+        }
+    }
+
+    /// Keys from a file with one `role name secret` a line. Empty lines and those with `#` in front do
+    /// not count. Warns if others than the owner can read the file.
+    ///
+    /// # Errors
+    /// A sentence with the file and the line, never with what stands there.
+    pub fn from_file(file: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| format!("cannot read the keys in {}: {error}", file.display()))?;
+        warn_if_open(file);
+        let lines = text.lines().map(str::trim).enumerate();
+        let entries = lines
+            .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
+            .map(|(at, line)| (at + 1, line.split_whitespace().collect()));
+        Self::collect(entries, "line").map_err(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Keys from a list as [`VARIABLE`] holds it.
+    ///
+    /// # Errors
+    /// A sentence with the number of the entry, never with what stands there.
+    pub fn from_list(list: &str) -> Result<Self, String> {
+        let entries = list
+            .split([',', '\n'])
+            .map(str::trim)
+            .filter(|entry| !entry.is_empty());
+        let entries = entries
+            .enumerate()
+            .map(|(at, entry)| (at + 1, entry.splitn(3, ':').map(str::trim).collect()));
+        Self::collect(entries, "entry").map_err(|error| format!("{VARIABLE}: {error}"))
+    }
+
+    fn collect<'a>(
+        entries: impl Iterator<Item = (usize, Vec<&'a str>)>,
+        unit: &str,
+    ) -> Result<Self, String> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (at, words) in entries {
+            let key = key(&words).and_then(|key| {
+                if keys.iter().any(|other| other.name == key.name) {
+                    Err("its name was given to a key before".to_owned())
+                } else if keys.iter().any(|other| other.digest == key.digest) {
+                    Err("its secret is that of a key before".to_owned())
+                } else {
+                    Ok(key)
+                }
+            });
+            keys.push(key.map_err(|reason| format!("{unit} {at}: {reason}"))?);
+        }
+        if keys.is_empty() {
+            // Whoever points to keys wants to be asked for one.
+            return Err("there is no key in it".to_owned());
+        }
+        Ok(Self(keys.into()))
+    }
+
+    /// Whether there are none, so that nothing is asked.
+    pub fn is_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// As [`Keys::is_none`].
+    pub fn is_empty(&self) -> bool {
+        self.is_none()
+    }
+
+    /// The key with this secret. The time it takes does not depend on which one it is, nor on how much
+    /// of a wrong secret is right.
+    pub fn find(&self, secret: &[u8]) -> Option<Known<'_>> {
+        let given = *blake3::hash(secret).as_bytes();
+        let mut found = u32::MAX;
+        for (index, key) in (0u32..).zip(self.0.iter()) {
+            found.conditional_assign(&index, key.digest.ct_eq(&given));
+        }
+        let index = found as usize;
+        let key = self.0.get(index)?;
+        Some(Known {
+            index,
+            name: &key.name,
+            role: key.role,
+        })
+    }
+}
+
+/// A key from its three words. The reason of a failure repeats none of them: they may be mixed up, and
+/// one is the secret.
+fn key(words: &[&str]) -> Result<Key, String> {
+    let &[role, name, secret] = words else {
+        return Err(format!(
+            "needs a role, a name and a secret, but has {} parts",
+            words.len()
+        ));
+    };
+    let role = role
+        .parse()
+        .map_err(|()| "the role is none of read, write, admin")?;
+    let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
+    if name.is_empty() || name.len() > MOST_NAME || !plain(name) {
+        return Err(format!(
+            "the name is not 1 to {MOST_NAME} visible ASCII characters"
+        ));
+    }
+    if secret.len() < LEAST_SECRET {
+        return Err(format!(
+            "the secret is shorter than {LEAST_SECRET} characters"
+        ));
+    }
+    if secret.len() > MOST_SECRET || !plain(secret) {
+        return Err(format!(
+            "the secret is not up to {MOST_SECRET} visible ASCII characters"
+        ));
+    }
+    let digest = *blake3::hash(secret.as_bytes()).as_bytes();
+    Ok(Key {
+        name: name.into(),
+        role,
+        digest,
+    })
+}
+
+#[cfg(unix)]
+fn warn_if_open(file: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let Ok(about) = std::fs::metadata(file) else {
+        return;
+    };
+    let mode = about.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let file = file.display();
+        tracing::warn!(%file, mode = format!("{mode:o}"), "others can read the keys, chmod 600 it");
+    }
+}
+
+#[cfg(not(unix))]
+fn warn_if_open(_: &Path) {}
+
+/// Whether a server with these keys may listen at this address: without keys only where this machine
+/// alone can reach it.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub fn check_bind(addr: SocketAddr, keys: &Keys, insecure: bool) -> Result<(), String> {
+    if !keys.is_none() || insecure || addr.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(format!(
+        "without keys anybody who reaches {addr} could change everything: give keys (--keys FILE or \
+         {VARIABLE}), or listen on 127.0.0.1, or say --insecure"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "read:eye:aaaaaaaaaaaaaaaa, write:hand:bbbbbbbbbbbbbbbb:with:colons\n\
+                        admin:head:cccccccccccccccc";
+
+    #[test]
+    fn each_secret_finds_its_own_key() {
+        let keys = Keys::from_list(LIST).unwrap();
+        let find = |secret: &str| {
+            keys.find(secret.as_bytes())
+                .map(|key| (&**key.name, key.role))
+        };
+        assert_eq!(find("aaaaaaaaaaaaaaaa"), Some(("eye", Role::Read)));
+        assert_eq!(
+            find("bbbbbbbbbbbbbbbb:with:colons"),
+            Some(("hand", Role::Write))
+        );
+        assert_eq!(find("cccccccccccccccc"), Some(("head", Role::Admin)));
+        for wrong in [
+            "",
+            "aaaaaaaaaaaaaaa",
+            "aaaaaaaaaaaaaaaaa",
+            "eye",
+            "bbbbbbbbbbbbbbbb",
+        ] {
+            assert_eq!(find(wrong), None, "{wrong:?}");
+        }
+        assert_eq!(Keys::none().find(b""), None);
+        assert!(Role::Read < Role::Write && Role::Write < Role::Admin);
+    }
+
+    #[test]
+    fn a_file_reads_like_a_list() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        let text = "# who\n\n  read eye   aaaaaaaaaaaaaaaa\nadmin\thead cccccccccccccccc\r\n";
+        std::fs::write(&file, text).unwrap();
+        let keys = Keys::from_file(&file).unwrap();
+        assert_eq!(keys.len(), 2);
+        assert_eq!(keys.find(b"cccccccccccccccc").unwrap().role, Role::Admin);
+        let missing = Keys::from_file(&folder.path().join("none")).unwrap_err();
+        assert!(missing.starts_with("cannot read the keys in "), "{missing}");
+    }
+
+    #[test]
+    fn errors_name_the_entry_and_never_the_secret() {
+        let cases = [
+            (
+                "read:a:0123456789abcdef,write:b:0123456789abcde",
+                "entry 2: the secret is shorter",
+            ),
+            ("0123456789abcdef:a:read", "entry 1: the role is none of"),
+            (
+                "read:0123456789abcdef",
+                "entry 1: needs a role, a name and a secret, but has 2",
+            ),
+            ("read::0123456789abcdef", "entry 1: the name is not"),
+            ("read:a:0123456789 abcdef", "entry 1: the secret is not"),
+            (
+                "read:a:0123456789abcdef,read:a:0123456789abcdeX",
+                "entry 2: its name was given",
+            ),
+            (
+                "read:a:0123456789abcdef,read:b:0123456789abcdef",
+                "entry 2: its secret is that",
+            ),
+            (" \n,", "there is no key"),
+        ];
+        for (list, reason) in cases {
+            let error = Keys::from_list(list).unwrap_err();
+            assert!(
+                error.starts_with(&format!("SCLUB_KEYS: {reason}")),
+                "{list:?}: {error}"
+            );
+            assert!(!error.contains("0123456789"), "{error}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        std::fs::write(
+            &file,
+            "# one\nread a 0123456789abcdef\n\nroot b 0123456789abcdef\n",
+        )
+        .unwrap();
+        let error = Keys::from_file(&file).unwrap_err();
+        assert!(
+            error.ends_with("line 4: the role is none of read, write, admin"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn debug_shows_names_only() {
+        let shown = format!("{:?}", Keys::from_list(LIST).unwrap());
+        assert_eq!(shown, r#"{"eye": Read, "hand": Write, "head": Admin}"#);
+    }
+
+    #[test]
+    fn without_keys_only_this_machine() {
+        let keys = Keys::from_list(LIST).unwrap();
+        let cases = [
+            ("127.0.0.1:80", true),
+            ("127.9.9.9:80", true),
+            ("[::1]:80", true),
+            ("[::ffff:127.0.0.1]:80", true),
+            ("0.0.0.0:80", false),
+            ("[::]:80", false),
+            ("10.0.0.1:80", false),
+        ];
+        for (addr, local) in cases {
+            let addr = addr.parse().unwrap();
+            assert_eq!(
+                check_bind(addr, &Keys::none(), false).is_ok(),
+                local,
+                "{addr}"
+            );
+            assert_eq!(check_bind(addr, &Keys::none(), true), Ok(()));
+            assert_eq!(check_bind(addr, &keys, false), Ok(()));
+        }
+    }
+}
