@@ -1,4 +1,24 @@
-//! The service.
+//! The service: recommend over HTTP, learn from rewards that come later, lose nothing.
+//!
+//! | | |
+//! |---|---|
+//! | [`api`] | requests to calls of the engine, and back |
+//! | [`edge`] | connections, TLS, keys, limits: what lies between sockets and the API |
+//! | [`engine`] | log, then apply: one thread writes, everybody reads |
+//! | [`state`] | what is known, a fold of the events |
+//! | [`event`], [`decision`] | what is in the log, and what is handed out |
+//! | [`store`] | where events are kept |
+
+pub mod api;
+pub mod decision;
 pub mod edge;
+pub mod engine;
+pub mod event;
+pub mod identity;
+pub mod meters;
+mod serve;
 pub mod settings;
+pub mod state;
 pub mod store;
+
+pub use serve::{ServeError, serve};

@@ -96,7 +96,7 @@ impl Default for Settings {
             max_body: 8 << 20,
             max_candidates: 10_000,
             max_k: 1_000,
-            max_dim: 1_024,
+            max_dim: 512,
             max_id: 256,
             max_batch: 1_000,
             rate: 0,

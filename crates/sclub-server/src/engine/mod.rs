@@ -118,11 +118,11 @@ pub struct Asked<'a> {
 #[derive(Debug)]
 pub enum Among<'a> {
     /// Items of the catalogue.
-    Candidates(&'a [std::borrow::Cow<'a, str>]),
+    Candidates(Vec<&'a str>),
     /// Items that came along, and their features one after another.
     Inline(Vec<&'a str>, &'a ItemSet),
     /// The catalogue, but for some.
-    All(&'a [std::borrow::Cow<'a, str>]),
+    All(Vec<&'a str>),
 }
 
 /// What to show.
@@ -248,18 +248,25 @@ impl Engine {
         QUEUE - self.shared.queue.capacity()
     }
 
-    /// A hash of everything learned. Costs time at many users; the last one is remembered.
-    pub fn hash(&self) -> String {
+    /// What is known, with a hash of everything learned. That costs time at many users; the last one
+    /// is remembered.
+    pub fn hashed(&self) -> (RwLockReadGuard<'_, State>, String) {
         let state = self.shared.read();
         let mut known = lock(&self.shared.hash);
-        match &*known {
+        let hash = match &*known {
             Some((events, hash)) if *events == state.events() => hash.clone(),
             _ => {
                 let hash = state.hash();
                 *known = Some((state.events(), hash.clone()));
                 hash
             }
-        }
+        };
+        (state, hash)
+    }
+
+    /// Notes the decisions that wait. Blocks.
+    pub fn note_decisions(&self) {
+        self.shared.flush();
     }
 
     /// Recommends to one user.
@@ -343,10 +350,9 @@ impl Engine {
         let shown = chosen.decisions.iter().map(|decision| {
             let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
             let (item, features) = match &asked.among {
-                &Among::Candidates(ids) => {
+                Among::Candidates(ids) => {
                     let revision = entry(slots[decision.index]).revision;
-                    let id = &*ids[decision.index];
-                    (id.into(), Features::Catalogue(revision))
+                    (ids[decision.index].into(), Features::Catalogue(revision))
                 }
                 Among::All(_) => {
                     let entry = entry(decision.index);
@@ -526,8 +532,7 @@ impl Engine {
 
     async fn ask(&self, want: Want) -> Result<Done, Refusal> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.shared.queue.try_send(Job { want, reply });
-        match sent {
+        match self.shared.queue.try_send(Job { want, reply }) {
             Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
@@ -663,7 +668,7 @@ impl Shared {
 /// The slots of items.
 fn find(
     state: &State,
-    ids: &[std::borrow::Cow<'_, str>],
+    ids: &[&str],
     field: &'static str,
 ) -> Result<Vec<usize>, Refusal> {
     let unknown = |id: &str| Refusal::UnknownItem {

@@ -1,0 +1,319 @@
+//! The two calls that an application makes, and both for many users at once.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::time::Instant;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use sclub::ItemSet;
+
+use super::model::{
+    FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
+    RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
+};
+use super::{Answer, App, Shared, aside, body, json, parse};
+use crate::edge::ApiError;
+use crate::edge::error::ErrorBody;
+use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
+use crate::meters::Call;
+use crate::settings::Settings;
+use crate::state::Scratch;
+
+/// Items from which on a choice among the whole catalogue may take milliseconds.
+const MANY: usize = 5_000;
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+/// Recommends items to a user.
+#[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body = RecommendRequest<'static>, responses(
+    (status = 200, body = RecommendResponse, description = "What to show"),
+    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
+    (status = 422, body = ErrorBody, description = "A field cannot be so")))]
+pub(super) async fn recommend(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Answer, ApiError> {
+    let begun = Instant::now();
+    let engine = app.ready()?;
+    let outcome = match body(&app, &headers, sent).await {
+        Ok(bytes) => recommend_one(&app, engine, &bytes),
+        Err(error) => Err(error),
+    };
+    timed(engine, Call::Recommend, begun, outcome)
+}
+
+fn recommend_one(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
+    let request: RecommendRequest<'_> = parse(bytes)?;
+    let inline = inline(&app.settings, &request)?;
+    let asked = asked(&app.settings, &request, inline.as_ref())?;
+    let choose = || {
+        SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch))
+    };
+    let is_long = matches!(asked.among, Among::All(_))
+        && engine
+            .state()
+            .catalogue()
+            .is_some_and(|catalogue| catalogue.len() >= MANY);
+    let recommended = if is_long { aside(choose) } else { choose() }?;
+    Ok(json(&response(recommended)))
+}
+
+/// Recommends items to several users on the same history.
+#[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body = RecommendBatchRequest<'static>, responses(
+    (status = 200, body = RecommendBatchResponse, description = "What to show, in the order of the requests"),
+    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
+    (status = 422, body = ErrorBody, description = "A field cannot be so; nothing was recommended")))]
+pub(super) async fn recommend_batch(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Answer, ApiError> {
+    let begun = Instant::now();
+    let engine = app.ready()?;
+    let outcome = match body(&app, &headers, sent).await {
+        Ok(bytes) => aside(|| recommend_many(&app, engine, &bytes)),
+        Err(error) => Err(error),
+    };
+    timed(engine, Call::RecommendBatch, begun, outcome)
+}
+
+fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
+    let request: RecommendBatchRequest<'_> = parse(bytes)?;
+    check_batch(&app.settings, "requests", request.requests.len())?;
+    let within = |index: usize| move |refusal: Refusal| refusal.within("requests", index);
+    let requests = &request.requests;
+    let inline = requests
+        .iter()
+        .enumerate()
+        .map(|(index, request)| inline(&app.settings, request).map_err(within(index)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let all = requests
+        .iter()
+        .zip(&inline)
+        .enumerate()
+        .map(|(index, (request, inline))| {
+            asked(&app.settings, request, inline.as_ref()).map_err(within(index))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let recommended = engine.recommend_all(&all)?;
+    engine.meters().decided(recommended.len() as u64);
+    Ok(json(&RecommendBatchResponse {
+        decisions: recommended.into_iter().map(response).collect(),
+    }))
+}
+
+/// Learns what an item that was shown has brought. Durable when it is answered.
+#[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body = FeedbackRequest<'static>, responses(
+    (status = 200, body = FeedbackResponse, description = "Whether it was new"),
+    (status = 404, body = ErrorBody, description = "No such decision was handed out here"),
+    (status = 410, body = ErrorBody, description = "The decision's lifetime is over, or its user was forgotten"),
+    (status = 422, body = ErrorBody, description = "The reward is out of range"),
+    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+pub(super) async fn feedback(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Answer, ApiError> {
+    let begun = Instant::now();
+    let engine = app.ready()?;
+    let outcome = async {
+        let bytes = body(&app, &headers, sent).await?;
+        let request: FeedbackRequest<'_> = parse(&bytes)?;
+        let applied = engine.feedback(&[given(&request)]).await?;
+        Ok(json(&FeedbackResponse {
+            applied: applied == [true],
+        }))
+    };
+    timed(engine, Call::Feedback, begun, outcome.await)
+}
+
+/// Learns what several users gave in one time slot. Durable when it is answered.
+#[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body = FeedbackBatchRequest<'static>, responses(
+    (status = 200, body = FeedbackBatchResponse, description = "Whether each was new"),
+    (status = 404, body = ErrorBody, description = "A decision was not handed out here; nothing was learned"),
+    (status = 410, body = ErrorBody, description = "A decision's lifetime is over, or its user was forgotten"),
+    (status = 422, body = ErrorBody, description = "A reward is out of range"),
+    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+pub(super) async fn feedback_batch(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Answer, ApiError> {
+    let begun = Instant::now();
+    let engine = app.ready()?;
+    let outcome = async {
+        let bytes = body(&app, &headers, sent).await?;
+        let request: FeedbackBatchRequest<'_> = parse(&bytes)?;
+        check_batch(&app.settings, "feedback", request.feedback.len())?;
+        let round: Vec<Given<'_>> = request.feedback.iter().map(given).collect();
+        let applied = engine.feedback(&round).await?;
+        Ok(json(&FeedbackBatchResponse { applied }))
+    };
+    timed(engine, Call::FeedbackBatch, begun, outcome.await)
+}
+
+/// Counts and times an answer.
+fn timed(
+    engine: &Engine,
+    call: Call,
+    begun: Instant,
+    outcome: Result<Answer, ApiError>,
+) -> Result<Answer, ApiError> {
+    let status = match &outcome {
+        Ok(answer) => answer.status(),
+        Err(error) => error.status,
+    };
+    let took = begun.elapsed();
+    engine.meters().answered(call, took, status.as_u16());
+    tracing::debug!(?call, status = status.as_u16(), ?took, "answered");
+    outcome
+}
+
+fn given<'a>(request: &'a FeedbackRequest<'_>) -> Given<'a> {
+    Given {
+        decision: &request.decision,
+        item: request.item.as_deref(),
+        reward: request.reward,
+    }
+}
+
+fn response(recommended: Recommended) -> RecommendResponse {
+    let items = recommended.items.into_iter().map(|(id, score)| ScoredItem {
+        id,
+        score: score.score,
+        mean: score.mean,
+        width: score.width,
+    });
+    RecommendResponse {
+        decision: recommended.decision,
+        items: items.collect(),
+        cluster: recommended.cluster,
+        cluster_users: recommended.cluster_users,
+    }
+}
+
+/// The items that came along, laid out.
+fn inline(
+    settings: &Settings,
+    request: &RecommendRequest<'_>,
+) -> Result<Option<ItemSet>, Refusal> {
+    let Some(items) = &request.items else {
+        return Ok(None);
+    };
+    check_count("items", items.len(), settings.max_candidates)?;
+    let dim = items.first().map_or(0, |item| item.features.len());
+    check_dim(settings, "items[0].features", dim)?;
+    let mut rows = Vec::with_capacity(dim * items.len());
+    for (index, item) in items.iter().enumerate() {
+        check_id(settings, &item.id, || format!("items[{index}].id"))?;
+        if item.features.len() != dim {
+            let message = format!(
+                "an item has {} features, and the first has {dim}",
+                item.features.len()
+            );
+            return Err(Refusal::invalid(format!("items[{index}].features"), message));
+        }
+        rows.extend_from_slice(&item.features);
+    }
+    check_different(items)?;
+    let set = ItemSet::from_rows(dim, &rows)
+        .map_err(|error| Refusal::invalid("items", error.to_string()))?;
+    Ok(Some(set))
+}
+
+fn check_different(items: &[InlineItem<'_>]) -> Result<(), Refusal> {
+    let mut seen = HashSet::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        if !seen.insert(&*item.id) {
+            let message = format!("item '{}' is given twice", &*item.id);
+            return Err(Refusal::invalid(format!("items[{index}].id"), message));
+        }
+    }
+    Ok(())
+}
+
+fn asked<'a>(
+    settings: &Settings,
+    request: &'a RecommendRequest<'_>,
+    inline: Option<&'a ItemSet>,
+) -> Result<Asked<'a>, Refusal> {
+    check_id(settings, &request.user, || "user".to_owned())?;
+    let k = match request.k.unwrap_or(1) {
+        k if k >= 1 && k <= settings.max_k as u64 => k as usize,
+        k => {
+            let message = format!("k is {k}, and it must be from 1 to {}", settings.max_k);
+            return Err(Refusal::invalid("k", message));
+        }
+    };
+    let among = match (&request.candidates, &request.items, inline) {
+        (Some(_), Some(_), _) => {
+            let message = "candidates and items cannot both be given";
+            return Err(Refusal::invalid("candidates", message));
+        }
+        (Some(_), ..) | (_, Some(_), _) if request.exclude.is_some() => {
+            let message = "there is something to exclude only where the whole catalogue is looked at";
+            return Err(Refusal::invalid("exclude", message));
+        }
+        (Some(candidates), ..) => {
+            check_count("candidates", candidates.len(), settings.max_candidates)?;
+            Among::Candidates(candidates.iter().map(|id| &**id).collect())
+        }
+        (None, Some(items), Some(inline)) => {
+            Among::Inline(items.iter().map(|item| &*item.id).collect(), inline)
+        }
+        _ => {
+            let exclude = request.exclude.as_deref().unwrap_or_default();
+            if exclude.len() > settings.max_candidates {
+                let message = format!("{} ids are too many", exclude.len());
+                return Err(Refusal::invalid("exclude", message));
+            }
+            Among::All(exclude.iter().map(|id| &**id).collect())
+        }
+    };
+    Ok(Asked {
+        user: &request.user,
+        among,
+        k,
+    })
+}
+
+fn check_count(field: &str, count: usize, most: usize) -> Result<(), Refusal> {
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    let message = format!("there are {count}, and there must be from 1 to {most}");
+    Err(Refusal::invalid(field, message))
+}
+
+fn check_batch(settings: &Settings, field: &str, count: usize) -> Result<(), Refusal> {
+    check_count(field, count, settings.max_batch)
+}
+
+/// Checks the number of features of an item.
+pub(super) fn check_dim(settings: &Settings, field: &str, dim: usize) -> Result<(), Refusal> {
+    if (1..=settings.max_dim).contains(&dim) {
+        return Ok(());
+    }
+    let most = settings.max_dim;
+    let message = format!("an item has {dim} features, and there must be from 1 to {most}");
+    Err(Refusal::invalid(field, message))
+}
+
+/// Checks the id of a user or an item.
+pub(super) fn check_id(
+    settings: &Settings,
+    id: &str,
+    field: impl FnOnce() -> String,
+) -> Result<(), Refusal> {
+    if (1..=settings.max_id).contains(&id.len()) {
+        return Ok(());
+    }
+    let (length, most) = (id.len(), settings.max_id);
+    let message = format!("an id has {length} bytes, and it must have from 1 to {most}");
+    Err(Refusal::invalid(field(), message))
+}

@@ -1,0 +1,201 @@
+//! The catalogue.
+
+use std::collections::HashSet;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+
+use super::calls::{check_dim, check_id};
+use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
+use super::{Answer, App, Shared, json};
+use crate::edge::ApiError;
+use crate::edge::body::{Line, check_json_lines, lines};
+use crate::edge::error::ErrorBody;
+use crate::engine::Refusal;
+use crate::event::Item;
+
+/// Items that are made durable together.
+const TOGETHER: usize = 1000;
+
+/// Numbers that are made durable together.
+const NUMBERS: usize = 1 << 17;
+
+/// Puts items into the catalogue, in place of those with the same ids: one JSON object a line. A
+/// line that cannot be ends it; the items of the lines before stay.
+#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson"), responses(
+    (status = 200, body = ItemsPut, description = "How many, and how many were new or different"),
+    (status = 400, body = ErrorBody, description = "A line is not an item; it is named"),
+    (status = 413, body = ErrorBody, description = "A line is too long; it is named"),
+    (status = 422, body = ErrorBody, description = "A field cannot be so; its line is named"),
+    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+pub(super) async fn put(
+    State(app): State<Shared>,
+    headers: HeaderMap,
+    sent: Body,
+) -> Result<Answer, ApiError> {
+    let engine = app.ready()?;
+    check_json_lines(&headers)?;
+    let mut lines = lines(sent, app.settings.max_body);
+    let mut waiting: Vec<Item> = Vec::new();
+    let mut numbers = 0;
+    let mut ids: HashSet<String> = HashSet::new();
+    let mut put = ItemsPut {
+        items: 0,
+        changed: 0,
+    };
+    let mut failed = None;
+    loop {
+        let next = match lines.next().await {
+            Ok(Some(line)) => read(&app, &line).map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
+        let is_last = !matches!(next, Ok(Some(_)));
+        let again = matches!(&next, Ok(Some(item)) if ids.contains(&item.id));
+        if is_last || again || waiting.len() == TOGETHER || numbers >= NUMBERS {
+            let together = std::mem::take(&mut waiting);
+            put.items += together.len() as u64;
+            if !together.is_empty() {
+                put.changed += engine.upsert(together).await? as u64;
+            }
+            ids.clear();
+            numbers = 0;
+        }
+        match next {
+            Ok(Some(item)) => {
+                ids.insert(item.id.clone());
+                numbers += item.features.len();
+                waiting.push(item);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
+        }
+    }
+    match failed {
+        None => Ok(json(&put)),
+        Some(mut error) => {
+            let kept = format!("; {} items before it were taken", put.items);
+            error.message.push_str(&kept);
+            Err(error)
+        }
+    }
+}
+
+/// The item of a line.
+fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
+    let number = line.number;
+    let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes)
+        .map_err(|error| ApiError::bad_json(format!("line {number} is not an item: {error}")))?;
+    let settings = &app.settings;
+    check_id(settings, &id, || "id".to_owned())
+        .and_then(|()| check_dim(settings, "features", features.len()))
+        .and_then(|()| check_features(&features))
+        .map_err(|refusal| {
+            let mut error = ApiError::from(refusal);
+            error.message = format!("line {number}: {}", error.message);
+            error
+        })?;
+    Ok(Item { id, features })
+}
+
+fn check_features(features: &[f64]) -> Result<(), Refusal> {
+    sclub::ItemSet::from_rows(features.len(), features)
+        .map(drop)
+        .map_err(|error| Refusal::invalid("features", error.to_string()))
+}
+
+/// Part of the catalogue.
+#[utoipa::path(get, path = "/v1/items", tag = "items", params(ItemsQuery), responses(
+    (status = 200, body = ItemsPage, description = "Some items"),
+    (status = 404, body = ErrorBody, description = "There is no item to go on after")))]
+pub(super) async fn list(
+    State(app): State<Shared>,
+    query: Result<Query<ItemsQuery>, QueryRejection>,
+) -> Result<Answer, ApiError> {
+    let query = understood(query)?;
+    let state = app.ready()?.state();
+    let Some(catalogue) = state.catalogue() else {
+        return Ok(json(&ItemsPage {
+            items: Vec::new(),
+            next: None,
+            total: 0,
+        }));
+    };
+    let first = match &query.after {
+        None => 0,
+        Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,
+    };
+    let last = (first + limit(query.limit, 100)?).min(catalogue.len());
+    let items: Vec<CatalogueItem> = (first..last)
+        .map(|slot| CatalogueItem {
+            id: catalogue.entry(slot).id.to_string(),
+            features: catalogue.features(slot),
+        })
+        .collect();
+    let next = (last < catalogue.len()).then(|| items.last().map(|item| item.id.clone()));
+    Ok(json(&ItemsPage {
+        items,
+        next: next.flatten(),
+        total: catalogue.len() as u64,
+    }))
+}
+
+/// An item of the catalogue.
+#[utoipa::path(get, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
+    (status = 200, body = CatalogueItem, description = "The item"),
+    (status = 404, body = ErrorBody, description = "There is none of that id")))]
+pub(super) async fn show(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    let state = app.ready()?.state();
+    let catalogue = state.catalogue().ok_or_else(|| unknown(&id))?;
+    let slot = catalogue.slot(&id).ok_or_else(|| unknown(&id))?;
+    let features = catalogue.features(slot);
+    Ok(json(&CatalogueItem { id, features }))
+}
+
+/// Takes an item out of the catalogue. Decisions that showed it can still be answered.
+#[utoipa::path(delete, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
+    (status = 200, body = Removed, description = "Whether it was there"),
+    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+pub(super) async fn remove(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    let removed = app.ready()?.remove(&id).await?;
+    Ok(json(&Removed { removed }))
+}
+
+fn unknown(id: &str) -> Refusal {
+    Refusal::UnknownItem {
+        id: id.to_owned(),
+        place: "in the catalogue",
+        field: "id",
+    }
+}
+
+/// What a query says.
+pub(super) fn understood<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
+    match query {
+        Ok(Query(query)) => Ok(query),
+        Err(error) => Err(ApiError::invalid("query", error.body_text())),
+    }
+}
+
+/// How many to list.
+pub(super) fn limit(asked: Option<usize>, usual: usize) -> Result<usize, Refusal> {
+    const MOST: usize = 1000;
+    match asked.unwrap_or(usual) {
+        limit if limit <= MOST => Ok(limit),
+        limit => {
+            let message = format!("{limit} is more than {MOST}");
+            Err(Refusal::invalid("limit", message))
+        }
+    }
+}

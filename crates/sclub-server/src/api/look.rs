@@ -1,0 +1,386 @@
+//! A look at what is known.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use axum::body::Body;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{Response, StatusCode};
+use sclub::{ClusterId, UserId};
+
+use super::items::{limit, understood};
+use super::model::{
+    ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
+    HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
+};
+use super::{Answer, Shared, aside, json};
+use crate::edge::ApiError;
+use crate::edge::error::ErrorBody;
+use crate::engine::Refusal;
+use crate::state::{Catalogue, Record, Sides, State as Known, What};
+
+/// What is known of a user.
+#[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "Her id")), responses(
+    (status = 200, body = UserCard, description = "What is known of her"),
+    (status = 404, body = ErrorBody, description = "Nothing is known of her")))]
+pub(super) async fn user(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+) -> Result<Answer, ApiError> {
+    let state = app.ready()?.state();
+    let card = user_card(&state, &id).ok_or(Refusal::UnknownUser(id))?;
+    Ok(json(&card))
+}
+
+fn user_card(state: &Known, id: &str) -> Option<UserCard> {
+    let number = state.users().number(id)?;
+    let user = state.users().get(number)?;
+    let policy = state.policy()?;
+    let whom = UserId::from(number);
+    let count = policy.count(whom)?;
+    Some(UserCard {
+        user: id.to_owned(),
+        count,
+        frequency: count as f64 / policy.rounds().max(1) as f64,
+        first_seen: user.first,
+        last_seen: user.last,
+        cluster: policy.cluster_of(whom),
+        cluster_users: policy.cluster_users(whom),
+        estimate: policy.own_estimate(whom)?,
+        cluster_estimate: policy.estimate(whom),
+        last_change: state
+            .last_change(number)
+            .map(|record| entry(state, &record)),
+    })
+}
+
+/// The clusters, largest first.
+#[utoipa::path(get, path = "/v1/clusters", tag = "look", params(ClustersQuery), responses(
+    (status = 200, body = ClustersPage, description = "Some clusters"),
+    (status = 404, body = ErrorBody, description = "There is no cluster to go on after")))]
+pub(super) async fn clusters(
+    State(app): State<Shared>,
+    query: Result<Query<ClustersQuery>, QueryRejection>,
+) -> Result<Answer, ApiError> {
+    let query = understood(query)?;
+    let limit = limit(query.limit, 100)?;
+    let engine = app.ready()?;
+    aside(|| {
+        let state = engine.state();
+        let page = clusters_page(&state, query.after, limit)?;
+        Ok(json(&page))
+    })
+}
+
+/// Larger ones first, and those of a size by label.
+fn rank(users: u64, cluster: ClusterId) -> (Reverse<u64>, ClusterId) {
+    (Reverse(users), cluster)
+}
+
+fn clusters_page(
+    state: &Known,
+    after: Option<ClusterId>,
+    limit: usize,
+) -> Result<ClustersPage, Refusal> {
+    let Some(policy) = state.policy() else {
+        return Ok(ClustersPage {
+            clusters: Vec::new(),
+            next: None,
+            total: 0,
+        });
+    };
+    let after = match after {
+        None => None,
+        Some(label) => {
+            let found = policy.cluster(label);
+            let found = found.ok_or(Refusal::UnknownCluster(label))?;
+            Some(rank(found.users, found.label))
+        }
+    };
+    // The first `limit` + 1 in rank, by a heap whose top is the last of them.
+    let mut first = BinaryHeap::new();
+    policy.each_cluster(&mut |cluster| {
+        let rank = rank(cluster.users, cluster.label);
+        if after.is_none_or(|after| rank > after) {
+            first.push(rank);
+            if first.len() > limit + 1 {
+                first.pop();
+            }
+        }
+    });
+    let labels: Vec<ClusterId> = first
+        .into_sorted_vec()
+        .into_iter()
+        .map(|(_, label)| label)
+        .collect();
+    let shown = &labels[..labels.len().min(limit)];
+    let wanted: std::collections::HashSet<ClusterId> = shown.iter().copied().collect();
+    let mut clusters = Vec::with_capacity(shown.len());
+    policy.each_cluster(&mut |cluster| {
+        if wanted.contains(&cluster.label) {
+            clusters.push(ClusterLine {
+                cluster: cluster.label,
+                users: cluster.users,
+                count: cluster.count,
+                estimate: cluster.estimate.to_vec(),
+            });
+        }
+    });
+    clusters.sort_unstable_by_key(|line| rank(line.users, line.cluster));
+    let has_more = labels.len() > limit;
+    Ok(ClustersPage {
+        next: has_more.then(|| shown.last().copied()).flatten(),
+        clusters,
+        total: state.clusters(),
+    })
+}
+
+/// What is known of a cluster.
+#[utoipa::path(get, path = "/v1/clusters/{id}", tag = "look", params(("id" = u64, Path, description = "Its label"), ClusterQuery), responses(
+    (status = 200, body = ClusterCard, description = "What is known of it"),
+    (status = 404, body = ErrorBody, description = "There is none of that label, or no longer")))]
+pub(super) async fn cluster(
+    State(app): State<Shared>,
+    Path(id): Path<String>,
+    query: Result<Query<ClusterQuery>, QueryRejection>,
+) -> Result<Answer, ApiError> {
+    let query = understood(query)?;
+    let items = limit(query.items, 10)?;
+    let members = limit(query.members, 20)?;
+    let label: ClusterId = id
+        .parse()
+        .map_err(|_| Refusal::invalid("id", "the label of a cluster is a number"))?;
+    let engine = app.ready()?;
+    aside(|| {
+        let state = engine.state();
+        let card = cluster_card(&state, label, items, members);
+        Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
+    })
+}
+
+fn cluster_card(
+    state: &Known,
+    label: ClusterId,
+    items: usize,
+    members: usize,
+) -> Option<ClusterCard> {
+    let policy = state.policy()?;
+    let cluster = policy.cluster(label)?;
+    let names = policy.members(label, members)?;
+    Some(ClusterCard {
+        cluster: label,
+        users: cluster.users,
+        count: cluster.count,
+        frequency: cluster.count as f64 / policy.rounds().max(1) as f64,
+        favourites: state
+            .catalogue()
+            .map_or_else(Vec::new, |catalogue| {
+                favourites(catalogue, cluster.estimate, items)
+            }),
+        estimate: cluster.estimate.to_vec(),
+        members: names
+            .into_iter()
+            .filter_map(|user| state.users().id(user).map(str::to_owned))
+            .collect(),
+        last_change: state.history().merged(label).map(|record| entry(state, record)),
+    })
+}
+
+/// The items that an estimate expects the most of.
+fn favourites(catalogue: &Catalogue, estimate: &[f64], most: usize) -> Vec<Favourite> {
+    let mut means: Vec<(f64, usize)> = (0..catalogue.len())
+        .map(|slot| {
+            let features = catalogue.items().item(slot);
+            let mean: f64 = features.zip(estimate).map(|(x, w)| x * w).sum();
+            (mean, slot)
+        })
+        .collect();
+    let better = |a: &(f64, usize), b: &(f64, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+    if most < means.len() {
+        means.select_nth_unstable_by(most, better);
+        means.truncate(most);
+    }
+    means.sort_unstable_by(better);
+    means
+        .into_iter()
+        .map(|(mean, slot)| Favourite {
+            id: catalogue.entry(slot).id.to_string(),
+            mean,
+        })
+        .collect()
+}
+
+/// Every split and merge, newest first, with the two sides of the inequality that fired. The latest
+/// 524,288 are kept at hand.
+#[utoipa::path(get, path = "/v1/history", tag = "look", params(HistoryQuery), responses(
+    (status = 200, body = HistoryPage, description = "Some changes")))]
+pub(super) async fn history(
+    State(app): State<Shared>,
+    query: Result<Query<HistoryQuery>, QueryRejection>,
+) -> Result<Answer, ApiError> {
+    let query = understood(query)?;
+    let limit = limit(query.limit, 100)?;
+    let state = app.ready()?.state();
+    let history = state.history();
+    let before = query.before.unwrap_or(u64::MAX);
+    let mut records = history.before(before, limit + 1);
+    let changes: Vec<HistoryEntry> = records
+        .by_ref()
+        .take(limit)
+        .map(|record| entry(&state, record))
+        .collect();
+    let next = records
+        .next()
+        .and_then(|_| changes.last())
+        .map(|last| last.change);
+    Ok(json(&HistoryPage {
+        changes,
+        next,
+        total: history.total(),
+    }))
+}
+
+/// A change as it is told.
+pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
+    let sides = |sides: Sides| SidesEntry {
+        distance: sides.distance,
+        threshold: sides.threshold,
+    };
+    let (estimates, frequencies) = (
+        record.estimates.map(sides),
+        record.frequencies.map(sides),
+    );
+    let reason = match (&estimates, &frequencies) {
+        (Some(_), Some(_)) => "both",
+        (Some(_), None) => "estimates",
+        (None, Some(_)) => "frequencies",
+        (None, None) => "connected",
+    };
+    let mut told = HistoryEntry {
+        change: record.change,
+        at: record.at,
+        round: record.round,
+        kind: "split",
+        from: None,
+        into: None,
+        users: None,
+        kept: None,
+        gone: None,
+        user: state
+            .users()
+            .id(UserId::from(record.user))
+            .map(str::to_owned),
+        why: WhyEntry {
+            reason,
+            estimates,
+            frequencies,
+        },
+    };
+    match record.what {
+        What::Split { from, into, users } => {
+            told.from = Some(from);
+            told.into = Some(into);
+            told.users = Some(users);
+        }
+        What::Merge { kept, gone } => {
+            told.kind = "merge";
+            told.kept = Some(kept);
+            told.gone = Some(gone);
+        }
+    }
+    told
+}
+
+/// How things stand, with a hash of everything learned.
+#[utoipa::path(get, path = "/v1/state", tag = "look", params(StateQuery), responses(
+    (status = 200, body = StateCard, description = "How things stand")))]
+pub(super) async fn state(
+    State(app): State<Shared>,
+    query: Result<Query<StateQuery>, QueryRejection>,
+) -> Result<Answer, ApiError> {
+    let query = understood(query)?;
+    let engine = app.ready()?;
+    aside(|| {
+        let wants_hash = query.hash.unwrap_or(true);
+        let (state, hash) = if wants_hash {
+            let (state, hash) = engine.hashed();
+            (state, Some(hash))
+        } else {
+            (engine.state(), None)
+        };
+        let (rewards, reward_sum) = state.rewards();
+        let read_only_reason = engine.read_only();
+        Ok(json(&StateCard {
+            events: state.events(),
+            rounds: state.rounds(),
+            users: state.users().len() as u64,
+            clusters: state.clusters(),
+            hash,
+            policy: state.identity().policy.as_str(),
+            preset: state.identity().preset.clone(),
+            dim: state.dim().map(|dim| dim as u64),
+            items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
+            singletons: state.policy().map_or(0, |policy| policy.singletons()),
+            rewards,
+            reward_sum,
+            decisions: engine.meters().decisions(),
+            expected_users: state.expected(),
+            uptime_seconds: app.started.elapsed().as_secs(),
+            writable: read_only_reason.is_none(),
+            read_only_reason,
+            version: env!("CARGO_PKG_VERSION"),
+        }))
+    })
+}
+
+/// Counts and times, as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics", tag = "look", responses(
+    (status = 200, body = String, content_type = "text/plain", description = "Prometheus's text format")))]
+pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiError> {
+    let engine = app.ready()?;
+    engine.meters().state(&engine.state());
+    engine.meters().store(
+        engine.waiting(),
+        engine.store().bytes(),
+        engine.read_only().is_none(),
+    );
+    let mut answer = Response::new(Body::from(engine.meters().render()));
+    let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, name);
+    Ok(answer)
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/healthz", tag = "look", responses(
+    (status = 200, body = String, content_type = "text/plain", description = "It does")))]
+pub(super) async fn healthz() -> &'static str {
+    "ok"
+}
+
+/// Whether requests can be answered.
+#[utoipa::path(get, path = "/readyz", tag = "look", responses(
+    (status = 200, body = Ready, description = "They can"),
+    (status = 503, body = Ready, description = "Not yet")))]
+pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
+    match app.engine() {
+        Some(engine) => {
+            let reason = engine.read_only();
+            json(&Ready {
+                ready: true,
+                writable: reason.is_none(),
+                reason,
+            })
+        }
+        None => {
+            let mut answer = json(&Ready {
+                ready: false,
+                writable: false,
+                reason: Some("the server is reading its log".to_owned()),
+            });
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            answer
+        }
+    }
+}

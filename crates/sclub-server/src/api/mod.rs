@@ -1,0 +1,199 @@
+//! The service over HTTP.
+
+mod admin;
+mod calls;
+mod items;
+mod look;
+pub mod model;
+mod openapi;
+mod pages;
+mod stream;
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::http::{HeaderMap, Response, StatusCode};
+use axum::routing::{get, post};
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+pub use openapi::document;
+
+use crate::edge::body::{check_json, whole};
+use crate::edge::error::with_fallbacks;
+use crate::edge::{ApiError, Guard, Role};
+use crate::engine::{Engine, FoldError, Refusal};
+use crate::settings::Settings;
+use crate::store::StoreError;
+
+/// What the handlers share.
+#[derive(Debug)]
+pub struct App {
+    settings: Settings,
+    engine: OnceLock<Engine>,
+    started: Instant,
+    /// The last second, as it is sent to who listens.
+    second: watch::Sender<Bytes>,
+}
+
+type Shared = Arc<App>;
+type Answer = Response<Body>;
+
+impl App {
+    /// Before the engine is there.
+    pub fn new(settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            engine: OnceLock::new(),
+            started: Instant::now(),
+            second: watch::channel(Bytes::new()).0,
+        })
+    }
+
+    /// The engine is there: requests are answered from now on.
+    pub fn begin(&self, engine: Engine) {
+        // There is one call only.
+        let _ = self.engine.set(engine);
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The engine, if it is there.
+    pub fn engine(&self) -> Option<&Engine> {
+        self.engine.get()
+    }
+
+    fn ready(&self) -> Result<&Engine, ApiError> {
+        self.engine.get().ok_or_else(|| {
+            ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "starting",
+                "the server is reading its log",
+            )
+            .retry_after(1)
+        })
+    }
+
+    /// Sums up each second for who listens, for as long as the runtime lives.
+    pub async fn count_seconds(self: Arc<Self>) {
+        let mut every = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            every.tick().await;
+            if let Some(engine) = self.engine() {
+                self.second.send_replace(stream::second(engine));
+            }
+        }
+    }
+}
+
+/// Every path of the service.
+pub fn router(app: Arc<App>, guard: &Guard) -> Router {
+    let read = Router::new()
+        .route("/v1/items", get(items::list))
+        .route("/v1/items/{id}", get(items::show))
+        .route("/v1/users/{id}", get(look::user))
+        .route("/v1/clusters", get(look::clusters))
+        .route("/v1/clusters/{id}", get(look::cluster))
+        .route("/v1/history", get(look::history))
+        .route("/v1/state", get(look::state))
+        .route("/v1/stream", get(stream::listen))
+        .route("/metrics", get(look::metrics));
+    let write = Router::new()
+        .route("/v1/recommend", post(calls::recommend))
+        .route("/v1/recommend/batch", post(calls::recommend_batch))
+        .route("/v1/feedback", post(calls::feedback))
+        .route("/v1/feedback/batch", post(calls::feedback_batch))
+        .route("/v1/items", axum::routing::put(items::put))
+        .route("/v1/items/{id}", axum::routing::delete(items::remove));
+    let admin = Router::new()
+        .route("/v1/users/{id}", axum::routing::delete(admin::forget))
+        .route("/v1/admin/expect", post(admin::expect))
+        .route("/v1/admin/compact", post(admin::compact))
+        .route("/v1/admin/snapshot", post(admin::snapshot))
+        .route("/v1/admin/backup", get(admin::backup))
+        .route("/v1/admin/export", get(admin::export));
+    let open = Router::new()
+        .route("/healthz", get(look::healthz))
+        .route("/readyz", get(look::readyz))
+        .merge(pages::routes());
+    let router = open
+        .merge(guard.protect(Role::Read, read))
+        .merge(guard.protect(Role::Write, write))
+        .merge(guard.protect(Role::Admin, admin));
+    with_fallbacks(router).with_state(app)
+}
+
+/// An answer in JSON.
+fn json<T: Serialize>(value: &T) -> Answer {
+    let body = serde_json::to_vec(value).expect("plain data");
+    let mut answer = Response::new(Body::from(body));
+    let name = HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(CONTENT_TYPE, name);
+    answer
+}
+
+/// The body of a request, whole.
+async fn body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
+    check_json(headers)?;
+    whole(headers, body, app.settings.max_body).await
+}
+
+/// What a body says.
+fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::bad_json(format!("the body is not as it should be: {error}")))
+}
+
+/// Runs what takes long for a handler, without holding up others on the same thread.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    tokio::task::block_in_place(work)
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> Self {
+        let message = refusal.to_string();
+        match refusal {
+            Refusal::UnknownDecision => {
+                ApiError::unknown("unknown_decision", message).field("decision")
+            }
+            Refusal::Expired => ApiError::expired(message).field("decision"),
+            Refusal::Forgotten => ApiError::forgotten(message).field("decision"),
+            Refusal::UnknownItem { field, .. } => {
+                ApiError::unknown("unknown_item", message).field(field)
+            }
+            Refusal::UnknownUser(_) => ApiError::unknown("unknown_user", message).field("user"),
+            Refusal::UnknownCluster(_) => {
+                ApiError::unknown("unknown_cluster", message).field("cluster")
+            }
+            Refusal::Invalid { field, .. } => ApiError::invalid(field, message),
+            Refusal::Begun(_) => ApiError::conflict("begun", message),
+            Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
+            Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),
+        }
+    }
+}
+
+/// What a store says is for the log; the caller learns that it did not work.
+fn store_failed(error: &StoreError) -> ApiError {
+    tracing::error!(%error, "the store failed");
+    match error {
+        StoreError::Write { .. } => Refusal::from(error).into(),
+        _ => ApiError::internal(),
+    }
+}
+
+fn fold_failed(error: &FoldError) -> ApiError {
+    match error {
+        FoldError::Store(error) => store_failed(error),
+        other => {
+            tracing::error!(error = %other, "the log cannot be read");
+            ApiError::internal()
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The description of the API, made from the code.
+
+use utoipa::OpenApi;
+
+use super::{admin, calls, items, look, model, stream};
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "sclub",
+        description = "Recommends items to people it knows little about, learns who is alike, and \
+                       loses nothing. Errors are `{\"error\": {\"code\", \"message\", \"field\"}}`. \
+                       Where keys are configured, send one as `Authorization: Bearer KEY`."
+    ),
+    paths(
+        calls::recommend,
+        calls::feedback,
+        calls::recommend_batch,
+        calls::feedback_batch,
+        items::put,
+        items::list,
+        items::show,
+        items::remove,
+        look::user,
+        look::clusters,
+        look::cluster,
+        look::history,
+        look::state,
+        stream::listen,
+        look::metrics,
+        look::healthz,
+        look::readyz,
+        admin::forget,
+        admin::expect,
+        admin::compact,
+        admin::snapshot,
+        admin::backup,
+        admin::export
+    ),
+    components(schemas(model::HistoryEntry)),
+    tags(
+        (name = "recommend", description = "The two calls that an application makes. Role: write."),
+        (name = "items", description = "The catalogue. Role: write to change it, read to see it."),
+        (name = "look", description = "What is known. Role: read."),
+        (name = "admin", description = "For operators. Role: admin.")
+    )
+)]
+struct Document;
+
+/// The description of the API, as JSON.
+pub fn document() -> String {
+    let mut text = Document::openapi().to_pretty_json().expect("plain data");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,101 @@
+//! Changes as they happen, and each second summed up.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::Response;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use futures_util::stream;
+use serde::Serialize;
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
+
+use super::look::entry;
+use super::model::SecondCard;
+use super::{Answer, Shared};
+use crate::edge::{ApiError, Closing};
+use crate::engine::{Engine, now};
+use crate::state::Record;
+
+/// Changes as they happen (`change`, each as in the history) and how things stand once a second
+/// (`state`), as server-sent events. Who is slow misses changes; `missed` says how many.
+#[utoipa::path(get, path = "/v1/stream", tag = "look", responses(
+    (status = 200, body = SecondCard, content_type = "text/event-stream", description = "Server-sent events")))]
+pub(super) async fn listen(State(app): State<Shared>, closing: Closing) -> Result<Answer, ApiError> {
+    let changes = app.ready()?.changes();
+    let mut seconds = app.second.subscribe();
+    seconds.mark_changed();
+    let listener = Listener {
+        app,
+        changes,
+        seconds,
+        closing,
+    };
+    let parts = stream::unfold(listener, |mut listener| async {
+        let part = listener.next().await?;
+        Some((Ok::<_, std::convert::Infallible>(part), listener))
+    });
+    let mut answer = Response::new(Body::from_stream(parts));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(answer)
+}
+
+struct Listener {
+    app: Shared,
+    changes: broadcast::Receiver<Record>,
+    seconds: watch::Receiver<Bytes>,
+    closing: Closing,
+}
+
+impl Listener {
+    /// The next event; none at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        tokio::select! {
+            () = self.closing.clone().wait() => None,
+            change = self.changes.recv() => match change {
+                Ok(record) => {
+                    let state = self.app.engine()?.state();
+                    Some(event("change", &entry(&state, &record)))
+                }
+                Err(RecvError::Lagged(missed)) => Some(event("missed", &missed)),
+                Err(RecvError::Closed) => None,
+            },
+            changed = self.seconds.changed() => {
+                changed.ok()?;
+                Some(self.seconds.borrow_and_update().clone())
+            }
+        }
+    }
+}
+
+/// The last second as an event.
+pub(super) fn second(engine: &Engine) -> Bytes {
+    let summary = engine.meters().second();
+    let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
+    let state = engine.state();
+    let card = SecondCard {
+        at: now(),
+        events: state.events(),
+        rounds: state.rounds(),
+        users: state.users().len() as u64,
+        clusters: state.clusters(),
+        singletons: state.policy().map_or(0, |policy| policy.singletons()),
+        items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
+        recommends_per_second: summary.recommends as f64,
+        feedbacks_per_second: summary.feedbacks as f64,
+        reward_rate: summary.reward_rate,
+        recommend_p50_ms: milliseconds(summary.recommend_p50),
+        recommend_p99_ms: milliseconds(summary.recommend_p99),
+        feedback_p99_ms: milliseconds(summary.feedback_p99),
+        writable: engine.read_only().is_none(),
+    };
+    drop(state);
+    event("state", &card)
+}
+
+fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
+    let data = serde_json::to_string(data).expect("plain data");
+    format!("event: {name}\ndata: {data}\n\n").into()
+}

@@ -1,0 +1,174 @@
+//! A server from its start to its end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use crate::api::{App, router};
+use crate::edge::keys::check_bind;
+use crate::edge::{self, EdgeOptions, Guard, Keys};
+use crate::engine::{Engine, OpenError};
+use crate::settings::Settings;
+use crate::store::{Folder, Store, StoreError};
+
+/// Why a server cannot start, or ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A setting cannot be.
+    #[error("{0}")]
+    Settings(String),
+    /// Nobody can listen there.
+    #[error("cannot listen on {addr}: {reason}")]
+    Listen {
+        /// Where.
+        addr: SocketAddr,
+        /// What the system said.
+        reason: io::Error,
+    },
+    /// The data folder cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Threads or sockets cannot be had.
+    #[error("cannot run: {0}")]
+    Run(#[from] io::Error),
+}
+
+impl From<StoreError> for ServeError {
+    fn from(error: StoreError) -> Self {
+        ServeError::Open(error.into())
+    }
+}
+
+/// Serves until `shutdown` ends, then finishes what is in flight and closes the folder.
+///
+/// `listening` is told the address once connections are taken.
+///
+/// # Errors
+/// Where it cannot start.
+pub fn serve(
+    settings: &Settings,
+    listening: impl FnOnce(SocketAddr),
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    check(settings)?;
+    let keys = Keys::load(settings.keys.as_deref()).map_err(ServeError::Settings)?;
+    check_bind(settings.addr, &keys, settings.insecure).map_err(ServeError::Settings)?;
+    let options = EdgeOptions::from_settings(settings).map_err(ServeError::Settings)?;
+    let guard = Guard::new(keys, settings.rate);
+    let unusable = |reason| ServeError::Listen {
+        addr: settings.addr,
+        reason,
+    };
+    let listener = TcpListener::bind(settings.addr).map_err(unusable)?;
+    let addr = listener.local_addr().map_err(unusable)?;
+    // Before anything is answered: a folder in use, or not ours, is an error at once.
+    let store: Arc<dyn Store> = Arc::new(Folder::open(&settings.data)?);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    if settings.threads > 0 {
+        builder.worker_threads(settings.threads);
+    }
+    let runtime = builder.enable_all().thread_name("sclub").build()?;
+    let app = App::new(settings.clone());
+    let outcome = runtime.block_on(run(Arc::clone(&app), listener, guard, options, store, {
+        listening(addr);
+        shutdown
+    }));
+    if let Some(engine) = app.engine() {
+        engine.close();
+    }
+    runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    tracing::info!("closed");
+    outcome
+}
+
+async fn run(
+    app: Arc<App>,
+    listener: TcpListener,
+    guard: Guard,
+    options: EdgeOptions,
+    store: Arc<dyn Store>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let router = router(Arc::clone(&app), &guard);
+    tokio::spawn(Arc::clone(&app).count_seconds());
+    let (failed, mut failure) = tokio::sync::mpsc::channel::<OpenError>(1);
+    let opening = {
+        let app = Arc::clone(&app);
+        let begun = std::time::Instant::now();
+        tokio::task::spawn_blocking(move || {
+            match Engine::open(store, app.settings()) {
+                Ok(engine) => {
+                    {
+                        let state = engine.state();
+                        let milliseconds = begun.elapsed().as_millis() as u64;
+                        tracing::info!(
+                            policy = state.identity().policy.as_str(),
+                            events = state.events(),
+                            users = state.users().len(),
+                            clusters = state.clusters(),
+                            milliseconds,
+                            "ready"
+                        );
+                    }
+                    app.begin(engine);
+                }
+                Err(error) => drop(failed.blocking_send(error)),
+            }
+        })
+    };
+    let mut broken = None;
+    let ended = edge::serve(listener, router, options, async {
+        tokio::select! {
+            () = shutdown => tracing::info!("closing: requests in flight are finished"),
+            Some(error) = failure.recv() => broken = Some(error),
+        }
+    })
+    .await?;
+    // An engine that is still being opened is waited for, so that it can be closed.
+    let _ = opening.await;
+    if ended.cut > 0 {
+        tracing::warn!(cut = ended.cut, "connections were cut");
+    }
+    match broken {
+        Some(error) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// Checks what nobody else does.
+fn check(settings: &Settings) -> Result<(), ServeError> {
+    let Settings {
+        reward_min,
+        reward_max,
+        ..
+    } = *settings;
+    let refused = |message: String| Err(ServeError::Settings(message));
+    if !(reward_min.is_finite() && reward_max.is_finite() && reward_min < reward_max) {
+        return refused(format!(
+            "reward-min is {reward_min} and reward-max {reward_max}; the first has to be smaller"
+        ));
+    }
+    let counts = [
+        ("lifetime", settings.lifetime),
+        ("snapshot-every", settings.snapshot_every),
+        ("max-body", settings.max_body as u64),
+        ("max-candidates", settings.max_candidates as u64),
+        ("max-k", settings.max_k as u64),
+        ("max-dim", settings.max_dim as u64),
+        ("max-id", settings.max_id as u64),
+        ("max-batch", settings.max_batch as u64),
+    ];
+    for (name, count) in counts {
+        if count == 0 {
+            return refused(format!("{name} is 0, it has to be at least 1"));
+        }
+    }
+    if settings.max_dim > sclub::MAX_DIM {
+        return refused(format!(
+            "max-dim is {}, and at most {} features can be had",
+            settings.max_dim,
+            sclub::MAX_DIM
+        ));
+    }
+    Ok(())
+}
