@@ -91,8 +91,8 @@ const sclub = (() => {
     return (value < 0 && !zero ? "−" : "") + grouped(before) + (after ? `.${after}` : "");
   }
 
-  // A number to so many digits, without trailing noughts.
-  function short(value, digits = 3) {
+  // A number to so many digits.
+  function precise(value, digits) {
     if (!Number.isFinite(value)) return "–";
     const size = Math.abs(value);
     if (size >= 1000) return whole(value);
@@ -102,13 +102,18 @@ const sclub = (() => {
     }
     const rounded = Number(value.toPrecision(digits));
     const places = size === 0 ? 0 : Math.max(0, digits - 1 - Math.floor(Math.log10(size)));
-    return decimal(rounded, Math.min(places, 12)).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
+    return decimal(rounded, Math.min(places, 12));
+  }
+
+  // The same without trailing noughts.
+  function short(value, digits = 3) {
+    return precise(value, digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
   }
 
   // Two numbers that are compared, with as many digits as tell them apart.
   function told(a, b) {
     for (let digits = 2; digits <= 8; digits += 1) {
-      const texts = [short(a, digits), short(b, digits)];
+      const texts = [precise(a, digits), precise(b, digits)];
       if (texts[0] !== texts[1] && (digits > 2 || Math.abs(a - b) > 0.1 * Math.abs(b))) return texts;
     }
     return [short(a), short(b)];
@@ -293,7 +298,7 @@ function dashboard() {
   }
 
   function idOf(text) {
-    return el("bdi", { class: "id", title: text.length > 24 ? text : null }, text);
+    return text.length > 24 ? el("bdi", { class: "id", title: text }, text) : el("bdi", {}, text);
   }
 
   const userLink = (id) => el("a", { href: `#user/${encodeURIComponent(id)}` }, idOf(id));
@@ -345,7 +350,7 @@ function dashboard() {
     const [d, t] = told(distance, threshold);
     return el("div", { class: `measure ${kind}` },
       el("div", { class: "track", role: "img", "aria-label": `${name}: distance ${d}, allowed ${t}` }, fill, limit),
-      el("p", {}, `${name}: ${d} apart, the mark is at the ${t} allowed`));
+      el("p", {}, `${name}: ${d} apart, ${t} allowed (the mark)`));
   }
 
   function whyBlock(change, otherwise) {
@@ -653,7 +658,7 @@ function dashboard() {
 
   function describe() {
     const drawn = world.clusters.length;
-    $("map-count").textContent = world.total > drawn ? `the ${whole(drawn)} largest of ${whole(world.total)}` : count(drawn, "cluster");
+    $("map-count").textContent = world.total > drawn ? `the ${whole(drawn)} largest of ${whole(world.total)}` : "";
     const note = $("map-note");
     if (drawn < 2) note.textContent = "";
     else if (!view.shares) note.textContent = "All estimates are equal so far, so all points lie on one another.";
@@ -791,13 +796,15 @@ function dashboard() {
       text = "";
       ticket += 1;
       clearTimeout(timer);
-      fill(card, el("p", { class: "muted" }, "Point at a cluster on the map to see who is in it and what they like. A click keeps it here."));
+      $("cluster-title").textContent = "Cluster";
+      if (world.clusters.length) load(world.clusters[0].cluster);
+      else fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
     }
 
     function gone(cluster) {
       const heir = world.joined.get(cluster);
-      fill(card, el("h3", {}, `Cluster ${whole(cluster)}`),
-        el("p", {}, "There is no such cluster", heir === undefined ? "." : [": it joined ", clusterLink(heir), "."]));
+      $("cluster-title").textContent = `Cluster ${whole(cluster)}`;
+      fill(card, el("p", {}, "There is no such cluster", heir === undefined ? "." : [": it joined ", clusterLink(heir), "."]));
     }
 
     function favourites(list) {
@@ -814,13 +821,14 @@ function dashboard() {
     function draw(found) {
       const members = found.members ?? [];
       const rest = found.users - members.length;
+      $("cluster-title").textContent = `Cluster ${whole(found.cluster)}`;
       fill(card,
-        el("h3", {}, `Cluster ${whole(found.cluster)}`),
         facts(["Users", whole(found.users)], ["Observations", whole(found.count)], ["Frequency", short(found.frequency)]),
         el("h3", {}, "Favourites"), favourites(found.favourites),
         el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
         members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
-        el("h3", {}, "Last change"), whyBlock(found.last_change, "It has not been split or merged."));
+        el("h3", {}, "Last change"), whyBlock(found.last_change, "It has not been split or merged."),
+        el("p", { class: "note" }, chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
     }
 
     async function load(cluster) {
@@ -828,7 +836,7 @@ function dashboard() {
       ticket += 1;
       const mine = ticket;
       try {
-        const found = await sclub.get(`/v1/clusters/${cluster}?items=5&members=20`);
+        const found = await sclub.get(`/v1/clusters/${cluster}?items=5&members=12`);
         if (mine !== ticket) return;
         const now = JSON.stringify(found);
         if (now !== text) draw(found);
@@ -846,7 +854,13 @@ function dashboard() {
       timer = setTimeout(() => { if (chosen === null && cluster !== label) load(cluster); }, 120);
     }
 
-    return { none, load, soon, refresh: () => { if (label !== null) load(label); } };
+    // A cluster that nobody chose makes room for the largest when it is gone.
+    function refresh() {
+      if (label === null || (chosen === null && !nodes.has(label))) none();
+      else load(label);
+    }
+
+    return { none, load, soon, refresh };
   })();
 
   // The user's card.
@@ -943,7 +957,7 @@ function dashboard() {
   function go(hash, scroll = true) {
     if (!scroll) quietly = true;
     if (hash === "#") {
-      history.pushState(null, "", location.pathname + location.search);
+      if (location.hash) history.pushState(null, "", location.pathname + location.search);
       route();
     } else if (location.hash === hash) route();
     else location.hash = hash;
@@ -1163,13 +1177,12 @@ function dashboard() {
   const events = (() => {
     const list = $("events");
     const known = new Set();
-    let [waiting, listed, total, timer] = [[], [], 0, 0];
+    let [waiting, listed, total, timer, held] = [[], [], 0, 0, false];
     const icons = { split: "M8 15V9M8 9L3 3M8 9L13 3", merge: "M8 1V7M3 13L8 7L13 13" };
 
     function row(change) {
       const time = el("time", { datetime: new Date(change.at).toISOString(), title: new Date(change.at).toLocaleString() }, ago(change.at));
       const words = el("span", {}, sentence(change));
-      if (words.firstChild?.nodeType === Node.TEXT_NODE || change.kind === "merge") words.classList.add("starts");
       const icon = svg("svg", { viewBox: "0 0 16 16", role: "img", "aria-label": change.kind }, svg("path", { d: icons[change.kind] ?? icons.split }));
       return { change, time, item: el("li", { class: change.kind === "merge" ? "merge" : "split" }, icon, words, time) };
     }
@@ -1177,6 +1190,10 @@ function dashboard() {
     function flush() {
       timer = 0;
       if (document.hidden) return;
+      if (held && listed.length) {
+        tally();
+        return;
+      }
       const fresh = waiting.sort((a, b) => b.change - a.change).slice(0, LISTED).map(row);
       waiting = [];
       if (fresh.length) {
@@ -1193,17 +1210,32 @@ function dashboard() {
         if (inOrder) list.prepend(...fresh.filter((f) => listed.includes(f)).map((f) => f.item));
         else list.replaceChildren(...listed.map((l) => l.item));
         // Who reads further down is not pushed along.
-        if (above > 4 && !list.matches("[data-anchored]")) list.scrollTop = above + Math.max(0, list.scrollHeight - tall);
+        if (above > 4) list.scrollTop = above + Math.max(0, list.scrollHeight - tall);
       }
       if (!listed.length && !list.firstChild) list.append(el("li", { class: "none" }, "No cluster has been split or merged yet."));
-      $("events-count").textContent = total > listed.length ? `the last ${whole(listed.length)} of ${whole(total)}` : "";
+      tally();
     }
 
+    function tally() {
+      $("events-count").textContent = held && waiting.length ? `${whole(waiting.length)} new, held while you point here`
+        : total > listed.length ? `the last ${whole(listed.length)} of ${whole(total)}` : "";
+    }
+
+    // Rows do not run away from under the mouse.
+    function hold(on) {
+      held = on;
+      flush();
+    }
+
+    list.addEventListener("pointerenter", (event) => { if (event.pointerType === "mouse") hold(true); });
+    list.addEventListener("pointerleave", () => hold(false));
+
     function add(changes, all) {
+      if (all !== undefined) total = all;
       for (const change of changes) {
-        total = Math.max(total, all ?? 0, change.change + 1);
         if (known.has(change.change) || (listed.length >= LISTED && change.change < listed.at(-1).change.change)) continue;
         known.add(change.change);
+        if (all === undefined) total += 1;
         waiting.push(change);
       }
       if (waiting.length > 4 * LISTED) {
@@ -1319,7 +1351,8 @@ function dashboard() {
     if (!document.documentElement.dataset.ready) {
       document.documentElement.dataset.ready = "1";
       route();
-      userCard.refresh();
+      const mover = past.changes.find((change) => change.user);
+      if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user);
     }
   }
 
@@ -1333,7 +1366,7 @@ function dashboard() {
     polls += 1;
     try {
       takeClusters(await sclub.get(`/v1/clusters?limit=${DRAWN}`));
-      if (chosen !== null) clusterCard.refresh();
+      clusterCard.refresh();
       userCard.refresh();
       if (polls % 5 === 0) takeState(await sclub.get("/v1/state?hash=false"));
     } catch (error) {
