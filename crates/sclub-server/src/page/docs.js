@@ -48,13 +48,14 @@ function documentation(api) {
     }).join(" | ");
   }
 
-  function limits(schema) {
+  // `given`: in what is sent; there it matters what is needed and what is allowed.
+  function limits(schema, given = true) {
     const number = (value) => (Number.isFinite(value) ? short(value, 6) : String(value));
     const names = [["minimum", "at least"], ["exclusiveMinimum", "above"], ["maximum", "at most"], ["exclusiveMaximum", "below"],
       ["minLength", "length at least"], ["maxLength", "length at most"], ["minItems", "entries at least"], ["maxItems", "entries at most"]];
-    const parts = names.filter(([name]) => schema?.[name] !== undefined).map(([name, words]) => `${words} ${number(schema[name])}`);
+    const parts = names.filter(([name]) => given && schema?.[name] !== undefined).map(([name, words]) => `${words} ${number(schema[name])}`);
     if (schema?.pattern) parts.push(`matching ${schema.pattern}`);
-    if (schema?.default !== undefined && schema.default !== null) parts.push(`default ${JSON.stringify(schema.default)}`);
+    if (given && schema?.default !== undefined && schema.default !== null) parts.push(`default ${JSON.stringify(schema.default)}`);
     return parts.join(", ");
   }
 
@@ -69,18 +70,19 @@ function documentation(api) {
     return [];
   }
 
-  function property(name, schema, needed, above) {
+  function property(name, schema, needed, given, above) {
     const found = merged(schema) ?? {};
-    const bounds = limits(found);
+    const bounds = limits(found, given);
     return el("li", {},
       el("code", {}, name), " ", el("span", { class: "type" }, typeOf(schema)), bounds && el("span", { class: "type" }, `, ${bounds}`),
-      needed && el("span", { class: "needed" }, " needed"),
+      given && needed && el("span", { class: "needed" }, " needed"),
+      !given && !needed && el("span", { class: "type" }, ", may be missing"),
       found.description && el("p", { class: "text" }, found.description),
-      shape(schema, above));
+      shape(schema, given, above));
   }
 
   // The fields of a schema, nested; each reference is opened once on the way down.
-  function shape(schema, above = []) {
+  function shape(schema, given, above = []) {
     const name = nameOf(schema);
     if ((name && above.includes(name)) || above.length > DEEP) return null;
     const below = [...above, name ?? ""];
@@ -88,11 +90,11 @@ function documentation(api) {
     if (!found) return null;
     const fields = Object.entries(found.properties ?? {});
     const needed = new Set(found.required ?? []);
-    const own = fields.length ? el("ul", { class: "schema" }, fields.map(([field, of]) => property(field, of, needed.has(field), below))) : null;
+    const own = fields.length ? el("ul", { class: "schema" }, fields.map(([field, of]) => property(field, of, needed.has(field), given, below))) : null;
     const others = inner(schema);
     const several = choices(found) && others.length > 1;
     const rest = others.map((one, n) => {
-      const opened = shape(one, below);
+      const opened = shape(one, given, below);
       if (!several) return opened;
       return el("li", {}, el("span", { class: "type" }, `${n ? "or" : "either"} ${nameOf(one) ?? typeOf(one)}`), merged(one)?.description && el("p", { class: "text" }, merged(one).description), opened);
     });
@@ -161,9 +163,9 @@ function documentation(api) {
   function medium(type, media, request) {
     const text = asText(exampleOf(media, request), type);
     return [
-      media.schema && el("p", { class: "muted" }, el("code", {}, type), " ", nameOf(media.schema) ?? typeOf(media.schema)),
-      !media.schema && el("p", { class: "muted" }, el("code", {}, type)),
-      media.schema && shape(media.schema),
+      media.schema && el("p", { class: "muted type-line" }, el("code", {}, type), " ", nameOf(media.schema) ?? typeOf(media.schema)),
+      !media.schema && el("p", { class: "muted type-line" }, el("code", {}, type)),
+      media.schema && shape(media.schema, request),
       text && [el("p", { class: "note" }, "For example"), el("pre", { tabindex: "0" }, text)],
     ];
   }
@@ -343,7 +345,12 @@ function documentation(api) {
   function keyField() {
     const input = el("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", value: sclub.key() ?? "", placeholder: "none" });
     input.addEventListener("change", () => sclub.setKey(input.value.trim()));
-    return el("label", {}, el("span", { class: "muted" }, "Key for what is sent from here"), el("span", { class: "field" }, input));
+    const form = el("form", {}, el("label", {}, el("span", { class: "muted" }, "Key for what is sent from here"), el("span", { class: "field" }, input)));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      input.blur();
+    });
+    return form;
   }
 
   function draw() {

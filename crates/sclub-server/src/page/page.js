@@ -385,7 +385,8 @@ function dashboard() {
     $("writable").hidden = false;
     $("writable").textContent = state.writable ? "writable" : "read-only";
     $("writable").classList.toggle("warn", !state.writable);
-    say(state.writable ? null : `Nothing is learned at present: ${state.read_only_reason ?? "the store takes no writes"}`);
+    const reason = state.read_only_reason ?? "the store takes no writes";
+    say(state.writable ? null : `Read-only, so nothing is learned. ${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`.replace(/\.\.$/, "."));
   }
 
   function say(text) {
@@ -434,9 +435,10 @@ function dashboard() {
   const drawing = svg("svg", { role: "presentation" });
   const trails = svg("g");
   const layer = svg("g");
+  const labels = svg("g", { class: "labels", "aria-hidden": "true" });
   const rings = svg("g");
   const scale = svg("g", { class: "scale" });
-  drawing.append(trails, layer, rings, scale);
+  drawing.append(trails, layer, rings, labels, scale);
   map.prepend(drawing);
   const nodes = new Map();
   const view = { basis: null, box: null, points: new Map(), shares: null };
@@ -505,11 +507,12 @@ function dashboard() {
   }
 
   function born(cluster, target) {
-    const group = svg("g", { id: `point-${cluster.cluster}`, class: "point", role: "option", "aria-selected": "false" },
-      svg("circle"), svg("text"));
+    const group = svg("g", { id: `point-${cluster.cluster}`, class: "point", role: "option", "aria-selected": "false" }, svg("circle"));
+    const text = svg("text");
     layer.append(group);
+    labels.append(text);
     const origin = nodes.get(world.bornOf.get(cluster.cluster));
-    const node = { group, label: cluster.cluster, rings: [], at: null, from: null, to: null, since: 0, gone: false };
+    const node = { group, text, label: cluster.cluster, rings: [], at: null, from: null, to: null, since: 0, gone: false };
     node.at = origin && !still.matches ? { ...origin.at, r: 2, o: 1 } : { ...target, r: still.matches ? target.r : 0, o: 1 };
     if (origin) {
       ring(node, "split");
@@ -523,6 +526,7 @@ function dashboard() {
     const heir = heirOf(node.label);
     node.gone = true;
     nodes.delete(node.label);
+    node.text.remove();
     if (still.matches) {
       node.group.remove();
       return null;
@@ -556,9 +560,8 @@ function dashboard() {
       node.count = cluster.count;
       node.group.classList.toggle("single", cluster.users === 1);
       node.group.setAttribute("aria-label", `Cluster ${cluster.cluster}, ${count(cluster.users, "user")}`);
-      const label = target.r >= 6 + 4 * String(cluster.cluster).length ? whole(cluster.cluster) : "";
-      if (node.group.lastChild.textContent !== label) node.group.lastChild.textContent = label;
     }
+    nameLarge();
     for (const node of [...nodes.values()]) {
       if (kept.has(node.label)) continue;
       const leaving = leave(node);
@@ -572,8 +575,22 @@ function dashboard() {
     stack();
     drawScale(box, height);
     map.dataset.clusters = String(world.clusters.length);
-    describe();
+    describe(radiusOf(2, unitR) > unitR * Math.SQRT2 + 0.01);
     animate();
+  }
+
+  // Labels on the points that have room for one, the largest first, none over another.
+  function nameLarge() {
+    const taken = [];
+    for (const { cluster } of world.clusters) {
+      const { to, text } = nodes.get(cluster);
+      const name = whole(cluster);
+      const half = 4 * name.length + 2;
+      const free = to.r >= half + 3 && taken.every((other) => Math.abs(other.x - to.x) > other.half + half || Math.abs(other.y - to.y) > 15);
+      if (free) taken.push({ x: to.x, y: to.y, half });
+      const wanted = free ? name : "";
+      if (text.textContent !== wanted) text.textContent = wanted;
+    }
   }
 
   // Small points lie over large ones.
@@ -590,6 +607,8 @@ function dashboard() {
     node.group.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)})`);
     node.group.firstChild.setAttribute("r", Math.max(0, r).toFixed(1));
     node.group.setAttribute("opacity", o.toFixed(2));
+    node.text.setAttribute("x", x.toFixed(1));
+    node.text.setAttribute("y", y.toFixed(1));
   }
 
   function moveRings(node, time) {
@@ -656,7 +675,7 @@ function dashboard() {
       svg("text", { x: 12 + px + 8, y: y + 2 }, `${short(length)} apart`));
   }
 
-  function describe() {
+  function describe(enlarged) {
     const drawn = world.clusters.length;
     $("map-count").textContent = world.total > drawn ? `the ${whole(drawn)} largest of ${whole(world.total)}` : "";
     const note = $("map-note");
@@ -664,7 +683,7 @@ function dashboard() {
     else if (!view.shares) note.textContent = "All estimates are equal so far, so all points lie on one another.";
     else {
       const [x, y] = view.shares.map((share) => `${whole(100 * share)}\u202f%`);
-      note.textContent = `Near means alike. Across and up are the two directions in which the clusters’ estimates differ most, each cluster counted by its users: ${x} and ${y} of the variance. What differs in the other directions is not seen here.`;
+      note.textContent = `Near means alike. Across and up are the two directions in which the clusters’ estimates differ most, each cluster counted by its users: ${x} and ${y} of the variance. What differs in the other directions is not seen here.${enlarged ? " Points of few users are drawn larger than their share, to be seen." : ""}`;
     }
     drawEmpty(drawn);
   }
