@@ -302,7 +302,7 @@ function dashboard() {
   }
 
   const userLink = (id) => el("a", { href: `#user/${encodeURIComponent(id)}` }, idOf(id));
-  const clusterLink = (label, text = `cluster ${whole(label)}`) => el("a", { href: `#cluster/${label}` }, text);
+  const clusterLink = (label, text = `cluster ${label}`) => el("a", { href: `#cluster/${label}` }, text);
 
   function apart(comparison, words) {
     if (!comparison) return [];
@@ -330,13 +330,13 @@ function dashboard() {
   // A split or merge as a sentence, with links.
   function sentence(change) {
     if (change.kind === "merge") {
-      return [clusterLink(change.gone), " joined ", clusterLink(change.kept, whole(change.kept)), whyMerge(change)];
+      return [clusterLink(change.gone), " joined ", clusterLink(change.kept, String(change.kept)), whyMerge(change)];
     }
     const who = change.users === 1
       ? [change.user ? userLink(change.user) : "someone"]
       : [count(change.users ?? 0, "user")];
     const served = change.users !== 1 && change.user ? [" when ", userLink(change.user), " was served"] : [];
-    return [who, " left ", clusterLink(change.from), " for ", clusterLink(change.into, whole(change.into)), served, whySplit(change)];
+    return [who, " left ", clusterLink(change.from), " for ", clusterLink(change.into, String(change.into)), served, whySplit(change)];
   }
 
   function measure(kind, name, comparison) {
@@ -555,6 +555,7 @@ function dashboard() {
       const node = nodes.get(cluster.cluster) ?? born(cluster, target);
       node.from = { ...node.at };
       node.to = target;
+      node.settled = false;
       node.since = started;
       node.users = cluster.users;
       node.count = cluster.count;
@@ -584,7 +585,7 @@ function dashboard() {
     const taken = [];
     for (const { cluster } of world.clusters) {
       const { to, text } = nodes.get(cluster);
-      const name = whole(cluster);
+      const name = String(cluster);
       const half = 4 * name.length + 2;
       const free = to.r >= half + 3 && taken.every((other) => Math.abs(other.x - to.x) > other.half + half || Math.abs(other.y - to.y) > 15);
       if (free) taken.push({ x: to.x, y: to.y, half });
@@ -641,10 +642,12 @@ function dashboard() {
     for (const node of [...nodes.values(), ...going]) {
       const t = still.matches ? 1 : Math.min(1, Math.max(0, (time - node.since) / 900));
       const to = node.gone ? { ...(node.heir?.at ?? node.from), r: node.heir ? Math.min(node.from.r, 4) : 0, o: 0 } : node.to;
+      if (node.settled && !node.rings.length && !node.trail) continue;
       const k = eased(t);
       for (const part of ["x", "y", "r", "o"]) node.at[part] = node.from[part] + k * (to[part] - node.from[part]);
       if (node.gone && node.heir) node.at.o = 1 - k ** 4;
       set(node);
+      node.settled = t >= 1 && !node.gone;
       moveRings(node, time);
       if (t < 1 || node.rings.length || node.trail) busy = true;
       if (node.gone && t >= 1) {
@@ -744,7 +747,7 @@ function dashboard() {
     const tip = $("map-tip");
     tip.hidden = !node;
     if (!node) return;
-    const text = `cluster ${whole(node.label)} · ${count(node.users, "user")}`;
+    const text = `cluster ${node.label} · ${count(node.users, "user")}`;
     if (tip.textContent !== text) tip.textContent = text;
     const x = Math.max(4, Math.min(node.at.x - tip.offsetWidth / 2, map.clientWidth - tip.offsetWidth - 6));
     const above = node.at.y - node.at.r - tip.offsetHeight - 8;
@@ -822,7 +825,7 @@ function dashboard() {
 
     function gone(cluster) {
       const heir = world.joined.get(cluster);
-      $("cluster-title").textContent = `Cluster ${whole(cluster)}`;
+      $("cluster-title").textContent = `Cluster ${cluster}`;
       fill(card, el("p", {}, "There is no such cluster", heir === undefined ? "." : [": it joined ", clusterLink(heir), "."]));
     }
 
@@ -840,7 +843,7 @@ function dashboard() {
     function draw(found) {
       const members = found.members ?? [];
       const rest = found.users - members.length;
-      $("cluster-title").textContent = `Cluster ${whole(found.cluster)}`;
+      $("cluster-title").textContent = `Cluster ${found.cluster}`;
       fill(card,
         facts(["Users", whole(found.users)], ["Observations", whole(found.count)], ["Frequency", short(found.frequency)]),
         el("h3", {}, "Favourites"), favourites(found.favourites),
@@ -901,7 +904,7 @@ function dashboard() {
       fill(card,
         el("h3", {}, idOf(found.user)),
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
-          ["Cluster", clusterLink(found.cluster, whole(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
+          ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
           ["First seen", ago(found.first_seen)], ["Last seen", ago(found.last_seen)]),
         el("h3", {}, "Why she is there"),
         whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join."),
