@@ -47,7 +47,7 @@ const LAST_CALL: Duration = Duration::from_secs(1);
 
 const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/json\r\n\
-    content-length: 92\r\n\
+    content-length: 97\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\r\n\
     {\"error\":{\"code\":\"overloaded\",\"message\":\"all connections of the server are in use\",\"field\":null}}";
