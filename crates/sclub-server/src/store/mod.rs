@@ -5,6 +5,10 @@
 //! *identity* (bytes written once). What [`Store::append`] has returned from survives the end of the
 //! process and of the machine.
 
+mod archive;
+pub mod memory;
+mod rows;
+
 use std::fmt;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -109,8 +113,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// The number of the last event, 0 where there is none.
     fn last(&self) -> u64;
 
-    /// Appends events, numbered on from [`Store::last`], and notes. All of them are durable when it
-    /// returns; on an error none is kept, unless [`Store::recover`] says otherwise.
+    /// Appends events, numbered on from [`Store::last`], and notes, which count as written before
+    /// these events. All of them are durable when it returns; on an error none is kept, unless
+    /// [`Store::recover`] says otherwise. An event has at least one byte: one without was dropped.
     ///
     /// # Errors
     /// Where they cannot be written.
