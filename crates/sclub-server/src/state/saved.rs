@@ -121,7 +121,7 @@ impl State {
                 let catalogue = Catalogue::load(dim, saved).ok_or_else(|| bad("catalogue"))?;
                 let policy = sclub::load_policy(from).map_err(|error| match error {
                     sclub::LoadError::Io(error) => LoadError::Io(error),
-                    sclub::LoadError::Bad(error) => LoadError::Bad(error.to_string()),
+                    sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
                 })?;
                 if policy.dim() != dim || policy.users() != users.len() as u64 {
                     return Err(bad("policy"));

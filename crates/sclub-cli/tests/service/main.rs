@@ -1,0 +1,6 @@
+//! The service as an operator has it: real processes, real sockets, a real disk.
+
+mod crash;
+mod keeping;
+mod learning;
+mod server;
