@@ -1,106 +1,306 @@
 //! State as bytes: plain words in a fixed order, with a checksum at the end.
+//!
+//! A state of gigabytes goes out and comes in by pieces of [`PIECE`] bytes. The third word says how
+//! many words there are in all, so a reader takes no byte more than was written, whatever follows.
+
+use std::io::{ErrorKind, Read, Write};
 
 use crate::digest::mix;
-use crate::error::Error;
+use crate::error::{Error, LoadError};
 
-/// Puts words one after another.
-#[derive(Debug, Default)]
-pub(crate) struct Writer {
-    bytes: Vec<u8>,
+/// Of the format, common to all policies.
+const VERSION: u64 = 2;
+/// Words before the state itself: which policy's it is, [`VERSION`], words in all.
+const HEADER: u64 = 3;
+/// Bytes that go out or come in together.
+const PIECE: usize = 1 << 16;
+const WORD: usize = 8;
+
+/// Something that can be written down.
+pub(crate) trait Save {
+    /// Tells this policy's states from others'.
+    const MAGIC: u64;
+
+    fn save_words(&self, writer: &mut Writer<'_>) -> std::io::Result<()>;
 }
 
-impl Writer {
-    pub fn word(&mut self, word: u64) {
-        self.bytes.extend_from_slice(&word.to_le_bytes());
-    }
-
-    pub fn number(&mut self, number: f64) {
-        self.word(number.to_bits());
-    }
-
-    /// As many numbers as the reader will expect.
-    pub fn numbers(&mut self, numbers: &[f64]) {
-        numbers.iter().for_each(|&number| self.number(number));
-    }
-
-    /// Words with their count in front.
-    pub fn words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
-        self.word(words.len() as u64);
-        words.for_each(|word| self.word(word));
-    }
-
-    /// The bytes, checksum included.
-    pub fn finish(mut self) -> Vec<u8> {
-        let checksum = checksum(&self.bytes);
-        self.word(checksum);
-        self.bytes
-    }
+/// Writes a state with its header and its checksum. It is walked twice: to count, then to write.
+pub(crate) fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
+    let mut counter = Writer::new(None);
+    state.save_words(&mut counter)?;
+    let mut writer = Writer::new(Some(out));
+    writer.word(T::MAGIC)?;
+    writer.word(VERSION)?;
+    writer.word(HEADER + counter.words + 1)?;
+    state.save_words(&mut writer)?;
+    writer.finish()
 }
 
-/// Takes words one after another.
-#[derive(Debug)]
-pub(crate) struct Reader<'a> {
-    left: &'a [u8],
+/// A state as bytes.
+pub(crate) fn save_to_vec<T: Save>(state: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    save(state, &mut bytes).expect("memory takes all that is written");
+    bytes
 }
 
-impl<'a> Reader<'a> {
-    /// Checks the checksum before anything is read.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Error> {
-        let Some((left, last)) = bytes.split_last_chunk::<8>() else {
-            return Err(bad("it is too short"));
-        };
-        if checksum(left) != u64::from_le_bytes(*last) {
-            return Err(bad("its checksum is wrong"));
-        }
-        Ok(Self { left })
-    }
+/// Puts words one after another, or only counts them.
+pub(crate) struct Writer<'a> {
+    out: Option<&'a mut dyn Write>,
+    piece: Vec<u8>,
+    checksum: Checksum,
+    words: u64,
+}
 
-    pub fn word(&mut self) -> Result<u64, Error> {
-        let Some((word, left)) = self.left.split_first_chunk::<8>() else {
-            return Err(bad("it ends too early"));
-        };
-        self.left = left;
-        Ok(u64::from_le_bytes(*word))
-    }
-
-    /// A word that must be at most `most`.
-    pub fn at_most(&mut self, most: u64) -> Result<u64, Error> {
-        let word = self.word()?;
-        if word <= most {
-            Ok(word)
-        } else {
-            Err(bad("a number in it is too large"))
+impl<'a> Writer<'a> {
+    fn new(out: Option<&'a mut dyn Write>) -> Self {
+        let room = if out.is_some() { PIECE } else { 0 };
+        Self {
+            out,
+            piece: Vec::with_capacity(room),
+            checksum: Checksum::new(),
+            words: 0,
         }
     }
 
-    /// How many things follow, each of at least one word.
-    pub fn count(&mut self) -> Result<usize, Error> {
-        let most = self.left.len() as u64 / 8;
-        Ok(self.at_most(most)? as usize)
-    }
-
-    pub fn number(&mut self) -> Result<f64, Error> {
-        Ok(f64::from_bits(self.word()?))
-    }
-
-    pub fn fill(&mut self, numbers: &mut [f64]) -> Result<(), Error> {
-        for number in numbers {
-            *number = self.number()?;
+    pub fn word(&mut self, word: u64) -> std::io::Result<()> {
+        self.words += 1;
+        if self.out.is_none() {
+            return Ok(());
+        }
+        self.piece.extend_from_slice(&word.to_le_bytes());
+        if self.piece.len() == PIECE {
+            self.send()?;
         }
         Ok(())
     }
 
-    pub fn words(&mut self) -> Result<Vec<u64>, Error> {
+    pub fn number(&mut self, number: f64) -> std::io::Result<()> {
+        self.word(number.to_bits())
+    }
+
+    /// As many numbers as the reader will expect.
+    pub fn numbers(&mut self, mut numbers: &[f64]) -> std::io::Result<()> {
+        self.words += numbers.len() as u64;
+        if self.out.is_none() {
+            return Ok(());
+        }
+        while !numbers.is_empty() {
+            let at = self.piece.len();
+            let (now, later) = numbers.split_at(numbers.len().min((PIECE - at) / WORD));
+            self.piece.resize(at + now.len() * WORD, 0);
+            let (words, _) = self.piece[at..].as_chunks_mut::<WORD>();
+            for (word, number) in words.iter_mut().zip(now) {
+                *word = number.to_le_bytes();
+            }
+            numbers = later;
+            if self.piece.len() == PIECE {
+                self.send()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Words with their count in front.
+    pub fn words(&mut self, mut words: impl ExactSizeIterator<Item = u64>) -> std::io::Result<()> {
+        self.word(words.len() as u64)?;
+        words.try_for_each(|word| self.word(word))
+    }
+
+    fn send(&mut self) -> std::io::Result<()> {
+        if let Some(out) = &mut self.out {
+            self.checksum.add(&self.piece);
+            out.write_all(&self.piece)?;
+            self.piece.clear();
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> std::io::Result<()> {
+        self.send()?;
+        let checksum = self.checksum.finish();
+        match self.out {
+            Some(out) => out.write_all(&checksum.to_le_bytes()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes words one after another.
+pub(crate) struct Reader<'a> {
+    input: &'a mut dyn Read,
+    piece: Vec<u8>,
+    /// Where the next word begins in `piece`.
+    at: usize,
+    /// Words still to be taken, without the checksum.
+    left: u64,
+    /// Words still to come in, without the checksum.
+    outside: u64,
+    checksum: Checksum,
+    magic: u64,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads the header.
+    pub fn new(input: &'a mut dyn Read) -> Result<Self, LoadError> {
+        let mut reader = Self {
+            input,
+            piece: Vec::new(),
+            at: 0,
+            left: HEADER,
+            outside: HEADER,
+            checksum: Checksum::new(),
+            magic: 0,
+        };
+        reader.magic = reader.word()?;
+        if reader.word()? != VERSION {
+            return Err(bad("its format is of another version").into());
+        }
+        let words = reader.word()?;
+        if words <= HEADER {
+            return Err(bad("it is too short").into());
+        }
+        reader.left = words - HEADER - 1;
+        reader.outside = reader.left;
+        Ok(reader)
+    }
+
+    /// Whose state it is.
+    pub fn magic(&self) -> u64 {
+        self.magic
+    }
+
+    /// Checks whose state it is.
+    pub fn expect(&self, magic: u64) -> Result<(), LoadError> {
+        if self.magic == magic {
+            Ok(())
+        } else {
+            Err(bad("it is something else").into())
+        }
+    }
+
+    /// Brings the next piece in.
+    #[cold]
+    fn receive(&mut self) -> Result<(), LoadError> {
+        let most = (PIECE / WORD) as u64;
+        let words = self.outside.min(most);
+        self.piece.resize(words as usize * WORD, 0);
+        read_exactly(self.input, &mut self.piece)?;
+        self.checksum.add(&self.piece);
+        self.outside -= words;
+        self.at = 0;
+        Ok(())
+    }
+
+    pub fn word(&mut self) -> Result<u64, LoadError> {
+        if self.left == 0 {
+            return Err(bad("it ends too early").into());
+        }
+        if self.at == self.piece.len() {
+            self.receive()?;
+        }
+        let mut word = [0; WORD];
+        word.copy_from_slice(&self.piece[self.at..self.at + WORD]);
+        self.at += WORD;
+        self.left -= 1;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    /// A word that must be at most `most`.
+    pub fn at_most(&mut self, most: u64) -> Result<u64, LoadError> {
+        let word = self.word()?;
+        if word <= most {
+            Ok(word)
+        } else {
+            Err(bad("a number in it is too large").into())
+        }
+    }
+
+    /// A word that must fit in half of one.
+    pub fn half(&mut self) -> Result<u32, LoadError> {
+        Ok(self.at_most(u64::from(u32::MAX))? as u32)
+    }
+
+    /// How many things follow, each of at least one word. Until they have been read it may be wrong:
+    /// nothing is to be made ready for so many.
+    pub fn count(&mut self) -> Result<usize, LoadError> {
+        let most = self.left.min(u64::from(u32::MAX));
+        Ok(self.at_most(most)? as usize)
+    }
+
+    pub fn number(&mut self) -> Result<f64, LoadError> {
+        Ok(f64::from_bits(self.word()?))
+    }
+
+    pub fn fill(&mut self, mut numbers: &mut [f64]) -> Result<(), LoadError> {
+        if self.left < numbers.len() as u64 {
+            return Err(bad("it ends too early").into());
+        }
+        self.left -= numbers.len() as u64;
+        while !numbers.is_empty() {
+            if self.at == self.piece.len() {
+                self.receive()?;
+            }
+            let (words, _) = self.piece[self.at..].as_chunks::<WORD>();
+            let count = numbers.len().min(words.len());
+            let (now, later) = numbers.split_at_mut(count);
+            for (number, word) in now.iter_mut().zip(words) {
+                *number = f64::from_le_bytes(*word);
+            }
+            self.at += count * WORD;
+            numbers = later;
+        }
+        Ok(())
+    }
+
+    pub fn words(&mut self) -> Result<Vec<u64>, LoadError> {
         (0..self.count()?).map(|_| self.word()).collect()
     }
 
-    /// Checks that nothing is left.
-    pub fn end(self) -> Result<(), Error> {
-        if self.left.is_empty() {
+    /// Checks that nothing is left, and the checksum.
+    pub fn end(self) -> Result<(), LoadError> {
+        if self.left > 0 {
+            return Err(bad("something follows its end").into());
+        }
+        let mut last = [0; WORD];
+        read_exactly(self.input, &mut last)?;
+        if self.checksum.finish() == u64::from_le_bytes(last) {
             Ok(())
         } else {
-            Err(bad("something follows its end"))
+            Err(bad("its checksum is wrong").into())
         }
+    }
+}
+
+/// Fills the target. That there is too little is the state's fault, not the machine's.
+fn read_exactly(input: &mut dyn Read, target: &mut [u8]) -> Result<(), LoadError> {
+    input.read_exact(target).map_err(|error| {
+        if error.kind() == ErrorKind::UnexpectedEof {
+            bad("it ends too early").into()
+        } else {
+            LoadError::Io(error)
+        }
+    })
+}
+
+/// Loads from bytes, all of which must be the state; the checksum comes before anything else.
+pub(crate) fn load_slice<T>(
+    bytes: &[u8],
+    load: impl FnOnce(&mut dyn Read) -> Result<T, LoadError>,
+) -> Result<T, Error> {
+    let Some((state, last)) = bytes.split_last_chunk::<WORD>() else {
+        return Err(bad("it is too short"));
+    };
+    let mut checksum = Checksum::new();
+    checksum.add(state);
+    if checksum.finish() != u64::from_le_bytes(*last) {
+        return Err(bad("its checksum is wrong"));
+    }
+    let mut left = bytes;
+    match load(&mut left) {
+        Ok(_) if !left.is_empty() => Err(bad("something follows its end")),
+        Ok(state) => Ok(state),
+        Err(LoadError::State(error)) => Err(error),
+        Err(LoadError::Io(_)) => Err(bad("it ends too early")),
     }
 }
 
@@ -108,15 +308,57 @@ pub(crate) fn bad(reason: &'static str) -> Error {
     Error::BadSnapshot { reason }
 }
 
-/// Changes with any change of any byte, for all that can be expected of 64 bits.
-fn checksum(bytes: &[u8]) -> u64 {
-    let (words, rest) = bytes.as_chunks::<8>();
-    let mut state = mix(bytes.len() as u64 ^ 0x5c1b_57a7_e000_0001);
-    for word in words {
-        state = mix(state ^ u64::from_le_bytes(*word)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+/// Changes with any change of any byte, for all that can be expected of 64 bits. Four strands take
+/// the words in turn, so that none waits for another.
+struct Checksum {
+    strands: [u64; 4],
+    bytes: u64,
+}
+
+impl Checksum {
+    const STRANDS: usize = 4;
+
+    fn new() -> Self {
+        Self {
+            strands: [1, 2, 3, 4].map(|strand| mix(strand ^ 0x5c1b_57a7_e000_0000)),
+            bytes: 0,
+        }
     }
-    for &byte in rest {
-        state = mix(state ^ u64::from(byte)).wrapping_add(0x9e37_79b9_7f4a_7c15);
+
+    fn add(&mut self, bytes: &[u8]) {
+        let (mut words, rest) = bytes.as_chunks::<WORD>();
+        let behind = (self.bytes / WORD as u64) as usize % Self::STRANDS;
+        if behind > 0 {
+            let (few, more) = words.split_at(words.len().min(Self::STRANDS - behind));
+            for (strand, word) in self.strands[behind..].iter_mut().zip(few) {
+                *strand = fold(*strand, u64::from_le_bytes(*word));
+            }
+            words = more;
+        }
+        let mut strands = self.strands;
+        let (fours, few) = words.as_chunks::<{ Self::STRANDS }>();
+        for four in fours {
+            for (strand, word) in strands.iter_mut().zip(four) {
+                *strand = fold(*strand, u64::from_le_bytes(*word));
+            }
+        }
+        for (strand, word) in strands.iter_mut().zip(few) {
+            *strand = fold(*strand, u64::from_le_bytes(*word));
+        }
+        for &byte in rest {
+            strands[0] = fold(strands[0], u64::from(byte));
+        }
+        self.strands = strands;
+        self.bytes += bytes.len() as u64;
     }
-    state
+
+    fn finish(&self) -> u64 {
+        let start = mix(self.bytes);
+        self.strands.iter().fold(start, |all, &s| fold(all, s))
+    }
+}
+
+#[inline]
+fn fold(state: u64, word: u64) -> u64 {
+    mix(state ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15)
 }

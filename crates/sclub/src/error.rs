@@ -78,6 +78,18 @@ pub enum Error {
     },
 }
 
+/// Why a saved state could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The input failed before the state ended.
+    #[error("the saved state cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    /// What was read is no state: [`Error::BadSnapshot`], or [`Error::BadParameter`] and
+    /// [`Error::Dimension`] for numbers that no state has.
+    #[error(transparent)]
+    State(#[from] Error),
+}
+
 /// Checks a dimension.
 pub(crate) fn check_dim(dim: usize) -> Result<usize, Error> {
     if (1..=MAX_DIM).contains(&dim) {

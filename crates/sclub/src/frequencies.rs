@@ -22,6 +22,13 @@ impl Frequencies {
         &self.rungs
     }
 
+    /// From its rungs; nothing if they are not in order.
+    pub fn from_rungs(rungs: Vec<(u64, u64)>) -> Option<Self> {
+        let in_order = rungs.is_sorted_by(|(a, _), (b, _)| a < b);
+        let nobody = rungs.iter().any(|&(_, users)| users == 0);
+        (in_order && !nobody).then_some(Self { rungs })
+    }
+
     pub fn add(&mut self, count: u64, users: u64) {
         if users == 0 {
             return;

@@ -12,7 +12,8 @@ pub(crate) const GROUP: usize = 4 * LANES;
 /// Most items a set can hold.
 pub const MAX_ITEMS: usize = u32::MAX as usize;
 
-/// A set of candidate items with their features, checked once and laid out for scoring.
+/// A set of candidate items with their features, checked once and laid out for scoring. It can be
+/// filled at once, or kept for long while items come and go.
 ///
 /// ```
 /// use sclub::ItemSet;
@@ -81,11 +82,121 @@ impl ItemSet {
         }
         self.resize(len)?;
         for (item, features) in rows.chunks_exact(self.dim).enumerate() {
-            let (start, width) = self.place(item);
-            let lanes = self.lanes[start..].iter_mut().step_by(width);
-            lanes.zip(features).for_each(|(lane, &value)| *lane = value);
+            self.write(item, features.iter().copied());
         }
         Ok(())
+    }
+
+    /// Replaces the items by those of `from` at `indexes`, in that order, and keeps the memory. What
+    /// was checked once is not checked again.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`] where `from` has other features, [`Error::TooMany`]; the set is
+    /// then unchanged.
+    ///
+    /// # Panics
+    /// Where `from` has no item at one of the indexes; the set is then unchanged.
+    pub fn select(&mut self, from: &ItemSet, indexes: &[usize]) -> Result<(), Error> {
+        if from.dim != self.dim {
+            return Err(Error::DimensionMismatch {
+                expected: self.dim,
+                got: from.dim,
+            });
+        }
+        indexes.iter().for_each(|&index| from.check_index(index));
+        self.resize(indexes.len())?;
+        for (item, &index) in indexes.iter().enumerate() {
+            self.write(item, from.item(index));
+        }
+        Ok(())
+    }
+
+    /// Adds an item behind the others.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::BadFeature`] (its `item` is the number the item would
+    /// have had), [`Error::TooMany`]; the set is then unchanged.
+    pub fn push(&mut self, features: &[f64]) -> Result<(), Error> {
+        check_features(self.len, features, self.dim)?;
+        check_len(self.len + 1)?;
+        if self.len.is_multiple_of(LANES) {
+            self.widen();
+        }
+        self.len += 1;
+        self.write(self.len - 1, features.iter().copied());
+        Ok(())
+    }
+
+    /// Gives an item other features.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::BadFeature`]; the set is then unchanged.
+    ///
+    /// # Panics
+    /// Where there is no item `index`.
+    pub fn replace(&mut self, index: usize, features: &[f64]) -> Result<(), Error> {
+        self.check_index(index);
+        check_features(index, features, self.dim)?;
+        self.write(index, features.iter().copied());
+        Ok(())
+    }
+
+    /// Takes an item out; the last one takes its place.
+    ///
+    /// # Panics
+    /// Where there is no item `index`.
+    pub fn swap_remove(&mut self, index: usize) {
+        self.check_index(index);
+        let last = self.len - 1;
+        let ((to, to_width), (from, from_width)) = (self.place(index), self.place(last));
+        for k in 0..self.dim {
+            let value = std::mem::take(&mut self.lanes[from + k * from_width]);
+            if index != last {
+                self.lanes[to + k * to_width] = value;
+            }
+        }
+        self.len = last;
+        if self.len.is_multiple_of(LANES) {
+            self.narrow();
+        }
+    }
+
+    /// Makes the last group, which is full, one register wider, or begins a group.
+    fn widen(&mut self) {
+        let first = self.len / GROUP * GROUP;
+        let (start, old) = (first * self.dim, self.len - first);
+        let new = old + LANES;
+        self.lanes.resize(start + new * self.dim, 0.0);
+        for k in (0..self.dim).rev() {
+            let row = start + k * old;
+            self.lanes.copy_within(row..row + old, start + k * new);
+            self.lanes[start + k * new + old..start + (k + 1) * new].fill(0.0);
+        }
+    }
+
+    /// Makes the last group, whose last register has become empty, one register narrower.
+    fn narrow(&mut self) {
+        let first = self.len / GROUP * GROUP;
+        let (start, new) = (first * self.dim, self.len - first);
+        let old = new + LANES;
+        for k in 0..self.dim {
+            let row = start + k * old;
+            self.lanes.copy_within(row..row + new, start + k * new);
+        }
+        self.lanes.truncate(start + new * self.dim);
+    }
+
+    /// Puts the features of one item where they belong.
+    #[inline]
+    fn write(&mut self, index: usize, features: impl Iterator<Item = f64>) {
+        let (start, width) = self.place(index);
+        let lanes = self.lanes[start..].iter_mut().step_by(width);
+        lanes.zip(features).for_each(|(lane, value)| *lane = value);
+    }
+
+    #[inline]
+    fn check_index(&self, index: usize) {
+        assert!(index < self.len, "item {index} of {}", self.len);
     }
 
     /// Replaces the items by `len` others that are given feature by feature: `features[k * len + i]`
@@ -127,12 +238,7 @@ impl ItemSet {
 
     /// Makes room for `len` items; lanes without an item hold zeros.
     fn resize(&mut self, len: usize) -> Result<(), Error> {
-        if len > MAX_ITEMS {
-            return Err(Error::TooMany {
-                what: "the number of items",
-                limit: MAX_ITEMS as u64,
-            });
-        }
+        check_len(len)?;
         if len != self.len {
             self.len = len;
             self.lanes.clear();
@@ -162,7 +268,7 @@ impl ItemSet {
     /// # Panics
     /// Where there is no item `index`.
     pub fn item(&self, index: usize) -> impl ExactSizeIterator<Item = f64> + '_ {
-        assert!(index < self.len, "item {index} of {}", self.len);
+        self.check_index(index);
         let (start, width) = self.place(index);
         (0..self.dim).map(move |k| self.lanes[start + k * width])
     }
@@ -173,7 +279,7 @@ impl ItemSet {
     /// Where there is no item `index`, or `features` is not as long as an item.
     #[inline]
     pub fn copy_item(&self, index: usize, features: &mut [f64]) {
-        assert!(index < self.len, "item {index} of {}", self.len);
+        self.check_index(index);
         assert_eq!(features.len(), self.dim, "length of the target");
         let (start, width) = self.place(index);
         for (feature, value) in features
@@ -206,6 +312,16 @@ impl ItemSet {
     }
 }
 
+fn check_len(len: usize) -> Result<(), Error> {
+    if len > MAX_ITEMS {
+        return Err(Error::TooMany {
+            what: "the number of items",
+            limit: MAX_ITEMS as u64,
+        });
+    }
+    Ok(())
+}
+
 /// Lanes of a group that begins with `left` items still to place.
 #[inline]
 fn width(left: usize) -> usize {
@@ -215,6 +331,95 @@ fn width(left: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    /// One step in the life of a catalogue; numbers are taken modulo the length.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Push(Vec<f64>),
+        Replace(usize, Vec<f64>),
+        Remove(usize),
+        Select(Vec<usize>),
+    }
+
+    fn steps(dim: usize) -> impl Strategy<Value = Vec<Step>> {
+        let features = move || prop::collection::vec(-3.0..3.0, dim);
+        let step = prop_oneof![
+            6 => features().prop_map(Step::Push),
+            1 => (any::<usize>(), features()).prop_map(|(at, f)| Step::Replace(at, f)),
+            3 => any::<usize>().prop_map(Step::Remove),
+        ];
+        let selection = prop::collection::vec(any::<usize>(), 0..80).prop_map(Step::Select);
+        (prop::collection::vec(step, 0..250), selection, 0usize..300).prop_map(
+            |(mut steps, selection, at)| {
+                steps.insert(at.min(steps.len()), selection);
+                steps
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn a_catalogue_that_lived_is_one_filled_at_once(
+            (dim, steps) in (1usize..6).prop_flat_map(|dim| (Just(dim), steps(dim))),
+        ) {
+            let mut set = ItemSet::new(dim).unwrap();
+            let mut rows: Vec<Vec<f64>> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Push(features) => {
+                        set.push(&features).unwrap();
+                        rows.push(features);
+                    }
+                    Step::Replace(at, features) if !rows.is_empty() => {
+                        let at = at % rows.len();
+                        set.replace(at, &features).unwrap();
+                        rows[at] = features;
+                    }
+                    Step::Remove(at) if !rows.is_empty() => {
+                        let at = at % rows.len();
+                        set.swap_remove(at);
+                        rows.swap_remove(at);
+                    }
+                    Step::Select(indexes) if !rows.is_empty() => {
+                        let from = set.clone();
+                        let indexes: Vec<usize> =
+                            indexes.iter().map(|at| at % rows.len()).collect();
+                        set.select(&from, &indexes).unwrap();
+                        rows = indexes.iter().map(|&at| rows[at].clone()).collect();
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(&set, &ItemSet::from_rows(dim, &rows.concat()).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn a_refused_item_leaves_the_catalogue_as_it_was() {
+        let mut set = ItemSet::from_rows(2, &[1.0, 2.0]).unwrap();
+        let before = set.clone();
+        assert_eq!(
+            set.push(&[1.0]),
+            Err(Error::DimensionMismatch {
+                expected: 2,
+                got: 1
+            })
+        );
+        let refused = set.push(&[0.0, f64::NAN]);
+        assert!(matches!(
+            refused,
+            Err(Error::BadFeature {
+                item: 1,
+                feature: 1,
+                ..
+            })
+        ));
+        assert!(set.replace(0, &[f64::INFINITY, 0.0]).is_err());
+        let other = ItemSet::from_rows(3, &[1.0, 2.0, 3.0]).unwrap();
+        assert!(set.select(&other, &[0]).is_err());
+        assert_eq!(set, before);
+    }
 
     #[test]
     fn every_item_comes_back_as_it_went_in() {

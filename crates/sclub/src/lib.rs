@@ -12,7 +12,8 @@
 //! | [`LinUcbInd`] | each user alone |
 //! | [`LinUcbShared::known`] | each of some groups that are told in advance |
 //!
-//! The library does no I/O, reads no clock, starts no thread and draws no random number that a seed
+//! The library does no I/O (but through what the caller hands to [`Keep::save_to`] and
+//! [`load_policy`]), reads no clock, starts no thread and draws no random number that a seed
 //! does not fix. The same rounds give the same bits on every machine.
 //!
 //! ```
@@ -25,7 +26,9 @@ mod digest;
 pub mod error;
 mod frequencies;
 mod items;
+mod keep;
 mod kernels;
+mod ledger;
 mod linucb;
 pub mod params;
 mod policy;
@@ -37,8 +40,9 @@ mod statistics;
 mod ucb;
 
 pub use club::{Club, Graph};
-pub use error::Error;
+pub use error::{Error, LoadError};
 pub use items::{ItemSet, MAX_ITEMS};
+pub use keep::{ClusterView, Keep, load_policy};
 pub use kernels::MAX_DIM;
 pub use linucb::{LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};

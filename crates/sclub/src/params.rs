@@ -8,7 +8,8 @@
 //!
 //! N is the number of observations behind the estimate, t the number of rounds before this one.
 
-use crate::error::Error;
+use crate::bytes::{Reader, Writer};
+use crate::error::{Error, LoadError};
 
 /// α_θ of the preset `tuned`.
 pub const TUNED_ALPHA_THETA: f64 = 2.5;
@@ -160,6 +161,45 @@ impl Params {
                 requirement: "zero or positive, and finite",
             })
         }
+    }
+}
+
+impl Params {
+    /// Writes all of them down.
+    pub(crate) fn save(&self, writer: &mut Writer<'_>) -> std::io::Result<()> {
+        writer.number(self.alpha_theta)?;
+        writer.number(self.alpha_p)?;
+        writer.word(match self.index {
+            Index::Norm => 0,
+            Index::SquaredNorm => 1,
+        })?;
+        let (kind, number) = match self.exploration {
+            Exploration::Fixed(beta) => (0, beta),
+            Exploration::Growing { scale } => (1, scale),
+        };
+        writer.word(kind)?;
+        writer.number(number)
+    }
+
+    /// What was written down, unchecked.
+    pub(crate) fn load(reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+        let (alpha_theta, alpha_p) = (reader.number()?, reader.number()?);
+        let index = match reader.at_most(1)? {
+            0 => Index::Norm,
+            _ => Index::SquaredNorm,
+        };
+        let (kind, number) = (reader.at_most(1)?, reader.number()?);
+        let exploration = if kind == 0 {
+            Exploration::Fixed(number)
+        } else {
+            Exploration::Growing { scale: number }
+        };
+        Ok(Self {
+            alpha_theta,
+            alpha_p,
+            index,
+            exploration,
+        })
     }
 }
 

@@ -35,6 +35,19 @@ impl Hasher for MixHasher {
 }
 
 impl Roster {
+    /// Users in order of appearance; nothing if one is there twice.
+    pub fn of(users: Vec<UserId>) -> Option<Self> {
+        let mut roster = Self::default();
+        roster.slots.reserve(users.len());
+        for (slot, &user) in users.iter().enumerate() {
+            if roster.slots.insert(user, slot as u32).is_some() {
+                return None;
+            }
+        }
+        roster.users = users;
+        Some(roster)
+    }
+
     pub fn len(&self) -> usize {
         self.users.len()
     }

@@ -19,7 +19,7 @@
 //! [`REFACTORISE_EVERY`] observations: that is the safeguard against drift in long runs.
 
 use crate::bytes::{Reader, Writer};
-use crate::error::Error;
+use crate::error::LoadError;
 use crate::kernels;
 
 /// Observations after which an aggregate's factors are remade from its sums.
@@ -168,15 +168,15 @@ impl Aggregate {
     }
 
     /// Writes everything down.
-    pub fn save(&self, writer: &mut Writer) {
-        writer.word(self.count);
-        writer.word(u64::from(self.since_factorised));
-        writer.numbers(&self.gram);
-        writer.numbers(&self.block);
+    pub fn save(&self, writer: &mut Writer<'_>) -> std::io::Result<()> {
+        writer.word(self.count)?;
+        writer.word(u64::from(self.since_factorised))?;
+        writer.numbers(&self.gram)?;
+        writer.numbers(&self.block)
     }
 
     /// What was written down.
-    pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, Error> {
+    pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut sums = Self::new(shape);
         sums.count = reader.word()?;
         sums.since_factorised = reader.at_most(u64::from(REFACTORISE_EVERY))? as u32;

@@ -3,7 +3,11 @@
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{Error, Exploration, Index, Observation, Params, Policy, Sclub, Users};
+use sclub::{
+    ClusterView, Error, Exploration, Index, ItemSet, Keep, LinUcbInd, LinUcbShared, LoadError,
+    Observation, Params, Policy, Sclub, Users, load_policy,
+};
+use std::io::{self, Read};
 
 /// Rounds of users with one of three tastes.
 struct Life {
@@ -14,13 +18,17 @@ struct Life {
 }
 
 impl Life {
-    fn round(&mut self, policy: &mut Sclub) {
+    fn round(&mut self, policy: &mut (impl Policy + ?Sized)) {
+        learn(policy, &self.observations());
+    }
+
+    fn observations(&mut self) -> Vec<(u64, Vec<f64>, f64)> {
         let count = if self.many_a_round {
             self.rng.random_range(0..5)
         } else {
             1
         };
-        let observed: Vec<(u64, Vec<f64>, f64)> = (0..count)
+        (0..count)
             .map(|_| {
                 let draw: f64 = self.rng.random();
                 let user = (draw * draw * self.users as f64) as u64;
@@ -30,17 +38,49 @@ impl Life {
                 let reward = item[user as usize % 3 % self.dim] + self.rng.random_range(-0.2..0.2);
                 (user, item, reward)
             })
-            .collect();
-        let round: Vec<Observation<'_>> = observed
-            .iter()
-            .map(|(user, item, reward)| Observation {
-                user: *user,
-                item,
-                reward: *reward,
-            })
-            .collect();
-        policy.learn_round(&round, &mut Vec::new()).unwrap();
+            .collect()
     }
+
+    fn items(&mut self) -> ItemSet {
+        let rows: Vec<f64> = (0..self.dim * 9)
+            .map(|_| self.rng.random_range(-1.0..1.0))
+            .collect();
+        ItemSet::from_rows(self.dim, &rows).unwrap()
+    }
+}
+
+fn learn(policy: &mut (impl Policy + ?Sized), observed: &[(u64, Vec<f64>, f64)]) {
+    let round: Vec<Observation<'_>> = observed
+        .iter()
+        .map(|(user, item, reward)| Observation {
+            user: *user,
+            item,
+            reward: *reward,
+        })
+        .collect();
+    policy.learn_round(&round, &mut Vec::new()).unwrap();
+}
+
+/// One of each kind that can be kept.
+fn kinds(dim: usize, params: &Params) -> [Box<dyn Keep>; 3] {
+    [
+        Box::new(Sclub::new(dim, Users::Appear, params).unwrap()),
+        Box::new(LinUcbInd::new(dim, params).unwrap()),
+        Box::new(LinUcbShared::one_keeping_users(dim, params).unwrap()),
+    ]
+}
+
+fn saved(policy: &dyn Keep) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    policy.save_to(&mut bytes).unwrap();
+    bytes
+}
+
+fn close(a: &[f64], b: &[f64]) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| (a - b).abs() < 1e-8 * (1.0 + b.abs()))
 }
 
 prop_compose! {
@@ -106,8 +146,126 @@ fn assert_sums(policy: &Sclub) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What the views say of users and clusters is one story. `users` are all who may have appeared.
+fn assert_views(policy: &dyn Keep, users: u64) -> Result<(), TestCaseError> {
+    let appeared: Vec<u64> = (0..users)
+        .filter(|&user| policy.count(user).is_some())
+        .collect();
+    prop_assert_eq!(policy.users(), appeared.len() as u64);
+    let (mut labels, mut ones) = (Vec::new(), 0);
+    let mut problem = None;
+    policy.each_cluster(&mut |view: ClusterView<'_>| {
+        labels.push(view.label);
+        ones += u64::from(view.users == 1);
+        let members = policy.members(view.label, usize::MAX).unwrap();
+        let counts: u64 = members.iter().filter_map(|&user| policy.count(user)).sum();
+        let agree = policy.cluster(view.label) == Some(view)
+            && members.len() as u64 == view.users
+            && counts == view.count
+            && members.iter().all(|&user| {
+                policy.cluster_of(user) == view.label
+                    && policy.cluster_users(user) == view.users
+                    && policy.estimate(user) == view.estimate
+            })
+            && policy.members(view.label, 1).unwrap().len() == members.len().min(1);
+        if !agree {
+            problem = Some(view.label);
+        }
+    });
+    prop_assert_eq!(problem, None);
+    prop_assert_eq!(labels.len(), policy.clusters());
+    prop_assert_eq!(ones, policy.singletons());
+    labels.sort_unstable();
+    labels.dedup();
+    prop_assert_eq!(labels.len(), policy.clusters());
+    for &user in &appeared {
+        prop_assert!(labels.contains(&policy.cluster_of(user)));
+    }
+    let unused = labels.last().map_or(1, |last| last + 1);
+    prop_assert_eq!(policy.cluster(unused), None);
+    prop_assert_eq!(policy.cluster(0), None);
+    prop_assert_eq!(policy.members(unused, 3), None);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn every_kind_lives_on_after_a_stream((mut life, _) in life(), before in 0usize..300, after in 1usize..60) {
+        for mut policy in kinds(life.dim, &Params::tuned()) {
+            for _ in 0..before {
+                life.round(&mut *policy);
+            }
+            assert_views(&*policy, life.users)?;
+            let mut bytes = saved(&*policy);
+            let length = bytes.len();
+            bytes.extend([7; 5]);
+            let mut input = bytes.as_slice();
+            let mut twin = load_policy(&mut input).unwrap();
+            prop_assert_eq!(input, &[7; 5][..], "more was read than was written");
+            prop_assert_eq!(twin.digest(), policy.digest());
+            prop_assert_eq!(&saved(&*twin), &bytes[..length]);
+            for _ in 0..after {
+                let (observed, items) = (life.observations(), life.items());
+                learn(&mut *policy, &observed);
+                learn(&mut *twin, &observed);
+                let user = life.rng.random_range(0..life.users);
+                prop_assert_eq!(twin.recommend(user, &items), policy.recommend(user, &items));
+                prop_assert_eq!(twin.digest(), policy.digest());
+            }
+            prop_assert_eq!(twin.forget(0), policy.forget(0));
+            prop_assert_eq!(twin.digest(), policy.digest());
+        }
+    }
+
+    #[test]
+    fn one_estimate_for_all_is_the_same_with_users_kept((mut life, _) in life(), rounds in 1usize..200) {
+        let mut plain = LinUcbShared::one(life.dim, &Params::tuned()).unwrap();
+        let mut keeping = LinUcbShared::one_keeping_users(life.dim, &Params::tuned()).unwrap();
+        for _ in 0..rounds {
+            let (observed, items) = (life.observations(), life.items());
+            learn(&mut plain, &observed);
+            learn(&mut keeping, &observed);
+            prop_assert_eq!(keeping.recommend(1, &items), plain.recommend(1, &items));
+            prop_assert_eq!(keeping.estimate(1), plain.estimate(1));
+        }
+        if keeping.users() > 0 {
+            prop_assert_ne!(keeping.digest(), plain.digest());
+        }
+        prop_assert!(!plain.forget(0));
+    }
+
+    #[test]
+    fn after_forgetting_it_is_as_if_only_the_others_had_been((mut life, _) in life(), rounds in 1usize..150, gone in prop::collection::vec(any::<prop::sample::Index>(), 1..6)) {
+        let gone: Vec<u64> = gone.iter().map(|who| who.index(life.users as usize) as u64).collect();
+        for (kind, mut policy) in kinds(life.dim, &Params::tuned()).into_iter().enumerate() {
+            let mut others = kinds(life.dim, &Params::tuned()).into_iter().nth(kind).unwrap();
+            for _ in 0..rounds {
+                let mut observed = life.observations();
+                learn(&mut *policy, &observed);
+                observed.retain(|(user, ..)| !gone.contains(user));
+                learn(&mut *others, &observed);
+            }
+            for &user in &gone {
+                let known = policy.count(user).is_some();
+                prop_assert_eq!(policy.forget(user), known);
+                prop_assert_eq!(policy.count(user), None);
+                prop_assert_eq!(policy.own_estimate(user), None);
+            }
+            assert_views(&*policy, life.users)?;
+            prop_assert_eq!(policy.users(), others.users());
+            for user in 0..life.users {
+                prop_assert_eq!(policy.count(user), others.count(user));
+                prop_assert_eq!(policy.own_estimate(user), others.own_estimate(user));
+                // Whom SCLUB puts together may depend on who was there; for the others it is fixed.
+                if kind > 0 {
+                    prop_assert!(close(&policy.estimate(user), &others.estimate(user)));
+                }
+            }
+            prop_assert_eq!(load_policy(&mut saved(&*policy).as_slice()).unwrap().digest(), policy.digest());
+        }
+    }
 
     #[test]
     fn what_is_saved_lives_on_to_the_bit((mut life, mut policy) in life(), before in 0usize..400, after in 1usize..200) {
@@ -201,4 +359,100 @@ fn a_damaged_snapshot_is_refused() {
         assert!(Sclub::load(&bytes[..at]).is_err(), "cut at {at}");
     }
     assert!(Sclub::load(&[bytes.as_slice(), &[0; 8]].concat()).is_err());
+}
+
+/// A policy of each kind that has lived a little.
+fn lived() -> [Box<dyn Keep>; 3] {
+    let mut policies = kinds(2, &Params::tuned());
+    for policy in &mut policies {
+        for round in 0..40u64 {
+            policy
+                .learn(round % 5, &[0.3, 0.1 * round as f64], 0.5)
+                .unwrap();
+        }
+    }
+    policies
+}
+
+#[test]
+fn a_damaged_stream_is_refused() {
+    for policy in lived() {
+        let bytes = saved(&*policy);
+        let refused = |damaged: &[u8]| {
+            matches!(
+                load_policy(&mut &*damaged),
+                Err(LoadError::State(
+                    Error::BadSnapshot { .. }
+                        | Error::BadParameter { .. }
+                        | Error::Dimension { .. }
+                ))
+            )
+        };
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 1 << bit;
+                assert!(refused(&damaged), "byte {at}, bit {bit}");
+            }
+            assert!(refused(&bytes[..at]), "cut at {at}");
+        }
+        // Whatever number is made as large as can be, nothing is made ready for so many.
+        for at in (0..bytes.len()).step_by(8) {
+            for large in [u64::MAX, u64::from(u32::MAX), 1 << 40] {
+                let mut damaged = bytes.clone();
+                damaged[at..at + 8].copy_from_slice(&large.to_le_bytes());
+                damaged[16..24].copy_from_slice(&(u64::MAX / 8).to_le_bytes());
+                assert!(refused(&damaged), "word {}", at / 8);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_state_is_read_by_its_own_kind_only() {
+    let states = lived().map(|policy| saved(&*policy));
+    for (kind, bytes) in states.iter().enumerate() {
+        let loaded = [
+            Sclub::load_from(&mut bytes.as_slice()).is_ok(),
+            LinUcbInd::load_from(&mut bytes.as_slice()).is_ok(),
+            LinUcbShared::load_from(&mut bytes.as_slice()).is_ok(),
+        ];
+        let expected: [bool; 3] = std::array::from_fn(|other| other == kind);
+        assert_eq!(loaded, expected);
+    }
+    let mut known = LinUcbShared::known(2, vec![0, 2, 2], &Params::tuned()).unwrap();
+    known.learn(1, &[0.6, 0.8], 1.0).unwrap();
+    let again = LinUcbShared::load_from(&mut saved(&known).as_slice()).unwrap();
+    assert_eq!(again.digest(), known.digest());
+    assert_eq!(again.estimate(2), known.estimate(1));
+    assert_eq!(again.estimate(9), [0.0, 0.0]);
+}
+
+/// Gives some bytes, then fails as a disk does.
+struct Failing<'a>(&'a [u8]);
+
+impl Read for Failing<'_> {
+    fn read(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(target)? {
+            0 => Err(io::Error::new(io::ErrorKind::PermissionDenied, "no more")),
+            some => Ok(some),
+        }
+    }
+}
+
+#[test]
+fn what_fails_is_told_from_what_is_no_state() {
+    for policy in lived() {
+        let bytes = saved(&*policy);
+        for at in [0, 8, 30, bytes.len() / 2, bytes.len() - 1] {
+            match load_policy(&mut Failing(&bytes[..at])) {
+                Err(LoadError::Io(error)) => {
+                    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                }
+                other => panic!("cut at {at}: {:?}", other.map(|_| ())),
+            }
+        }
+        let mut short = [0; 100];
+        assert!(policy.save_to(&mut &mut short[..]).is_err());
+    }
 }

@@ -15,6 +15,7 @@
 mod cluster;
 mod forget;
 mod inspect;
+mod keep;
 mod merge;
 mod nearby;
 mod partition;

@@ -4,8 +4,8 @@
 //!
 //! | what | words |
 //! |---|---|
-//! | [`MAGIC`], [`VERSION`], d | 3 |
-//! | α_θ, α_p, index, kind of exploration, its number | 5 |
+//! | [`Sclub::MAGIC`], version, words in all | 3 |
+//! | d; α_θ, α_p, index, kind of exploration, its number | 6 |
 //! | rounds, users declared, last label, place of the first cluster | 4 |
 //! | users seen, in order of appearance | 1 + n |
 //! | for each: T, cluster, position, phase checked in, whether alone; block | 5 + d(d+5)/2 |
@@ -14,57 +14,29 @@
 //! | free places | 1 + n |
 //! | checksum of all before | 1 |
 
+use std::io::{self, Read};
+
 use super::Sclub;
 use super::cluster::{Cluster, Many, Members, Pivot};
 use super::nearby::Nearby;
 use super::partition::Partition;
 use super::phase::phase_of;
 use super::profile::Place;
-use crate::bytes::{Reader, Writer, bad};
-use crate::error::{Error, check_dim};
+use crate::bytes::{self, Reader, Save, Writer, bad};
+use crate::error::{Error, LoadError};
 use crate::frequencies::Frequencies;
-use crate::params::{Exploration, Index, Params};
+use crate::ledger::load_roster;
+use crate::params::Params;
 use crate::policy::{Clock, Users};
 use crate::statistics::{Aggregate, Shape};
 
-/// "sclub st"
-const MAGIC: u64 = u64::from_le_bytes(*b"sclub st");
-/// Of the format.
-const VERSION: u64 = 1;
 /// Where there is no seat.
 const NONE: u64 = u64::MAX;
 
 impl Sclub {
-    /// The whole state as bytes.
+    /// The whole state as bytes, those of [`crate::Keep::save_to`].
     pub fn save(&self) -> Vec<u8> {
-        let mut writer = Writer::default();
-        writer.word(MAGIC);
-        writer.word(VERSION);
-        writer.word(self.shape.dim as u64);
-        save_params(&self.params, &mut writer);
-        let partition = &self.partition;
-        writer.word(self.clock.rounds());
-        writer.word(partition.declared);
-        writer.word(partition.last_label);
-        writer.word(u64::from(partition.first));
-        writer.words(partition.roster.users().iter().copied());
-        for (slot, place) in partition.profiles.places.iter().enumerate() {
-            writer.word(place.count);
-            writer.word(u64::from(place.cluster));
-            writer.word(u64::from(place.position));
-            writer.word(u64::from(place.checked_in));
-            writer.word(u64::from(place.is_alone));
-            writer.numbers(partition.profiles.blocks.get(slot));
-        }
-        writer.word(partition.clusters.len() as u64);
-        for cluster in &partition.clusters {
-            writer.word(u64::from(cluster.is_some()));
-            if let Some(cluster) = cluster {
-                save_cluster(cluster, &mut writer);
-            }
-        }
-        writer.words(partition.free.iter().map(|&index| u64::from(index)));
-        writer.finish()
+        bytes::save_to_vec(self)
     }
 
     /// The state that was saved as these bytes.
@@ -73,30 +45,38 @@ impl Sclub {
     /// [`Error::BadSnapshot`] where anything in them cannot be; [`Error::BadParameter`] and
     /// [`Error::Dimension`] for numbers that no state has.
     pub fn load(bytes: &[u8]) -> Result<Self, Error> {
-        let mut reader = Reader::new(bytes)?;
-        if reader.word()? != MAGIC {
-            return Err(bad("it is something else"));
-        }
-        if reader.word()? != VERSION {
-            return Err(bad("its format is of another version"));
-        }
-        let shape = Shape {
-            dim: check_dim(reader.at_most(u64::from(u32::MAX))? as usize)?,
-        };
-        let params = load_params(&mut reader)?;
-        let rounds = reader.word()?;
+        bytes::load_slice(bytes, |input| Self::load_from(input))
+    }
+
+    /// Reads the state that [`crate::Keep::save_to`] wrote, by small pieces, and not a byte more.
+    ///
+    /// # Errors
+    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] as for [`Sclub::load`].
+    pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
+        let reader = Reader::new(input)?;
+        reader.expect(Self::MAGIC)?;
+        Self::load_words(reader)
+    }
+
+    /// What follows the header.
+    pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
+        let dim = reader.half()? as usize;
+        let params = Params::load(&mut reader)?;
+        // One round more can always be counted.
+        let rounds = reader.at_most(u64::MAX / 2)?;
         let declared = reader.at_most(Users::LIMIT)?;
         let users = if declared == 0 {
             Users::Appear
         } else {
             Users::Declared(declared)
         };
-        let mut state = Self::new(shape.dim, users, &params)?;
+        let mut state = Self::new(dim, users, &params)?;
+        let shape = state.shape;
         state.clock = Clock::at(rounds);
         state.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
         state.partition.last_label = reader.word()?;
-        state.partition.first = reader.at_most(u64::from(u32::MAX))? as u32;
-        load_profiles(&mut state.partition, shape, &mut reader)?;
+        state.partition.first = reader.half()?;
+        load_profiles(&mut state.partition, &mut reader)?;
         load_clusters(&mut state.partition, shape, &mut reader)?;
         reader.end()?;
         check_places(&state.partition)?;
@@ -105,96 +85,92 @@ impl Sclub {
     }
 }
 
-fn save_params(params: &Params, writer: &mut Writer) {
-    writer.number(params.alpha_theta);
-    writer.number(params.alpha_p);
-    writer.word(match params.index {
-        Index::Norm => 0,
-        Index::SquaredNorm => 1,
-    });
-    let (kind, number) = match params.exploration {
-        Exploration::Fixed(beta) => (0, beta),
-        Exploration::Growing { scale } => (1, scale),
-    };
-    writer.word(kind);
-    writer.number(number);
-}
+impl Save for Sclub {
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub st");
 
-fn load_params(reader: &mut Reader<'_>) -> Result<Params, Error> {
-    let (alpha_theta, alpha_p) = (reader.number()?, reader.number()?);
-    let index = match reader.at_most(1)? {
-        0 => Index::Norm,
-        _ => Index::SquaredNorm,
-    };
-    let (kind, number) = (reader.at_most(1)?, reader.number()?);
-    let exploration = if kind == 0 {
-        Exploration::Fixed(number)
-    } else {
-        Exploration::Growing { scale: number }
-    };
-    Ok(Params {
-        alpha_theta,
-        alpha_p,
-        index,
-        exploration,
-    })
-}
-
-fn save_cluster(cluster: &Cluster, writer: &mut Writer) {
-    writer.word(cluster.label);
-    writer.number(cluster.radius);
-    writer.word(u64::from(cluster.phase));
-    writer.word(u64::from(cluster.checked));
-    writer.word(cluster.seat.map_or(NONE, u64::from));
-    match &cluster.members {
-        Members::One(slot) => {
-            writer.word(0);
-            writer.word(u64::from(*slot));
+    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.shape.dim as u64)?;
+        self.params.save(writer)?;
+        let partition = &self.partition;
+        writer.word(self.clock.rounds())?;
+        writer.word(partition.declared)?;
+        writer.word(partition.last_label)?;
+        writer.word(u64::from(partition.first))?;
+        writer.words(partition.roster.users().iter().copied())?;
+        for (slot, place) in partition.profiles.places.iter().enumerate() {
+            writer.word(place.count)?;
+            writer.word(u64::from(place.cluster))?;
+            writer.word(u64::from(place.position))?;
+            writer.word(u64::from(place.checked_in))?;
+            writer.word(u64::from(place.is_alone))?;
+            writer.numbers(partition.profiles.blocks.get(slot))?;
         }
-        Members::Many(many) => {
-            writer.word(1);
-            writer.words(many.slots.iter().map(|&slot| u64::from(slot)));
-            writer.word(many.unseen);
-            many.sums.save(writer);
-            let rungs = many.frequencies.rungs();
-            writer.word(rungs.len() as u64);
-            for &(count, users) in rungs {
-                writer.word(count);
-                writer.word(users);
+        writer.word(partition.clusters.len() as u64)?;
+        for cluster in &partition.clusters {
+            writer.word(u64::from(cluster.is_some()))?;
+            if let Some(cluster) = cluster {
+                save_cluster(cluster, writer)?;
             }
-            writer.word(u64::from(many.pivot.phase));
-            writer.number(many.pivot.radius);
-            writer.numbers(&many.pivot.estimate);
         }
+        writer.words(partition.free.iter().map(|&index| u64::from(index)))
     }
 }
 
-fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, Error> {
-    const MOST: u64 = u32::MAX as u64;
+fn save_cluster(cluster: &Cluster, writer: &mut Writer<'_>) -> io::Result<()> {
+    writer.word(cluster.label)?;
+    writer.number(cluster.radius)?;
+    writer.word(u64::from(cluster.phase))?;
+    writer.word(u64::from(cluster.checked))?;
+    writer.word(cluster.seat.map_or(NONE, u64::from))?;
+    match &cluster.members {
+        Members::One(slot) => {
+            writer.word(0)?;
+            writer.word(u64::from(*slot))?;
+        }
+        Members::Many(many) => {
+            writer.word(1)?;
+            writer.words(many.slots.iter().map(|&slot| u64::from(slot)))?;
+            writer.word(many.unseen)?;
+            many.sums.save(writer)?;
+            let rungs = many.frequencies.rungs();
+            writer.word(rungs.len() as u64)?;
+            for &(count, users) in rungs {
+                writer.word(count)?;
+                writer.word(users)?;
+            }
+            writer.word(u64::from(many.pivot.phase))?;
+            writer.number(many.pivot.radius)?;
+            writer.numbers(&many.pivot.estimate)?;
+        }
+    }
+    Ok(())
+}
+
+fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadError> {
     let label = reader.word()?;
     let radius = reader.number()?;
-    let phase = reader.at_most(MOST)? as u32;
-    let checked = reader.at_most(MOST)? as u32;
+    let phase = reader.half()?;
+    let checked = reader.half()?;
     let seat = match reader.word()? {
         NONE => None,
-        seat if seat <= MOST => Some(seat as u32),
-        _ => return Err(bad("a seat in it is too large")),
+        seat => Some(u32::try_from(seat).map_err(|_| bad("a seat in it is too large"))?),
     };
     let members = match reader.at_most(1)? {
-        0 => Members::One(reader.at_most(MOST)? as u32),
+        0 => Members::One(reader.half()?),
         _ => {
             let mut slots = Vec::new();
             for _ in 0..reader.count()? {
-                slots.push(reader.at_most(MOST)? as u32);
+                slots.push(reader.half()?);
             }
-            let unseen = reader.at_most(MOST)?;
+            let unseen = u64::from(reader.half()?);
             let sums = Aggregate::load(shape, reader)?;
-            let mut frequencies = Frequencies::default();
+            let mut rungs = Vec::new();
             for _ in 0..reader.count()? {
-                let (count, users) = (reader.word()?, reader.at_most(MOST)?);
-                frequencies.add(count, users);
+                rungs.push((reader.word()?, u64::from(reader.half()?)));
             }
-            let phase = reader.at_most(MOST)? as u32;
+            let frequencies = Frequencies::from_rungs(rungs)
+                .ok_or(bad("the frequencies in it are not in order"))?;
+            let phase = reader.half()?;
             let radius = reader.number()?;
             let mut estimate = vec![0.0; shape.dim].into_boxed_slice();
             reader.fill(&mut estimate)?;
@@ -222,35 +198,21 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, Error>
     })
 }
 
-fn load_profiles(
-    partition: &mut Partition,
-    shape: Shape,
-    reader: &mut Reader<'_>,
-) -> Result<(), Error> {
-    const MOST: u64 = u32::MAX as u64;
-    for user in reader.words()? {
-        if partition.roster.slot(user).is_some() {
-            return Err(bad("a user is in it twice"));
-        }
-        partition.roster.admit(user);
-    }
-    let mut block = vec![0.0; shape.block()];
-    for slot in 0..partition.roster.len() {
-        let place = Place {
+fn load_profiles(partition: &mut Partition, reader: &mut Reader<'_>) -> Result<(), LoadError> {
+    partition.roster = load_roster(reader)?;
+    let users = partition.roster.len();
+    let profiles = &mut partition.profiles;
+    profiles.places.reserve_exact(users);
+    for slot in 0..users {
+        profiles.places.push(Place {
             count: reader.word()?,
-            cluster: reader.at_most(MOST)? as u32,
-            position: reader.at_most(MOST)? as u32,
-            checked_in: reader.at_most(MOST)? as u32,
+            cluster: reader.half()?,
+            position: reader.half()?,
+            checked_in: reader.half()?,
             is_alone: reader.at_most(1)? == 1,
-        };
-        reader.fill(&mut block)?;
-        partition.profiles.push(place.cluster);
-        partition.profiles.places[slot] = place;
-        partition
-            .profiles
-            .blocks
-            .get_mut(slot)
-            .copy_from_slice(&block);
+        });
+        profiles.blocks.push();
+        reader.fill(profiles.blocks.get_mut(slot))?;
     }
     Ok(())
 }
@@ -259,7 +221,7 @@ fn load_clusters(
     partition: &mut Partition,
     shape: Shape,
     reader: &mut Reader<'_>,
-) -> Result<(), Error> {
+) -> Result<(), LoadError> {
     partition.clusters.clear();
     for _ in 0..reader.count()? {
         partition.clusters.push(match reader.at_most(1)? {
@@ -275,7 +237,7 @@ fn load_clusters(
             .get(index as usize)
             .is_some_and(Option::is_none);
         if !is_free {
-            return Err(bad("a place that is taken is called free"));
+            return Err(bad("a place that is taken is called free").into());
         }
         partition.free.push(index as u32);
     }

@@ -1,0 +1,92 @@
+//! What a service asks of a policy beyond recommending and learning: who is where, forgetting
+//! somebody, and keeping the state.
+
+use std::io::{Read, Write};
+
+use crate::bytes::{Reader, Save, bad};
+use crate::error::LoadError;
+use crate::linucb::{LinUcbInd, LinUcbShared};
+use crate::policy::{ClusterId, Policy, UserId};
+use crate::sclub::Sclub;
+
+/// A look at one cluster.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClusterView<'a> {
+    /// Its number.
+    pub label: ClusterId,
+    /// Users in it, with those declared who have not appeared.
+    pub users: u64,
+    /// T^j, observations of all of them.
+    pub count: u64,
+    /// θ̂^j, what is recommended from.
+    pub estimate: &'a [f64],
+}
+
+/// A policy whose users can be looked at and forgotten, and whose state can be kept.
+///
+/// ```
+/// use sclub::{Keep, LinUcbInd, Params, Policy, load_policy};
+///
+/// let mut policy = LinUcbInd::new(2, &Params::tuned())?;
+/// policy.learn(7, &[0.6, 0.8], 1.0)?;
+/// policy.learn(8, &[0.8, 0.6], 0.0)?;
+/// let mut file = Vec::new();
+/// policy.save_to(&mut file)?;
+/// let mut again = load_policy(&mut file.as_slice())?;
+/// assert_eq!(again.digest(), policy.digest());
+/// assert!(again.forget(7));
+/// assert_eq!(again.users(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Keep: Policy {
+    /// Forgets a user: her statistics and her share in the sums of others, which are summed anew
+    /// over those who stay. Returns whether there was anything to forget.
+    fn forget(&mut self, user: UserId) -> bool;
+
+    /// How many users have appeared.
+    fn users(&self) -> u64;
+
+    /// How many clusters are a single user.
+    fn singletons(&self) -> u64;
+
+    /// T_i, how often a user has appeared; nothing if she has not.
+    fn count(&self, user: UserId) -> Option<u64>;
+
+    /// θ̂_i, the estimate from a user's own observations; nothing if she has not appeared.
+    fn own_estimate(&self, user: UserId) -> Option<Vec<f64>>;
+
+    /// Users in the cluster that a recommendation to `user` would be made from.
+    fn cluster_users(&self, user: UserId) -> u64;
+
+    /// Shows every cluster once, in an order that the state fixes.
+    fn each_cluster(&self, visit: &mut dyn FnMut(ClusterView<'_>));
+
+    /// One cluster, if there is one of that number.
+    fn cluster(&self, id: ClusterId) -> Option<ClusterView<'_>>;
+
+    /// Some of the users of a cluster who have appeared, `limit` at the most; nothing if there is no
+    /// such cluster.
+    fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>>;
+
+    /// Writes the whole state by small pieces. [`load_policy`] has it back to the bit.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn save_to(&self, out: &mut dyn Write) -> std::io::Result<()>;
+}
+
+/// Reads a state that [`Keep::save_to`] wrote, whichever policy's it is. Reads that and not a byte
+/// more. Nothing is trusted that has not been read: a damaged state costs no more memory than a
+/// whole one of its length.
+///
+/// # Errors
+/// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
+pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Keep>, LoadError> {
+    let reader = Reader::new(input)?;
+    match reader.magic() {
+        Sclub::MAGIC => Ok(Box::new(Sclub::load_words(reader)?)),
+        LinUcbInd::MAGIC => Ok(Box::new(LinUcbInd::load_words(reader)?)),
+        LinUcbShared::MAGIC => Ok(Box::new(LinUcbShared::load_words(reader)?)),
+        _ => Err(bad("it is something else").into()),
+    }
+}

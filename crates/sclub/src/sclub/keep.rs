@@ -1,0 +1,79 @@
+//! What a service asks: see [`Keep`].
+
+use std::io::{self, Write};
+
+use super::Sclub;
+use super::cluster::{Cluster, Members};
+use crate::bytes;
+use crate::keep::{ClusterView, Keep};
+use crate::policy::{ClusterId, UserId};
+
+impl Sclub {
+    fn view_of<'a>(&'a self, cluster: &'a Cluster) -> ClusterView<'a> {
+        let profiles = &self.partition.profiles;
+        ClusterView {
+            label: cluster.label,
+            users: cluster.size(),
+            count: cluster.count(profiles),
+            estimate: cluster.view(profiles).estimate,
+        }
+    }
+
+    fn labelled(&self, label: ClusterId) -> Option<&Cluster> {
+        self.partition.iter().find(|cluster| cluster.label == label)
+    }
+}
+
+impl Keep for Sclub {
+    fn forget(&mut self, user: UserId) -> bool {
+        Sclub::forget(self, user)
+    }
+
+    fn users(&self) -> u64 {
+        self.partition.roster.len() as u64
+    }
+
+    fn singletons(&self) -> u64 {
+        let clusters = self.partition.iter();
+        clusters.filter(|cluster| cluster.size() == 1).count() as u64
+    }
+
+    fn count(&self, user: UserId) -> Option<u64> {
+        let slot = self.partition.roster.slot(user)?;
+        Some(self.partition.profiles.places[slot].count)
+    }
+
+    fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        let slot = self.partition.roster.slot(user)?;
+        let view = self.partition.profiles.view(slot as u32);
+        Some(view.estimate.to_vec())
+    }
+
+    fn cluster_users(&self, user: UserId) -> u64 {
+        self.cluster_size(user)
+    }
+
+    fn each_cluster(&self, visit: &mut dyn FnMut(ClusterView<'_>)) {
+        let clusters = self.partition.iter();
+        clusters.for_each(|cluster| visit(self.view_of(cluster)));
+    }
+
+    /// The time it takes grows with the number of clusters.
+    fn cluster(&self, id: ClusterId) -> Option<ClusterView<'_>> {
+        Some(self.view_of(self.labelled(id)?))
+    }
+
+    fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
+        let users = self.partition.roster.users();
+        let slots = match &self.labelled(id)?.members {
+            Members::One(slot) => std::slice::from_ref(slot),
+            Members::Many(many) => many.slots.as_slice(),
+        };
+        let some = slots.iter().take(limit);
+        Some(some.map(|&slot| users[slot as usize]).collect())
+    }
+
+    fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        bytes::save(self, out)
+    }
+}
