@@ -79,9 +79,9 @@ impl Bench {
 }
 
 /// A store with three items, and another handle to it.
-fn stocked() -> (Memory, Bench) {
-    let memory = Memory::new();
-    let bench = Bench::open(Arc::new(memory.clone()));
+fn stocked() -> (Arc<Memory>, Bench) {
+    let memory = Arc::new(Memory::new());
+    let bench = Bench::open(memory.clone());
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     bench.put("b", [0.0, 1.0, 0.0]).unwrap();
     bench.put("c", [0.0, 0.6, 0.8]).unwrap();
@@ -153,12 +153,12 @@ fn another_folders_decisions_are_not_known() {
 
 #[test]
 fn a_decision_expires() {
-    let memory = Memory::new();
+    let memory = Arc::new(Memory::new());
     let brief = Settings {
         lifetime: 1,
         ..settings()
     };
-    let bench = Bench::with(Arc::new(memory), &brief);
+    let bench = Bench::with(memory, &brief);
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     let shown = bench.recommend("u", 1).unwrap().decision;
     std::thread::sleep(std::time::Duration::from_millis(1100));
@@ -203,8 +203,8 @@ fn a_decision_is_answered_after_a_crash() {
     };
     let sent_along = bench.engine.recommend(&asked, &mut Scratch::default()).unwrap();
     // Nothing is closed or flushed.
-    let crashed = memory.crash();
-    let again = Bench::open(Arc::new(crashed.clone()));
+    let crashed = Arc::new(memory.crash());
+    let again = Bench::open(crashed.clone());
     assert_eq!(again.feedback(&shown, 1.0), Ok(true));
     assert_eq!(again.feedback(&sent_along.decision, 1.0), Ok(true));
     let later = Bench::open(Arc::new(crashed.crash()));
@@ -238,7 +238,7 @@ fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
 
 #[test]
 fn a_full_disk_refuses_writes_and_goes_on_reading() {
-    let memory = Memory::new();
+    let memory = Arc::new(Memory::new());
     let faulty = Faulty::new(memory.clone());
     let faults = faulty.handle();
     let bench = Bench::open(Arc::new(faulty));
@@ -261,7 +261,7 @@ fn a_full_disk_refuses_writes_and_goes_on_reading() {
 /// The store said no, but the bytes had reached the disk: they count, once.
 #[test]
 fn an_append_that_failed_after_it_was_durable_counts_once() {
-    let memory = Memory::new();
+    let memory = Arc::new(Memory::new());
     let faulty = Faulty::new(memory.clone());
     let faults = faulty.handle();
     let bench = Bench::open(Arc::new(faulty));
@@ -306,8 +306,8 @@ proptest! {
     /// that goes on, of one that starts again, and of an offline fold are the same.
     #[test]
     fn state_is_the_fold_of_the_log(steps in prop::collection::vec(step(), 1..60)) {
-        let mut memory = Memory::new();
-        let mut bench = Bench::open(Arc::new(memory.clone()));
+        let mut memory = Arc::new(Memory::new());
+        let mut bench = Bench::open(memory.clone());
         bench.put("i0", [0.5, 0.5, 0.0]).unwrap();
         for step in steps {
             match step {
@@ -348,8 +348,8 @@ proptest! {
                 Step::Compact => drop(bench.engine.compact().unwrap()),
                 Step::Crash => {
                     let before = bench.hash();
-                    memory = memory.crash();
-                    bench = Bench::open(Arc::new(memory.clone()));
+                    memory = Arc::new(memory.crash());
+                    bench = Bench::open(memory.clone());
                     prop_assert_eq!(bench.hash(), before);
                 }
             }

@@ -312,7 +312,7 @@ impl Engine {
         asked: &Asked<'a>,
         scratch: &mut Scratch,
     ) -> Result<(Handed<'a>, Vec<Score>, u64), Refusal> {
-        let slots;
+        let mut slots = Vec::new();
         let choice = match &asked.among {
             Among::Candidates(ids) => {
                 slots = find(state, ids, "candidates")?;
@@ -324,12 +324,8 @@ impl Engine {
             }
             Among::Inline(_, items) => Choice::Inline(items),
             Among::All(excluded) => {
-                let mut known: Vec<usize> = excluded
-                    .iter()
-                    .filter_map(|id| state.catalogue()?.slot(id))
-                    .collect();
-                known.sort_unstable();
-                slots = known;
+                slots.extend(excluded.iter().filter_map(|id| state.catalogue()?.slot(id)));
+                slots.sort_unstable();
                 Choice::All { exclude: &slots }
             }
         };

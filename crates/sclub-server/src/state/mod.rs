@@ -22,6 +22,9 @@ pub use users::{User, Users};
 use crate::event::{Event, Reward, Stamped};
 use crate::identity::Identity;
 
+/// Items among which one is found as fast without a bound.
+const FEW: usize = 1024;
+
 /// A user whom no policy knows.
 const STRANGER: UserId = UserId::MAX;
 
@@ -283,20 +286,19 @@ impl State {
             cluster_users: policy.cluster_users(user),
         };
         let out = &mut chosen.decisions;
-        let nothing: &dyn Fn(usize) -> bool = &|_| false;
         match (choice, catalogue) {
-            (Choice::Inline(items), _) => best(policy, user, items, k, nothing, out)?,
+            (Choice::Inline(items), _) => best(policy, user, items, k, None, out)?,
             (Choice::Slots(slots), Some(catalogue)) => {
                 let items = scratch.items(policy.dim())?;
                 items.select(catalogue.items(), slots)?;
-                best(policy, user, items, k, nothing, out)?;
+                best(policy, user, items, k, None, out)?;
             }
             (Choice::All { exclude: [] }, Some(catalogue)) => {
-                best(policy, user, catalogue.items(), k, nothing, out)?;
+                best(policy, user, catalogue.items(), k, None, out)?;
             }
             (Choice::All { exclude }, Some(catalogue)) => {
                 let excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
-                policy.best(user, catalogue.items(), k, &excluded, out)?;
+                best(policy, user, catalogue.items(), k, Some(&excluded), out)?;
             }
             (_, None) => return Err(Error::NoCandidates),
         }
@@ -421,14 +423,20 @@ fn best(
     user: UserId,
     items: &ItemSet,
     k: usize,
-    exclude: &dyn Fn(usize) -> bool,
+    exclude: Option<&dyn Fn(usize) -> bool>,
     out: &mut Vec<Decision>,
 ) -> Result<(), Error> {
-    if k == 1 && items.len() <= 1024 {
+    if k == 1 && exclude.is_none() && items.len() <= FEW {
         out.push(policy.recommend(user, items)?);
         return Ok(());
     }
-    policy.best(user, items, k, exclude, out)
+    let exclude = exclude.unwrap_or(&|_| false);
+    let mut scores = Vec::new();
+    policy.explain(user, items, &mut scores)?;
+    let mut order: Vec<usize> = (0..scores.len()).filter(|&i| !exclude(i)).collect();
+    order.sort_by(|&a, &b| scores[b].score.total_cmp(&scores[a].score).then(a.cmp(&b)));
+    out.extend(order.into_iter().take(k).map(|index| Decision { index, score: scores[index] }));
+    Ok(())
 }
 
 /// Memory that is kept from one choice to the next.
