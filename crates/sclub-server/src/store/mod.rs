@@ -6,6 +6,10 @@
 //! process and of the machine.
 
 mod archive;
+#[doc(hidden)]
+pub mod contract;
+pub mod faulty;
+pub mod folder;
 pub mod memory;
 mod rows;
 
@@ -188,7 +192,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     ) -> Result<(), StoreError>;
 
     /// Writes a copy of everything durable at the time of the call into `out`, in the format that
-    /// [`restore`] reads. Events may be appended meanwhile.
+    /// [`folder::restore`] reads. Events may be appended meanwhile.
     ///
     /// # Errors
     /// Where something cannot be read, or `out` cannot be written.
