@@ -866,8 +866,10 @@ function dashboard() {
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
-        if (error.status === 404) gone(cluster);
-        else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+        if (error.status === 404) {
+          label = null;
+          gone(cluster);
+        } else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
       }
     }
 
@@ -878,8 +880,8 @@ function dashboard() {
 
     // A cluster that nobody chose makes room for the largest when it is gone.
     function refresh() {
-      if (label === null || (chosen === null && !nodes.has(label))) none();
-      else load(label);
+      if (chosen === null && (label === null || !nodes.has(label))) none();
+      else if (label !== null) load(label);
     }
 
     return { none, load, soon, refresh };
@@ -964,6 +966,7 @@ function dashboard() {
         if (mine !== ticket) return;
         text = "";
         last = null;
+        if (error.status === 404 || error.status === 410) user = null;
         if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": nobody of that id has been served, or she was forgotten."));
         else if (error.status === 410) fill(card, el("p", {}, idOf(id), " was forgotten."));
         else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
@@ -1015,8 +1018,11 @@ function dashboard() {
 
   // Charts over time.
 
-  function linearTicks(low, high, wanted) {
-    const span = high - low || Math.abs(high) || 1;
+  function linearTicks(least, most, wanted) {
+    const flat = most - least <= 1e-3 * Math.max(Math.abs(least), Math.abs(most));
+    const room = flat ? 0.02 * Math.abs(most) || 0.5 : 0;
+    const [low, high] = [least - room, most + room];
+    const span = high - low;
     const power = 10 ** Math.floor(Math.log10(span / wanted));
     const size = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => span / n <= wanted) ?? 10 * power;
     const first = Math.floor(low / size + 1e-9);
@@ -1264,7 +1270,7 @@ function dashboard() {
         waiting.sort((a, b) => b.change - a.change);
         for (const old of waiting.splice(LISTED)) known.delete(old.change);
       }
-      if (!timer) timer = setTimeout(flush, 300);
+      if (!timer) timer = setTimeout(flush, waiting.length > 30 ? 1000 : 300);
     }
 
     // A server with another history: what was listed is not its own.
