@@ -819,8 +819,9 @@ function dashboard() {
       ticket += 1;
       clearTimeout(timer);
       $("cluster-title").textContent = "Cluster";
-      if (world.clusters.length) load(world.clusters[0].cluster);
-      else fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+      if (world.clusters.length) return load(world.clusters[0].cluster);
+      fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+      return null;
     }
 
     function gone(cluster) {
@@ -880,8 +881,8 @@ function dashboard() {
 
     // A cluster that nobody chose makes room for the largest when it is gone.
     function refresh() {
-      if (chosen === null && (label === null || !nodes.has(label))) none();
-      else if (label !== null) load(label);
+      if (chosen === null && (label === null || !nodes.has(label))) return none();
+      return label === null ? null : load(label);
     }
 
     return { none, load, soon, refresh };
@@ -990,7 +991,7 @@ function dashboard() {
 
   let quietly = false;
 
-  function route() {
+  async function route() {
     const scroll = !quietly;
     quietly = false;
     const [, kind, rest] = /^#(user|cluster)\/(.+)$/.exec(location.hash) ?? [];
@@ -998,12 +999,13 @@ function dashboard() {
     try { id = decodeURIComponent(id); } catch { /* as it stands */ }
     if (kind === "user") {
       if (document.activeElement !== $("user-search")) $("user-search").value = id;
-      userCard.load(id);
-      if (scroll) reveal($("user-form"));
+      // Both cards first: their heights move what is to be revealed.
+      await Promise.all([userCard.load(id), clusterCard.refresh()]);
+      if (scroll) reveal($("user-title"));
     } else if (kind === "cluster" && /^\d+$/.test(id)) {
       choose(Number(id));
-      clusterCard.load(Number(id));
-      if (scroll) reveal($("cluster-card").parentElement);
+      await clusterCard.load(Number(id));
+      if (scroll) reveal($("cluster-title"));
     } else {
       choose(null);
       clusterCard.none();
@@ -1090,7 +1092,7 @@ function dashboard() {
       const [width, height] = [box.clientWidth, box.clientHeight];
       if (!width || document.hidden) return;
       const points = world.seconds;
-      const [left, right, top, bottom] = [52, 14, 22, 26];
+      const [left, right, top, bottom] = [52, 14, 28, 26];
       const [span, end] = [spanOf(points), now()];
       const values = points.flatMap((p) => series.map((s) => s.of(p))).filter((v) => Number.isFinite(v) && (kind !== "log" || v > 0));
       const ticks = axisScale.ticks(...(values.length ? [Math.min(...values), Math.max(...values)] : kind === "log" ? [0.1, 10] : [0, 1]));
@@ -1331,7 +1333,8 @@ function dashboard() {
       $("key").value = "";
       $("key-form").hidden = true;
       showForget();
-      keyGiven?.();
+      if (keyGiven) keyGiven();
+      else location.reload();
     });
     $("forget-key").addEventListener("click", () => {
       sclub.setKey(null);
@@ -1495,6 +1498,7 @@ function dashboard() {
         if (error instanceof sclub.ApiError && error.refused) {
           askForKey(error);
           await new Promise((given) => { keyGiven = given; });
+          keyGiven = null;
           live("connecting", "connecting");
           wait = 500;
           continue;
