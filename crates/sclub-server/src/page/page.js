@@ -424,7 +424,7 @@ function dashboard() {
     put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : `${whole(figures.singletons)} of ${whole(figures.users)}`, "%");
     put("rounds", whole(figures.rounds), `${whole(figures.events)} events`);
     put("items", whole(figures.items), "in the catalogue");
-    put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `last minute; ${decimal(ever ?? NaN, 3)} ever`);
+    put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
     put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `${whole(live.feedbacks_per_second)} feedbacks` : "");
     put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
   }
@@ -1038,24 +1038,36 @@ function dashboard() {
     return decimal(tick, Math.min(places, 6));
   }
 
+  // A range a little wider than the values, at least fourfold, so that it holds a tick or two.
+  function logRange(least, most) {
+    const [low, high] = [least / 1.2, most * 1.2];
+    const widen = Math.max(1, Math.sqrt((4 * low) / high));
+    return [low / widen, high * widen];
+  }
+
   function logTicks(low, high) {
-    const steps = Math.log10(high / low) > 2.2 ? [1] : Math.log10(high / low) > 1.2 ? [1, 3] : [1, 2, 5];
+    const decades = Math.log10(high / low);
+    const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
     const all = [];
-    for (let power = -6; power <= 7; power += 1) for (const n of steps) all.push(Number((n * 10 ** power).toPrecision(6)));
-    const first = Math.max(0, all.findLastIndex((t) => t <= low * 1.001));
-    const last = all.findIndex((t) => t >= high * 0.999);
-    return all.slice(first, Math.max(first + 2, (last < 0 ? all.length : last) + 1));
+    for (let power = -7; power <= 8; power += 1) for (const n of steps) all.push(Number((n * 10 ** power).toPrecision(6)));
+    return all.filter((tick) => tick >= low && tick <= high);
   }
 
   const scales = {
     linear: {
-      ticks: (low, high) => linearTicks(low, high, 5),
+      axis(least, most) {
+        const ticks = linearTicks(least, most, 5);
+        return { ticks, low: ticks[0], high: ticks.at(-1) };
+      },
       share: (value, low, high) => (value - low) / (high - low),
       label: tidy,
     },
     log: {
-      ticks: logTicks,
-      share: (value, low, high) => Math.log(Math.max(value, low * 1e-3) / low) / Math.log(high / low),
+      axis(least, most) {
+        const [low, high] = logRange(least, most);
+        return { ticks: logTicks(low, high), low, high };
+      },
+      share: (value, low, high) => Math.log(Math.max(value, low) / low) / Math.log(high / low),
       label: (tick) => short(tick),
     },
   };
@@ -1095,8 +1107,7 @@ function dashboard() {
       const [left, right, top, bottom] = [52, 14, 28, 26];
       const [span, end] = [spanOf(points), now()];
       const values = points.flatMap((p) => series.map((s) => s.of(p))).filter((v) => Number.isFinite(v) && (kind !== "log" || v > 0));
-      const ticks = axisScale.ticks(...(values.length ? [Math.min(...values), Math.max(...values)] : kind === "log" ? [0.1, 10] : [0, 1]));
-      const [low, high] = [ticks[0], ticks.at(-1)];
+      const { ticks, low, high } = axisScale.axis(...(values.length ? [Math.min(...values), Math.max(...values)] : kind === "log" ? [0.1, 10] : [0, 1]));
       const x = (at) => left + (1 - (end - at) / span) * (width - left - right);
       const y = (value) => top + (1 - axisScale.share(value, low, high)) * (height - top - bottom);
       const axis = svg("g", { class: "axis" },
