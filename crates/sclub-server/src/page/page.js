@@ -546,10 +546,12 @@ function dashboard() {
     const kept = new Set(world.clusters.map((c) => c.cluster));
     const box = view.points.size ? fit(width, height, pad) : null;
     const started = performance.now();
+    // A single point leaves room for the words below it.
+    const middle = world.clusters.length === 1 ? 0.3 * height : (height - 20) / 2;
     for (const cluster of world.clusters) {
       const point = view.points.get(cluster.cluster);
       const target = {
-        x: width / 2 + (point[0] - box.x) / box.per, y: (height - 20) / 2 - (point[1] - box.y) / box.per,
+        x: width / 2 + (point[0] - box.x) / box.per, y: middle - (point[1] - box.y) / box.per,
         r: radiusOf(cluster.users, unitR), o: 1,
       };
       const node = nodes.get(cluster.cluster) ?? born(cluster, target);
@@ -892,7 +894,7 @@ function dashboard() {
 
   const userCard = (() => {
     const card = $("user-card");
-    let [user, ticket, text, last] = [null, 0, "", null];
+    let [user, ticket, text, last, unasked] = [null, 0, "", null, false];
 
     function none() {
       user = null;
@@ -906,6 +908,7 @@ function dashboard() {
       last = found;
       fill(card,
         el("h3", {}, idOf(found.user)),
+        unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
           ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
           ["First seen", ago(found.first_seen)], ["Last seen", ago(found.last_seen)]),
@@ -952,8 +955,15 @@ function dashboard() {
       return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Her estimate and her cluster’s, feature by feature; the numbers are below" }, axis, bars);
     }
 
-    async function load(id) {
-      if (id !== user) text = "";
+    // For who cannot see the card: once a search, not at every refresh.
+    function announce(words) {
+      $("user-said").textContent = words;
+    }
+
+    async function load(id, byItself = false) {
+      const fresh = id !== user;
+      if (fresh) text = "";
+      if (fresh || !byItself) unasked = byItself;
       user = id;
       ticket += 1;
       const mine = ticket;
@@ -963,10 +973,12 @@ function dashboard() {
         const now = JSON.stringify(found);
         if (now !== text) draw(found);
         text = now;
+        if (fresh && !byItself) announce(`${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
         last = null;
+        if (error.status === 404) announce(`There is no user ${id}`);
         if (error.status === 404 || error.status === 410) user = null;
         if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": nobody of that id has been served, or she was forgotten."));
         else if (error.status === 410) fill(card, el("p", {}, idOf(id), " was forgotten."));
@@ -975,7 +987,7 @@ function dashboard() {
     }
 
     new ResizeObserver(() => { if (last) draw(last); }).observe($("user-form"));
-    return { none, load, refresh: () => { if (user !== null) load(user); } };
+    return { none, load, refresh: () => { if (user !== null) load(user, true); } };
   })();
 
   // Which cards are open is in the address, so that they can be linked and gone back to.
@@ -1394,7 +1406,7 @@ function dashboard() {
       document.documentElement.dataset.ready = "1";
       route();
       const mover = past.changes.find((change) => change.user);
-      if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user);
+      if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user, true);
     }
   }
 
