@@ -284,6 +284,7 @@ function dashboard() {
   const SMOOTH_S = 15;
   const POLL_MS = 2000;
   const SILENCE_MS = 10000;
+  const FRESH_MS = 10000;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
 
   const world = {
@@ -518,6 +519,7 @@ function dashboard() {
       ring(node, "split");
       trail(node, origin);
     }
+    world.bornOf.delete(cluster.cluster);
     nodes.set(cluster.cluster, node);
     return node;
   }
@@ -1180,7 +1182,8 @@ function dashboard() {
 
     box.addEventListener("pointermove", hold);
     box.addEventListener("pointerdown", hold);
-    box.addEventListener("pointerleave", free);
+    // A finger that is lifted leaves what it touched to be read; the next tap elsewhere ends it.
+    box.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") free(); });
     box.addEventListener("focus", () => read.setAttribute("aria-live", "polite"));
     box.addEventListener("blur", () => { read.removeAttribute("aria-live"); free(); });
     box.addEventListener("keydown", onKey);
@@ -1319,7 +1322,8 @@ function dashboard() {
     world.dirty = true;
     if (change.kind === "merge") world.joined.set(change.gone, change.kept);
     else {
-      world.bornOf.set(change.into, change.from);
+      // An old split is no news when its cluster becomes large enough to be drawn.
+      if (now() - change.at < FRESH_MS) world.bornOf.set(change.into, change.from);
       world.joined.delete(change.into);
     }
     for (const fading of [world.joined, world.bornOf]) while (fading.size > 5000) fading.delete(fading.keys().next().value);
