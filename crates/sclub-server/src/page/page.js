@@ -298,6 +298,19 @@ function dashboard() {
     return seconds < 2 ? "just now" : `${lasting(Math.floor(seconds))} ago`;
   }
 
+  // How long ago something was, kept true by `age`.
+  function since(ms) {
+    const date = new Date(ms);
+    return el("time", { "data-at": ms, datetime: date.toISOString(), title: date.toLocaleString() }, ago(ms));
+  }
+
+  function age() {
+    for (const time of document.querySelectorAll("time[data-at]")) {
+      const text = ago(Number(time.dataset.at));
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
   function idOf(text) {
     return text.length > 24 ? el("bdi", { class: "id", title: text }, text) : el("bdi", {}, text);
   }
@@ -358,7 +371,7 @@ function dashboard() {
     if (!change) return el("p", { class: "muted" }, otherwise);
     const why = change.why ?? {};
     return el("div", { class: "why" },
-      el("p", {}, sentence(change), el("span", { class: "muted" }, ` (${ago(change.at)}, round ${whole(change.round)})`)),
+      el("p", {}, sentence(change), el("span", { class: "muted" }, " (", since(change.at), `, round ${whole(change.round)})`)),
       measure(change.kind, "Estimates", why.estimates),
       measure(change.kind, "Frequencies", why.frequencies));
   }
@@ -913,7 +926,7 @@ function dashboard() {
         unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
           ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
-          ["First seen", ago(found.first_seen)], ["Last seen", ago(found.last_seen)]),
+          ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
         el("h3", {}, "Why she is there"),
         whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join."),
         estimates(found));
@@ -964,7 +977,7 @@ function dashboard() {
 
     async function load(id, byItself = false) {
       const fresh = id !== user;
-      if (fresh) text = "";
+      if (fresh || (unasked && !byItself)) text = "";
       if (fresh || !byItself) unasked = byItself;
       user = id;
       ticket += 1;
@@ -1237,10 +1250,9 @@ function dashboard() {
     const icons = { split: "M8 15V9M8 9L3 3M8 9L13 3", merge: "M8 1V7M3 13L8 7L13 13" };
 
     function row(change) {
-      const time = el("time", { datetime: new Date(change.at).toISOString(), title: new Date(change.at).toLocaleString() }, ago(change.at));
       const words = el("span", {}, sentence(change));
       const icon = svg("svg", { viewBox: "0 0 16 16", role: "img", "aria-label": change.kind }, svg("path", { d: icons[change.kind] ?? icons.split }));
-      return { change, time, item: el("li", { class: change.kind === "merge" ? "merge" : "split" }, icon, words, time) };
+      return { change, item: el("li", { class: change.kind === "merge" ? "merge" : "split" }, icon, words, since(change.at)) };
     }
 
     function flush() {
@@ -1308,14 +1320,7 @@ function dashboard() {
       list.replaceChildren();
     }
 
-    function tick() {
-      for (const { change, time } of listed) {
-        const text = ago(change.at);
-        if (time.textContent !== text) time.textContent = text;
-      }
-    }
-
-    return { add, tick, flush, clear };
+    return { add, flush, clear };
   })();
 
   function note(change) {
@@ -1559,7 +1564,7 @@ function dashboard() {
       poll();
     });
     setInterval(poll, POLL_MS);
-    setInterval(() => { if (!document.hidden) events.tick(); }, 1000);
+    setInterval(() => { if (!document.hidden) age(); }, 1000);
     run();
   }
 
