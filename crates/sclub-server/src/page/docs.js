@@ -161,7 +161,8 @@ function documentation(api) {
   const mediaOf = (content) => Object.entries(content ?? {});
 
   function medium(type, media, request) {
-    const text = asText(exampleOf(media, request), type);
+    const bare = merged(media.schema)?.type === "string" && stated(media) === undefined && stated(merged(media.schema)) === undefined;
+    const text = bare ? "" : asText(exampleOf(media, request), type);
     return [
       media.schema && el("p", { class: "muted type-line" }, el("code", {}, type), " ", nameOf(media.schema) ?? typeOf(media.schema)),
       !media.schema && el("p", { class: "muted type-line" }, el("code", {}, type)),
@@ -284,7 +285,7 @@ function documentation(api) {
         tell(bytes, performance.now() - began);
         put(text);
       } catch (error) {
-        if (error.name === "AbortError") head.append(" Stopped.");
+        if (error.name === "AbortError") head.append(", stopped");
         else head.textContent = "The server does not answer.";
       } finally {
         if (control === mine) {

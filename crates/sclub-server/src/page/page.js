@@ -284,6 +284,7 @@ function dashboard() {
   const SMOOTH_S = 15;
   const POLL_MS = 2000;
   const SILENCE_MS = 10000;
+  const FRESH_MS = 10000;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
 
   const world = {
@@ -295,6 +296,19 @@ function dashboard() {
   function ago(ms) {
     const seconds = Math.max(0, (now() - ms) / 1000);
     return seconds < 2 ? "just now" : `${lasting(Math.floor(seconds))} ago`;
+  }
+
+  // How long ago something was, kept true by `age`.
+  function since(ms) {
+    const date = new Date(ms);
+    return el("time", { "data-at": ms, datetime: date.toISOString(), title: date.toLocaleString() }, ago(ms));
+  }
+
+  function age() {
+    for (const time of document.querySelectorAll("time[data-at]")) {
+      const text = ago(Number(time.dataset.at));
+      if (time.textContent !== text) time.textContent = text;
+    }
   }
 
   function idOf(text) {
@@ -357,7 +371,7 @@ function dashboard() {
     if (!change) return el("p", { class: "muted" }, otherwise);
     const why = change.why ?? {};
     return el("div", { class: "why" },
-      el("p", {}, sentence(change), el("span", { class: "muted" }, ` (${ago(change.at)}, round ${whole(change.round)})`)),
+      el("p", {}, sentence(change), el("span", { class: "muted" }, " (", since(change.at), `, round ${whole(change.round)})`)),
       measure(change.kind, "Estimates", why.estimates),
       measure(change.kind, "Frequencies", why.frequencies));
   }
@@ -424,7 +438,7 @@ function dashboard() {
     put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : `${whole(figures.singletons)} of ${whole(figures.users)}`, "%");
     put("rounds", whole(figures.rounds), `${whole(figures.events)} events`);
     put("items", whole(figures.items), "in the catalogue");
-    put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `last minute; ${decimal(ever ?? NaN, 3)} ever`);
+    put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
     put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `${whole(live.feedbacks_per_second)} feedbacks` : "");
     put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
   }
@@ -518,6 +532,7 @@ function dashboard() {
       ring(node, "split");
       trail(node, origin);
     }
+    world.bornOf.delete(cluster.cluster);
     nodes.set(cluster.cluster, node);
     return node;
   }
@@ -546,10 +561,12 @@ function dashboard() {
     const kept = new Set(world.clusters.map((c) => c.cluster));
     const box = view.points.size ? fit(width, height, pad) : null;
     const started = performance.now();
+    // A single point leaves room for the words below it.
+    const middle = world.clusters.length === 1 ? 0.3 * height : (height - 20) / 2;
     for (const cluster of world.clusters) {
       const point = view.points.get(cluster.cluster);
       const target = {
-        x: width / 2 + (point[0] - box.x) / box.per, y: (height - 20) / 2 - (point[1] - box.y) / box.per,
+        x: width / 2 + (point[0] - box.x) / box.per, y: middle - (point[1] - box.y) / box.per,
         r: radiusOf(cluster.users, unitR), o: 1,
       };
       const node = nodes.get(cluster.cluster) ?? born(cluster, target);
@@ -819,8 +836,9 @@ function dashboard() {
       ticket += 1;
       clearTimeout(timer);
       $("cluster-title").textContent = "Cluster";
-      if (world.clusters.length) load(world.clusters[0].cluster);
-      else fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+      if (world.clusters.length) return load(world.clusters[0].cluster);
+      fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+      return null;
     }
 
     function gone(cluster) {
@@ -866,8 +884,10 @@ function dashboard() {
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
-        if (error.status === 404) gone(cluster);
-        else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+        if (error.status === 404) {
+          label = null;
+          gone(cluster);
+        } else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
       }
     }
 
@@ -878,8 +898,8 @@ function dashboard() {
 
     // A cluster that nobody chose makes room for the largest when it is gone.
     function refresh() {
-      if (label === null || (chosen === null && !nodes.has(label))) none();
-      else load(label);
+      if (chosen === null && (label === null || !nodes.has(label))) return none();
+      return label === null ? null : load(label);
     }
 
     return { none, load, soon, refresh };
@@ -889,7 +909,7 @@ function dashboard() {
 
   const userCard = (() => {
     const card = $("user-card");
-    let [user, ticket, text, last] = [null, 0, "", null];
+    let [user, ticket, text, last, unasked] = [null, 0, "", null, false];
 
     function none() {
       user = null;
@@ -903,9 +923,10 @@ function dashboard() {
       last = found;
       fill(card,
         el("h3", {}, idOf(found.user)),
+        unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
           ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
-          ["First seen", ago(found.first_seen)], ["Last seen", ago(found.last_seen)]),
+          ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
         el("h3", {}, "Why she is there"),
         whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join."),
         estimates(found));
@@ -949,8 +970,15 @@ function dashboard() {
       return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Her estimate and her cluster’s, feature by feature; the numbers are below" }, axis, bars);
     }
 
-    async function load(id) {
-      if (id !== user) text = "";
+    // For who cannot see the card: once a search, not at every refresh.
+    function announce(words) {
+      $("user-said").textContent = words;
+    }
+
+    async function load(id, byItself = false) {
+      const fresh = id !== user;
+      if (fresh || (unasked && !byItself)) text = "";
+      if (fresh || !byItself) unasked = byItself;
       user = id;
       ticket += 1;
       const mine = ticket;
@@ -960,10 +988,13 @@ function dashboard() {
         const now = JSON.stringify(found);
         if (now !== text) draw(found);
         text = now;
+        if (fresh && !byItself) announce(`${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
         last = null;
+        if (error.status === 404) announce(`There is no user ${id}`);
+        if (error.status === 404 || error.status === 410) user = null;
         if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": nobody of that id has been served, or she was forgotten."));
         else if (error.status === 410) fill(card, el("p", {}, idOf(id), " was forgotten."));
         else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
@@ -971,7 +1002,7 @@ function dashboard() {
     }
 
     new ResizeObserver(() => { if (last) draw(last); }).observe($("user-form"));
-    return { none, load, refresh: () => { if (user !== null) load(user); } };
+    return { none, load, refresh: () => { if (user !== null) load(user, true); } };
   })();
 
   // Which cards are open is in the address, so that they can be linked and gone back to.
@@ -987,7 +1018,7 @@ function dashboard() {
 
   let quietly = false;
 
-  function route() {
+  async function route() {
     const scroll = !quietly;
     quietly = false;
     const [, kind, rest] = /^#(user|cluster)\/(.+)$/.exec(location.hash) ?? [];
@@ -995,12 +1026,13 @@ function dashboard() {
     try { id = decodeURIComponent(id); } catch { /* as it stands */ }
     if (kind === "user") {
       if (document.activeElement !== $("user-search")) $("user-search").value = id;
-      userCard.load(id);
-      if (scroll) reveal($("user-form"));
+      // Both cards first: their heights move what is to be revealed.
+      await Promise.all([userCard.load(id), clusterCard.refresh()]);
+      if (scroll) reveal($("user-title"));
     } else if (kind === "cluster" && /^\d+$/.test(id)) {
       choose(Number(id));
-      clusterCard.load(Number(id));
-      if (scroll) reveal($("cluster-card").parentElement);
+      await clusterCard.load(Number(id));
+      if (scroll) reveal($("cluster-title"));
     } else {
       choose(null);
       clusterCard.none();
@@ -1015,8 +1047,11 @@ function dashboard() {
 
   // Charts over time.
 
-  function linearTicks(low, high, wanted) {
-    const span = high - low || Math.abs(high) || 1;
+  function linearTicks(least, most, wanted) {
+    const flat = most - least <= 1e-3 * Math.max(Math.abs(least), Math.abs(most));
+    const room = flat ? 0.02 * Math.abs(most) || 0.5 : 0;
+    const [low, high] = [least - room, most + room];
+    const span = high - low;
     const power = 10 ** Math.floor(Math.log10(span / wanted));
     const size = [1, 2, 2.5, 5, 10].map((n) => n * power).find((n) => span / n <= wanted) ?? 10 * power;
     const first = Math.floor(low / size + 1e-9);
@@ -1030,24 +1065,36 @@ function dashboard() {
     return decimal(tick, Math.min(places, 6));
   }
 
+  // A range a little wider than the values, at least fourfold, so that it holds a tick or two.
+  function logRange(least, most) {
+    const [low, high] = [least / 1.2, most * 1.2];
+    const widen = Math.max(1, Math.sqrt((4 * low) / high));
+    return [low / widen, high * widen];
+  }
+
   function logTicks(low, high) {
-    const steps = Math.log10(high / low) > 2.2 ? [1] : Math.log10(high / low) > 1.2 ? [1, 3] : [1, 2, 5];
+    const decades = Math.log10(high / low);
+    const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
     const all = [];
-    for (let power = -6; power <= 7; power += 1) for (const n of steps) all.push(Number((n * 10 ** power).toPrecision(6)));
-    const first = Math.max(0, all.findLastIndex((t) => t <= low * 1.001));
-    const last = all.findIndex((t) => t >= high * 0.999);
-    return all.slice(first, Math.max(first + 2, (last < 0 ? all.length : last) + 1));
+    for (let power = -7; power <= 8; power += 1) for (const n of steps) all.push(Number((n * 10 ** power).toPrecision(6)));
+    return all.filter((tick) => tick >= low && tick <= high);
   }
 
   const scales = {
     linear: {
-      ticks: (low, high) => linearTicks(low, high, 5),
+      axis(least, most) {
+        const ticks = linearTicks(least, most, 5);
+        return { ticks, low: ticks[0], high: ticks.at(-1) };
+      },
       share: (value, low, high) => (value - low) / (high - low),
       label: tidy,
     },
     log: {
-      ticks: logTicks,
-      share: (value, low, high) => Math.log(Math.max(value, low * 1e-3) / low) / Math.log(high / low),
+      axis(least, most) {
+        const [low, high] = logRange(least, most);
+        return { ticks: logTicks(low, high), low, high };
+      },
+      share: (value, low, high) => Math.log(Math.max(value, low) / low) / Math.log(high / low),
       label: (tick) => short(tick),
     },
   };
@@ -1084,11 +1131,10 @@ function dashboard() {
       const [width, height] = [box.clientWidth, box.clientHeight];
       if (!width || document.hidden) return;
       const points = world.seconds;
-      const [left, right, top, bottom] = [52, 14, 22, 26];
+      const [left, right, top, bottom] = [52, 14, 28, 26];
       const [span, end] = [spanOf(points), now()];
       const values = points.flatMap((p) => series.map((s) => s.of(p))).filter((v) => Number.isFinite(v) && (kind !== "log" || v > 0));
-      const ticks = axisScale.ticks(...(values.length ? [Math.min(...values), Math.max(...values)] : kind === "log" ? [0.1, 10] : [0, 1]));
-      const [low, high] = [ticks[0], ticks.at(-1)];
+      const { ticks, low, high } = axisScale.axis(...(values.length ? [Math.min(...values), Math.max(...values)] : kind === "log" ? [0.1, 10] : [0, 1]));
       const x = (at) => left + (1 - (end - at) / span) * (width - left - right);
       const y = (value) => top + (1 - axisScale.share(value, low, high)) * (height - top - bottom);
       const axis = svg("g", { class: "axis" },
@@ -1149,7 +1195,8 @@ function dashboard() {
 
     box.addEventListener("pointermove", hold);
     box.addEventListener("pointerdown", hold);
-    box.addEventListener("pointerleave", free);
+    // A finger that is lifted leaves what it touched to be read; the next tap elsewhere ends it.
+    box.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") free(); });
     box.addEventListener("focus", () => read.setAttribute("aria-live", "polite"));
     box.addEventListener("blur", () => { read.removeAttribute("aria-live"); free(); });
     box.addEventListener("keydown", onKey);
@@ -1203,10 +1250,9 @@ function dashboard() {
     const icons = { split: "M8 15V9M8 9L3 3M8 9L13 3", merge: "M8 1V7M3 13L8 7L13 13" };
 
     function row(change) {
-      const time = el("time", { datetime: new Date(change.at).toISOString(), title: new Date(change.at).toLocaleString() }, ago(change.at));
       const words = el("span", {}, sentence(change));
       const icon = svg("svg", { viewBox: "0 0 16 16", role: "img", "aria-label": change.kind }, svg("path", { d: icons[change.kind] ?? icons.split }));
-      return { change, time, item: el("li", { class: change.kind === "merge" ? "merge" : "split" }, icon, words, time) };
+      return { change, item: el("li", { class: change.kind === "merge" ? "merge" : "split" }, icon, words, since(change.at)) };
     }
 
     function flush() {
@@ -1264,7 +1310,7 @@ function dashboard() {
         waiting.sort((a, b) => b.change - a.change);
         for (const old of waiting.splice(LISTED)) known.delete(old.change);
       }
-      if (!timer) timer = setTimeout(flush, 300);
+      if (!timer) timer = setTimeout(flush, waiting.length > 30 ? 1000 : 300);
     }
 
     // A server with another history: what was listed is not its own.
@@ -1274,21 +1320,15 @@ function dashboard() {
       list.replaceChildren();
     }
 
-    function tick() {
-      for (const { change, time } of listed) {
-        const text = ago(change.at);
-        if (time.textContent !== text) time.textContent = text;
-      }
-    }
-
-    return { add, tick, flush, clear };
+    return { add, flush, clear };
   })();
 
   function note(change) {
     world.dirty = true;
     if (change.kind === "merge") world.joined.set(change.gone, change.kept);
     else {
-      world.bornOf.set(change.into, change.from);
+      // An old split is no news when its cluster becomes large enough to be drawn.
+      if (now() - change.at < FRESH_MS) world.bornOf.set(change.into, change.from);
       world.joined.delete(change.into);
     }
     for (const fading of [world.joined, world.bornOf]) while (fading.size > 5000) fading.delete(fading.keys().next().value);
@@ -1325,7 +1365,8 @@ function dashboard() {
       $("key").value = "";
       $("key-form").hidden = true;
       showForget();
-      keyGiven?.();
+      if (keyGiven) keyGiven();
+      else location.reload();
     });
     $("forget-key").addEventListener("click", () => {
       sclub.setKey(null);
@@ -1374,7 +1415,7 @@ function dashboard() {
       document.documentElement.dataset.ready = "1";
       route();
       const mover = past.changes.find((change) => change.user);
-      if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user);
+      if (mover && !location.hash.startsWith("#user/")) userCard.load(mover.user, true);
     }
   }
 
@@ -1489,6 +1530,7 @@ function dashboard() {
         if (error instanceof sclub.ApiError && error.refused) {
           askForKey(error);
           await new Promise((given) => { keyGiven = given; });
+          keyGiven = null;
           live("connecting", "connecting");
           wait = 500;
           continue;
@@ -1522,7 +1564,7 @@ function dashboard() {
       poll();
     });
     setInterval(poll, POLL_MS);
-    setInterval(() => { if (!document.hidden) events.tick(); }, 1000);
+    setInterval(() => { if (!document.hidden) age(); }, 1000);
     run();
   }
 
