@@ -16,9 +16,9 @@ pub mod engine;
 pub mod event;
 pub mod identity;
 pub mod meters;
-// mod serve;
+mod serve;
 pub mod settings;
 pub mod state;
 pub mod store;
 
-// pub use serve::{ServeError, serve};
+pub use serve::{ServeError, serve};

@@ -9,7 +9,8 @@ use crate::edge::keys::check_bind;
 use crate::edge::{self, EdgeOptions, Guard, Keys};
 use crate::engine::{Engine, OpenError};
 use crate::settings::Settings;
-use crate::store::{Folder, Store, StoreError};
+use crate::store::folder::Folder;
+use crate::store::{Store, StoreError};
 
 /// Why a server cannot start, or ended early.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,9 @@ use sclub_server::engine::{Among, Asked, Engine, Given, Recommended, Refusal, ve
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
-use sclub_server::store::{Fault, Faulty, Memory, Store};
+use sclub_server::store::Store;
+use sclub_server::store::faulty::Faulty;
+use sclub_server::store::memory::Memory;
 use tokio::runtime::Runtime;
 
 const DIM: usize = 3;
@@ -238,40 +240,46 @@ fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
 
 #[test]
 fn a_full_disk_refuses_writes_and_goes_on_reading() {
-    let memory = Arc::new(Memory::new());
-    let faulty = Faulty::new(memory.clone());
-    let faults = faulty.handle();
-    let bench = Bench::open(Arc::new(faulty));
+    let faulty = Arc::new(Faulty::new(Memory::new()));
+    let faults = faulty.faults();
+    let quiet = Settings {
+        journal: false,
+        ..settings()
+    };
+    let bench = Bench::with(faulty.clone(), &quiet);
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     let shown = bench.recommend("u", 1).unwrap().decision;
     let hash = bench.hash();
-    faults.set(Fault::Full);
+    faults.set_full(true);
     let refused = bench.feedback(&shown, 1.0);
     assert!(matches!(refused, Err(Refusal::ReadOnly(_))), "{refused:?}");
     assert!(bench.engine.read_only().is_some());
     assert_eq!(bench.hash(), hash);
     assert!(bench.recommend("u", 1).is_ok());
-    faults.set(Fault::None);
+    faults.set_full(false);
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
     assert_eq!(bench.engine.read_only(), None);
-    let verified = verify(&memory.crash(), &mut |_| {}).unwrap();
+    let verified = verify(&faulty.inner().crash(), &mut |_| {}).unwrap();
     assert_eq!(verified.hash, bench.hash());
 }
 
 /// The store said no, but the bytes had reached the disk: they count, once.
 #[test]
 fn an_append_that_failed_after_it_was_durable_counts_once() {
-    let memory = Arc::new(Memory::new());
-    let faulty = Faulty::new(memory.clone());
-    let faults = faulty.handle();
-    let bench = Bench::open(Arc::new(faulty));
+    let faulty = Arc::new(Faulty::new(Memory::new()));
+    let faults = faulty.faults();
+    let quiet = Settings {
+        journal: false,
+        ..settings()
+    };
+    let bench = Bench::with(faulty.clone(), &quiet);
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     let shown = bench.recommend("u", 1).unwrap().decision;
-    faults.set(Fault::NextAppendAfter);
+    faults.fail_after(1);
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
     assert_eq!(bench.feedback(&shown, 1.0), Ok(false));
     assert_eq!(bench.engine.state().rounds(), 1);
-    let verified = verify(&memory.crash(), &mut |_| {}).unwrap();
+    let verified = verify(&faulty.inner().crash(), &mut |_| {}).unwrap();
     assert_eq!(verified.hash, bench.hash());
 }
 

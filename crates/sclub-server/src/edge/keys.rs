@@ -9,7 +9,7 @@ use std::sync::Arc;
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// The environment variable with keys, `role:name:secret` with commas or new lines between.
-pub const VARIABLE: &str = "SCLUB_KEYS";
+pub const VARIABLE: &str = "SCLUB_API_KEYS";
 
 const LEAST_SECRET: usize = 16;
 const MOST_SECRET: usize = 512;
@@ -331,7 +331,7 @@ mod tests {
         for (list, reason) in cases {
             let error = Keys::from_list(list).unwrap_err();
             assert!(
-                error.starts_with(&format!("SCLUB_KEYS: {reason}")),
+                error.starts_with(&format!("SCLUB_API_KEYS: {reason}")),
                 "{list:?}: {error}"
             );
             assert!(!error.contains("0123456789"), "{error}");
