@@ -1,3 +1,4 @@
 //! The service.
+pub mod client;
 pub mod settings;
 pub mod store;
