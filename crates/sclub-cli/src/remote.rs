@@ -130,11 +130,11 @@ pub async fn call(
     let body = body_of(&response)?;
     match serde_json::from_slice(body) {
         Ok(value) => Ok(value),
-        Err(_) => bail!(
-            "what answers at {} is no sclub server: {}",
-            connection.url(),
-            excerpt(&body.to_vec())
-        ),
+        Err(_) => {
+            let said = excerpt(body);
+            let url = connection.url();
+            bail!("what answers at {url} is no sclub server: it said {said}")
+        }
     }
 }
 

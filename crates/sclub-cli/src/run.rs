@@ -22,7 +22,8 @@ use sclub_lab::world::Rewards;
 use serde_json::json;
 
 use crate::args::{
-    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs, WorldKind,
+    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs,
+    WorldKind,
 };
 use crate::config::config;
 use crate::files::{prepare_file, prepare_folder, save, say};

@@ -73,12 +73,7 @@ Examples:
 #[serde(rename_all = "kebab-case")]
 pub struct SettingArgs {
     /// Folder for everything that is kept; made if it is not there [default: sclub-data]
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "SCLUB_DATA",
-        help_heading = "Service"
-    )]
+    #[arg(long, value_name = "DIR", env = "SCLUB_DATA", help_heading = "Service")]
     data: Option<PathBuf>,
 
     /// Address to listen on [default: 127.0.0.1:8080]
@@ -180,12 +175,7 @@ pub struct SettingArgs {
     snapshot_every: Option<u64>,
 
     /// File with keys, one `role name secret` a line; a role is read, write or admin
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "SCLUB_KEYS",
-        help_heading = "Safety"
-    )]
+    #[arg(long, value_name = "FILE", env = "SCLUB_KEYS", help_heading = "Safety")]
     keys: Option<PathBuf>,
 
     /// Serve any address without keys [default: false]
@@ -252,12 +242,7 @@ pub struct SettingArgs {
     log_format: Option<String>,
 
     /// What is logged: error, warn, info, debug, or a filter [default: info]
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        env = "SCLUB_LOG",
-        help_heading = "Log"
-    )]
+    #[arg(long, value_name = "LEVEL", env = "SCLUB_LOG", help_heading = "Log")]
     log: Option<String>,
 }
 
@@ -358,7 +343,10 @@ impl InForce {
         let refuse = |key: &str, must: &str| -> Result<()> {
             let value = self.values.get(key).map(Value::to_string);
             let value = value.unwrap_or_else(|| "not set".into());
-            bail!("{}: {key} is {value}; it must {must}", self.origin(key).of(key))
+            bail!(
+                "{}: {key} is {value}; it must {must}",
+                self.origin(key).of(key)
+            )
         };
         let one_of = |key: &str, value: Option<&str>, known: &[&str]| match value {
             Some(value) if !known.contains(&value) => {
@@ -428,7 +416,11 @@ impl InForce {
             let origin = self.origin(key).of(key);
             lines.push(match self.values.get(key) {
                 Some(value) => format!("{:<36} # {origin}", format!("{key} = {value}")),
-                None => format!("{:<36} # {origin}, {}", format!("# {key} ="), when_left_out(key)),
+                None => format!(
+                    "{:<36} # {origin}, {}",
+                    format!("# {key} ="),
+                    when_left_out(key)
+                ),
             });
         }
         if has_keys {
@@ -489,7 +481,9 @@ fn when_left_out(key: &str) -> &'static str {
 fn hint(key: &str) -> String {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let meant = keys().into_iter().find(|known| plain(known) == plain(key));
-    meant.map_or_else(String::new, |known| format!("; '{known}' was perhaps meant"))
+    meant.map_or_else(String::new, |known| {
+        format!("; '{known}' was perhaps meant")
+    })
 }
 
 fn read_file(path: &Path) -> Result<Table> {

@@ -619,7 +619,9 @@ impl Connection {
         };
         let inbox = &mut self.inbox;
         match length {
-            Length::Known(length) => pass_on(stream, inbox, length, &mut target, self.timeout).await,
+            Length::Known(length) => {
+                pass_on(stream, inbox, length, &mut target, self.timeout).await
+            }
             Length::Chunked => loop {
                 let size = chunk_size(stream, inbox, self.timeout).await?;
                 if size == 0 {
@@ -628,7 +630,9 @@ impl Connection {
                 pass_on(stream, inbox, size, &mut target, self.timeout).await?;
                 let end = line(stream, inbox, self.timeout).await?;
                 if end != 0 {
-                    return Err(ClientError::NotHttp("a chunk is longer than it says".into()));
+                    return Err(ClientError::NotHttp(
+                        "a chunk is longer than it says".into(),
+                    ));
                 }
                 inbox.skip(2);
             },

@@ -154,7 +154,9 @@ fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
             "users_a_round",
         ],
     };
-    let typed = without.iter().find(|name| args.given.iter().any(|g| g == *name));
+    let typed = without
+        .iter()
+        .find(|name| args.given.iter().any(|g| g == *name));
     if let Some(name) = typed {
         let flag = name.replace('_', "-");
         match args.load {

@@ -453,7 +453,9 @@ fn explain(error: anyhow::Error, recipe: &Recipe) -> anyhow::Error {
     let refusal = error.downcast_ref::<Refusal>();
     let is_invalid = refusal.is_some_and(|refusal| refusal.code == "invalid");
     if is_invalid && matches!(recipe.rewards, Rewards::Gaussian(_)) {
-        anyhow!("{error}; with --rewards gaussian a server needs a wide --reward-min and --reward-max")
+        anyhow!(
+            "{error}; with --rewards gaussian a server needs a wide --reward-min and --reward-max"
+        )
     } else {
         error
     }
@@ -615,12 +617,7 @@ fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Optio
     Some(command)
 }
 
-fn document(
-    args: &SimulateArgs,
-    recipe: &Recipe,
-    outcome: &Outcome,
-    connections: usize,
-) -> Value {
+fn document(args: &SimulateArgs, recipe: &Recipe, outcome: &Outcome, connections: usize) -> Value {
     let mut config = world_json(&Setting::Synthetic(*recipe));
     config["version"] = json!(env!("CARGO_PKG_VERSION"));
     config["rounds"] = json!(args.rounds);
