@@ -512,3 +512,20 @@ fn start(settings: Settings, keys: Option<String>) -> Result<ExitCode> {
     let _ = keys;
     bail!("the server for {} is not in this build", settings.addr)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_is_known_here() {
+        let strange = Table::from_iter([("strange".to_owned(), Value::Boolean(true))]);
+        let error = Settings::deserialize(strange).unwrap_err().to_string();
+        let (_, expected) = error.split_once("expected one of").unwrap();
+        let mut expected: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+        let mut known = keys().to_vec();
+        expected.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, expected);
+    }
+}
