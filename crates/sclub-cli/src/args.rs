@@ -38,6 +38,34 @@ pub enum Command {
     /// Counts who took what, chooses the users and items with the most, and takes the leading
     /// directions in which they differ (a singular value decomposition) as their features.
     Features(crate::features::FeaturesArgs),
+
+    /// Recommend over HTTP: two calls, delayed rewards, nothing lost
+    ///
+    /// Starts the service on this machine, with a page that shows who belongs together. Nothing has to
+    /// be set: users and items are learned of as they come, and everything is kept in one folder.
+    Serve(Box<crate::serve::ServeArgs>),
+
+    /// Play the simulated world of `sclub run` against a running server, or load it
+    ///
+    /// Users in clusters of equal tastes ask the server for items and reward what it shows. Its regret
+    /// is shown as it goes; of a new server it is that of `sclub run` with the same flags, policy and
+    /// seed, to the last digit.
+    Simulate(Box<crate::simulate::SimulateArgs>),
+
+    /// Check everything that a server has kept
+    ///
+    /// Reads every event in the folder, learns from all of them anew, and says how many there are and
+    /// the hash that the server must have.
+    Verify(crate::keeping::VerifyArgs),
+
+    /// Write all that a server has kept into one file, also while it runs
+    Backup(crate::keeping::BackupArgs),
+
+    /// Make a server's folder from a backup
+    Restore(crate::keeping::RestoreArgs),
+
+    /// Write decisions and rewards as JSON lines: user, item, features, score, reward, times
+    Export(crate::keeping::ExportArgs),
 }
 
 /// The flags of `sclub run`.
@@ -70,48 +98,8 @@ pub struct RunArgs {
     #[arg(long, help_heading = "World")]
     pub placebo: bool,
 
-    /// How often users appear
-    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
-    pub frequencies: FrequencyKind,
-
-    /// Number of users
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
-    pub users: u64,
-
-    /// Number of clusters of equal tastes among them
-    #[arg(long, value_name = "N", default_value = "10", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
-    pub clusters: u64,
-
-    /// Features of an item, a constant one included (1 to 512)
-    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
-    pub dim: u64,
-
-    /// Items to choose from in each round
-    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
-    pub items: u64,
-
-    /// Users who appear in a round on average, each by herself, all served before any is learned from
-    /// [default: exactly one]
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        help_heading = "World"
-    )]
-    pub users_a_round: Option<f64>,
-
-    /// What a reward is
-    #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
-    pub rewards: RewardKind,
-
-    /// Standard deviation of the noise, with --rewards gaussian [default: 0.5]
-    #[arg(
-        long,
-        value_name = "R",
-        allow_negative_numbers = true,
-        help_heading = "World"
-    )]
-    pub noise: Option<f64>,
+    #[command(flatten)]
+    pub recipe: RecipeArgs,
 
     /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings all there are]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
@@ -222,6 +210,53 @@ pub struct RunArgs {
     /// The arguments that were typed, by name.
     #[arg(skip)]
     pub given: Vec<String>,
+}
+
+/// The flags that a synthetic world is made from.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RecipeArgs {
+    /// How often users appear
+    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
+    pub frequencies: FrequencyKind,
+
+    /// Number of users
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
+    pub users: u64,
+
+    /// Number of clusters of equal tastes among them
+    #[arg(long, value_name = "N", default_value = "10", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
+    pub clusters: u64,
+
+    /// Features of an item, a constant one included (1 to 512)
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
+    pub dim: u64,
+
+    /// Items to choose from in each round
+    #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
+    pub items: u64,
+
+    /// Users who appear in a round on average, each by herself, all served before any is learned from
+    /// [default: exactly one]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub users_a_round: Option<f64>,
+
+    /// What a reward is
+    #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
+    pub rewards: RewardKind,
+
+    /// Standard deviation of the noise, with --rewards gaussian [default: 0.5]
+    #[arg(
+        long,
+        value_name = "R",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub noise: Option<f64>,
 }
 
 const EXAMPLES: &str = "\

@@ -40,7 +40,8 @@ pub fn config(experiment: &Experiment) -> Result<Value> {
     Ok(config)
 }
 
-fn world_json(world: &Setting) -> Value {
+/// What a world is made from, for the JSON file.
+pub fn world_json(world: &Setting) -> Value {
     let (name, recipe, users) = match world {
         Setting::Synthetic(recipe) => ("synthetic", recipe, recipe.users),
         Setting::Vectors(recipe, weights) => ("vectors", recipe, weights.len()),

@@ -43,7 +43,7 @@ pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The name under which a file is written before it takes its own.
-fn part_of(path: &Path) -> PathBuf {
+pub fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     PathBuf::from(name)

@@ -4,15 +4,20 @@ mod args;
 mod config;
 mod features;
 mod files;
+mod keeping;
 mod machine;
 mod paper;
 mod progress;
 mod reading;
+mod remote;
 mod run;
+mod serve;
+mod simulate;
 mod table;
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
@@ -23,6 +28,8 @@ sclub finds out who likes the same things while it recommends.
 Type next:
   sclub run             compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
   sclub paper --quick   the paper's figures and tables on one page, a short version (a minute)
+  sclub serve           recommend over HTTP on http://127.0.0.1:8080, with a page to watch it
+  sclub simulate        simulated users for that server, from another terminal
   sclub features --help vectors of users and items from ratings of your own
   sclub --help          all commands
 ";
@@ -37,8 +44,32 @@ fn given((_, matches): (&str, &ArgMatches)) -> Vec<String> {
         .collect()
 }
 
+/// Which environment variable a value that was refused came from, if from one.
+fn blamed(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
+    };
+    let flag = text(ContextKind::InvalidArg)?.strip_prefix("--")?;
+    let flag = flag.split([' ', '[']).next()?;
+    let variable = format!("SCLUB_{}", flag.replace('-', "_").to_uppercase());
+    let is_typed = std::env::args().any(|arg| {
+        let arg = arg.strip_prefix("--");
+        arg.is_some_and(|arg| arg.split('=').next() == Some(flag))
+    });
+    let is_same = std::env::var(&variable).ok().as_deref() == text(ContextKind::InvalidValue);
+    (is_same && !is_typed).then_some(variable)
+}
+
 fn main() -> ExitCode {
-    let matches = args::Args::command().get_matches();
+    let matches = args::Args::command()
+        .try_get_matches()
+        .unwrap_or_else(|error| {
+            if let Some(variable) = blamed(&error) {
+                eprintln!("sclub: from the environment variable {variable}:");
+            }
+            error.exit()
+        });
     let args = match args::Args::from_arg_matches(&matches) {
         Ok(args) => args,
         Err(error) => error.exit(),
@@ -54,6 +85,18 @@ fn main() -> ExitCode {
         }
         Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Features(args)) => features::features(&args),
+        Some(args::Command::Serve(mut args)) => {
+            args.given = matches.subcommand().map(given).unwrap_or_default();
+            serve::serve(&args)
+        }
+        Some(args::Command::Simulate(mut args)) => {
+            args.given = matches.subcommand().map(given).unwrap_or_default();
+            simulate::simulate(&args)
+        }
+        Some(args::Command::Verify(args)) => keeping::verify(&args),
+        Some(args::Command::Backup(args)) => keeping::backup(&args),
+        Some(args::Command::Restore(args)) => keeping::restore(&args),
+        Some(args::Command::Export(args)) => keeping::export(&args),
     };
     match outcome {
         Ok(code) => code,

@@ -22,7 +22,8 @@ use sclub_lab::world::Rewards;
 use serde_json::json;
 
 use crate::args::{
-    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RewardKind, RunArgs, WorldKind,
+    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs,
+    WorldKind,
 };
 use crate::config::config;
 use crate::files::{prepare_file, prepare_folder, save, say};
@@ -130,7 +131,7 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
             name.replace('_', "-")
         );
     }
-    if args.world == WorldKind::Vectors && args.frequencies == FrequencyKind::Clusters {
+    if args.world == WorldKind::Vectors && args.recipe.frequencies == FrequencyKind::Clusters {
         bail!("--frequencies clusters does not apply to --world vectors, which has none");
     }
     Ok(())
@@ -144,7 +145,8 @@ fn expected_rounds(experiment: &Experiment) -> u64 {
     }
 }
 
-fn recipe(args: &RunArgs) -> Result<Recipe> {
+/// What a synthetic world is made from.
+pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
     let small = |name: &str, value: u64| -> Result<usize> {
         usize::try_from(value).with_context(|| format!("{name} is too large"))
     };
@@ -172,7 +174,7 @@ fn recipe(args: &RunArgs) -> Result<Recipe> {
 
 /// The world, with its data read.
 fn setting(args: &RunArgs) -> Result<Setting> {
-    let recipe = recipe(args)?;
+    let recipe = recipe(&args.recipe)?;
     let path = match (args.world, &args.ratings) {
         (WorldKind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
         (_, None) => bail!("this world is made from ratings: name a file with --ratings"),
@@ -295,7 +297,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         graph: match args.graph {
             Some(GraphKind::Random) => InitialGraph::Random,
             Some(GraphKind::Complete) => InitialGraph::Complete,
-            None if args.preset == PresetKind::Released && args.users <= MOST_COMPLETE => {
+            None if args.preset == PresetKind::Released && args.recipe.users <= MOST_COMPLETE => {
                 InitialGraph::Complete
             }
             None => InitialGraph::Random,

@@ -14,7 +14,7 @@ use serde::Serialize;
 use crate::adjusted_rand::adjusted_rand;
 use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
 use crate::setting::{Setting, SettingError};
-use crate::world::{AGES, Block, World};
+use crate::world::{AGES, Block, Blocks, Tally, World};
 
 /// Points of a regret curve at equal distances, for drawing.
 pub const CURVE_POINTS: u64 = 64;
@@ -119,10 +119,7 @@ struct Player {
     policy: Box<dyn Policy>,
     preset: Preset,
     rounds: u64,
-    served: u64,
-    regret: f64,
-    reward: f64,
-    random_regret: f64,
+    tally: Tally,
     by_age: [(u64, f64); AGES.len()],
     seconds: f64,
     curve: Vec<(u64, f64)>,
@@ -142,10 +139,7 @@ impl Player {
             policy,
             preset,
             rounds: 0,
-            served: 0,
-            regret: 0.0,
-            reward: 0.0,
-            random_regret: 0.0,
+            tally: Tally::default(),
             by_age: Default::default(),
             seconds: 0.0,
             curve: Vec::new(),
@@ -163,16 +157,9 @@ impl Player {
         let start = Instant::now();
         let step = total.div_ceil(CURVE_POINTS);
         let several = !block.ends.is_empty();
-        let rounds = if several {
-            block.ends.len()
-        } else {
-            block.len()
-        };
-        let mut first = 0;
-        for round in 0..rounds {
+        for round in 0..block.rounds() {
             if several {
-                self.play_together(block, first..block.ends[round])?;
-                first = block.ends[round];
+                self.play_together(block, block.users_of(round))?;
             } else {
                 let user = block.users[round];
                 let reward = self.serve(block, round)?;
@@ -186,10 +173,10 @@ impl Player {
             self.changes.clear();
             self.rounds += 1;
             if self.rounds.is_power_of_two() || self.rounds == total {
-                self.curve.push((self.rounds, self.regret));
+                self.curve.push((self.rounds, self.tally.regret));
             }
             if self.rounds.is_multiple_of(step) || self.rounds == total {
-                self.even_curve.push((self.rounds, self.regret));
+                self.even_curve.push((self.rounds, self.tally.regret));
             }
         }
         self.seconds += start.elapsed().as_secs_f64();
@@ -201,12 +188,8 @@ impl Player {
     fn serve(&mut self, block: &Block, at: usize) -> Result<f64, sclub::Error> {
         let items = &block.items[at];
         let choice = self.policy.recommend(block.users[at], items)?.index;
-        let reward = block.reward(at, choice);
+        let reward = self.tally.count(block, at, choice);
         items.copy_item(choice, &mut self.item);
-        self.served += 1;
-        self.reward += reward;
-        self.regret += block.best[at] - block.mean(at, choice);
-        self.random_regret += block.best[at] - block.average[at];
         if let Some(&age) = block.ages.get(at) {
             let (rounds, rewards) = &mut self.by_age[usize::from(age)];
             *rounds += 1;
@@ -250,10 +233,10 @@ impl Player {
             preset: self.preset,
             seed,
             rounds: self.rounds,
-            served: self.served,
-            regret: self.regret,
-            reward: self.reward,
-            random_regret: self.random_regret,
+            served: self.tally.served,
+            regret: self.tally.regret,
+            reward: self.tally.reward,
+            random_regret: self.tally.random_regret,
             clusters: self.policy.clusters(),
             adjusted_rand,
             policy_seconds: self.seconds,
@@ -287,17 +270,14 @@ pub fn play(
             players.push(Player::new(entry.name, entry.preset, policy));
         }
     }
-    let rounds = world.length().map_or(rounds, |length| rounds.min(length));
-    let block_rounds = world.block_rounds() as u64;
+    let mut blocks = Blocks::new(world, rounds);
     let mut block = world.new_block();
-    for index in 0..rounds.div_ceil(block_rounds) {
+    while let Some(some) = blocks.draw(&mut block) {
         if observer.is_cancelled() {
             return Ok(None);
         }
-        let some = (rounds - index * block_rounds).min(block_rounds);
-        world.draw(index, some as usize, &mut block);
         players.par_iter_mut().try_for_each(|player| {
-            player.play(&block, rounds)?;
+            player.play(&block, blocks.rounds())?;
             observer.played(some);
             Ok::<(), sclub::Error>(())
         })?;

@@ -1,5 +1,7 @@
 //! What policies are run in.
 
+use std::ops::Range;
+
 use sclub::{ItemSet, UserId};
 
 /// Rounds drawn and played at a time: few enough to stay in cache, many enough to share work.
@@ -82,6 +84,25 @@ impl Block {
         self.users.is_empty()
     }
 
+    /// Rounds in the block.
+    pub fn rounds(&self) -> usize {
+        if self.ends.is_empty() {
+            self.len()
+        } else {
+            self.ends.len()
+        }
+    }
+
+    /// Where the users of a round are.
+    #[inline]
+    pub fn users_of(&self, round: usize) -> Range<usize> {
+        if self.ends.is_empty() {
+            return round..round + 1;
+        }
+        let first = round.checked_sub(1).map_or(0, |before| self.ends[before]);
+        first..self.ends[round]
+    }
+
     /// Forgets the rounds and makes room for `users` of them.
     pub fn clear(&mut self, users: usize) {
         self.users.clear();
@@ -112,6 +133,67 @@ impl Block {
             Rewards::Bernoulli => f64::from(u8::from(self.noise[round] < mean)),
             Rewards::Gaussian(scale) => mean + scale * self.noise[round],
         }
+    }
+}
+
+/// The rounds of a world from the first on, block by block.
+pub struct Blocks<'w> {
+    world: &'w dyn World,
+    rounds: u64,
+    drawn: u64,
+}
+
+impl<'w> Blocks<'w> {
+    /// The first `rounds` rounds of a world, or all that it has.
+    pub fn new(world: &'w dyn World, rounds: u64) -> Self {
+        Self {
+            world,
+            rounds: world.length().map_or(rounds, |length| rounds.min(length)),
+            drawn: 0,
+        }
+    }
+
+    /// Rounds in all.
+    pub fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    /// Draws the next block and says how many rounds it has; none when all have been drawn.
+    pub fn draw(&mut self, block: &mut Block) -> Option<u64> {
+        let most = self.world.block_rounds() as u64;
+        let some = (self.rounds - self.drawn).min(most);
+        if some == 0 {
+            return None;
+        }
+        self.world.draw(self.drawn / most, some as usize, block);
+        self.drawn += some;
+        Some(some)
+    }
+}
+
+/// What has come of some rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Tally {
+    /// Recommendations made.
+    pub served: u64,
+    /// What was missed: the sum of the best mean less the chosen item's.
+    pub regret: f64,
+    /// The sum of the rewards.
+    pub reward: f64,
+    /// What a choice at random would have missed, in expectation.
+    pub random_regret: f64,
+}
+
+impl Tally {
+    /// Counts a choice for the `at`-th user of a block. Returns its reward.
+    #[inline]
+    pub fn count(&mut self, block: &Block, at: usize, choice: usize) -> f64 {
+        let reward = block.reward(at, choice);
+        self.served += 1;
+        self.reward += reward;
+        self.regret += block.best[at] - block.mean(at, choice);
+        self.random_regret += block.best[at] - block.average[at];
+        reward
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`store`] | where events are kept |
 
 pub mod api;
+pub mod client;
 pub mod decision;
 pub mod edge;
 pub mod engine;

@@ -1,0 +1,222 @@
+//! `sclub verify`, `backup`, `restore` and `export`: what is kept, checked and taken elsewhere.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use sclub_server::client::ClientError;
+
+use crate::files::{part_of, prepare_file, say};
+use crate::remote::{Refusal, Remote, TrustArgs, block_on};
+
+/// The flags of `sclub verify`.
+#[derive(Debug, clap::Parser)]
+pub struct VerifyArgs {
+    /// Folder of a server that is not running
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+
+    /// Say it as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Where to take something from: a folder or a running server.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct SourceArgs {
+    /// Folder of a server that is not running
+    #[arg(long, value_name = "DIR", help_heading = "Server")]
+    pub data: Option<PathBuf>,
+
+    /// Address of a running server, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    pub url: Option<String>,
+}
+
+/// The flags of `sclub backup`.
+#[derive(Debug, clap::Parser)]
+pub struct BackupArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// File to write; there whole or not at all
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    out: PathBuf,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// The flags of `sclub restore`.
+#[derive(Debug, clap::Parser)]
+pub struct RestoreArgs {
+    /// File that `sclub backup` wrote
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+
+    /// Folder to make; it must not be there, or be empty
+    #[arg(long, value_name = "DIR")]
+    pub data: PathBuf,
+}
+
+/// The flags of `sclub export`.
+#[derive(Debug, clap::Parser)]
+pub struct ExportArgs {
+    #[command(flatten)]
+    source: SourceArgs,
+
+    #[command(flatten)]
+    trust: TrustArgs,
+
+    /// File to write; there whole or not at all [default: the standard output]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    out: Option<PathBuf>,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    quiet: bool,
+}
+
+/// Checks a folder and says what its events come to.
+pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
+    verify_folder(&args.data, args.json)
+}
+
+/// Writes a backup.
+pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
+    prepare_file(&args.out)?;
+    match (&args.source.data, &args.source.url) {
+        (Some(data), _) => backup_folder(data, &args.out)?,
+        (None, url) => {
+            let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
+            let bytes = download(&remote, "/v1/admin/backup", &args.out, args.quiet)?;
+            say(&format!("{}: {bytes} bytes", args.out.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a folder of a backup.
+pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
+    restore_folder(&args.from, &args.data)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes decisions and rewards as JSON lines.
+pub fn export(args: &ExportArgs) -> Result<ExitCode> {
+    if let Some(out) = &args.out {
+        prepare_file(out)?;
+    }
+    match (&args.source.data, &args.source.url) {
+        (Some(data), _) => export_folder(data, args.out.as_deref())?,
+        (None, url) => {
+            let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
+            let path = "/v1/admin/export";
+            match &args.out {
+                Some(out) => download(&remote, path, out, args.quiet).map(|_| ())?,
+                None => print(&remote, path)?,
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+// FOLDERS: the four that work on a folder itself.
+
+fn verify_folder(data: &Path, _json: bool) -> Result<ExitCode> {
+    bail!("cannot verify {}: not in this build", data.display())
+}
+
+fn backup_folder(data: &Path, _out: &Path) -> Result<()> {
+    bail!("cannot back up {}: not in this build", data.display())
+}
+
+fn restore_folder(from: &Path, _data: &Path) -> Result<()> {
+    bail!("cannot restore {}: not in this build", from.display())
+}
+
+fn export_folder(data: &Path, _out: Option<&Path>) -> Result<()> {
+    bail!("cannot export {}: not in this build", data.display())
+}
+
+/// Fetches a path into a file, which is there whole or not at all. Returns its length.
+fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64> {
+    let part = part_of(out);
+    let outcome = fetch_file(remote, path, &part, quiet).and_then(|bytes| {
+        std::fs::rename(&part, out).with_context(|| format!("cannot write {}", out.display()))?;
+        Ok(bytes)
+    });
+    if outcome.is_err() {
+        // It was perhaps never made, and what went wrong is said already.
+        let _ = std::fs::remove_file(&part);
+    }
+    outcome
+}
+
+fn fetch_file(remote: &Remote, path: &str, part: &Path, quiet: bool) -> Result<u64> {
+    let cannot = || format!("cannot write {}", part.display());
+    let mut file = BufWriter::new(File::create(part).with_context(cannot)?);
+    let bar = bytes_bar(quiet);
+    let mut bytes = 0;
+    block_on(fetch(remote, path, |some| {
+        file.write_all(some)?;
+        bytes += some.len() as u64;
+        bar.inc(some.len() as u64);
+        Ok(())
+    }))
+    .map_err(|error| match error.downcast_ref() {
+        Some(ClientError::Sink(_)) => error.context(cannot()),
+        _ => error,
+    })?;
+    bar.finish_and_clear();
+    let file = file.into_inner().map_err(|error| error.into_error());
+    file.with_context(cannot)?.sync_all().with_context(cannot)?;
+    Ok(bytes)
+}
+
+/// Fetches a path onto the standard output. Whoever reads it may go, which is no reason to fail.
+fn print(remote: &Remote, path: &str) -> Result<()> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let outcome = block_on(fetch(remote, path, |some| out.write_all(some)));
+    let flushed = out.flush();
+    match outcome {
+        Err(error) => match error.downcast_ref() {
+            Some(ClientError::Sink(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => match flushed {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+            _ => Ok(()),
+        },
+    }
+}
+
+async fn fetch(
+    remote: &Remote,
+    path: &str,
+    sink: impl FnMut(&[u8]) -> io::Result<()>,
+) -> Result<()> {
+    let mut connection = remote.open().await?;
+    let response = connection.download(path, sink).await?;
+    if response.is_success() {
+        Ok(())
+    } else {
+        Err(Refusal::of(&response).into())
+    }
+}
+
+fn bytes_bar(quiet: bool) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{spinner} {bytes}, {bytes_per_sec}");
+    ProgressBar::new_spinner().with_style(style.expect("a good template"))
+}

@@ -1,0 +1,177 @@
+//! `sclub simulate`: the lab's world against a running server, and load for it.
+
+mod latency;
+mod load;
+mod play;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::args::{RecipeArgs, whole};
+use crate::files::{prepare_file, prepare_folder};
+use crate::remote::TrustArgs;
+
+/// Most connections to one server.
+const MOST_CONNECTIONS: u64 = 10_000;
+
+/// The flags of `sclub simulate`.
+#[derive(Debug, clap::Parser)]
+#[command(after_long_help = EXAMPLES)]
+pub struct SimulateArgs {
+    /// Address of the server
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCLUB_URL",
+        default_value = "http://127.0.0.1:8080",
+        help_heading = "Server"
+    )]
+    pub url: String,
+
+    #[command(flatten)]
+    pub trust: TrustArgs,
+
+    #[command(flatten)]
+    pub recipe: RecipeArgs,
+
+    /// Rounds to play; 2^20-2 is understood
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub rounds: u64,
+
+    /// Seed of the world
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub first_seed: u64,
+
+    /// What the ids of the users begin with; a number follows
+    #[arg(long, value_name = "TEXT", default_value = "u", help_heading = "Run")]
+    pub prefix: String,
+
+    /// Connections at once. More than one play rounds in no fixed order, and the regret cannot be
+    /// compared to the last digit [default: 1; with --load 64]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub connections: Option<u64>,
+
+    /// Measure how fast the server is instead: with items and users of its own, so give it a server
+    /// of its own
+    #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", help_heading = "Load")]
+    pub load: Option<Load>,
+
+    /// With --load: seconds for each measurement
+    #[arg(
+        long,
+        value_name = "X",
+        default_value = "5",
+        allow_negative_numbers = true,
+        help_heading = "Load"
+    )]
+    pub seconds: f64,
+
+    /// With --load: how often each is measured, in turns; medians are shown
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
+    pub repeat: u64,
+
+    /// With --load: threads that send
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
+    pub threads: u64,
+
+    /// With --load catalogue: items to put into it
+    #[arg(long, value_name = "N", default_value = "100000", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
+    pub catalogue: u64,
+
+    /// With --load catalogue: items to ask for
+    #[arg(long, value_name = "K", default_value = "10", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
+    pub k: u64,
+
+    /// Where to write the result with all its digits
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub json: Option<PathBuf>,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+
+    /// The arguments that were typed, by name.
+    #[arg(skip)]
+    pub given: Vec<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sclub simulate
+      1000 users in 10 clusters, 20000 rounds; open http://127.0.0.1:8080 to watch
+  sclub simulate --frequencies users --users 200 --rounds 2^17-2
+      users at unequal rates, for longer
+  sclub simulate --load
+      requests a second and their latencies: empty ones, recommendations, rewards
+  sclub simulate --load catalogue --dim 32
+      the best 10 of 100,000 items
+";
+
+/// What to measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Load {
+    /// healthz, recommend and feedback in turns, then recommend at half of what it reached
+    All,
+    /// A request that does nothing
+    Healthz,
+    /// Recommendations among items of the catalogue
+    Recommend,
+    /// Rewards that survive a crash
+    Feedback,
+    /// Recommendations over a whole catalogue, one connection
+    Catalogue,
+}
+
+/// Plays or loads.
+pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
+    refuse_what_does_not_apply(args)?;
+    if let Some(json) = &args.json {
+        if let Some(folder) = json.parent().filter(|at| !at.as_os_str().is_empty()) {
+            prepare_folder(folder)?;
+        }
+        prepare_file(json)?;
+    }
+    match args.load {
+        Some(what) => load::load(args, what),
+        None => play::play(args),
+    }
+}
+
+fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
+    let without: &[&str] = match args.load {
+        None => &["seconds", "repeat", "threads", "catalogue", "k"],
+        Some(_) => &[
+            "rounds",
+            "first_seed",
+            "prefix",
+            "clusters",
+            "frequencies",
+            "rewards",
+            "noise",
+            "users_a_round",
+        ],
+    };
+    let typed = without
+        .iter()
+        .find(|name| args.given.iter().any(|g| g == *name));
+    if let Some(name) = typed {
+        let flag = name.replace('_', "-");
+        match args.load {
+            None => bail!("--{flag} goes with --load"),
+            Some(_) => bail!("--{flag} does not apply to --load"),
+        }
+    }
+    Ok(())
+}
+
+/// The connections to open.
+fn connections(args: &SimulateArgs, usual: u64) -> Result<usize> {
+    let connections = args.connections.unwrap_or(usual);
+    if !(1..=MOST_CONNECTIONS).contains(&connections) {
+        bail!("connections is {connections}; it must be between 1 and {MOST_CONNECTIONS}");
+    }
+    Ok(connections as usize)
+}
