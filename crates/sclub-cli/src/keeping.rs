@@ -8,6 +8,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use sclub_server::client::ClientError;
+use sclub_server::engine;
+use sclub_server::store::folder::{Folder, restore as restore_into};
+use sclub_server::store::{Store, StoreError};
 
 use crate::files::{part_of, prepare_file, say};
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
@@ -129,22 +132,150 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-// FOLDERS: the four that work on a folder itself.
-
-fn verify_folder(data: &Path, _json: bool) -> Result<ExitCode> {
-    bail!("cannot verify {}: not in this build", data.display())
+/// The store in a folder that is there already.
+fn open(data: &Path) -> Result<Folder> {
+    if !data.is_dir() {
+        bail!("there is no folder {}", data.display());
+    }
+    let is_empty = std::fs::read_dir(data)
+        .with_context(|| format!("cannot read {}", data.display()))?
+        .next()
+        .is_none();
+    if is_empty {
+        bail!("there is nothing in {}", data.display());
+    }
+    match Folder::open(data) {
+        Err(StoreError::InUse(folder)) => bail!(
+            "{} is in use by a server; stop it, or ask it with --url",
+            folder.display()
+        ),
+        other => Ok(other?),
+    }
 }
 
-fn backup_folder(data: &Path, _out: &Path) -> Result<()> {
-    bail!("cannot back up {}: not in this build", data.display())
+fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
+    let store = open(data)?;
+    let bar = count_bar(json, "events");
+    let verified = engine::verify(&store, &mut |number| bar.set_position(number))?;
+    bar.finish_and_clear();
+    store.close()?;
+    if json {
+        say(&serde_json::to_string(&verified)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let origin = match verified.from {
+        0 => "the first event".to_owned(),
+        base => format!("the compaction at event {base}"),
+    };
+    say(&format!(
+        "{}: all {} bytes in {} files are as they were written\n\
+         events    {}, applied again from {origin} on\n\
+         rounds    {}\n\
+         users     {}\n\
+         clusters  {}\n\
+         hash      {}{}",
+        data.display(),
+        verified.bytes,
+        verified.files,
+        verified.events,
+        verified.rounds,
+        verified.users,
+        verified.clusters,
+        verified.hash,
+        match verified.snapshots {
+            0 => "",
+            _ => ", and so says the newest snapshot",
+        },
+    ));
+    Ok(ExitCode::SUCCESS)
 }
 
-fn restore_folder(from: &Path, _data: &Path) -> Result<()> {
-    bail!("cannot restore {}: not in this build", from.display())
+fn backup_folder(data: &Path, out: &Path) -> Result<()> {
+    let store = open(data)?;
+    let bytes = write_whole(out, |file| {
+        store.backup(file)?;
+        Ok(())
+    })?;
+    store.close()?;
+    say(&format!("{}: {bytes} bytes", out.display()));
+    Ok(())
 }
 
-fn export_folder(data: &Path, _out: Option<&Path>) -> Result<()> {
-    bail!("cannot export {}: not in this build", data.display())
+fn restore_folder(from: &Path, data: &Path) -> Result<()> {
+    let file = File::open(from).with_context(|| format!("cannot read {}", from.display()))?;
+    restore_into(&mut io::BufReader::with_capacity(1 << 20, file), data)?;
+    say(&format!("{}: restored", data.display()));
+    Ok(())
+}
+
+fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
+    let store = open(data)?;
+    match out {
+        Some(out) => {
+            let mut lines = 0;
+            write_whole(out, |file| {
+                lines = engine::export::export(&store, file)?;
+                Ok(())
+            })?;
+            say(&format!("{}: {lines} lines", out.display()));
+        }
+        None => {
+            let mut pipe = Pipe(BufWriter::new(io::stdout().lock()));
+            engine::export::export(&store, &mut pipe)?;
+            pipe.flush()?;
+        }
+    }
+    store.close()?;
+    Ok(())
+}
+
+/// The standard output, of which whoever reads it may have had enough.
+struct Pipe<W>(W);
+
+impl<W: Write> Write for Pipe<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.0.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(bytes.len()),
+            other => other,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// Writes a file that is there whole or not at all. Returns its length.
+fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<u64> {
+    let part = part_of(out);
+    let cannot = || format!("cannot write {}", out.display());
+    let written = || -> Result<u64> {
+        let mut file = BufWriter::with_capacity(1 << 20, File::create(&part).with_context(cannot)?);
+        write(&mut file)?;
+        let file = file.into_inner().map_err(|error| error.into_error());
+        let file = file.with_context(cannot)?;
+        file.sync_all().with_context(cannot)?;
+        let bytes = file.metadata().with_context(cannot)?.len();
+        std::fs::rename(&part, out).with_context(cannot)?;
+        Ok(bytes)
+    };
+    let outcome = written();
+    if outcome.is_err() {
+        // It was perhaps never made, and what went wrong is said already.
+        let _ = std::fs::remove_file(&part);
+    }
+    outcome
+}
+
+fn count_bar(quiet: bool, what: &str) -> ProgressBar {
+    if quiet || !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(&format!("{{spinner}} {{human_pos}} {what}"));
+    ProgressBar::new_spinner().with_style(style.expect("a good template"))
 }
 
 /// Fetches a path into a file, which is there whole or not at all. Returns its length.

@@ -213,7 +213,7 @@ pub struct SettingArgs {
     #[arg(long, value_name = "N", env = "SCLUB_MAX_K", value_parser = whole, help_heading = "Limits")]
     max_k: Option<u64>,
 
-    /// Most features [default: 1024]
+    /// Most features [default: 512]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_DIM", value_parser = whole, help_heading = "Limits")]
     max_dim: Option<u64>,
 
@@ -502,15 +502,45 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
         say(&in_force.to_toml(keys.is_some()));
         return Ok(ExitCode::SUCCESS);
     }
-    start(settings, keys)
+    start(&settings)
 }
 
-// SERVER: the one place where the server is started. What it takes is here; what stands below is to be
-// replaced by `sclub_server::serve(settings, keys, shutdown)` on a runtime of `settings.threads`
-// threads, with Ctrl-C and SIGTERM as the shutdown.
-fn start(settings: Settings, keys: Option<String>) -> Result<ExitCode> {
-    let _ = keys;
-    bail!("the server for {} is not in this build", settings.addr)
+/// Serves until Ctrl-C or SIGTERM.
+fn start(settings: &Settings) -> Result<ExitCode> {
+    start_log(settings)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let mut stop = Some(stop);
+    ctrlc::set_handler(move || match stop.take() {
+        Some(stop) => drop(stop.send(())),
+        // Asked twice: whoever asks does not want to wait.
+        None => std::process::exit(130),
+    })
+    .context("cannot listen for signals")?;
+    let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
+    let listening = |addr: std::net::SocketAddr| {
+        say(&format!("sclub listens on {scheme}://{addr}"));
+    };
+    sclub_server::serve(settings, listening, async {
+        // An error says that nobody will ever stop it, which is as good.
+        let _ = stopped.await;
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Has the log written to the standard error.
+fn start_log(settings: &Settings) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)
+        .with_context(|| format!("log cannot be '{}'", settings.log))?;
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()));
+    if settings.log_format == "json" {
+        log.json().flatten_event(true).init();
+    } else {
+        log.with_target(false).init();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
