@@ -18,7 +18,8 @@ use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Request, Response};
-use futures_util::FutureExt;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -330,8 +331,9 @@ where
     let service = service_fn(|request| answer(&server.router, request, &pulse));
     let stream = TokioIo::new(Watched::new(stream, Arc::clone(&pulse)));
     let mut http = pin!(server.http.serve_connection(stream, service));
-    let mut stage = pulse.stage.clone();
-    let mut look = pin!(tokio::time::sleep(server.options.timeout));
+    // Looked at only when one of them has something to say, not each time that bytes come.
+    let mut alarms = FuturesUnordered::new();
+    alarms.push(alarm(&pulse, Stage::Open));
     let peer = pulse.peer;
     loop {
         tokio::select! {
@@ -342,25 +344,50 @@ where
                 }
                 return;
             }
-            _ = stage.changed() => match *stage.borrow_and_update() {
-                Stage::Open => {}
-                Stage::Draining => http.as_mut().graceful_shutdown(),
-                Stage::Over => {
+            Some(alarm) = alarms.next() => match alarm {
+                Alarm::Drain => {
+                    http.as_mut().graceful_shutdown();
+                    alarms.push(self::alarm(&pulse, Stage::Draining));
+                }
+                Alarm::Over => {
                     if pulse.answers() {
                         server.cut.fetch_add(1, Relaxed);
                     }
                     return;
                 }
-            },
-            () = look.as_mut() => match pulse.look() {
-                Some(next) => look.as_mut().reset(next),
-                None => {
+                Alarm::TooSlow => {
                     tracing::debug!(%peer, "ended: the peer is too slow");
                     return;
                 }
             },
         }
     }
+}
+
+/// Why a connection has to do something other than to wait for bytes.
+enum Alarm {
+    Drain,
+    Over,
+    TooSlow,
+}
+
+/// Waits for the server to get past a stage, or for the peer to be too slow.
+async fn alarm(pulse: &Pulse, past: Stage) -> Alarm {
+    let mut stage = pulse.stage.clone();
+    let mut later = pin!(async {
+        let stage = stage.wait_for(|stage| *stage != past).await;
+        stage.map_or(Stage::Over, |stage| *stage)
+    });
+    while let Some(next) = pulse.look() {
+        tokio::select! {
+            stage = later.as_mut() => return match stage {
+                Stage::Over => Alarm::Over,
+                Stage::Open | Stage::Draining => Alarm::Drain,
+            },
+            () = tokio::time::sleep_until(next) => {}
+        }
+    }
+    Alarm::TooSlow
 }
 
 async fn answer(
