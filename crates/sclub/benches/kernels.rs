@@ -8,7 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{ItemSet, LinUcbInd, Params, Policy};
+use sclub::{ItemSet, LinUcbInd, LinUcbShared, Params, Policy};
 
 /// Independent accumulators of 8 numbers: enough to keep two units of latency 4 busy.
 const CHAINS: usize = 12;
@@ -115,9 +115,49 @@ fn recommend_and_learn(criterion: &mut Criterion) {
     }
 }
 
+/// The 10 best of 100,000 items at d = 32: all scored, and most ruled out by a bound.
+fn best_of_many(criterion: &mut Criterion) {
+    let (dim, len, k) = (32, 100_000, 10);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
+    let mut draw = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random_range(-0.3..0.3)).collect() };
+    let catalogue = ItemSet::from_rows(dim, &draw(len * dim)).expect("good items");
+    let tastes = draw(dim);
+    let mut policy = LinUcbShared::one(dim, &Params::tuned()).expect("good parameters");
+    let mut group = criterion.benchmark_group(format!("the {k} best of {len}, d={dim}"));
+    for rounds in [0, 2_000, 100_000] {
+        while policy.rounds() < rounds {
+            let few = ItemSet::from_rows(dim, &draw(20 * dim)).expect("good items");
+            let shown = policy.recommend(1, &few).expect("some items").index;
+            let item: Vec<f64> = few.item(shown).collect();
+            let reward: f64 = item.iter().zip(&tastes).map(|(x, w)| x * w).sum();
+            policy
+                .learn(1, &item, reward + draw(1)[0])
+                .expect("a good observation");
+        }
+        let mut scores = Vec::new();
+        group.bench_function(BenchmarkId::new("explain, select", rounds), |bencher| {
+            bencher.iter(|| {
+                let done = policy.explain(1, black_box(&catalogue), &mut scores);
+                done.expect("some items");
+                let mut order: Vec<usize> = (0..len).collect();
+                order.select_nth_unstable_by(k, |&a, &b| {
+                    scores[b].score.total_cmp(&scores[a].score).then(a.cmp(&b))
+                });
+                order.truncate(k);
+                order
+            });
+        });
+        let mut best = Vec::new();
+        group.bench_function(BenchmarkId::new("best", rounds), |bencher| {
+            bencher.iter(|| policy.best(1, black_box(&catalogue), k, &|_| false, &mut best));
+        });
+    }
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(30);
-    targets = peak, recommend_and_learn
+    targets = peak, recommend_and_learn, best_of_many
 }
 criterion_main!(benches);

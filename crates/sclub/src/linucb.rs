@@ -183,6 +183,20 @@ impl Policy for LinUcbShared {
         Ok(())
     }
 
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        check_items(items, self.dim())?;
+        let (view, beta) = self.basis(user);
+        self.ranking.best(view, beta, items, k, exclude, best);
+        Ok(())
+    }
+
     fn learn_round(
         &mut self,
         round: &[Observation<'_>],
@@ -404,6 +418,20 @@ impl Policy for LinUcbInd {
         check_items(items, self.shape.dim)?;
         let (view, beta) = self.basis(user);
         self.ranking.explain(view, beta, items, scores);
+        Ok(())
+    }
+
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user);
+        self.ranking.best(view, beta, items, k, exclude, best);
         Ok(())
     }
 

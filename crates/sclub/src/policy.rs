@@ -1,5 +1,7 @@
 //! What every policy does: recommend, learn, and say what changed.
 
+use std::cmp::Ordering;
+
 use crate::error::Error;
 use crate::items::ItemSet;
 
@@ -159,6 +161,29 @@ pub trait Policy: Send + Sync {
     /// As [`Policy::recommend`].
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error>;
 
+    /// The `k` items with the largest scores, the largest first and the first of equal ones before
+    /// the others, without those that `exclude` names by position; replaces what `best` held. Fewer
+    /// where there are fewer. `exclude` may be asked about any item or none, in any order.
+    ///
+    /// Policies that can rule most of a large set out by a bound on the score do so: the answer is
+    /// the same.
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        let mut scores = Vec::new();
+        self.explain(user, items, &mut scores)?;
+        largest(&scores, k, exclude, best);
+        Ok(())
+    }
+
     /// Learns one round: what came back from all users who were served on the same history, in the
     /// order given (the paper's Theorem 3). A round may be empty: time passes. What changed in the
     /// clusters is appended to `changes`.
@@ -193,6 +218,35 @@ pub trait Policy: Send + Sync {
 
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
+}
+
+/// Which of two is the better: by score, then by position. What is not a number comes last.
+#[inline]
+pub(crate) fn better_first(a: &Decision, b: &Decision) -> Ordering {
+    let (x, y) = (a.score.score, b.score.score);
+    y.partial_cmp(&x)
+        .unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
+        .then(a.index.cmp(&b.index))
+}
+
+/// The `k` best of some scores.
+pub(crate) fn largest(
+    scores: &[Score],
+    k: usize,
+    exclude: &dyn Fn(usize) -> bool,
+    best: &mut Vec<Decision>,
+) {
+    let all = scores.iter().enumerate();
+    let all = all.map(|(index, &score)| Decision { index, score });
+    best.clear();
+    best.extend(all.filter(|decision| !exclude(decision.index)));
+    if k == 0 {
+        best.clear();
+    } else if k < best.len() {
+        best.select_nth_unstable_by(k - 1, better_first);
+        best.truncate(k);
+    }
+    best.sort_unstable_by(better_first);
 }
 
 /// Checks what is asked of `recommend` and `explain`.

@@ -6,6 +6,8 @@
 //! | β | `beta` | weight of the uncertainty |
 //! | U(x) | `score` | mean + width, width = β √(xᵀS⁻¹x), or β xᵀS⁻¹x with [`Index::SquaredNorm`] |
 
+mod prune;
+
 use crate::items::{GROUP, Group, ItemSet};
 use crate::kernels::{self, Scoring};
 use crate::params::{Exploration, Index, Params};
@@ -127,7 +129,13 @@ impl Scores {
             mean,
             norm,
         });
-        for lane in 0..group.width {
+        self.finish(index, beta, group.width);
+    }
+
+    /// Widths and scores from the means and the squared norms, which stand where the widths will.
+    #[inline(always)]
+    fn finish(&mut self, index: Index, beta: f64, lanes: usize) {
+        for lane in 0..lanes {
             let norm = self.width[lane];
             let width = beta
                 * match index {

@@ -259,3 +259,31 @@ pub(super) fn solve(
         start += i;
     }
 }
+
+/// S⁻¹ = Mᵀ diag(g) M, row by row.
+#[inline(always)]
+pub(super) fn inverse(dim: usize, factor: &[f64], scale: &[f64], target: &mut [f64]) {
+    target.fill(0.0);
+    let mut row = [0.0; super::MAX_DIM];
+    let mut start = 0;
+    for i in 0..dim {
+        row[..i].copy_from_slice(&factor[start..start + i]);
+        row[i] = 1.0;
+        for k in 0..=i {
+            let weight = scale[i] * row[k];
+            add_scaled(&mut target[k * dim..k * dim + i + 1], weight, &row[..i + 1]);
+        }
+        start += i;
+    }
+}
+
+/// The square of a matrix, row by row.
+#[inline(always)]
+pub(super) fn square(dim: usize, source: &[f64], target: &mut [f64]) {
+    target.fill(0.0);
+    for (row, weights) in target.chunks_exact_mut(dim).zip(source.chunks_exact(dim)) {
+        for (&weight, other) in weights.iter().zip(source.chunks_exact(dim)) {
+            add_scaled(row, weight, other);
+        }
+    }
+}

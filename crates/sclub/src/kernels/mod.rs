@@ -1,6 +1,6 @@
 //! The arithmetic of the hot path, chosen for the machine at run time.
 //!
-//! [`lanes`], [`score`] and [`near`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
+//! [`lanes`], [`score`], [`length`] and [`near`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
 //! AVX2 with FMA, NEON, none) and picks one when it runs. All give the same bits: the operations of
 //! a lane and their order are fixed, and a multiply-add is fused in each, in software where the
 //! processor has none.
@@ -11,12 +11,14 @@
 )]
 
 pub(crate) mod lanes;
+pub(crate) mod length;
 pub(crate) mod near;
 pub(crate) mod score;
 
 use pulp::{Arch, Simd, WithSimd};
 
 pub(crate) use lanes::LANES;
+pub(crate) use length::Lengths;
 pub(crate) use near::Near;
 pub(crate) use score::Scoring;
 
@@ -100,12 +102,21 @@ dispatched! {
         moment: &'a [f64],
         estimate: &'a mut [f64],
     ) = lanes::solve;
+    fn inverse<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], target: &'a mut [f64])
+        = lanes::inverse;
+    fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
 }
 
 /// See [`Near`].
 #[inline]
 pub(crate) fn near(near: Near<'_>) {
     arch().dispatch(near);
+}
+
+/// See [`Lengths`].
+#[inline]
+pub(crate) fn lengths(lengths: Lengths<'_>) {
+    arch().dispatch(lengths);
 }
 
 /// See [`Scoring`].

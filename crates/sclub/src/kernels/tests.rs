@@ -285,3 +285,27 @@ fn every_instruction_set_gives_the_same_bits() {
         assert_eq!(with, without, "d = {dim}");
     }
 }
+
+#[test]
+fn every_instruction_set_finds_the_same_best() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+    for dim in [1, 5, 20, 33] {
+        let mut draw = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random()).collect() };
+        // Enough of them that most are ruled out by their length, and a last group that is not full.
+        let items = ItemSet::from_rows(dim, &draw(1101 * dim)).unwrap();
+        let mut policy = LinUcbInd::new(dim, &Params::tuned()).unwrap();
+        for rounds in [0, 50] {
+            for _ in 0..rounds {
+                policy.learn(1, &draw(dim), 0.5).unwrap();
+            }
+            let [with, without] = [false, true].map(|without| {
+                WITHOUT_SIMD.set(without);
+                let mut best = Vec::new();
+                policy.best(1, &items, 9, &|_| false, &mut best).unwrap();
+                WITHOUT_SIMD.set(false);
+                best
+            });
+            assert_eq!(with, without, "d = {dim} after {rounds}");
+        }
+    }
+}

@@ -144,6 +144,20 @@ impl Policy for Sclub {
         Ok(())
     }
 
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let (view, beta) = self.basis(user);
+        self.ranking.best(view, beta, items, k, exclude, best);
+        Ok(())
+    }
+
     fn learn_round(
         &mut self,
         round: &[Observation<'_>],
