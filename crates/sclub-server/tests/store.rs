@@ -74,14 +74,21 @@ impl<S: Store + 'static> Subject for OnDisk<S> {
     }
 
     fn restored(&self, mut backup: &[u8]) -> Box<dyn Subject> {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = new_folder();
         restore(&mut backup, folder.path()).unwrap();
         Self::subject(folder, self.open)
     }
 }
 
+/// An empty folder, in memory where the system offers that: tests write and wait a lot.
+fn new_folder() -> TempDir {
+    tempfile::tempdir_in("/dev/shm")
+        .or_else(|_| tempfile::tempdir())
+        .unwrap()
+}
+
 fn copy_of(folder: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
+    let copy = new_folder();
     for file in files(folder) {
         let to = copy.path().join(file.strip_prefix(folder).unwrap());
         fs::create_dir_all(to.parent().unwrap()).unwrap();
@@ -130,7 +137,7 @@ fn a_faulty_memory_without_faults_keeps_the_contract() {
 
 #[test]
 fn a_folder_keeps_the_contract() {
-    contract::run(&|| OnDisk::subject(tempfile::tempdir().unwrap(), open));
+    contract::run(&|| OnDisk::subject(new_folder(), open));
 }
 
 #[test]
@@ -142,7 +149,7 @@ fn a_folder_with_one_large_file_keeps_the_contract() {
 #[test]
 fn a_faulty_folder_without_faults_keeps_the_contract() {
     let open = |path: &Path| Faulty::new(open(path));
-    contract::run(&|| OnDisk::subject(tempfile::tempdir().unwrap(), open));
+    contract::run(&|| OnDisk::subject(new_folder(), open));
 }
 
 fn events(store: &dyn Store) -> Vec<Vec<u8>> {
@@ -213,7 +220,7 @@ fn faults_in_memory() {
 
 #[test]
 fn faults_in_a_folder() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     faults_are_as_asked_for(&Faulty::new(open(folder.path())));
 }
 
@@ -264,7 +271,7 @@ fn flip(file: &Path, at: usize, bit: usize) {
 
 #[test]
 fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = furnished(folder.path());
     let expected = events(&store);
     store.close().unwrap();
@@ -290,7 +297,7 @@ fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file() {
 
 #[test]
 fn a_flipped_byte_after_a_crash_is_found_or_does_no_harm() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = furnished(folder.path());
     let expected = (events(&store), notes(&store));
     let left = copy_of(folder.path());
@@ -330,7 +337,7 @@ fn last_file(folder: &Path) -> PathBuf {
 
 #[test]
 fn a_folder_has_one_user() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = open(folder.path());
     let second = Folder::open(folder.path()).unwrap_err();
     assert!(matches!(&second, StoreError::InUse(path) if path == folder.path()));
@@ -342,7 +349,7 @@ fn a_folder_has_one_user() {
 
 #[test]
 fn foreign_and_newer_folders_are_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     fs::write(folder.path().join("holiday.jpg"), b"sun").unwrap();
     let error = Folder::open(folder.path()).unwrap_err();
     assert!(matches!(error, StoreError::Format { .. }), "{error}");
@@ -352,7 +359,7 @@ fn foreign_and_newer_folders_are_refused() {
     );
     assert_eq!(files(folder.path()).len(), 1, "nothing was written");
 
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     drop(open(folder.path()));
     let text = b"sclub store\nformat 2\n";
     let newer = [&text[..], blake3::hash(text).as_bytes()].concat();
@@ -365,7 +372,7 @@ fn foreign_and_newer_folders_are_refused() {
 /// Missing files are missed, each by its name.
 #[test]
 fn missing_files_are_missed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = furnished(folder.path());
     let crashed = copy_of(folder.path());
     store.close().unwrap();
@@ -397,7 +404,7 @@ fn missing_files_are_missed() {
 
 #[test]
 fn a_log_that_ends_before_its_snapshot_is_damaged() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = open(folder.path());
     store.append(&[b"one"], &[]).unwrap();
     fs::create_dir_all(folder.path().join("snapshots")).unwrap();
@@ -415,7 +422,7 @@ fn a_log_that_ends_before_its_snapshot_is_damaged() {
 /// The last file of the log goes back to what it was: the database itself cannot notice.
 #[test]
 fn acknowledged_events_and_notes_that_are_gone_are_missed() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = open(folder.path());
     store.append(&[b"one"], &[b"a"]).unwrap();
     let log = last_file(folder.path());
@@ -439,7 +446,7 @@ fn acknowledged_events_and_notes_that_are_gone_are_missed() {
 
 #[test]
 fn nothing_of_what_was_dropped_is_in_any_file() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = open(folder.path());
     let (marker, kept) = (b"the-secret-of-someone", b"the-fact-that-stays");
     let holding = |what: &[u8]| {
@@ -481,7 +488,7 @@ fn nothing_of_what_was_dropped_is_in_any_file() {
 /// As if the machine had stopped in the middle of a rewrite.
 #[test]
 fn a_rewrite_that_was_cut_short_can_be_done_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = furnished(folder.path());
     let whole = events(&store);
     let drop_even = |number: u64| match number % 2 {
@@ -523,13 +530,13 @@ fn a_rewrite_that_was_cut_short_can_be_done_again() {
 
 #[test]
 fn a_damaged_backup_leaves_nothing() {
-    let source = tempfile::tempdir().unwrap();
+    let source = new_folder();
     let store = furnished(source.path());
     let mut backup = Vec::new();
     store.backup(&mut backup).unwrap();
-    let place = tempfile::tempdir().unwrap();
+    let place = new_folder();
     let target = place.path().join("restored");
-    for at in offsets(backup.len()).into_iter().step_by(12) {
+    for at in offsets(backup.len()).into_iter().step_by(18) {
         let mut bad = backup.clone();
         bad[at] ^= 4;
         restore(&mut bad.as_slice(), &target).expect_err(&format!("{at}"));
@@ -546,7 +553,7 @@ fn a_damaged_backup_leaves_nothing() {
 
 #[test]
 fn folders_get_no_new_files_when_they_are_only_opened() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     let store = Folder::open(folder.path()).unwrap();
     store.append(&[b"one"], &[]).unwrap();
     store.close().unwrap();
@@ -568,7 +575,7 @@ fn folders_get_no_new_files_when_they_are_only_opened() {
 #[test]
 fn a_folder_that_cannot_be_written_says_so() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = tempfile::tempdir().unwrap();
+    let folder = new_folder();
     drop(open(folder.path()));
     let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
     mode(0o555);
