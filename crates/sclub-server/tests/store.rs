@@ -593,3 +593,34 @@ fn a_folder_that_cannot_be_written_says_so() {
     }
     mode(0o755);
 }
+
+/// A folder in the place of a file makes writing fail, also for those who may write everywhere.
+#[test]
+fn a_folder_recovers_from_a_failed_write() {
+    let folder = new_folder();
+    let store = open(folder.path());
+    let mut expected = Vec::new();
+    for blocked in ["log/00000000000000000001-0.redb", "manifest.tmp"] {
+        let path = folder.path().join(blocked);
+        fs::create_dir(&path).unwrap();
+        let failed = loop {
+            let event = vec![expected.len() as u8 + 1; 3_000];
+            match store.append(&[&event], &[]) {
+                Ok(()) => expected.push(event),
+                Err(error) => break error,
+            }
+            assert!(expected.len() < 50, "{blocked} is in nobody's way");
+        };
+        assert!(matches!(failed, StoreError::Write { .. }), "{failed}");
+        assert!(store.append(&[b"no"], &[]).is_err(), "not before recover");
+        fs::remove_dir(&path).unwrap();
+        assert_eq!(store.recover().unwrap(), expected.len() as u64);
+        expected.push(b"again".to_vec());
+        store.append(&[b"again"], &[]).unwrap();
+        assert!(events(&store) == expected);
+        store.check().unwrap();
+    }
+    store.close().unwrap();
+    drop(store);
+    assert!(events(&open(folder.path())) == expected);
+}
