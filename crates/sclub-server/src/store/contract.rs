@@ -199,7 +199,7 @@ fn epochs(mut subject: Box<dyn Subject>) {
 
 fn snapshots(subject: Box<dyn Subject>) {
     let store = subject.store();
-    let large: Vec<u8> = (0..3_000_000_u32).map(|i| (i * i >> 5) as u8).collect();
+    let large: Vec<u8> = (0..3_000_000_u64).map(|i| ((i * i) >> 5) as u8).collect();
     store.append(&[b"one", b"two", b"three"], &[]).unwrap();
     put(store, 1, b"first");
     assert_eq!(snapshot(store, 1), b"first");

@@ -116,7 +116,7 @@ impl Store for Memory {
             .get(after as usize..)
             .unwrap_or(&[])
             .to_vec();
-        for (number, event) in (after + 1..).zip(&events) {
+        for (event, number) in events.iter().zip(after.saturating_add(1)..) {
             visit(number, event)?;
         }
         Ok(())

@@ -33,17 +33,14 @@ fn number(bytes: &[u8]) -> Option<(usize, &[u8])> {
 
 /// Says why `events` and `notes` cannot be appended, if that is so.
 pub(super) fn refusal(events: &[&[u8]], notes: &[&[u8]]) -> Option<String> {
-    let long = |item: &&[u8]| item.len() > MAX_ROW;
     if events.iter().any(|e| e.is_empty()) {
-        Some("an event must have at least one byte".into())
-    } else if let Some(row) = events.iter().chain(notes).find(|i| long(i)) {
-        Some(format!(
-            "an event or note of {} bytes is more than {MAX_ROW}",
-            row.len()
-        ))
-    } else {
-        None
+        return Some("an event must have at least one byte".into());
     }
+    let long = events.iter().chain(notes).find(|r| r.len() > MAX_ROW)?;
+    Some(format!(
+        "an event or note of {} bytes is more than {MAX_ROW}",
+        long.len()
+    ))
 }
 
 /// The longest event or note.

@@ -129,8 +129,6 @@ impl Folder {
         };
         let tail = Tail::open(path)?;
         files::get(&path.join("identity"))?;
-        let epoch = epoch + 1;
-        files::put(&path.join("epoch"), &epoch.to_le_bytes())?;
         let (log, chain) = attach(path, manifest, true)?;
         let last = chain.next - 1;
         tail.check(path, &log.manifest, &chain)?;
@@ -140,6 +138,8 @@ impl Folder {
             None => 0,
         };
         let base = log.manifest.base;
+        let epoch = epoch + 1;
+        files::put(&path.join("epoch"), &epoch.to_le_bytes())?;
         Ok(Self {
             path: path.into(),
             epoch,

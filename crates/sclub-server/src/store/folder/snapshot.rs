@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn snapshots_come_back() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 5] {
-            let bytes: Vec<u8> = (0..length).map(|i| (i * i >> 3) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|i| ((i * i) >> 3) as u8).collect();
             assert!(read(&written(&bytes), 7).unwrap() == bytes, "{length}");
         }
     }
