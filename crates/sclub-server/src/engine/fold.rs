@@ -61,7 +61,12 @@ pub enum From {
 /// Where that cannot be read.
 pub fn identity(store: &dyn Store) -> Result<Option<Identity>, FoldError> {
     let Some(bytes) = store.identity()? else {
-        return Ok(None);
+        if store.last() == 0 {
+            return Ok(None);
+        }
+        let misfit = Misfit("its identity is missing".to_owned());
+        let folder = name(store);
+        return Err(FoldError::Identity { folder, misfit });
     };
     let identity = Identity::decode(&bytes).map_err(|misfit| FoldError::Identity {
         folder: name(store),

@@ -431,12 +431,7 @@ fn best(
         return Ok(());
     }
     let exclude = exclude.unwrap_or(&|_| false);
-    let mut scores = Vec::new();
-    policy.explain(user, items, &mut scores)?;
-    let mut order: Vec<usize> = (0..scores.len()).filter(|&i| !exclude(i)).collect();
-    order.sort_by(|&a, &b| scores[b].score.total_cmp(&scores[a].score).then(a.cmp(&b)));
-    out.extend(order.into_iter().take(k).map(|index| Decision { index, score: scores[index] }));
-    Ok(())
+    policy.best(user, items, k, exclude, out)
 }
 
 /// Memory that is kept from one choice to the next.
