@@ -489,3 +489,30 @@ fn exports_and_backups_are_fetched_whole_or_not_at_all() {
     let output = sclub(folder.path(), &["backup", "--out", "b"]);
     assert_eq!(output.status.code(), Some(2));
 }
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_with_what_came_so_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let (url, mock) = serve(Mock::default());
+    let played = folder.path().join("played.json");
+    let child = Command::new(env!("CARGO_BIN_EXE_sclub"))
+        .args(["simulate", "--url", &url, "--rounds", "10^9", "--json"])
+        .arg(&played)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while mock.lock().unwrap().rounds < 50 {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let id = child.id().to_string();
+    let killed = Command::new("kill").args(["-INT", &id]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("of random choice"));
+    let played = read(&played);
+    assert_eq!(played["complete"], false);
+    assert_eq!(played["rounds"], mock.lock().unwrap().rounds);
+}

@@ -608,7 +608,7 @@ impl Connection {
     async fn read_body(
         &mut self,
         length: Length,
-        sink: Option<&mut dyn FnMut(&[u8]) -> io::Result<()>>,
+        sink: Option<&mut Sink<'_>>,
     ) -> Result<(), ClientError> {
         let Some(stream) = &mut self.stream else {
             return Err(ClientError::Broken(io::ErrorKind::NotConnected.into()));
@@ -653,10 +653,13 @@ impl Connection {
     }
 }
 
+/// Takes a body part by part.
+type Sink<'s> = dyn FnMut(&[u8]) -> io::Result<()> + 's;
+
 /// Where a body goes.
 enum Target<'t> {
     Buffer(&'t mut Vec<u8>),
-    Sink(&'t mut dyn FnMut(&[u8]) -> io::Result<()>),
+    Sink(&'t mut Sink<'t>),
 }
 
 impl Target<'_> {

@@ -557,27 +557,59 @@ fn table(outcome: &Outcome) -> String {
     } else {
         "–".into()
     };
-    let rows = [
-        ("rounds", thousands(outcome.rounds as f64)),
-        ("regret", number(regret)),
-        ("regret of random choice", number(random_regret)),
-        ("ratio of the two", ratio),
-        ("reward, mean", format!("{:.4}", reward / served as f64)),
-        ("clusters", thousands(outcome.state.clusters as f64)),
-        ("rounds/s", number(outcome.rounds as f64 / outcome.seconds)),
-        ("recommend, p50", shown(outcome.recommend.quantile(0.5))),
-        ("recommend, p99", shown(outcome.recommend.quantile(0.99))),
-        ("feedback, p50", shown(outcome.feedback.quantile(0.5))),
-        ("feedback, p99", shown(outcome.feedback.quantile(0.99))),
+    let State {
+        policy,
+        preset,
+        clusters,
+        ..
+    } = &outcome.state;
+    let standing = lined_up(
+        [
+            "policy",
+            "rounds",
+            "regret",
+            "of random choice",
+            "ratio",
+            "reward, mean",
+            "clusters",
+            "rounds/s",
+        ],
+        [[
+            format!("{policy}, {preset}"),
+            thousands(outcome.rounds as f64),
+            number(regret),
+            number(random_regret),
+            ratio,
+            format!("{:.4}", reward / served as f64),
+            thousands(*clusters as f64),
+            number(outcome.rounds as f64 / outcome.seconds),
+        ]],
+    );
+    let calls = [
+        ("recommend", &outcome.recommend),
+        ("feedback", &outcome.feedback),
     ];
+    let calls = lined_up(
+        ["call", "p50", "p99", "max"],
+        calls.map(|(call, took)| {
+            let times = [took.quantile(0.5), took.quantile(0.99), took.longest()];
+            let [p50, p99, max] = times.map(shown);
+            [call.to_owned(), p50, p99, max]
+        }),
+    );
+    format!("{standing}\n{calls}")
+}
+
+/// Rows under a header; the numbers to the right.
+fn lined_up<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
     let mut table = Table::new();
     table.load_style(UTF8_HORIZONTAL_ONLY);
-    let State { policy, preset, .. } = &outcome.state;
-    table.set_header([format!("{policy}, {preset}"), String::new()]);
-    for (what, value) in rows {
-        table.add_row([what.to_owned(), value]);
-    }
-    if let Some(column) = table.column_mut(1) {
+    table.set_header(header);
+    table.add_rows(rows);
+    for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.to_string()
