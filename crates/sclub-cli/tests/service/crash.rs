@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::server::{Client, Dice, Server, items, sclub};
+use crate::server::{Client, Dice, Server, items, sclub, signal};
 
 const USERS: u64 = 40;
 const CLIENTS: u64 = 4;
@@ -96,8 +96,9 @@ fn kill_under_load(rounds: u64) {
                 scope.spawn(move || drive(address, round * CLIENTS + client + 1, sent));
             }
             std::thread::sleep(Duration::from_millis(50 + dice.below(200)));
-            server.kill();
+            signal(server.id(), "KILL");
         });
+        drop(server);
         let sent = sent.into_inner().unwrap();
 
         let offline = verify(&data);

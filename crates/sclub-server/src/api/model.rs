@@ -127,7 +127,8 @@ pub struct RecommendBatchResponse {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FeedbackBatchRequest<'a> {
-    /// Each as for a single reward. All are learned as one round, or none is.
+    /// Each as for a single reward. All are learned as one round, or none is. With none in it, time
+    /// passes.
     #[serde(borrow)]
     pub feedback: Vec<FeedbackRequest<'a>>,
 }

@@ -252,7 +252,7 @@ impl Shared {
         let mut applied = Vec::with_capacity(answers.len());
         let mut round = Vec::with_capacity(answers.len());
         let mut dim = state.dim();
-        let alone = answers.len() == 1;
+        let (alone, is_idle) = (answers.len() == 1, answers.is_empty());
         for (index, answer) in answers.into_iter().enumerate() {
             let number = answer.number;
             if state.answered().contains(number)
@@ -272,7 +272,7 @@ impl Shared {
             round.push(reward);
         }
         taken.extend(round.iter().map(|reward| reward.number));
-        if round.is_empty() {
+        if round.is_empty() && !is_idle {
             return Prepared::nothing(Done::Applied(applied));
         }
         Prepared::event(Event::Learn { round }, Done::Applied(applied))

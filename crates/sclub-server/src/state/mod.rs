@@ -35,6 +35,8 @@ pub struct State {
     events: u64,
     /// Users who exist before the first round.
     expected: u64,
+    /// Rounds without a reward before the number of features was known.
+    idle: u64,
     /// There is none before the number of features is known.
     learned: Option<Learned>,
     users: Users,
@@ -110,6 +112,7 @@ impl State {
             identity,
             events: 0,
             expected: 0,
+            idle: 0,
             learned: None,
             users: Users::default(),
             answered: Answered::default(),
@@ -126,7 +129,10 @@ impl State {
 
     /// The number of features is known.
     fn begin(&mut self, dim: usize) -> Result<&mut Learned, Error> {
-        let policy = self.make(dim)?;
+        let mut policy = self.make(dim)?;
+        for _ in 0..self.idle {
+            policy.learn_round(&[], &mut Vec::new())?;
+        }
         let catalogue = Catalogue::new(dim)?;
         Ok(self.learned.insert(Learned { policy, catalogue }))
     }
@@ -177,13 +183,13 @@ impl State {
     }
 
     fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) -> Result<(), Error> {
-        let Some(first) = round.first() else {
-            return Ok(());
-        };
-        if self.learned.is_none() {
+        if let (None, Some(first)) = (&self.learned, round.first()) {
             self.begin(first.features.len())?;
         }
-        let learned = self.learned.as_mut().expect("begun above");
+        let Some(learned) = &mut self.learned else {
+            self.idle += 1;
+            return Ok(());
+        };
         let next = learned.policy.rounds() + 1;
         let numbers: Vec<u32> = round
             .iter()
@@ -355,9 +361,9 @@ impl State {
         (self.rewards, self.reward_sum)
     }
 
-    /// Rounds learned.
+    /// Rounds learned, with those without a reward.
     pub fn rounds(&self) -> u64 {
-        self.policy().map_or(0, |policy| policy.rounds())
+        self.policy().map_or(self.idle, |policy| policy.rounds())
     }
 
     /// Clusters there are, of users who have appeared or are expected.
@@ -398,6 +404,7 @@ impl State {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.events.to_le_bytes());
         hasher.update(&self.expected.to_le_bytes());
+        hasher.update(&self.idle.to_le_bytes());
         hasher.update(&self.rewards.to_le_bytes());
         hasher.update(&self.reward_sum.to_bits().to_le_bytes());
         let (known, free) = self.users.parts();
