@@ -516,7 +516,11 @@ fn start(settings: &Settings) -> Result<ExitCode> {
         None => std::process::exit(130),
     })
     .context("cannot listen for signals")?;
-    let scheme = if settings.tls_cert.is_some() { "https" } else { "http" };
+    let scheme = if settings.tls_cert.is_some() {
+        "https"
+    } else {
+        "http"
+    };
     let listening = |addr: std::net::SocketAddr| {
         say(&format!("sclub listens on {scheme}://{addr}"));
     };

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::event::{from_bytes, to_bytes};
+use crate::event::{from_bytes, to_bytes, write_bytes};
 
 /// Bytes of the seal.
 const SEAL: usize = 16;
@@ -63,6 +63,12 @@ impl Handed<'_> {
         to_bytes(self)
     }
 
+    /// As [`Handed::encode`], in place of what is in `bytes`.
+    pub fn encode_into(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        write_bytes(self, bytes);
+    }
+
     /// From what was noted.
     pub fn decode(bytes: &[u8]) -> Option<Handed<'_>> {
         from_bytes(bytes).ok()
@@ -87,12 +93,11 @@ impl Sealer {
         Self { key }
     }
 
-    /// An encoded decision as it is handed out.
-    pub fn seal(&self, encoded: &[u8]) -> String {
-        let mut bytes = Vec::with_capacity(encoded.len() + SEAL);
-        bytes.extend_from_slice(encoded);
-        bytes.extend_from_slice(&self.sealed(encoded));
-        URL_SAFE_NO_PAD.encode(bytes)
+    /// An encoded decision as it is handed out. The seal is put behind it on the way.
+    pub fn seal(&self, encoded: &mut Vec<u8>) -> String {
+        let seal = self.sealed(encoded);
+        encoded.extend_from_slice(&seal);
+        URL_SAFE_NO_PAD.encode(encoded)
     }
 
     /// The encoded decision, if it was sealed here.
@@ -155,7 +160,7 @@ mod tests {
     #[test]
     fn what_was_sealed_opens_and_nothing_else() {
         let sealer = Sealer::new([7; 32]);
-        let text = sealer.seal(&handed().encode());
+        let text = sealer.seal(&mut handed().encode());
         let opened = sealer.open(&text).unwrap();
         assert_eq!(Handed::decode(&opened).unwrap(), handed());
         assert_eq!(Sealer::new([8; 32]).open(&text), None);

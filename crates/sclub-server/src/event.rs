@@ -105,8 +105,15 @@ impl Stamped {
 /// A byte for the version, then the value.
 pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
+    write_bytes(value, &mut bytes);
+    bytes
+}
+
+/// Appends a byte for the version, then the value.
+pub(crate) fn write_bytes<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     bytes.push(VERSION);
-    postcard::to_extend(value, bytes).expect("a vector takes all bytes")
+    let before = std::mem::take(bytes);
+    *bytes = postcard::to_extend(value, before).expect("a vector takes all bytes");
 }
 
 /// The value after the byte for the version; nothing may follow it.

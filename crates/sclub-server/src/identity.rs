@@ -216,9 +216,17 @@ impl Identity {
         }
         params(settings, &self.preset)?;
         let named = [
-            ("alpha-theta", settings.alpha_theta, self.constants.alpha_theta),
+            (
+                "alpha-theta",
+                settings.alpha_theta,
+                self.constants.alpha_theta,
+            ),
             ("alpha-p", settings.alpha_p, self.constants.alpha_p),
-            ("beta", settings.beta, self.constants.beta.unwrap_or(f64::NAN)),
+            (
+                "beta",
+                settings.beta,
+                self.constants.beta.unwrap_or(f64::NAN),
+            ),
             (
                 "beta-scale",
                 settings.beta_scale,
@@ -229,7 +237,11 @@ impl Identity {
             if let Some(asked) = asked
                 && asked != has
             {
-                let has = if has.is_nan() { "none".to_owned() } else { has.to_string() };
+                let has = if has.is_nan() {
+                    "none".to_owned()
+                } else {
+                    has.to_string()
+                };
                 return differs(name, &asked.to_string(), &has);
             }
         }

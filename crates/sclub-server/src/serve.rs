@@ -96,25 +96,23 @@ async fn run(
     let opening = {
         let app = Arc::clone(&app);
         let begun = std::time::Instant::now();
-        tokio::task::spawn_blocking(move || {
-            match Engine::open(store, app.settings()) {
-                Ok(engine) => {
-                    {
-                        let state = engine.state();
-                        let milliseconds = begun.elapsed().as_millis() as u64;
-                        tracing::info!(
-                            policy = state.identity().policy.as_str(),
-                            events = state.events(),
-                            users = state.users().len(),
-                            clusters = state.clusters(),
-                            milliseconds,
-                            "ready"
-                        );
-                    }
-                    app.begin(engine);
+        tokio::task::spawn_blocking(move || match Engine::open(store, app.settings()) {
+            Ok(engine) => {
+                {
+                    let state = engine.state();
+                    let milliseconds = begun.elapsed().as_millis() as u64;
+                    tracing::info!(
+                        policy = state.identity().policy.as_str(),
+                        events = state.events(),
+                        users = state.users().len(),
+                        clusters = state.clusters(),
+                        milliseconds,
+                        "ready"
+                    );
                 }
-                Err(error) => drop(failed.blocking_send(error)),
+                app.begin(engine);
             }
+            Err(error) => drop(failed.blocking_send(error)),
         })
     };
     let mut broken = None;

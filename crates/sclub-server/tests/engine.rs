@@ -61,7 +61,12 @@ impl Bench {
         self.feedback_on(decision, None, reward)
     }
 
-    fn feedback_on(&self, decision: &str, item: Option<&str>, reward: f64) -> Result<bool, Refusal> {
+    fn feedback_on(
+        &self,
+        decision: &str,
+        item: Option<&str>,
+        reward: f64,
+    ) -> Result<bool, Refusal> {
         let given = Given {
             decision,
             item,
@@ -113,7 +118,10 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     let (_, bench) = stocked();
     let hash = bench.hash();
     let shown = bench.recommend("u", 1).unwrap().decision;
-    assert_eq!(bench.feedback("nonsense", 1.0), Err(Refusal::UnknownDecision));
+    assert_eq!(
+        bench.feedback("nonsense", 1.0),
+        Err(Refusal::UnknownDecision)
+    );
     let mut forged = shown.clone().into_bytes();
     let last = forged.len() - 1;
     forged[last] = if forged[last] == b'A' { b'Q' } else { b'A' };
@@ -177,7 +185,10 @@ fn an_item_that_changed_since_is_learned_as_it_was_shown() {
             among: Among::Candidates(vec!["b"]),
             k: 1,
         };
-        let shown = bench.engine.recommend(&asked, &mut Scratch::default()).unwrap();
+        let shown = bench
+            .engine
+            .recommend(&asked, &mut Scratch::default())
+            .unwrap();
         change(&bench);
         assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
         let state = bench.engine.state();
@@ -203,7 +214,10 @@ fn a_decision_is_answered_after_a_crash() {
         among: Among::Inline(vec!["x", "y"], &inline),
         k: 2,
     };
-    let sent_along = bench.engine.recommend(&asked, &mut Scratch::default()).unwrap();
+    let sent_along = bench
+        .engine
+        .recommend(&asked, &mut Scratch::default())
+        .unwrap();
     // Nothing is closed or flushed.
     let crashed = Arc::new(memory.crash());
     let again = Bench::open(crashed.clone());

@@ -345,7 +345,7 @@ impl Plan {
                     "catalogue" => Work::Catalogue,
                     _ => Work::Feedback(Mutex::new(self.fetch(report, turn)?)),
                 };
-                let measured = self.measure(&work)?;
+                let measured = self.measure(&work, None)?;
                 self.tell(turn, name, &measured);
                 report.add(name, measured)?;
             }
@@ -369,14 +369,14 @@ impl Plan {
         })
     }
 
-    /// Sends as fast as the answers come.
-    fn measure(&self, work: &Work) -> Result<Measured> {
+    /// Sends as fast as the answers come, or each connection once in some time.
+    fn measure(&self, work: &Work, between: Option<Duration>) -> Result<Measured> {
         let barrier = Barrier::new(self.threads);
         let outcomes: Vec<Result<Measured>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..self.threads)
                 .map(|thread| {
                     let barrier = &barrier;
-                    scope.spawn(move || self.measure_on_thread(work, thread, barrier))
+                    scope.spawn(move || self.measure_on_thread(work, between, thread, barrier))
                 })
                 .collect();
             threads.into_iter().map(joined).collect()
@@ -385,7 +385,13 @@ impl Plan {
     }
 
     /// One thread's share of the connections.
-    fn measure_on_thread(&self, work: &Work, thread: usize, barrier: &Barrier) -> Result<Measured> {
+    fn measure_on_thread(
+        &self,
+        work: &Work,
+        between: Option<Duration>,
+        thread: usize,
+        barrier: &Barrier,
+    ) -> Result<Measured> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -401,7 +407,11 @@ impl Plan {
         barrier.wait();
         let start = Instant::now();
         let senders = opened?.into_iter().map(|(number, connection)| {
-            self.send_until(work, connection, number, start + self.duration)
+            let pace = between.map(|between| Pace {
+                due: start + between.mul_f64(number as f64 / self.connections as f64),
+                between,
+            });
+            self.send_until(work, connection, number, start + self.duration, pace)
         });
         let mut all = Measured::default();
         for measured in runtime.block_on(join_all(senders)) {
@@ -417,12 +427,20 @@ impl Plan {
         mut connection: Connection,
         number: usize,
         end: Instant,
+        mut pace: Option<Pace>,
     ) -> Measured {
         let mut measured = Measured::default();
         let mut sender = Sender::new(self, work, number);
         let mut failed = 0;
         let mut before = Instant::now();
         while before < end && failed < PATIENCE && sender.prepare(&connection) {
+            if let Some(pace) = &mut pace {
+                before = pace.due;
+                pace.due += pace.between;
+                if before > Instant::now() {
+                    tokio::time::sleep_until(before.into()).await;
+                }
+            }
             let outcome = sender.send(&mut connection).await;
             let now = Instant::now();
             match outcome {
@@ -441,66 +459,25 @@ impl Plan {
     }
 
     /// Recommendations at half of the rate that was reached, each at its time whether or not the one
-    /// before has been answered. A thread for each connection sleeps to the microsecond, which the
-    /// timer of a shared runtime does not.
+    /// before has been answered. The runtime's timer wakes up to a millisecond late, which counts.
     fn measure_half(&self, report: &mut Report) -> Result<()> {
         let Some(rate) = report.rate("recommend").filter(|&rate| rate > 0.0) else {
             return Ok(());
         };
         let between = Duration::from_secs_f64(2.0 * self.connections as f64 / rate);
         for turn in 1..=self.repeat {
-            let barrier = Barrier::new(self.connections);
-            let outcomes: Vec<Result<Measured>> = std::thread::scope(|scope| {
-                let threads: Vec<_> = (0..self.connections)
-                    .map(|number| {
-                        let barrier = &barrier;
-                        scope.spawn(move || self.send_on_time(number, between, barrier))
-                    })
-                    .collect();
-                threads.into_iter().map(joined).collect()
-            });
-            let measured = merged(outcomes)?;
+            let measured = self.measure(&Work::Recommend, Some(between))?;
             self.tell(turn, HALF, &measured);
             report.add(HALF, measured)?;
         }
         Ok(())
     }
+}
 
-    fn send_on_time(
-        &self,
-        number: usize,
-        between: Duration,
-        barrier: &Barrier,
-    ) -> Result<Measured> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let opened = runtime.block_on(self.remote.open());
-        barrier.wait();
-        let mut connection = opened?;
-        let start = Instant::now();
-        let work = Work::Recommend;
-        let mut sender = Sender::new(self, &work, number);
-        let mut measured = Measured::default();
-        let mut failed = 0;
-        let mut due = start + between.mul_f64(number as f64 / self.connections as f64);
-        while due < start + self.duration && failed < PATIENCE && sender.prepare(&connection) {
-            std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            match runtime.block_on(sender.send(&mut connection)) {
-                Ok(()) => {
-                    measured.latencies.add(due.elapsed());
-                    failed = 0;
-                }
-                Err(error) => {
-                    measured.fail(error);
-                    failed += 1;
-                }
-            }
-            due += between;
-        }
-        measured.seconds = start.elapsed().as_secs_f64();
-        Ok(measured)
-    }
+/// When a connection sends next, and how often.
+struct Pace {
+    due: Instant,
+    between: Duration,
 }
 
 const HALF: &str = "recommend at half load";

@@ -31,7 +31,9 @@ fn drive(address: &str, seed: u64, sent: &Mutex<Sent>) {
     };
     loop {
         let user = format!("u{}", dice.below(USERS));
-        let candidates: Vec<String> = (0..5).map(|i| format!("i{}", i * 4 + dice.below(4))).collect();
+        let candidates: Vec<String> = (0..5)
+            .map(|i| format!("i{}", i * 4 + dice.below(4)))
+            .collect();
         let body = json!({"user": user, "candidates": candidates}).to_string();
         let Some((200, shown)) = client.call("POST", "/v1/recommend", &body) else {
             return;
@@ -109,7 +111,10 @@ fn kill_under_load(rounds: u64) {
         }
         let mut client = Client::connect(&server.address).unwrap();
         for (decision, user) in &sent.acknowledged {
-            assert!(!answer(&mut client, decision), "a reward was lost in round {round}");
+            assert!(
+                !answer(&mut client, decision),
+                "a reward was lost in round {round}"
+            );
             *learned.entry(user.clone()).or_default() += 1;
         }
         for (decision, user) in &sent.unanswered {
@@ -119,7 +124,10 @@ fn kill_under_load(rounds: u64) {
             *learned.entry(user.clone()).or_default() += 1;
         }
         for (decision, user) in &sent.open {
-            assert!(answer(&mut client, decision), "a decision was lost in round {round}");
+            assert!(
+                answer(&mut client, decision),
+                "a decision was lost in round {round}"
+            );
             *learned.entry(user.clone()).or_default() += 1;
         }
         let total: u64 = learned.values().sum();
@@ -130,7 +138,10 @@ fn kill_under_load(rounds: u64) {
         }
         server.kill();
     }
-    assert!(learned.values().sum::<u64>() > rounds * 10, "there was hardly any load");
+    assert!(
+        learned.values().sum::<u64>() > rounds * 10,
+        "there was hardly any load"
+    );
 }
 
 #[test]

@@ -23,7 +23,11 @@ fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, St
             let reward = dice.unit();
             let body = json!({"decision": shown["decision"], "reward": reward}).to_string();
             let (status, answer) = client.call("POST", "/v1/feedback", &body).unwrap();
-            assert_eq!((status, &answer["applied"]), (200, &json!(true)), "{answer}");
+            assert_eq!(
+                (status, &answer["applied"]),
+                (200, &json!(true)),
+                "{answer}"
+            );
             let item = shown["items"][0]["id"].as_str().unwrap().to_owned();
             (user.to_owned(), item, reward)
         })
@@ -63,7 +67,9 @@ fn text(path: &Path) -> &str {
 fn holding(folder: &Path, word: &str) -> Vec<PathBuf> {
     let holds = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap();
-        bytes.windows(word.len()).any(|part| part == word.as_bytes())
+        bytes
+            .windows(word.len())
+            .any(|part| part == word.as_bytes())
     };
     files(folder).into_iter().filter(holds).collect()
 }
@@ -79,7 +85,10 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
     // A decision that nobody answers is hers as well.
     let open = server.ok("POST", "/v1/recommend", r#"{"user": "Philomena-7731"}"#);
     server.ok("POST", "/v1/admin/snapshot", "");
-    assert!(!holding(&data, "Philomena-7731").is_empty(), "the test looks in vain");
+    assert!(
+        !holding(&data, "Philomena-7731").is_empty(),
+        "the test looks in vain"
+    );
 
     let before = server.ok("GET", "/v1/users/Philomena-7731", "");
     assert!(before["count"].as_u64().unwrap() > 5);
@@ -91,7 +100,10 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
         "/v1/feedback",
         &json!({"decision": open["decision"], "reward": 1.0}).to_string(),
     );
-    assert_eq!((status, &answer["error"]["code"]), (410, &json!("forgotten")));
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (410, &json!("forgotten"))
+    );
     let hash = server.hash();
     let done = server.ok("POST", "/v1/admin/compact", "");
     assert!(done["dropped"].as_u64().unwrap() > 5, "{done}");
@@ -134,7 +146,10 @@ fn a_copy_is_taken_while_it_serves_and_is_as_good() {
     assert_eq!(second.hash(), hash);
     // What the first handed out before the copy was taken, the second knows.
     let answer = json!({"decision": open["decision"], "reward": 0.5}).to_string();
-    assert_eq!(second.ok("POST", "/v1/feedback", &answer), json!({"applied": true}));
+    assert_eq!(
+        second.ok("POST", "/v1/feedback", &answer),
+        json!({"applied": true})
+    );
 
     let exported = run(&["export", "--url", &second.url, "--out", text(&lines)]);
     assert!(exported.status.success(), "{exported:?}");
@@ -153,13 +168,22 @@ fn a_copy_is_taken_while_it_serves_and_is_as_good() {
         assert!(line["rewarded"].as_u64() >= line["decided"].as_u64());
     }
     let (answered, unanswered) = (&exported[60], &exported[61]);
-    assert_eq!((&answered["user"], &answered["reward"]), (&json!("d"), &json!(0.5)));
-    assert_eq!((&unanswered["user"], &unanswered["reward"]), (&json!("d"), &Value::Null));
+    assert_eq!(
+        (&answered["user"], &answered["reward"]),
+        (&json!("d"), &json!(0.5))
+    );
+    assert_eq!(
+        (&unanswered["user"], &unanswered["reward"]),
+        (&json!("d"), &Value::Null)
+    );
     assert_eq!(unanswered["item"], open["items"][1]["id"]);
     assert!(unanswered["features"].is_array());
     assert!(second.stop().success());
     let offline = run(&["export", "--data", text(&copy)]);
-    assert_eq!(String::from_utf8(offline.stdout).unwrap().lines().count(), 62);
+    assert_eq!(
+        String::from_utf8(offline.stdout).unwrap().lines().count(),
+        62
+    );
 }
 
 #[test]
@@ -227,18 +251,38 @@ fn a_full_disk_is_said_and_nothing_acknowledged_is_lost() {
         taken += 1;
         assert!(taken < 20_000, "the disk did not fill");
     };
-    assert_eq!((status, &answer["error"]["code"]), (503, &json!("read_only")), "{answer}");
-    assert!(!answer["error"]["message"].as_str().unwrap().contains("data"), "{answer}");
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (503, &json!("read_only")),
+        "{answer}"
+    );
+    assert!(
+        !answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("data"),
+        "{answer}"
+    );
     let state = server.state();
-    assert_eq!((&state["items"], &state["writable"]), (&json!(taken), &json!(false)));
+    assert_eq!(
+        (&state["items"], &state["writable"]),
+        (&json!(taken), &json!(false))
+    );
     assert!(state["read_only_reason"].is_string());
-    assert_eq!(server.ok("POST", "/v1/recommend", r#"{"user": "u"}"#)["cluster"], 1);
+    assert_eq!(
+        server.ok("POST", "/v1/recommend", r#"{"user": "u"}"#)["cluster"],
+        1
+    );
     let hash = state["hash"].clone();
     server.kill();
     assert_eq!(verify(&data)["hash"], hash);
     let server = Server::start(&data, &[]);
     assert_eq!(server.state()["items"], taken);
-    server.ok("PUT", "/v1/items", &json!({"id": "more", "features": vec![0.5; 512]}).to_string());
+    server.ok(
+        "PUT",
+        "/v1/items",
+        &json!({"id": "more", "features": vec![0.5; 512]}).to_string(),
+    );
 }
 
 #[test]
@@ -300,10 +344,18 @@ fn keys_decide_who_may_do_what() {
         ("POST", "/v1/admin/compact", "", 2),
     ] {
         assert_eq!(call(None, method, path, body), 401, "{path} without a key");
-        assert_eq!(call(Some("other"), method, path, body), 401, "{path} with a wrong key");
+        assert_eq!(
+            call(Some("other"), method, path, body),
+            401,
+            "{path} with a wrong key"
+        );
         for (rank, role) in ["read", "write", "admin"].into_iter().enumerate() {
             let expected = if rank >= least { 200 } else { 403 };
-            assert_eq!(call(Some(role), method, path, body), expected, "{path} as {role}");
+            assert_eq!(
+                call(Some(role), method, path, body),
+                expected,
+                "{path} as {role}"
+            );
         }
     }
     for open in ["/healthz", "/readyz", "/", "/docs", "/v1/openapi.json"] {

@@ -7,8 +7,18 @@ use serde_json::Value;
 use crate::server::{Server, sclub};
 
 const WORLD: [&str; 12] = [
-    "--users", "30", "--clusters", "3", "--dim", "6", "--items", "8", "--rounds", "1500",
-    "--first-seed", "5",
+    "--users",
+    "30",
+    "--clusters",
+    "3",
+    "--dim",
+    "6",
+    "--items",
+    "8",
+    "--rounds",
+    "1500",
+    "--first-seed",
+    "5",
 ];
 
 fn run(command: &mut Command) {
@@ -24,7 +34,10 @@ fn read(file: &std::path::Path) -> Value {
 /// Regret, reward and random choice's regret, to the last digit.
 fn same_figures(policy: &str, more: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let (lab, service) = (folder.path().join("lab.json"), folder.path().join("service.json"));
+    let (lab, service) = (
+        folder.path().join("lab.json"),
+        folder.path().join("service.json"),
+    );
     run(sclub()
         .current_dir(folder.path())
         .args(["run", "--seeds", "1", "--policies", policy, "--json"])

@@ -51,7 +51,12 @@ impl Server {
             .find(|word| word.starts_with("http"))
             .unwrap_or_else(|| panic!("no address in '{line}'"))
             .to_owned();
-        let address = url.split("://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        let address = url
+            .split("://")
+            .nth(1)
+            .unwrap()
+            .trim_end_matches('/')
+            .to_owned();
         let server = Self {
             child,
             url,
@@ -59,7 +64,10 @@ impl Server {
         };
         if server.url.starts_with("http://") {
             let begun = Instant::now();
-            while server.try_call("GET", "/readyz", "").is_none_or(|(status, _)| status != 200) {
+            while server
+                .try_call("GET", "/readyz", "")
+                .is_none_or(|(status, _)| status != 200)
+            {
                 assert!(begun.elapsed() < SOON, "the server did not get ready");
                 std::thread::sleep(Duration::from_millis(20));
             }
@@ -184,7 +192,12 @@ impl Client {
             }
         }
         let mut all = Vec::new();
-        while chunked {
+        if !chunked {
+            all.resize(length, 0);
+            self.stream.read_exact(&mut all).ok()?;
+            return Some((status, all));
+        }
+        loop {
             line.clear();
             self.stream.read_line(&mut line).ok()?;
             let size = usize::from_str_radix(line.trim_end(), 16).ok()?;
@@ -196,9 +209,6 @@ impl Client {
                 return Some((status, all));
             }
         }
-        all.resize(length, 0);
-        self.stream.read_exact(&mut all).ok()?;
-        Some((status, all))
     }
 }
 
@@ -207,7 +217,10 @@ pub struct Dice(pub u64);
 
 impl Dice {
     pub fn below(&mut self, most: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % most
     }
 
@@ -222,7 +235,10 @@ pub fn items(n: u64, dim: usize) -> String {
     (0..n)
         .map(|item| {
             let features: Vec<f64> = (0..dim).map(|_| dice.unit() - 0.5).collect();
-            format!("{}\n", serde_json::json!({"id": format!("i{item}"), "features": features}))
+            format!(
+                "{}\n",
+                serde_json::json!({"id": format!("i{item}"), "features": features})
+            )
         })
         .collect()
 }

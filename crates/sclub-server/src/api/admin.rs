@@ -9,9 +9,7 @@ use axum::http::{HeaderMap, Response};
 use sclub::Users;
 use tokio::sync::mpsc;
 
-use super::model::{
-    CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse,
-};
+use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
 use super::{Answer, Shared, aside, body, fold_failed, json, parse, store_failed};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;

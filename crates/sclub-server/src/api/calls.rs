@@ -51,9 +51,7 @@ fn recommend_one(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Api
     let request: RecommendRequest<'_> = parse(bytes)?;
     let inline = inline(&app.settings, &request)?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
-    let choose = || {
-        SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch))
-    };
+    let choose = || SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch));
     let is_long = matches!(asked.among, Among::All(_))
         && engine
             .state()
@@ -201,10 +199,7 @@ fn response(recommended: Recommended) -> RecommendResponse {
 }
 
 /// The items that came along, laid out.
-fn inline(
-    settings: &Settings,
-    request: &RecommendRequest<'_>,
-) -> Result<Option<ItemSet>, Refusal> {
+fn inline(settings: &Settings, request: &RecommendRequest<'_>) -> Result<Option<ItemSet>, Refusal> {
     let Some(items) = &request.items else {
         return Ok(None);
     };
@@ -219,7 +214,10 @@ fn inline(
                 "an item has {} features, and the first has {dim}",
                 item.features.len()
             );
-            return Err(Refusal::invalid(format!("items[{index}].features"), message));
+            return Err(Refusal::invalid(
+                format!("items[{index}].features"),
+                message,
+            ));
         }
         rows.extend_from_slice(&item.features);
     }
@@ -259,7 +257,8 @@ fn asked<'a>(
             return Err(Refusal::invalid("candidates", message));
         }
         (Some(_), ..) | (_, Some(_), _) if request.exclude.is_some() => {
-            let message = "there is something to exclude only where the whole catalogue is looked at";
+            let message =
+                "there is something to exclude only where the whole catalogue is looked at";
             return Err(Refusal::invalid("exclude", message));
         }
         (Some(candidates), ..) => {

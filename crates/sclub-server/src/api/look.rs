@@ -174,17 +174,18 @@ fn cluster_card(
         users: cluster.users,
         count: cluster.count,
         frequency: cluster.count as f64 / policy.rounds().max(1) as f64,
-        favourites: state
-            .catalogue()
-            .map_or_else(Vec::new, |catalogue| {
-                favourites(catalogue, cluster.estimate, items)
-            }),
+        favourites: state.catalogue().map_or_else(Vec::new, |catalogue| {
+            favourites(catalogue, cluster.estimate, items)
+        }),
         estimate: cluster.estimate.to_vec(),
         members: names
             .into_iter()
             .filter_map(|user| state.users().id(user).map(str::to_owned))
             .collect(),
-        last_change: state.history().merged(label).map(|record| entry(state, record)),
+        last_change: state
+            .history()
+            .merged(label)
+            .map(|record| entry(state, record)),
     })
 }
 
@@ -248,10 +249,7 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
         distance: sides.distance,
         threshold: sides.threshold,
     };
-    let (estimates, frequencies) = (
-        record.estimates.map(sides),
-        record.frequencies.map(sides),
-    );
+    let (estimates, frequencies) = (record.estimates.map(sides), record.frequencies.map(sides));
     let reason = match (&estimates, &frequencies) {
         (Some(_), Some(_)) => "both",
         (Some(_), None) => "estimates",

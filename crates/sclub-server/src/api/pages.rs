@@ -11,11 +11,31 @@ use crate::edge::page::secure;
 
 /// Path, type and text of each file.
 const FILES: [(&str, &str, &str); 5] = [
-    ("/", "text/html; charset=utf-8", include_str!("../page/index.html")),
-    ("/page.css", "text/css; charset=utf-8", include_str!("../page/page.css")),
-    ("/page.js", "text/javascript; charset=utf-8", include_str!("../page/page.js")),
-    ("/docs", "text/html; charset=utf-8", include_str!("../page/docs.html")),
-    ("/docs.js", "text/javascript; charset=utf-8", include_str!("../page/docs.js")),
+    (
+        "/",
+        "text/html; charset=utf-8",
+        include_str!("../page/index.html"),
+    ),
+    (
+        "/page.css",
+        "text/css; charset=utf-8",
+        include_str!("../page/page.css"),
+    ),
+    (
+        "/page.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../page/page.js"),
+    ),
+    (
+        "/docs",
+        "text/html; charset=utf-8",
+        include_str!("../page/docs.html"),
+    ),
+    (
+        "/docs.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../page/docs.js"),
+    ),
 ];
 
 /// The pages' paths.
@@ -25,9 +45,11 @@ pub(super) fn routes() -> Router<Shared> {
         "/v1/openapi.json",
         get(move || async move { file("application/json", document) }),
     );
-    FILES.into_iter().fold(router, |router, (path, kind, text)| {
-        router.route(path, get(move || async move { file(kind, text) }))
-    })
+    FILES
+        .into_iter()
+        .fold(router, |router, (path, kind, text)| {
+            router.route(path, get(move || async move { file(kind, text) }))
+        })
 }
 
 fn file(kind: &'static str, text: &'static str) -> Answer {

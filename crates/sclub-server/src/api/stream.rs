@@ -21,7 +21,10 @@ use crate::state::Record;
 /// (`state`), as server-sent events. Who is slow misses changes; `missed` says how many.
 #[utoipa::path(get, path = "/v1/stream", tag = "look", responses(
     (status = 200, body = SecondCard, content_type = "text/event-stream", description = "Server-sent events")))]
-pub(super) async fn listen(State(app): State<Shared>, closing: Closing) -> Result<Answer, ApiError> {
+pub(super) async fn listen(
+    State(app): State<Shared>,
+    closing: Closing,
+) -> Result<Answer, ApiError> {
     let changes = app.ready()?.changes();
     let mut seconds = app.second.subscribe();
     seconds.mark_changed();

@@ -40,7 +40,9 @@ fn check_type(headers: &HeaderMap, taken: &[&str]) -> Result<(), ApiError> {
     if !headers.contains_key(ORIGIN) && !headers.contains_key("sec-fetch-site") {
         return Ok(());
     }
-    let given = headers.get(CONTENT_TYPE).map_or(&[][..], |given| given.as_bytes());
+    let given = headers
+        .get(CONTENT_TYPE)
+        .map_or(&[][..], |given| given.as_bytes());
     let name = given
         .split(|&byte| byte == b';')
         .next()

@@ -67,7 +67,13 @@ impl Engine {
             Ok(fate)
         })?;
         let bytes_after = shared.store.bytes();
-        tracing::info!(event = upto, dropped, bytes_before, bytes_after, "compacted");
+        tracing::info!(
+            event = upto,
+            dropped,
+            bytes_before,
+            bytes_after,
+            "compacted"
+        );
         Ok(Compacted {
             events: upto,
             dropped,
@@ -78,10 +84,7 @@ impl Engine {
 }
 
 /// What becomes of a row, and how many things of forgotten users were in it.
-fn fate(
-    forgotten: &HashMap<String, Forgotten>,
-    row: Row<'_>,
-) -> Result<(Fate, u64), StoreError> {
+fn fate(forgotten: &HashMap<String, Forgotten>, row: Row<'_>) -> Result<(Fate, u64), StoreError> {
     match row {
         Row::Event(_, []) => Ok((Fate::Keep, 0)),
         Row::Event(number, bytes) => {

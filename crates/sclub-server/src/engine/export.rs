@@ -40,8 +40,7 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, FoldError> 
         if bytes.is_empty() {
             return Ok(());
         }
-        let stamped =
-            Stamped::decode(bytes).map_err(|error| broken(number, error.to_string()))?;
+        let stamped = Stamped::decode(bytes).map_err(|error| broken(number, error.to_string()))?;
         match &stamped.event {
             Event::Learn { round } => {
                 for reward in round {
@@ -121,5 +120,6 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, FoldError> 
 fn put(out: &mut dyn Write, line: &Line<'_>) -> Result<(), StoreError> {
     let mut bytes = serde_json::to_vec(line).expect("plain data");
     bytes.push(b'\n');
-    out.write_all(&bytes).map_err(|error| StoreError::Refused(format!("cannot write: {error}")))
+    out.write_all(&bytes)
+        .map_err(|error| StoreError::Refused(format!("cannot write: {error}")))
 }

@@ -7,11 +7,12 @@
 mod compact;
 pub mod export;
 pub mod fold;
+mod journal;
 mod refusal;
 mod verify;
 mod writer;
 
-use std::collections::HashSet;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
@@ -32,13 +33,11 @@ use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::state::{Choice, Record, Scratch, State};
 use crate::store::{Store, StoreError};
+use journal::Journal;
 use writer::{Answer, Done, Job, Want};
 
 /// Writes that may wait.
 const QUEUE: usize = 8192;
-
-/// Decisions that may wait to be noted.
-const JOURNAL: usize = 1 << 17;
 
 /// Changes that a slow listener may lag behind.
 const LISTENERS: usize = 1024;
@@ -51,6 +50,11 @@ const MARGIN: u64 = 24 * 3600 * 1000;
 
 /// Most numbers that a decision may carry: items shown times features, where they came along.
 pub const MOST_INLINE: usize = 4096;
+
+thread_local! {
+    /// Memory for a decision on its way out.
+    static ENCODED: RefCell<Vec<u8>> = RefCell::default();
+}
 
 /// Recommends, learns, and loses nothing.
 #[derive(Debug)]
@@ -69,7 +73,7 @@ pub(crate) struct Shared {
     /// Of the next item shown.
     number: AtomicU64,
     /// Decisions handed out that wait to be noted.
-    journal: Mutex<Vec<Vec<u8>>>,
+    journal: Mutex<Journal>,
     queue: mpsc::Sender<Job>,
     changes: broadcast::Sender<Record>,
     /// Why nothing can be written, if nothing can.
@@ -316,8 +320,7 @@ impl Engine {
         let choice = match &asked.among {
             Among::Candidates(ids) => {
                 slots = find(state, ids, "candidates")?;
-                let different: HashSet<&usize> = slots.iter().collect();
-                if different.len() < slots.len() {
+                if has_twice(&slots) {
                     return Err(Refusal::invalid("candidates", "a candidate is named twice"));
                 }
                 Choice::Slots(&slots)
@@ -332,7 +335,10 @@ impl Engine {
         if let (Among::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
             && items.dim() != dim
         {
-            let message = format!("an item has {} features, and {dim} are expected", items.dim());
+            let message = format!(
+                "an item has {} features, and {dim} are expected",
+                items.dim()
+            );
             return Err(Refusal::invalid("items", message));
         }
         let chosen = state
@@ -388,19 +394,21 @@ impl Engine {
         Ok((handed, scores.collect(), chosen.cluster_users))
     }
 
-    fn hand_out(&self, mut handed: Handed<'_>, scores: &[Score], cluster_users: u64) -> Recommended {
+    fn hand_out(
+        &self,
+        mut handed: Handed<'_>,
+        scores: &[Score],
+        cluster_users: u64,
+    ) -> Recommended {
         let shown = handed.shown.len() as u64;
         handed.number = self.shared.number.fetch_add(shown, Ordering::Relaxed);
-        let encoded = handed.encode();
-        let decision = self.shared.sealer.seal(&encoded);
-        if self.shared.settings.journal {
-            let mut journal = lock(&self.shared.journal);
-            if journal.len() < JOURNAL {
-                journal.push(encoded);
-            } else {
+        let decision = ENCODED.with_borrow_mut(|encoded| {
+            handed.encode_into(encoded);
+            if self.shared.settings.journal && !lock(&self.shared.journal).push(encoded) {
                 self.shared.meters.unnoted.increment(1);
             }
-        }
+            self.shared.sealer.seal(encoded)
+        });
         let items = handed.shown.into_iter().zip(scores);
         Recommended {
             decision,
@@ -662,11 +670,7 @@ impl Shared {
 }
 
 /// The slots of items.
-fn find(
-    state: &State,
-    ids: &[&str],
-    field: &'static str,
-) -> Result<Vec<usize>, Refusal> {
+fn find(state: &State, ids: &[&str], field: &'static str) -> Result<Vec<usize>, Refusal> {
     let unknown = |id: &str| Refusal::UnknownItem {
         id: id.to_owned(),
         place: "in the catalogue",
@@ -680,6 +684,13 @@ fn find(
                 .ok_or_else(|| unknown(id))
         })
         .collect()
+}
+
+/// Whether something is in a list more than once.
+fn has_twice(slots: &[usize]) -> bool {
+    let mut sorted = slots.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 /// Milliseconds since 1970.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::journal::Journal;
 use super::{Refusal, Shared, lock, now};
 use crate::decision::Features;
 use crate::event::{Event, Item, Reward, Stamped};
@@ -79,6 +80,7 @@ impl Shared {
     /// Writes what comes until told to stop.
     pub(super) fn write(&self, mut jobs: mpsc::Receiver<Job>) {
         let mut held = None;
+        let mut journal = Journal::default();
         loop {
             let Some(first) = held.take().or_else(|| jobs.blocking_recv()) else {
                 return;
@@ -100,11 +102,11 @@ impl Shared {
                     batch.push(next);
                 }
             }
-            self.write_batch(batch);
+            self.write_batch(batch, &mut journal);
         }
     }
 
-    fn write_batch(&self, batch: Vec<Job>) {
+    fn write_batch(&self, batch: Vec<Job>, journal: &mut Journal) {
         let at = now();
         let mut events = Vec::with_capacity(batch.len());
         let mut waiting: Vec<Waiting> = Vec::with_capacity(batch.len());
@@ -121,7 +123,11 @@ impl Shared {
                 }
             }
         }
-        let outcome = self.log(&events).and_then(|()| self.apply(&events));
+        std::mem::swap(journal, &mut *lock(&self.journal));
+        let outcome = self
+            .log(&events, journal)
+            .and_then(|()| self.apply(&events));
+        journal.clear();
         for (done, reply) in waiting {
             // Whoever asked may have gone.
             let _ = reply.send(outcome.clone().map(|()| done));
@@ -129,14 +135,12 @@ impl Shared {
     }
 
     /// Appends events, and the decisions that wait, to the store.
-    fn log(&self, events: &[Stamped]) -> Result<(), Refusal> {
-        let notes = std::mem::take(&mut *lock(&self.journal));
-        if events.is_empty() && notes.is_empty() {
+    fn log(&self, events: &[Stamped], journal: &Journal) -> Result<(), Refusal> {
+        if events.is_empty() && journal.is_empty() {
             return Ok(());
         }
         let encoded: Vec<Vec<u8>> = events.iter().map(Stamped::encode).collect();
         let encoded: Vec<&[u8]> = encoded.iter().map(Vec::as_slice).collect();
-        let noted: Vec<&[u8]> = notes.iter().map(Vec::as_slice).collect();
         let before = self.read().events();
         if lock(&self.read_only).is_some() {
             // It failed the last time: perhaps it works again.
@@ -147,7 +151,7 @@ impl Shared {
             }
         }
         let begun = Instant::now();
-        match self.store.append(&encoded, &noted) {
+        match self.store.append(&encoded, &journal.decisions()) {
             Ok(()) => {
                 self.meters.commit(begun.elapsed(), events.len());
                 if lock(&self.read_only).take().is_some() {

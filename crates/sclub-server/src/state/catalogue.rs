@@ -214,7 +214,7 @@ impl Catalogue {
     }
 
     /// Adds everything in it that is learned from to a hash.
-    pub fn hash(&self, hasher: &mut blake3::Hasher) {
+    pub fn hash_into(&self, hasher: &mut blake3::Hasher) {
         hasher.update(&self.revisions.to_le_bytes());
         for (slot, entry) in self.entries.iter().enumerate() {
             hasher.update(&(entry.id.len() as u64).to_le_bytes());

@@ -137,7 +137,6 @@ impl History {
         self.merged.get(&cluster)
     }
 
-
     /// Takes a user out of every record.
     pub fn forget(&mut self, user: u32) {
         let all = self.recent.iter_mut().chain(self.merged.values_mut());

@@ -418,7 +418,7 @@ impl State {
         }
         if let Some(learned) = &self.learned {
             hasher.update(&learned.policy.digest().to_le_bytes());
-            learned.catalogue.hash(&mut hasher);
+            learned.catalogue.hash_into(&mut hasher);
         }
         hasher.finalize().to_hex()[..16].to_owned()
     }
