@@ -14,7 +14,7 @@ use sclub_server::client::{Connection, Response};
 use serde_json::{Value, json};
 
 use super::latency::{Latencies, shown};
-use super::play::{Decisions, read, state, write_feedback};
+use super::play::{Decision, Decisions, read, state, write_feedback};
 use super::{Load, SimulateArgs, connections};
 use crate::files::{save, say};
 use crate::remote::{Refusal, Remote, block_on, body_of, call};
@@ -128,8 +128,8 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
         plan.say(&format!("putting {} items", thousands(items as f64)));
         block_on(async {
             let mut connection = plan.remote.open().await?;
-            put_items(&mut connection, items, plan.dim).await?;
-            teach(&plan, &mut connection).await
+            let liked = put_items(&mut connection, items, plan.dim).await?;
+            teach(&plan, &mut connection, &liked).await
         })?;
         plan.measure_in_turns(&["catalogue"], &mut report)?;
     } else {
@@ -143,7 +143,8 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
             block_on(async {
                 let mut connection = plan.remote.open().await?;
                 put_items(&mut connection, CATALOGUE, plan.dim).await
-            })?;
+            })
+            .map(drop)?;
         }
         plan.measure_in_turns(names, &mut report)?;
         if what == Load::All {
@@ -223,44 +224,52 @@ fn lists(candidates: usize) -> Vec<String> {
 }
 
 /// Features as those of the lab: a direction and a constant, of length 1 together.
-fn write_features(line: &mut Vec<u8>, dim: usize, draws: &mut Draws) -> Result<()> {
+///
+/// Returns the first of them.
+fn write_features(line: &mut Vec<u8>, dim: usize, draws: &mut Draws) -> Result<f64> {
     let direction: Vec<f64> = (1..dim).map(|_| draws.signed()).collect();
     let length = direction.iter().map(|x| x * x).sum::<f64>().sqrt();
     let scale = std::f64::consts::FRAC_1_SQRT_2;
     let features = direction.iter().map(|x| x / length * scale);
     let features: Vec<f64> = features.chain([scale]).collect();
     serde_json::to_writer(line, &features)?;
-    Ok(())
+    Ok(features[0])
 }
 
-async fn put_items(connection: &mut Connection, items: usize, dim: usize) -> Result<()> {
+/// Puts items into the catalogue. Returns the first feature of each.
+async fn put_items(connection: &mut Connection, items: usize, dim: usize) -> Result<Vec<f64>> {
     let mut draws = Draws(2);
+    let mut firsts = Vec::with_capacity(items);
     let mut body = Vec::new();
     for first in (0..items).step_by(ITEMS_AT_ONCE) {
         body.clear();
         for item in first..items.min(first + ITEMS_AT_ONCE) {
             write!(body, "{{\"id\":\"load-{item}\",\"features\":")?;
-            write_features(&mut body, dim, &mut draws)?;
+            firsts.push(write_features(&mut body, dim, &mut draws)?);
             body.extend_from_slice(b"}\n");
         }
         call(connection, "PUT", "/v1/items", &body).await?;
     }
-    Ok(())
+    Ok(firsts)
 }
 
-/// Lets users learn a little, so that what they are asked for is not what nobody knows anything of.
-async fn teach(plan: &Plan, connection: &mut Connection) -> Result<()> {
+/// Has users reward items the more often the larger their first feature is, so that there is a taste
+/// to know.
+async fn teach(plan: &Plan, connection: &mut Connection, liked: &[f64]) -> Result<()> {
     let mut draws = Draws(3);
     let decisions = decisions(plan, connection, LESSONS, &mut draws).await?;
     let mut body = Vec::new();
     for some in decisions.chunks(BATCH) {
         body.clear();
         body.extend_from_slice(b"{\"feedback\":[");
-        for (at, decision) in some.iter().enumerate() {
+        for (at, (decision, item)) in some.iter().enumerate() {
             if at > 0 {
                 body.push(b',');
             }
-            write_feedback(&mut body, decision, (draws.next() % 2) as f64)?;
+            let likes = liked
+                .get(*item)
+                .is_some_and(|liked| draws.signed() < *liked);
+            write_feedback(&mut body, decision, f64::from(u8::from(likes)))?;
         }
         body.extend_from_slice(b"]}");
         call(connection, "POST", "/v1/feedback/batch", &body).await?;
@@ -268,13 +277,13 @@ async fn teach(plan: &Plan, connection: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Fetches so many decisions.
+/// Fetches so many decisions, each with the number of the item to show.
 async fn decisions(
     plan: &Plan,
     connection: &mut Connection,
     count: usize,
     draws: &mut Draws,
-) -> Result<Vec<String>> {
+) -> Result<Vec<(String, usize)>> {
     let mut all = Vec::with_capacity(count);
     let mut body = Vec::new();
     while all.len() < count {
@@ -294,8 +303,15 @@ async fn decisions(
         if fetched.decisions.is_empty() {
             bail!("the server decided nothing");
         }
-        let ids = fetched.decisions.into_iter();
-        all.extend(ids.map(|decision| decision.decision.into_owned()));
+        let number = |decision: &Decision<'_>| -> Option<usize> {
+            let shown = decision.items.first()?;
+            shown.id.strip_prefix("load-")?.parse().ok()
+        };
+        let decided = fetched.decisions.into_iter();
+        all.extend(decided.map(|decision| {
+            let item = number(&decision).unwrap_or(usize::MAX);
+            (decision.decision.into_owned(), item)
+        }));
     }
     Ok(all)
 }
@@ -365,7 +381,8 @@ impl Plan {
         block_on(async {
             let mut connection = self.remote.open().await?;
             let mut draws = Draws(1000 + turn as u64);
-            decisions(self, &mut connection, count, &mut draws).await
+            let fetched = decisions(self, &mut connection, count, &mut draws).await?;
+            Ok(fetched.into_iter().map(|(decision, _)| decision).collect())
         })
     }
 
