@@ -185,7 +185,7 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
     );
     let error = refused(folder.path(), &[("SCLUB_DIM", "5000")], &[]);
     assert!(
-        error.contains("SCLUB_DIM") && error.contains("1024"),
+        error.contains("SCLUB_DIM") && error.contains("512"),
         "{error}"
     );
     let error = refused(folder.path(), &[], &["--dim", "many"]);

@@ -203,8 +203,9 @@ impl Meters {
         timed.seconds.record(took.as_secs_f64());
         match call {
             Call::Recommend => {
-                self.decisions.increment(1);
-                self.total_decisions.fetch_add(1, Ordering::Relaxed);
+                if status < 400 {
+                    self.decided(1);
+                }
                 self.second.recommend.record(took);
             }
             Call::Feedback => self.second.feedback.record(took),

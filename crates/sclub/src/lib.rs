@@ -48,6 +48,7 @@ pub use linucb::{LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policy::{
     Change, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
+    check_round,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;

@@ -265,9 +265,12 @@ pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
     }
 }
 
-/// Checks what is asked of `learn_round`.
+/// Checks a round as [`Policy::learn_round`] does before it learns anything.
+///
+/// # Errors
+/// [`Error::DimensionMismatch`], [`Error::BadFeature`], [`Error::BadReward`].
 #[inline]
-pub(crate) fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
+pub fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
     for (position, observation) in round.iter().enumerate() {
         crate::error::check_features(position, observation.item, dim)?;
         crate::error::check_reward(position, observation.reward)?;

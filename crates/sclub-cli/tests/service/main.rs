@@ -1,6 +1,8 @@
 //! The service as an operator has it: real processes, real sockets, a real disk.
 
+mod browser;
 mod crash;
 mod keeping;
 mod learning;
+mod page;
 mod server;

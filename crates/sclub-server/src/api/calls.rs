@@ -158,6 +158,19 @@ pub(super) async fn feedback_batch(
     timed(engine, Call::FeedbackBatch, begun, outcome.await)
 }
 
+/// Takes bytes for each of the requests that there are, and answers what can be answered at once. For
+/// fuzzing.
+pub(super) fn probe(app: &App, engine: &Engine, bytes: &[u8]) {
+    let _ = recommend_one(app, engine, bytes);
+    let _ = recommend_many(app, engine, bytes);
+    let _ = parse::<FeedbackRequest<'_>>(bytes).map(|request| engine.check(&given(&request)));
+    if let Ok(request) = parse::<FeedbackBatchRequest<'_>>(bytes) {
+        for one in &request.feedback {
+            let _ = engine.check(&given(one));
+        }
+    }
+}
+
 /// Counts and times an answer.
 fn timed(
     engine: &Engine,

@@ -87,7 +87,7 @@ pub(super) async fn put(
 }
 
 /// The item of a line.
-fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
+pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
     let number = line.number;
     let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes)
         .map_err(|error| ApiError::bad_json(format!("line {number} is not an item: {error}")))?;

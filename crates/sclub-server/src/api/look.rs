@@ -67,11 +67,8 @@ pub(super) async fn clusters(
     let query = understood(query)?;
     let limit = limit(query.limit, 100)?;
     let engine = app.ready()?;
-    aside(|| {
-        let state = engine.state();
-        let page = clusters_page(&state, query.after, limit)?;
-        Ok(json(&page))
-    })
+    let page = aside(|| engine.study(|state| clusters_page(state, query.after, limit)))?;
+    Ok(json(&page))
 }
 
 /// Larger ones first, and those of a size by label.
@@ -153,11 +150,8 @@ pub(super) async fn cluster(
         .parse()
         .map_err(|_| Refusal::invalid("id", "the label of a cluster is a number"))?;
     let engine = app.ready()?;
-    aside(|| {
-        let state = engine.state();
-        let card = cluster_card(&state, label, items, members);
-        Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
-    })
+    let card = aside(|| engine.study(|state| cluster_card(state, label, items, members)));
+    Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
 }
 
 fn cluster_card(

@@ -129,6 +129,19 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     with_fallbacks(router).with_state(app)
 }
 
+/// Takes bytes for whatever can be sent as the body of a request. Whatever they are, nothing breaks.
+#[doc(hidden)]
+pub fn probe(app: &App, bytes: &[u8]) {
+    let Some(engine) = app.engine() else { return };
+    calls::probe(app, engine, bytes);
+    let line = crate::edge::body::Line {
+        number: 1,
+        bytes: Bytes::copy_from_slice(bytes),
+    };
+    let _ = items::read(app, &line);
+    let _ = parse::<model::ExpectRequest>(bytes);
+}
+
 /// An answer in JSON.
 fn json<T: Serialize>(value: &T) -> Answer {
     let body = serde_json::to_vec(value).expect("plain data");

@@ -27,7 +27,9 @@ pub(super) async fn listen(
 ) -> Result<Answer, ApiError> {
     let changes = app.ready()?.changes();
     let mut seconds = app.second.subscribe();
-    seconds.mark_changed();
+    if !seconds.borrow().is_empty() {
+        seconds.mark_changed();
+    }
     let listener = Listener {
         app,
         changes,

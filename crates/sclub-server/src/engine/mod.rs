@@ -67,6 +67,9 @@ pub struct Engine {
 #[derive(Debug)]
 pub(crate) struct Shared {
     state: RwLock<State>,
+    /// Held by who changes the state, and by who reads it for long: a lock that somebody waits to
+    /// write to lets no more readers in, and those who recommend must not wait.
+    gate: Mutex<()>,
     store: Arc<dyn Store>,
     settings: Settings,
     sealer: Sealer,
@@ -190,6 +193,7 @@ impl Engine {
             snapshot: AtomicU64::new(store.snapshots()?.last().copied().unwrap_or(0)),
             number: AtomicU64::new(first_number(store.epoch())),
             state: RwLock::new(state),
+            gate: Mutex::default(),
             store,
             settings: settings.clone(),
             sealer: Sealer::new(key),
@@ -255,6 +259,7 @@ impl Engine {
     /// What is known, with a hash of everything learned. That costs time at many users; the last one
     /// is remembered.
     pub fn hashed(&self) -> (RwLockReadGuard<'_, State>, String) {
+        let _gate = lock(&self.shared.gate);
         let state = self.shared.read();
         let mut known = lock(&self.shared.hash);
         let hash = match &*known {
@@ -266,6 +271,13 @@ impl Engine {
             }
         };
         (state, hash)
+    }
+
+    /// Looks at what is known for as long as it takes: learning waits meanwhile, and recommending does
+    /// not.
+    pub fn study<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        let _gate = lock(&self.shared.gate);
+        look(&self.shared.read())
     }
 
     /// Notes the decisions that wait. Blocks.
@@ -438,6 +450,14 @@ impl Engine {
             Done::Applied(applied) => Ok(applied),
             _ => Err(Refusal::Closing),
         }
+    }
+
+    /// Whether a reward could be sent, but for what only the log knows.
+    ///
+    /// # Errors
+    /// As [`Engine::feedback`].
+    pub fn check(&self, given: &Given<'_>) -> Result<(), Refusal> {
+        self.answer(given).map(drop)
     }
 
     /// A reward with what its decision says.
@@ -651,6 +671,7 @@ impl Shared {
     /// Takes a snapshot. Writes wait meanwhile; reads go on.
     fn take_snapshot(&self) -> Result<u64, StoreError> {
         let before = now().saturating_sub(self.settings.lifetime.saturating_mul(1000) + MARGIN);
+        let _gate = lock(&self.gate);
         self.state
             .write()
             .unwrap_or_else(PoisonError::into_inner)

@@ -195,6 +195,7 @@ impl Shared {
         }
         let mut effect = Effect::default();
         {
+            let _gate = lock(&self.gate);
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             for stamped in events {
                 if let Err(error) = state.apply(stamped, &mut effect) {
@@ -289,6 +290,9 @@ impl Shared {
         dim: &mut Option<usize>,
         answer: Answer,
     ) -> Result<Reward, Refusal> {
+        if answer.decided < state.horizon() {
+            return Err(Refusal::Expired);
+        }
         if state.has_forgotten()
             && state.is_forgotten(self.sealer.print(&answer.user), answer.decided)
         {

@@ -11,7 +11,7 @@ mod users;
 
 use std::fmt;
 
-use sclub::{Change, ClusterId, Decision, Error, ItemSet, Keep, Observation, UserId};
+use sclub::{Change, ClusterId, Decision, Error, ItemSet, Keep, Observation, UserId, check_round};
 
 pub use answered::Answered;
 pub use catalogue::Catalogue;
@@ -43,6 +43,8 @@ pub struct State {
     answered: Answered,
     history: History,
     forgotten: Vec<Forgotten>,
+    /// Decisions from before this time cannot be answered: what would be needed was let go of.
+    horizon: u64,
     rewards: u64,
     reward_sum: f64,
 }
@@ -118,6 +120,7 @@ impl State {
             answered: Answered::default(),
             history: History::default(),
             forgotten: Vec::new(),
+            horizon: 0,
             rewards: 0,
             reward_sum: 0.0,
         };
@@ -154,6 +157,7 @@ impl State {
             Event::Expect { users } => self.expect(*users)?,
             Event::Learn { round } => self.learn(at, round, effect)?,
             Event::Upsert { items } => {
+                self.check(items.iter().map(|item| (&*item.features, 0.0)))?;
                 for item in items {
                     let learned = match &mut self.learned {
                         Some(learned) => learned,
@@ -174,15 +178,35 @@ impl State {
     }
 
     fn expect(&mut self, users: u64) -> Result<(), Error> {
-        self.expected = users;
-        if let Some(learned) = &self.learned {
-            let policy = self.make(learned.policy.dim())?;
-            self.learned.as_mut().expect("just seen").policy = policy;
+        if self.rounds() > 0 {
+            return Err(Error::BadParameter {
+                name: "users",
+                value: users as f64,
+                requirement: "known before the first round",
+            });
         }
-        Ok(())
+        let before = std::mem::replace(&mut self.expected, users);
+        let Some(dim) = self.dim() else {
+            return Ok(());
+        };
+        match self.make(dim) {
+            Ok(policy) => {
+                self.learned.as_mut().expect("it has a dimension").policy = policy;
+                Ok(())
+            }
+            Err(error) => {
+                self.expected = before;
+                Err(error)
+            }
+        }
     }
 
     fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) -> Result<(), Error> {
+        self.check(
+            round
+                .iter()
+                .map(|reward| (&*reward.features, reward.reward)),
+        )?;
         if let (None, Some(first)) = (&self.learned, round.first()) {
             self.begin(first.features.len())?;
         }
@@ -215,6 +239,22 @@ impl State {
             self.note(at, next, &numbers, change, effect);
         }
         Ok(())
+    }
+
+    /// Checks that items, each with its reward, can be learned from.
+    fn check<'a>(&self, items: impl Iterator<Item = (&'a [f64], f64)>) -> Result<(), Error> {
+        let round: Vec<Observation<'_>> = items
+            .map(|(item, reward)| Observation {
+                user: STRANGER,
+                item,
+                reward,
+            })
+            .collect();
+        let first = round.first().map(|observation| observation.item.len());
+        match self.dim().or(first) {
+            Some(dim) => check_round(&round, dim),
+            None => Ok(()),
+        }
     }
 
     /// Notes a change that a round brought.
@@ -258,6 +298,7 @@ impl State {
 
     /// Lets go of what only decisions handed out before a time would need.
     pub fn prune(&mut self, before: u64) {
+        self.horizon = self.horizon.max(before);
         self.answered.prune(before);
         self.forgotten.retain(|forgotten| forgotten.at >= before);
         if let Some(learned) = &mut self.learned {
@@ -369,6 +410,11 @@ impl State {
     /// Clusters there are, of users who have appeared or are expected.
     pub fn clusters(&self) -> u64 {
         self.policy().map_or(0, |policy| policy.clusters() as u64)
+    }
+
+    /// The time before which decisions cannot be answered.
+    pub fn horizon(&self) -> u64 {
+        self.horizon
     }
 
     /// Whether the user that has this print was forgotten after a time.

@@ -1,0 +1,35 @@
+//! Events of the log, each after a byte with its length: they are refused or applied, and the state
+//! that comes of it is the same after being saved and loaded.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use sclub_server::decision::Handed;
+use sclub_server::event::Stamped;
+use sclub_server::identity::Identity;
+use sclub_server::settings::Settings;
+use sclub_server::state::{Effect, State};
+
+static IDENTITY: LazyLock<Identity> =
+    LazyLock::new(|| Identity::new(&Settings::default()).expect("an identity"));
+
+fuzz_target!(|bytes: &[u8]| {
+    let _ = Handed::decode(bytes);
+    let _ = State::load(IDENTITY.clone(), &mut { bytes });
+    let mut state = State::new(IDENTITY.clone()).expect("a state");
+    let mut left = bytes;
+    while let Some((&length, rest)) = left.split_first() {
+        let (event, rest) = rest.split_at(rest.len().min(length.into()));
+        left = rest;
+        if let Ok(event) = Stamped::decode(event)
+            && state.apply(&event, &mut Effect::default()).is_err()
+        {
+            return;
+        }
+    }
+    let mut saved = Vec::new();
+    state.save(&mut saved).expect("memory");
+    let again = State::load(IDENTITY.clone(), &mut saved.as_slice()).expect("what was saved");
+    assert_eq!(again.hash(), state.hash());
+});
