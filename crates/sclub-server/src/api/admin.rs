@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
+use axum::http::Response;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
-use axum::http::{HeaderMap, Response};
 use sclub::Users;
 use tokio::sync::mpsc;
 
@@ -43,11 +43,10 @@ pub(super) async fn forget(
     (status = 409, body = ErrorBody, description = "The first round is over")))]
 pub(super) async fn expect(
     State(app): State<Shared>,
-    headers: HeaderMap,
-    sent: Body,
+    request: Request,
 ) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
-    let bytes = body(&app, &headers, sent).await?;
+    let bytes = body(&app, request).await?;
     let ExpectRequest { users } = parse(&bytes)?;
     if users > Users::LIMIT {
         let message = format!("{users} is more than {}", Users::LIMIT);

@@ -4,9 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Instant;
 
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::extract::{Request, State};
 use sclub::ItemSet;
 
 use super::model::{
@@ -35,12 +33,11 @@ thread_local! {
     (status = 422, body = ErrorBody, description = "A field cannot be so")))]
 pub(super) async fn recommend(
     State(app): State<Shared>,
-    headers: HeaderMap,
-    sent: Body,
+    request: Request,
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
-    let outcome = match body(&app, &headers, sent).await {
+    let outcome = match body(&app, request).await {
         Ok(bytes) => recommend_one(&app, engine, &bytes),
         Err(error) => Err(error),
     };
@@ -68,12 +65,11 @@ fn recommend_one(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Api
     (status = 422, body = ErrorBody, description = "A field cannot be so; nothing was recommended")))]
 pub(super) async fn recommend_batch(
     State(app): State<Shared>,
-    headers: HeaderMap,
-    sent: Body,
+    request: Request,
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
-    let outcome = match body(&app, &headers, sent).await {
+    let outcome = match body(&app, request).await {
         Ok(bytes) => aside(|| recommend_many(&app, engine, &bytes)),
         Err(error) => Err(error),
     };
@@ -114,13 +110,12 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
-    headers: HeaderMap,
-    sent: Body,
+    request: Request,
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
     let outcome = async {
-        let bytes = body(&app, &headers, sent).await?;
+        let bytes = body(&app, request).await?;
         let request: FeedbackRequest<'_> = parse(&bytes)?;
         let applied = engine.feedback(&[given(&request)]).await?;
         Ok(json(&FeedbackResponse {
@@ -139,13 +134,12 @@ pub(super) async fn feedback(
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
-    headers: HeaderMap,
-    sent: Body,
+    request: Request,
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
     let outcome = async {
-        let bytes = body(&app, &headers, sent).await?;
+        let bytes = body(&app, request).await?;
         let request: FeedbackBatchRequest<'_> = parse(&bytes)?;
         // A time slot in which nobody gave anything is a round as well.
         if !request.feedback.is_empty() {

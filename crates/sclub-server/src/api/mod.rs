@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{Response, StatusCode};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -152,9 +153,10 @@ fn json<T: Serialize>(value: &T) -> Answer {
 }
 
 /// The body of a request, whole.
-async fn body(app: &App, headers: &HeaderMap, body: Body) -> Result<Bytes, ApiError> {
-    check_json(headers)?;
-    whole(headers, body, app.settings.max_body).await
+async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
+    let (head, body) = request.into_parts();
+    check_json(&head.headers)?;
+    whole(&head.headers, body, app.settings.max_body).await
 }
 
 /// What a body says.

@@ -46,7 +46,7 @@ use super::{Checked, Fate, Row, Store, StoreError, Visit, archive, rows};
 /// The format this version reads and writes.
 const FORMAT: u64 = 1;
 /// A file of the log is closed when it holds this many bytes.
-const LIMIT: u64 = 256 << 20;
+const LIMIT: u64 = 64 << 20;
 /// How much of the log is in memory while it is read.
 const CHUNK: usize = 1 << 20;
 
