@@ -146,7 +146,7 @@ fn open(data: &Path) -> Result<Folder> {
     }
     match Folder::open(data) {
         Err(StoreError::InUse(folder)) => bail!(
-            "{} is in use by a server; stop it, or ask it with --url",
+            "{} is in use by a server; stop it first (a copy or an export can also be had with --url)",
             folder.display()
         ),
         other => Ok(other?),

@@ -521,7 +521,7 @@ fn start(settings: &Settings) -> Result<ExitCode> {
     } else {
         "http"
     };
-    let listening = |addr: std::net::SocketAddr| {
+    let listening = move |addr: std::net::SocketAddr| {
         say(&format!("sclub listens on {scheme}://{addr}"));
     };
     sclub_server::serve(settings, listening, async {
@@ -533,6 +533,16 @@ fn start(settings: &Settings) -> Result<ExitCode> {
 
 /// Has the log written to the standard error.
 fn start_log(settings: &Settings) -> Result<()> {
+    // A word that is no level would be taken for the name of a part, and silence the rest.
+    let levels = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_known = |part: &str| part.contains('=') || levels.contains(&part.trim());
+    if !settings.log.split(',').all(is_known) {
+        bail!(
+            "log cannot be '{}'; it is one of {}, or a filter such as sclub_server=debug",
+            settings.log,
+            levels.join(", ")
+        );
+    }
     let filter = tracing_subscriber::EnvFilter::try_new(&settings.log)
         .with_context(|| format!("log cannot be '{}'", settings.log))?;
     let log = tracing_subscriber::fmt()

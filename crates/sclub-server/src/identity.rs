@@ -248,6 +248,28 @@ impl Identity {
         Ok(())
     }
 
+    /// The constants that are not the preset's, by the names of their settings.
+    pub fn overrides(&self) -> Vec<(&'static str, f64)> {
+        let Ok(preset) = params(&Settings::default(), &self.preset) else {
+            return Vec::new();
+        };
+        let (preset, own) = (Constants::from(&preset), &self.constants);
+        [
+            (
+                "alpha-theta",
+                Some(own.alpha_theta),
+                Some(preset.alpha_theta),
+            ),
+            ("alpha-p", Some(own.alpha_p), Some(preset.alpha_p)),
+            ("beta", own.beta, preset.beta),
+            ("beta-scale", own.beta_scale, preset.beta_scale),
+        ]
+        .into_iter()
+        .filter(|(_, own, preset)| own != preset)
+        .filter_map(|(name, own, _)| Some((name, own?)))
+        .collect()
+    }
+
     /// Seals decisions.
     pub fn key(&self) -> Option<[u8; 32]> {
         blake3::Hash::from_hex(&self.key)

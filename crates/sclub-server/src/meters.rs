@@ -172,7 +172,10 @@ fn describe() {
         "Decisions that could not be kept for the export; they can still be answered"
     );
     describe_counter!("sclub_rewards_total", "Rewards learned");
-    describe_gauge!("sclub_reward_sum", "Sum of all rewards learned");
+    describe_gauge!(
+        "sclub_reward_sum",
+        "Sum of the rewards of all users who are known"
+    );
     describe_counter!("sclub_splits_total", "Splits");
     describe_counter!("sclub_merges_total", "Merges");
     describe_histogram!("sclub_commit_seconds", "Time to make a batch durable");
@@ -240,7 +243,6 @@ impl Meters {
             .rewards
             .fetch_add(round.len() as u64, Ordering::Relaxed);
         let sum: f64 = round.iter().map(|reward| reward.reward).sum();
-        self.reward_sum.increment(sum);
         // Rewards may be negative: the sum wraps and unwraps.
         let millionths = (sum * 1e6).round() as i64;
         self.second
@@ -263,6 +265,7 @@ impl Meters {
         let clusters = state.clusters();
         let singletons = state.policy().map_or(0, |policy| policy.singletons());
         self.users.set(state.users().len() as f64);
+        self.reward_sum.set(state.rewards().1);
         self.clusters.set(clusters as f64);
         self.singletons
             .set(singletons as f64 / clusters.max(1) as f64);

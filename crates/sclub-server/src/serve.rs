@@ -42,13 +42,13 @@ impl From<StoreError> for ServeError {
 
 /// Serves until `shutdown` ends, then finishes what is in flight and closes the folder.
 ///
-/// `listening` is told the address once connections are taken.
+/// `listening` is told the address once the log is read and requests are answered.
 ///
 /// # Errors
 /// Where it cannot start.
 pub fn serve(
     settings: &Settings,
-    listening: impl FnOnce(SocketAddr),
+    listening: impl FnOnce(SocketAddr) + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     check(settings)?;
@@ -70,15 +70,24 @@ pub fn serve(
     }
     let runtime = builder.enable_all().thread_name("sclub").build()?;
     let app = App::new(settings.clone());
-    let outcome = runtime.block_on(run(Arc::clone(&app), listener, guard, options, store, {
-        listening(addr);
-        shutdown
-    }));
+    if settings.insecure {
+        tracing::warn!(%addr, "insecure: whoever reaches this address may do everything");
+    }
+    let ready = move || listening(addr);
+    let outcome = runtime.block_on(run(
+        Arc::clone(&app),
+        listener,
+        guard,
+        options,
+        store,
+        ready,
+        shutdown,
+    ));
     if let Some(engine) = app.engine() {
         engine.close();
+        tracing::info!("closed");
     }
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
-    tracing::info!("closed");
     outcome
 }
 
@@ -88,6 +97,7 @@ async fn run(
     guard: Guard,
     options: EdgeOptions,
     store: Arc<dyn Store>,
+    ready: impl FnOnce() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let router = router(Arc::clone(&app), &guard);
@@ -111,6 +121,7 @@ async fn run(
                     );
                 }
                 app.begin(engine);
+                ready();
             }
             Err(error) => drop(failed.blocking_send(error)),
         })
@@ -161,6 +172,13 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
         if count == 0 {
             return refused(format!("{name} is 0, it has to be at least 1"));
         }
+    }
+    const MOST_THREADS: usize = 256;
+    if settings.threads > MOST_THREADS {
+        return refused(format!(
+            "threads is {}, and at most {MOST_THREADS} make sense",
+            settings.threads
+        ));
     }
     if settings.max_dim > sclub::MAX_DIM {
         return refused(format!(

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::io::{IsTerminal, Write};
 use std::ops::Range;
@@ -54,6 +55,9 @@ pub struct State {
     /// With which constants.
     #[serde(default)]
     pub preset: String,
+    /// Those that are not the preset's.
+    #[serde(default)]
+    pub constants: BTreeMap<String, f64>,
     /// Features, once they are known.
     pub dim: Option<usize>,
     /// Of the server.
@@ -628,6 +632,9 @@ fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Optio
     );
     if preset == "released" && policy == "sclub" {
         command.push_str(" --deviations none");
+    }
+    for (name, value) in &outcome.state.constants {
+        command.push_str(&format!(" --{name} {value}"));
     }
     let recipe = &args.recipe;
     let name = |kind: &dyn std::fmt::Debug| format!("{kind:?}").to_lowercase();

@@ -93,7 +93,7 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
     let before = server.ok("GET", "/v1/users/Philomena-7731", "");
     assert!(before["count"].as_u64().unwrap() > 5);
     let gone = server.ok("DELETE", "/v1/users/Philomena-7731", "");
-    assert_eq!(gone, json!({"forgotten": true}));
+    assert_eq!(gone, json!({"forgotten": true, "known": true}));
     assert_eq!(server.call("GET", "/v1/users/Philomena-7731", "").0, 404);
     let (status, answer) = server.call(
         "POST",
@@ -104,6 +104,9 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
         (status, &answer["error"]["code"]),
         (410, &json!("forgotten"))
     );
+    let others = ["anna", "carla"].map(|user| server.ok("GET", &format!("/v1/users/{user}"), ""));
+    let counts = others.map(|card| card["count"].as_u64().unwrap());
+    assert_eq!(server.state()["rewards"], counts.iter().sum::<u64>());
     let hash = server.hash();
     let done = server.ok("POST", "/v1/admin/compact", "");
     assert!(done["dropped"].as_u64().unwrap() > 5, "{done}");

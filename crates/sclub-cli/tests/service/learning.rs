@@ -33,6 +33,11 @@ fn read(file: &std::path::Path) -> Value {
 
 /// Regret, reward and random choice's regret, to the last digit.
 fn same_figures(policy: &str, more: &[&str]) {
+    same_figures_with(policy, &[], more);
+}
+
+/// The same with constants that are not the preset's.
+fn same_figures_with(policy: &str, constants: &[&str], more: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let (lab, service) = (
         folder.path().join("lab.json"),
@@ -43,8 +48,10 @@ fn same_figures(policy: &str, more: &[&str]) {
         .args(["run", "--seeds", "1", "--policies", policy, "--json"])
         .arg(&lab)
         .args(WORLD)
+        .args(constants)
         .args(more));
-    let server = Server::start(&folder.path().join("data"), &["--policy", policy]);
+    let flags = [&["--policy", policy], constants].concat();
+    let server = Server::start(&folder.path().join("data"), &flags);
     run(sclub()
         .args(["simulate", "--url", &server.url, "--json"])
         .arg(&service)
@@ -60,6 +67,8 @@ fn same_figures(policy: &str, more: &[&str]) {
 #[test]
 fn sclub_over_http_has_the_labs_regret() {
     same_figures("sclub", &[]);
+    let constants = ["--alpha-theta", "0.7", "--beta", "0.4"];
+    same_figures_with("sclub", &constants, &["--users-a-round", "1.5"]);
 }
 
 #[test]

@@ -5,4 +5,5 @@ mod crash;
 mod keeping;
 mod learning;
 mod page;
+mod requests;
 mod server;

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use sclub::Users;
 use tokio::sync::mpsc;
 
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
-use super::{Answer, Shared, aside, body, fold_failed, json, parse, store_failed};
+use super::{Answer, Id, Shared, aside, body, fold_failed, json, parse, store_failed};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal, export};
@@ -24,16 +24,16 @@ const PART: usize = 256 << 10;
 /// Forgets a user: her statistics are taken out of her cluster's sums, and decisions made for her can
 /// no longer be answered. After a compaction nothing of hers is in the data folder.
 #[utoipa::path(delete, path = "/v1/users/{id}", tag = "admin", params(("id" = String, Path, description = "Her id")), responses(
-    (status = 200, body = Forgotten, description = "Whether anything was known of her"),
+    (status = 200, body = Forgotten, description = "It is done"),
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
-pub(super) async fn forget(
-    State(app): State<Shared>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     super::calls::check_id(&app.settings, &id, || "user".to_owned())?;
-    let forgotten = engine.forget(&id).await?;
-    Ok(json(&Forgotten { forgotten }))
+    let known = engine.forget(&id).await?;
+    Ok(json(&Forgotten {
+        forgotten: true,
+        known,
+    }))
 }
 
 /// Says how many users exist before the first round, as the paper has it. Not needed: without it,

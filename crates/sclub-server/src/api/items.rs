@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::HeaderMap;
 
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
-use super::{Answer, App, Shared, json};
+use super::plain;
+use super::{Answer, App, Id, Shared, json};
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
@@ -46,9 +47,12 @@ pub(super) async fn put(
         changed: 0,
     };
     let mut failed = None;
+    let mut dim = engine.state().dim();
     loop {
         let next = match lines.next().await {
-            Ok(Some(line)) => read(&app, &line).map(Some),
+            Ok(Some(line)) => read(&app, &line)
+                .and_then(|item| check_same(&mut dim, &line, item))
+                .map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
@@ -79,7 +83,7 @@ pub(super) async fn put(
     match failed {
         None => Ok(json(&put)),
         Some(mut error) => {
-            let kept = format!("; {} items before it were taken", put.items);
+            let kept = format!("; items taken before it: {}", put.items);
             error.message.push_str(&kept);
             Err(error)
         }
@@ -89,8 +93,9 @@ pub(super) async fn put(
 /// The item of a line.
 pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
     let number = line.number;
-    let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes)
-        .map_err(|error| ApiError::bad_json(format!("line {number} is not an item: {error}")))?;
+    let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes).map_err(|error| {
+        ApiError::bad_json(plain(&format!("line {number} is not an item: {error}")))
+    })?;
     let settings = &app.settings;
     check_id(settings, &id, || "id".to_owned())
         .and_then(|()| check_dim(settings, "features", features.len()))
@@ -101,6 +106,19 @@ pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
             error
         })?;
     Ok(Item { id, features })
+}
+
+/// Checks that an item has as many features as the others.
+fn check_same(dim: &mut Option<usize>, line: &Line, item: Item) -> Result<Item, ApiError> {
+    let (given, expected) = (item.features.len(), *dim.get_or_insert(item.features.len()));
+    if given == expected {
+        return Ok(item);
+    }
+    let message = format!(
+        "line {}: the item has {given} features, and {expected} are expected",
+        line.number
+    );
+    Err(ApiError::invalid("features", message))
 }
 
 fn check_features(features: &[f64]) -> Result<(), Refusal> {
@@ -149,10 +167,7 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
     (status = 200, body = CatalogueItem, description = "The item"),
     (status = 404, body = ErrorBody, description = "There is none of that id")))]
-pub(super) async fn show(
-    State(app): State<Shared>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let state = app.ready()?.state();
     let catalogue = state.catalogue().ok_or_else(|| unknown(&id))?;
     let slot = catalogue.slot(&id).ok_or_else(|| unknown(&id))?;
@@ -164,10 +179,7 @@ pub(super) async fn show(
 #[utoipa::path(delete, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
     (status = 200, body = Removed, description = "Whether it was there"),
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
-pub(super) async fn remove(
-    State(app): State<Shared>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub(super) async fn remove(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let removed = app.ready()?.remove(&id).await?;
     Ok(json(&Removed { removed }))
 }
@@ -184,7 +196,12 @@ fn unknown(id: &str) -> Refusal {
 pub(super) fn understood<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
     match query {
         Ok(Query(query)) => Ok(query),
-        Err(error) => Err(ApiError::invalid("query", error.body_text())),
+        Err(error) => {
+            let text = error.body_text();
+            let reason = text.rsplit("query string: ").next().unwrap_or(&text);
+            let message = format!("the query is not as it should be: {reason}");
+            Err(ApiError::invalid("query", plain(&message)))
+        }
     }
 }
 

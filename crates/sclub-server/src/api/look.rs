@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use sclub::{ClusterId, UserId};
@@ -15,20 +15,17 @@ use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
-use super::{Answer, Shared, aside, json};
+use super::{Answer, Id, Shared, aside, json};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::Refusal;
-use crate::state::{Catalogue, Record, Sides, State as Known, What};
+use crate::state::{Catalogue, NOBODY, Record, Sides, State as Known, What};
 
 /// What is known of a user.
 #[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "Her id")), responses(
     (status = 200, body = UserCard, description = "What is known of her"),
     (status = 404, body = ErrorBody, description = "Nothing is known of her")))]
-pub(super) async fn user(
-    State(app): State<Shared>,
-    Path(id): Path<String>,
-) -> Result<Answer, ApiError> {
+pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let state = app.ready()?.state();
     let card = user_card(&state, &id).ok_or(Refusal::UnknownUser(id))?;
     Ok(json(&card))
@@ -140,7 +137,7 @@ fn clusters_page(
     (status = 404, body = ErrorBody, description = "There is none of that label, or no longer")))]
 pub(super) async fn cluster(
     State(app): State<Shared>,
-    Path(id): Path<String>,
+    Id(id): Id,
     query: Result<Query<ClusterQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
     let query = understood(query)?;
@@ -248,6 +245,7 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
         (Some(_), Some(_)) => "both",
         (Some(_), None) => "estimates",
         (None, Some(_)) => "frequencies",
+        (None, None) if record.user == NOBODY => "forgotten",
         (None, None) => "connected",
     };
     let mut told = HistoryEntry {
@@ -312,6 +310,7 @@ pub(super) async fn state(
             hash,
             policy: state.identity().policy.as_str(),
             preset: state.identity().preset.clone(),
+            constants: state.identity().overrides().into_iter().collect(),
             dim: state.dim().map(|dim| dim as u64),
             items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
             singletons: state.policy().map_or(0, |policy| policy.singletons()),

@@ -14,9 +14,11 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use axum::extract::{FromRequestParts, Path, Request, State};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
+use axum::http::request::Parts;
 use axum::http::{Response, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -27,6 +29,7 @@ use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
 use crate::edge::{ApiError, Guard, Role};
 use crate::engine::{Engine, FoldError, Refusal};
+use crate::meters::Call;
 use crate::settings::Settings;
 use crate::store::StoreError;
 
@@ -109,7 +112,8 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
         .route("/v1/recommend", post(calls::recommend))
         .route("/v1/recommend/batch", post(calls::recommend_batch))
         .route("/v1/feedback", post(calls::feedback))
-        .route("/v1/feedback/batch", post(calls::feedback_batch))
+        .route("/v1/feedback/batch", post(calls::feedback_batch));
+    let items = Router::new()
         .route("/v1/items", axum::routing::put(items::put))
         .route("/v1/items/{id}", axum::routing::delete(items::remove));
     let admin = Router::new()
@@ -123,10 +127,13 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
         .route("/healthz", get(look::healthz))
         .route("/readyz", get(look::readyz))
         .merge(pages::routes());
-    let router = open
-        .merge(guard.protect(Role::Read, read))
-        .merge(guard.protect(Role::Write, write))
-        .merge(guard.protect(Role::Admin, admin));
+    let counted = from_fn_with_state(Arc::clone(&app), counted);
+    let others = guard
+        .protect(Role::Read, read)
+        .merge(guard.protect(Role::Write, items))
+        .merge(guard.protect(Role::Admin, admin))
+        .route_layer(counted);
+    let router = open.merge(others).merge(guard.protect(Role::Write, write));
     with_fallbacks(router).with_state(app)
 }
 
@@ -156,13 +163,74 @@ fn json<T: Serialize>(value: &T) -> Answer {
 async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     check_json(&head.headers)?;
+    if head.headers.contains_key(CONTENT_ENCODING) {
+        let message = "the body is compressed, which is not understood here";
+        return Err(ApiError::wrong_type(message).field("Content-Encoding"));
+    }
     whole(&head.headers, body, app.settings.max_body).await
 }
 
 /// What a body says.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
-    serde_json::from_slice(body)
-        .map_err(|error| ApiError::bad_json(format!("the body is not as it should be: {error}")))
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ApiError::bad_json(
+            "the body is a list, and an object is needed",
+        ));
+    }
+    serde_json::from_slice(body).map_err(|error| {
+        let message = format!("the body is not as it should be: {error}");
+        let refused = ApiError::bad_json(plain(&message));
+        // "missing field `user`", "unknown field `usr`"
+        match message
+            .split_once(" field `")
+            .map(|(_, rest)| rest.split_once('`'))
+        {
+            Some(Some((field, _))) => refused.field(field.to_owned()),
+            _ => refused,
+        }
+    })
+}
+
+/// A message without the names of the language's types.
+fn plain(message: &str) -> String {
+    [
+        ("u64", "a whole number"),
+        ("usize", "a whole number"),
+        ("f64", "a number"),
+        ("a borrowed string", "a string"),
+    ]
+    .iter()
+    .fold(message.to_owned(), |text, (name, word)| {
+        text.replace(&format!("expected {name}"), &format!("expected {word}"))
+    })
+}
+
+/// What is named in the path.
+struct Id(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        match path {
+            Ok(Path(id)) => Ok(Self(id)),
+            Err(_) => Err(ApiError::invalid("id", "the id in the path is not UTF-8")),
+        }
+    }
+}
+
+/// Counts and times whatever has no count of its own.
+async fn counted(State(app): State<Shared>, request: Request, next: Next) -> Answer {
+    let begun = Instant::now();
+    let answer = next.run(request).await;
+    if let Some(engine) = app.engine() {
+        let status = answer.status().as_u16();
+        engine
+            .meters()
+            .answered(Call::Other, begun.elapsed(), status);
+    }
+    answer
 }
 
 /// Runs what takes long for a handler, without holding up others on the same thread.
@@ -174,6 +242,16 @@ impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         let message = refusal.to_string();
         match refusal {
+            Refusal::At(place, refusal) => {
+                let error = ApiError::from(*refusal);
+                match &error.field {
+                    Some(field) => {
+                        let field = format!("{place}.{field}");
+                        error.field(field)
+                    }
+                    None => error.field(place),
+                }
+            }
             Refusal::UnknownDecision => {
                 ApiError::unknown("unknown_decision", message).field("decision")
             }

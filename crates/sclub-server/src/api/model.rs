@@ -1,6 +1,7 @@
 //! What goes over the wire.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +22,7 @@ impl std::ops::Deref for Text<'_> {
 /// Who is to be shown what. At most one of `candidates` and `items` may be given; with neither, the
 /// whole catalogue is looked at.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct RecommendRequest<'a> {
     /// To whom. Users need no registration.
     #[serde(borrow)]
@@ -46,7 +47,7 @@ pub struct RecommendRequest<'a> {
 
 /// An item that comes along.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct InlineItem<'a> {
     /// Its id.
     #[serde(borrow)]
@@ -85,7 +86,7 @@ pub struct ScoredItem {
 
 /// What an item that was shown has brought.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct FeedbackRequest<'a> {
     /// From the recommendation.
     #[serde(borrow)]
@@ -109,7 +110,7 @@ pub struct FeedbackResponse {
 
 /// Several users who are served on the same history.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct RecommendBatchRequest<'a> {
     /// Each as for a single recommendation.
     #[serde(borrow)]
@@ -125,7 +126,7 @@ pub struct RecommendBatchResponse {
 
 /// What several users gave in one time slot.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct FeedbackBatchRequest<'a> {
     /// Each as for a single reward. All are learned as one round, or none is. With none in it, time
     /// passes.
@@ -142,7 +143,7 @@ pub struct FeedbackBatchResponse {
 
 /// An item of the catalogue.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct CatalogueItem {
     /// Its id.
     #[schema(example = "i1")]
@@ -182,8 +183,10 @@ pub struct Removed {
 /// Whether a user was forgotten.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forgotten {
-    /// False if nothing was known of her. Decisions made for her before can no longer be answered.
+    /// Decisions made for her before can no longer be answered.
     pub forgotten: bool,
+    /// Whether she had given any reward.
+    pub known: bool,
 }
 
 /// What is known of a user.
@@ -300,8 +303,8 @@ pub struct HistoryEntry {
 /// The inequalities that made a change happen.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct WhyEntry {
-    /// `estimates` or `frequencies` (a split: too far apart), `both` (a merge: both close enough), or
-    /// `connected`.
+    /// `estimates` or `frequencies` (a split: too far apart), `both` (a merge: both close enough),
+    /// `connected`, or `forgotten`: whose doing it was is no longer known.
     pub reason: &'static str,
     /// The two sides for the estimates.
     pub estimates: Option<SidesEntry>,
@@ -346,6 +349,8 @@ pub struct StateCard {
     pub policy: &'static str,
     /// Where its constants come from.
     pub preset: String,
+    /// The constants that are not the preset's.
+    pub constants: BTreeMap<&'static str, f64>,
     /// Features per item, once that is known.
     pub dim: Option<u64>,
     /// Items in the catalogue.
@@ -405,7 +410,7 @@ pub struct SecondCard {
 
 /// How many users exist before the first round.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object")]
 pub struct ExpectRequest {
     /// So many.
     #[schema(example = 1000)]

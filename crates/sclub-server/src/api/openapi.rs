@@ -9,8 +9,8 @@ use super::{admin, calls, items, look, model, stream};
     info(
         title = "sclub",
         description = "Recommends items to people it knows little about, learns who is alike, and \
-                       loses nothing. Errors are `{\"error\": {\"code\", \"message\", \"field\"}}`. \
-                       Where keys are configured, send one as `Authorization: Bearer KEY`."
+                       loses nothing. Errors are {\"error\": {\"code\", \"message\", \"field\"}}. \
+                       Where keys are configured, send one as Authorization: Bearer KEY."
     ),
     paths(
         calls::recommend,

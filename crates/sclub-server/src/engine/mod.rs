@@ -97,7 +97,7 @@ pub enum OpenError {
     #[error(transparent)]
     Fold(#[from] FoldError),
     /// The settings do not fit.
-    #[error("{0}")]
+    #[error(transparent)]
     Settings(#[from] Misfit),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
@@ -357,8 +357,9 @@ impl Engine {
             .choose(asked.user, &choice, asked.k, scratch)
             .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
         if chosen.decisions.is_empty() {
-            let message = "there is nothing to choose from";
-            return Err(Refusal::invalid(asked.among.field(), message));
+            let message =
+                "there is nothing to choose from: the catalogue is empty, or all of it excluded";
+            return Err(Refusal::invalid("candidates", message));
         }
         let catalogue = state.catalogue();
         let shown = chosen.decisions.iter().map(|decision| {
@@ -619,7 +620,7 @@ impl Among<'_> {
         match self {
             Among::Candidates(_) => "candidates",
             Among::Inline(..) => "items",
-            Among::All(_) => "exclude",
+            Among::All(_) => "candidates",
         }
     }
 }

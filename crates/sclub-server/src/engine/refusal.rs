@@ -38,6 +38,9 @@ pub enum Refusal {
         /// What is wrong with it.
         message: String,
     },
+    /// Something about one entry of a batch.
+    #[error("{1}")]
+    At(String, Box<Refusal>),
     /// It could be done only before the first round.
     #[error("{0} rounds have been learned, and this is possible before the first only")]
     Begun(u64),
@@ -63,13 +66,7 @@ impl Refusal {
 
     /// The same about one entry of a batch.
     pub fn within(self, list: &str, index: usize) -> Self {
-        match self {
-            Refusal::Invalid { field, message } => Refusal::Invalid {
-                field: format!("{list}[{index}].{field}"),
-                message,
-            },
-            other => other,
-        }
+        Refusal::At(format!("{list}[{index}]"), Box::new(self))
     }
 }
 

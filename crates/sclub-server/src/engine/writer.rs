@@ -260,6 +260,12 @@ impl Shared {
         let (alone, is_idle) = (answers.len() == 1, answers.is_empty());
         for (index, answer) in answers.into_iter().enumerate() {
             let number = answer.number;
+            if self.is_forgotten(state, &answer) {
+                return Err(match alone {
+                    true => Refusal::Forgotten,
+                    false => Refusal::Forgotten.within("feedback", index),
+                });
+            }
             if state.answered().contains(number)
                 || taken.contains(&number)
                 || round.iter().any(|reward: &Reward| reward.number == number)
@@ -283,6 +289,11 @@ impl Shared {
         Prepared::event(Event::Learn { round }, Done::Applied(applied))
     }
 
+    /// Whether the user was forgotten after she was shown this.
+    fn is_forgotten(&self, state: &State, answer: &Answer) -> bool {
+        state.has_forgotten() && state.is_forgotten(self.sealer.print(&answer.user), answer.decided)
+    }
+
     /// The reward with its features.
     fn reward(
         &self,
@@ -292,11 +303,6 @@ impl Shared {
     ) -> Result<Reward, Refusal> {
         if answer.decided < state.horizon() {
             return Err(Refusal::Expired);
-        }
-        if state.has_forgotten()
-            && state.is_forgotten(self.sealer.print(&answer.user), answer.decided)
-        {
-            return Err(Refusal::Forgotten);
         }
         let features = match answer.features {
             Features::Inline(features) => features,

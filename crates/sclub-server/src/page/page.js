@@ -867,7 +867,7 @@ function dashboard() {
         el("h3", {}, "Favourites"), favourites(found.favourites),
         el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
         members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
-        el("h3", {}, "Last change"), whyBlock(found.last_change, "It has not been split or merged."),
+        el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another."),
         el("p", { class: "note" }, chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
     }
 

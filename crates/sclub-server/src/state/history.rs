@@ -142,6 +142,8 @@ impl History {
         let all = self.recent.iter_mut().chain(self.merged.values_mut());
         for record in all.filter(|record| record.user == user) {
             record.user = NOBODY;
+            record.estimates = None;
+            record.frequencies = None;
         }
     }
 }

@@ -45,6 +45,7 @@ pub struct State {
     forgotten: Vec<Forgotten>,
     /// Decisions from before this time cannot be answered: what would be needed was let go of.
     horizon: u64,
+    /// Of the users who are known.
     rewards: u64,
     reward_sum: f64,
 }
@@ -230,10 +231,14 @@ impl State {
             .collect();
         let mut changes = Vec::new();
         learned.policy.learn_round(&observations, &mut changes)?;
-        for reward in round {
+        for (reward, &number) in round.iter().zip(&numbers) {
             self.answered.insert(reward.number, reward.decided);
             self.rewards += 1;
             self.reward_sum += reward.reward;
+            if let Some(user) = self.users.get_mut(number) {
+                user.rewards += 1;
+                user.reward_sum += reward.reward;
+            }
         }
         for change in &changes {
             self.note(at, next, &numbers, change, effect);
@@ -291,6 +296,7 @@ impl State {
             return;
         };
         self.history.forget(number);
+        (self.rewards, self.reward_sum) = self.users.rewards();
         if let Some(learned) = &mut self.learned {
             learned.policy.forget(UserId::from(number));
         }

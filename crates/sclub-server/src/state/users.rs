@@ -28,6 +28,10 @@ pub struct User {
     pub last: u64,
     /// The round of her first reward.
     pub since: u64,
+    /// Her rewards.
+    pub rewards: u64,
+    /// Their sum.
+    pub reward_sum: f64,
     /// How she last came to be in a cluster of her own.
     pub split: Option<Box<Record>>,
 }
@@ -77,6 +81,8 @@ impl Users {
             first: at,
             last: at,
             since: round,
+            rewards: 0,
+            reward_sum: 0.0,
             split: None,
         });
         let number = match self.free.pop() {
@@ -99,6 +105,14 @@ impl Users {
         self.known[number as usize] = None;
         self.free.push(number);
         Some(number)
+    }
+
+    /// Rewards of all users, and their sum.
+    pub fn rewards(&self) -> (u64, f64) {
+        let known = self.known.iter().flatten();
+        known.fold((0, 0.0), |(count, sum), user| {
+            (count + user.rewards, sum + user.reward_sum)
+        })
     }
 
     /// Every place by number, and the free numbers in the order in which they are given out.
