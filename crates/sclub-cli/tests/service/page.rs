@@ -68,6 +68,12 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     );
     browser.wait_for("document.querySelectorAll('#events li').length > 0");
 
+    // Points grow and move into their places.
+    browser.wait_for(
+        "[...document.querySelectorAll('#map [id^=point-]')]
+            .every(point => point.getBoundingClientRect().width > 4)",
+    );
+
     // A point for each cluster, each where it can be seen, and not all in one place.
     let points = browser.value(
         "JSON.stringify([...document.querySelectorAll('#map [id^=point-]')].map(point => {

@@ -42,8 +42,12 @@ const QUEUE: usize = 8192;
 /// Changes that a slow listener may lag behind.
 const LISTENERS: usize = 1024;
 
-/// How often decisions are noted when nothing else is written.
-const TICK: Duration = Duration::from_millis(200);
+/// How often decisions are noted when nothing else is written: little at a time, so that on few cores
+/// nobody waits long for it.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Ticks between two looks at how things stand.
+const LOOK: u64 = 4;
 
 /// Extra time for which what an expired decision needs is kept.
 const MARGIN: u64 = 24 * 3600 * 1000;
@@ -645,7 +649,10 @@ impl Shared {
     /// Notes decisions and takes snapshots when they are due, until the end.
     fn look_after(&self) {
         let mut failed = 0;
-        while !self.closing.load(Ordering::SeqCst) {
+        for tick in 1.. {
+            if self.closing.load(Ordering::SeqCst) {
+                return;
+            }
             std::thread::sleep(TICK);
             if !lock(&self.journal).is_empty() {
                 let (reply, _) = oneshot::channel();
@@ -660,6 +667,9 @@ impl Shared {
                     tracing::warn!(%error, "no snapshot; the log has everything");
                     failed = events;
                 }
+            }
+            if tick % LOOK != 0 {
+                continue;
             }
             self.meters.state(&self.read());
             let waiting = QUEUE - self.queue.capacity();
