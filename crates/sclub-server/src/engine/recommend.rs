@@ -1,0 +1,238 @@
+//! Recommending: a read of the state, and a sealed decision.
+
+use std::cell::RefCell;
+use std::sync::atomic::Ordering;
+
+use sclub::{ItemSet, Score};
+
+use super::{Engine, Refusal, lock, now};
+use crate::decision::{Features, Handed, Shown};
+use crate::state::{Choice, Scratch, State};
+
+/// Most numbers that a decision may carry: items shown times features, where they came along.
+pub const MOST_INLINE: usize = 4096;
+
+thread_local! {
+    /// Memory for a decision on its way out.
+    static ENCODED: RefCell<Vec<u8>> = RefCell::default();
+}
+
+/// Who is to be shown what.
+#[derive(Debug)]
+pub struct Asked<'a> {
+    /// To whom.
+    pub user: &'a str,
+    /// Among what.
+    pub among: Among<'a>,
+    /// How many.
+    pub k: usize,
+}
+
+/// Candidates.
+#[derive(Debug)]
+pub enum Among<'a> {
+    /// Items of the catalogue.
+    Candidates(Vec<&'a str>),
+    /// Items that came along, and their features one after another.
+    Inline(Vec<&'a str>, &'a ItemSet),
+    /// The catalogue, but for some.
+    All(Vec<&'a str>),
+}
+
+/// What to show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recommended {
+    /// To be sent back with the reward.
+    pub decision: String,
+    /// Best first.
+    pub items: Vec<(String, Score)>,
+    /// The cluster that she is served from.
+    pub cluster: u64,
+    /// Users in it.
+    pub cluster_users: u64,
+}
+
+impl Engine {
+    /// Recommends to one user.
+    ///
+    /// # Errors
+    /// Where a candidate is not known, or there is none.
+    pub fn recommend(
+        &self,
+        asked: &Asked<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Recommended, Refusal> {
+        let state = self.shared.read();
+        let (handed, scores, cluster_users) = self.choose(&state, asked, scratch)?;
+        drop(state);
+        Ok(self.hand_out(handed, &scores, cluster_users))
+    }
+
+    /// Recommends to several users on the same history.
+    ///
+    /// # Errors
+    /// Where one of them cannot be served; then none is.
+    pub fn recommend_all(&self, all: &[Asked<'_>]) -> Result<Vec<Recommended>, Refusal> {
+        let mut scratch = Scratch::default();
+        let state = self.shared.read();
+        let chosen = all
+            .iter()
+            .enumerate()
+            .map(|(index, asked)| {
+                self.choose(&state, asked, &mut scratch)
+                    .map_err(|refusal| refusal.within("requests", index))
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        drop(state);
+        let handed = chosen
+            .into_iter()
+            .map(|(handed, scores, cluster_users)| self.hand_out(handed, &scores, cluster_users));
+        Ok(handed.collect())
+    }
+
+    fn choose<'a>(
+        &self,
+        state: &State,
+        asked: &Asked<'a>,
+        scratch: &mut Scratch,
+    ) -> Result<(Handed<'a>, Vec<Score>, u64), Refusal> {
+        let mut slots = Vec::new();
+        let choice = match &asked.among {
+            Among::Candidates(ids) => {
+                slots = find(state, ids, "candidates")?;
+                if has_twice(&slots) {
+                    return Err(Refusal::invalid("candidates", "a candidate is named twice"));
+                }
+                Choice::Slots(&slots)
+            }
+            Among::Inline(_, items) => Choice::Inline(items),
+            Among::All(excluded) => {
+                slots.extend(excluded.iter().filter_map(|id| state.catalogue()?.slot(id)));
+                slots.sort_unstable();
+                Choice::All { exclude: &slots }
+            }
+        };
+        if let (Among::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
+            && items.dim() != dim
+        {
+            let message = format!(
+                "an item has {} features, and {dim} are expected",
+                items.dim()
+            );
+            return Err(Refusal::invalid("items", message));
+        }
+        let chosen = state
+            .choose(asked.user, &choice, asked.k, scratch)
+            .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
+        if chosen.decisions.is_empty() {
+            let message =
+                "there is nothing to choose from: the catalogue is empty, or all of it excluded";
+            return Err(Refusal::invalid("candidates", message));
+        }
+        let catalogue = state.catalogue();
+        let shown = chosen.decisions.iter().map(|decision| {
+            let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
+            let (item, features) = match &asked.among {
+                Among::Candidates(ids) => {
+                    let revision = entry(slots[decision.index]).revision;
+                    (ids[decision.index].into(), Features::Catalogue(revision))
+                }
+                Among::All(_) => {
+                    let entry = entry(decision.index);
+                    let id = entry.id.to_string();
+                    (id.into(), Features::Catalogue(entry.revision))
+                }
+                Among::Inline(ids, items) => {
+                    let features = items.item(decision.index).collect();
+                    (ids[decision.index].into(), Features::Inline(features))
+                }
+            };
+            Shown {
+                item,
+                score: decision.score.score,
+                features,
+            }
+        });
+        let handed = Handed {
+            number: 0,
+            at: now(),
+            user: asked.user.into(),
+            cluster: chosen.cluster,
+            shown: shown.collect(),
+        };
+        if let Among::Inline(_, items) = &asked.among
+            && handed.shown.len() * items.dim() > MOST_INLINE
+        {
+            let message = format!(
+                "{} items of {} features cannot be shown at once; {MOST_INLINE} numbers can, or \
+                 put the items into the catalogue",
+                handed.shown.len(),
+                items.dim()
+            );
+            return Err(Refusal::invalid("k", message));
+        }
+        let scores = chosen.decisions.iter().map(|decision| decision.score);
+        Ok((handed, scores.collect(), chosen.cluster_users))
+    }
+
+    fn hand_out(
+        &self,
+        mut handed: Handed<'_>,
+        scores: &[Score],
+        cluster_users: u64,
+    ) -> Recommended {
+        let shown = handed.shown.len() as u64;
+        handed.number = self.shared.number.fetch_add(shown, Ordering::Relaxed);
+        let decision = ENCODED.with_borrow_mut(|encoded| {
+            handed.encode_into(encoded);
+            if self.shared.settings.journal && !lock(&self.shared.journal).push(encoded) {
+                self.shared.meters.unnoted.increment(1);
+            }
+            self.shared.sealer.seal(encoded)
+        });
+        let items = handed.shown.into_iter().zip(scores);
+        Recommended {
+            decision,
+            items: items
+                .map(|(shown, score)| (shown.item.into_owned(), *score))
+                .collect(),
+            cluster: handed.cluster,
+            cluster_users,
+        }
+    }
+}
+
+impl Among<'_> {
+    /// Which part of the request names the candidates.
+    fn field(&self) -> &'static str {
+        match self {
+            Among::Candidates(_) => "candidates",
+            Among::Inline(..) => "items",
+            Among::All(_) => "candidates",
+        }
+    }
+}
+
+/// The slots of items.
+fn find(state: &State, ids: &[&str], field: &'static str) -> Result<Vec<usize>, Refusal> {
+    let unknown = |id: &str| Refusal::UnknownItem {
+        id: id.to_owned(),
+        place: "in the catalogue",
+        field,
+    };
+    let catalogue = state.catalogue();
+    ids.iter()
+        .map(|id| {
+            catalogue
+                .and_then(|catalogue| catalogue.slot(id))
+                .ok_or_else(|| unknown(id))
+        })
+        .collect()
+}
+
+/// Whether something is in a list more than once.
+fn has_twice(slots: &[usize]) -> bool {
+    let mut sorted = slots.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).any(|pair| pair[0] == pair[1])
+}
