@@ -4,9 +4,10 @@
 use std::io::{Read, Write};
 
 use crate::bytes::{Reader, Save, bad};
-use crate::error::LoadError;
+use crate::error::{Error, LoadError};
 use crate::linucb::{LinUcbInd, LinUcbShared};
 use crate::policy::{ClusterId, Policy, UserId};
+use crate::refit::{Outlook, Placement, Refit};
 use crate::sclub::Sclub;
 
 /// A look at one cluster.
@@ -67,6 +68,30 @@ pub trait Keep: Policy {
     /// Some of the users of a cluster who have appeared, `limit` at the most; nothing if there is no
     /// such cluster.
     fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>>;
+
+    /// A fit to be computed beside serving, where one is due; nothing where none is, or where the
+    /// policy makes none or makes them by itself.
+    fn refit(&self) -> Option<Box<dyn Refit>> {
+        None
+    }
+
+    /// Takes what [`Refit::compute`] found. From now on recommendations are made from it.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] where it is no fit of such a policy; then nothing has changed.
+    fn take_fit(&mut self, _fit: &[u8]) -> Result<(), Error> {
+        Err(bad("this policy takes no fit"))
+    }
+
+    /// Where a user seems to belong; nothing where a policy knows no probabilities.
+    fn placement(&self, _user: UserId) -> Option<Placement> {
+        None
+    }
+
+    /// The state of the clustering as a whole; nothing where a policy fits nothing.
+    fn outlook(&self) -> Option<Outlook> {
+        None
+    }
 
     /// Writes the whole state by small pieces. [`load_policy`] has it back to the bit.
     ///

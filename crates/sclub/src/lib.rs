@@ -34,6 +34,7 @@ pub mod params;
 mod policy;
 mod published;
 mod radius;
+mod refit;
 mod roster;
 mod sclub;
 mod statistics;
@@ -52,5 +53,6 @@ pub use policy::{
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
+pub use refit::{Alone, Outlook, Place, Placement, Refit, Workers};
 pub use sclub::{Sclub, Statistics};
 pub use statistics::REFACTORISE_EVERY;
