@@ -21,7 +21,7 @@ use crate::policies::{self, Entry, InitialGraph, Name, Preset};
 use crate::report::model::{Origin, Report};
 use crate::run::{Observer, RunError};
 use crate::setting::{Setting, SettingError};
-use crate::synthetic::{Frequencies, Recipe};
+use crate::synthetic::{Frequencies, Recipe, Twists};
 use crate::world::Rewards;
 use cells::{Cells, CellsError};
 use jobs::Job;
@@ -312,6 +312,7 @@ fn synthetic(frequencies: Frequencies) -> Recipe {
         frequencies,
         rewards: Rewards::Bernoulli,
         users_a_round: None,
+        twists: Twists::default(),
     }
 }
 
