@@ -24,7 +24,7 @@ pub enum Command {
     /// on average. All policies face the same users, items and noise.
     ///
     /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Make the paper's figures and tables, and an honest audit of them, on one page
     ///
     /// Runs the seven panels of Figure 1 with CLUB, LinUCB-Ind, LinUCB-One and SCLUB as they were
