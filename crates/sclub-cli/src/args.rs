@@ -33,6 +33,13 @@ pub enum Command {
     /// bounds, and a harder test on what real users really chose.
     Paper(crate::paper::PaperArgs),
 
+    /// Compare policies in many settings that the paper has not, in one table
+    ///
+    /// Few and many clusters, users and features; clusters of very unequal size; users who differ inside
+    /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and what real
+    /// users really took. One row a setting, and how far from LinUCB-Ind.
+    Robust(crate::robust::RobustArgs),
+
     /// Make vectors of users and items from a file of ratings
     ///
     /// Counts who took what, chooses the users and items with the most, and takes the leading

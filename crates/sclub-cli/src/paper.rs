@@ -337,7 +337,7 @@ fn write(out: &Path, report: &Report) -> Result<()> {
 }
 
 /// The command as it was typed, so that it can be typed again.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let mut words = vec!["sclub".to_string()];
     words.extend(std::env::args().skip(1).map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:^+".contains(c);
