@@ -19,12 +19,17 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// A number for people.
-    fn text(self, value: f64) -> String {
-        match self {
-            Measure::Regret if value < 100.0 => format!("{value:.1}"),
+    /// A mean for people, with its error where it has one.
+    fn text(self, mean: Mean, has_error: bool) -> String {
+        let number = |value: f64| match self {
+            Measure::Regret if mean.mean < 100.0 => format!("{value:.1}"),
             Measure::Regret => thousands(value),
             Measure::Rate => format!("{value:.4}"),
+        };
+        if has_error {
+            format!("{} ± {}", number(mean.mean), number(mean.error))
+        } else {
+            number(mean.mean)
         }
     }
 }
@@ -110,11 +115,7 @@ impl TableRow {
         let Some(cell) = self.cells.iter().find(|cell| cell.policy == name) else {
             return "–".into();
         };
-        let mean = self.measure.text(cell.mean.mean);
-        if cell.values.len() < 2 {
-            return mean;
-        }
-        format!("{mean} ± {}", self.measure.text(cell.mean.error))
+        self.measure.text(cell.mean, cell.values.len() > 1)
     }
 
     /// How far the compared policy is from LinUCB-Ind.
