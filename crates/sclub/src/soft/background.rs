@@ -229,8 +229,8 @@ impl Scale {
             information[row_start(i) + i] += RIDGE / self.variance();
         }
         let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
-        for i in 0..dim {
-            moved[i] = pass.shift[i] + users * old.mean[i] - moved[i];
+        for ((moved, shift), mean) in moved.iter_mut().zip(&pass.shift).zip(&old.mean) {
+            *moved = shift + users * mean - *moved;
         }
         let target = symmetric::apply(dim, &old.precision, &moved);
         let mean = match Factors::of(dim, &information) {
@@ -325,7 +325,7 @@ pub(crate) fn fit(
         };
         let tried_pass = run(&tried);
         let tried_value = value(&scale, &tried, &tried_pass);
-        if !(tried_value > best_value) {
+        if tried_value <= best_value || tried_value.is_nan() {
             break;
         }
         let gain = tried_value - best_value;

@@ -134,7 +134,7 @@ impl Search<'_> {
             whole += weight(place);
             ends.push(whole);
         }
-        if !(whole > 0.0) {
+        if whole <= 0.0 {
             return None;
         }
         let mut places: Vec<usize> = (0..self.params.seeds)
@@ -179,7 +179,7 @@ impl Search<'_> {
     pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
         let mut best = self.refine(before.clone(), 6);
         let mut grew = false;
-        while more {
+        for _ in 0..if more { 2 } else { 0 } {
             let free: f64 = best.expected.none.iter().sum();
             if free < 3.0 {
                 break;
@@ -191,13 +191,10 @@ impl Search<'_> {
                 break;
             };
             let tried = self.refine(born, 15);
-            if !(tried.score > best.score) {
+            if tried.score <= best.score {
                 break;
             }
             best = tried;
-            if grew {
-                break;
-            }
             grew = true;
         }
         (best, grew)
