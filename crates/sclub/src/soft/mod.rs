@@ -95,6 +95,9 @@ struct Served {
     model: Model,
 }
 
+/// What a recommendation is made from: the fit, a user's block and what is believed about her.
+type Basis<'a> = (&'a Served, Cow<'a, [f64]>, Cow<'a, Belief>);
+
 impl SclubSoft {
     /// Nobody is known and nothing learned.
     ///
