@@ -224,10 +224,10 @@ impl SclubSoft {
         Some((served, block, belief))
     }
 
-    /// How far clusters are trusted: the probability that they predict better than none, given what
-    /// they have predicted since the fit.
+    /// How far clusters are trusted, given how much better than none they have predicted: 1/(1 + e^{1−g}),
+    /// g the gain in units of [`SoftParams::caution`].
     fn trust(&self) -> f64 {
-        1.0 / (1.0 + libm::exp(-self.gain / self.params.caution))
+        1.0 / (1.0 + libm::exp(1.0 - self.gain / self.params.caution))
     }
 
     fn admit(&mut self, user: UserId) -> usize {

@@ -41,7 +41,7 @@ pub struct SoftParams {
     pub cold_to: f64,
     /// A mixture is played in proportion to e to the power of this times its score.
     pub temper: f64,
-    /// Nats by which clusters must predict better than none to be trusted with e/(1+e).
+    /// Nats by which clusters must have predicted better than none to be trusted with ½.
     pub caution: f64,
 }
 
