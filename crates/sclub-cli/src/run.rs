@@ -291,6 +291,9 @@ fn deviations(args: &RunArgs) -> Result<Option<Deviations>> {
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
     let policies = policies(args)?;
+    if args.half_life.is_some() && !policies.iter().any(|name| name.is_soft()) {
+        bail!("--half-life goes with sclub-soft or gaussian among the --policies");
+    }
     let deviations = deviations(args)?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
@@ -315,6 +318,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             beta: args.beta,
             beta_scale: args.beta_scale,
             squared_norm: args.index.map(|index| index == IndexKind::Squared),
+            half_life: args.half_life,
         },
         graph: match args.graph {
             Some(GraphKind::Random) => InitialGraph::Random,
@@ -470,6 +474,7 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
         beta,
         beta_scale,
         squared_norm,
+        half_life,
     } = experiment.overrides;
     let mut others = Vec::new();
     for (name, value) in [
@@ -477,6 +482,7 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
         ("alpha-p", alpha_p),
         ("beta", beta),
         ("beta-scale", beta_scale),
+        ("half-life", half_life),
     ] {
         others.extend(value.map(|value| format!("{name} {value}")));
     }

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
-use sclub::{Change, Deviations, Observation, Policy};
+use sclub::{Change, Deviations, Observation, SoftParams};
 use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
-use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
+use crate::policies::{self, Entry, InitialGraph, Made, Name, Overrides, Preset};
 use crate::setting::{Setting, SettingError};
 use crate::world::{AGES, Block, Blocks, Tally, World};
 
@@ -116,7 +116,7 @@ pub struct Run {
 /// A policy on its way through a world.
 struct Player {
     name: Name,
-    policy: Box<dyn Policy>,
+    policy: Made,
     preset: Preset,
     rounds: u64,
     tally: Tally,
@@ -132,7 +132,7 @@ struct Player {
 }
 
 impl Player {
-    fn new(name: Name, preset: Preset, policy: Box<dyn Policy>) -> Self {
+    fn new(name: Name, preset: Preset, policy: Made) -> Self {
         let item = vec![0.0; policy.dim()];
         Self {
             name,
@@ -304,6 +304,11 @@ impl Experiment {
             return Err(RunError::Nothing("there is no policy to run"));
         }
         self.params()?;
+        let soft = SoftParams {
+            half_life: self.overrides.half_life,
+            ..SoftParams::default()
+        };
+        soft.check()?;
         Ok(())
     }
 
@@ -374,6 +379,7 @@ impl Experiment {
                 params,
                 graph: self.graph,
                 deviations,
+                half_life: self.overrides.half_life,
             })
             .collect();
         let world = self.world.world(seed)?;

@@ -36,6 +36,7 @@ fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contende
         params,
         graph: InitialGraph::Random,
         deviations: Deviations::NONE,
+        half_life: None,
     };
     Contender { entry, scale }
 }
