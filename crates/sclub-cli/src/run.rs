@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sclub_lab::Deviations;
+use sclub_lab::clustering;
 use sclub_lab::data::Options;
 use sclub_lab::data::features::{Selection, factorise, user_weights};
 use sclub_lab::figure;
@@ -66,11 +67,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let rows = summarise(&runs);
     let (title, subtitle) = title(args, &experiment, &runs);
-    let shown = if matches!(experiment.world, Setting::Ratings(_)) {
+    let mut shown = if matches!(experiment.world, Setting::Ratings(_)) {
         format!("{}\n{RATES}", table::rates(&runs))
     } else {
         format!("{}\n{}", table::render(&rows), legend(&rows))
     };
+    for line in clustering::lines(&runs) {
+        shown.push('\n');
+        shown.push_str(&line);
+    }
     say(&format!("{title}: {subtitle}\n{shown}"));
     let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
     say(&format!(
@@ -496,10 +501,15 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
     if let Some(names) = &args.deviations {
         others.push(format!("deviations {}", names.join(" ")));
     }
-    if others.is_empty() {
+    let preset = if experiment.policies.iter().any(|name| name.takes_preset()) {
         format!("constants {}", experiment.preset)
     } else {
-        format!("constants {} but {}", experiment.preset, others.join(", "))
+        "constants of its own".into()
+    };
+    if others.is_empty() {
+        preset
+    } else {
+        format!("{preset} but {}", others.join(", "))
     }
 }
 
@@ -517,6 +527,9 @@ fn legend(rows: &[Row]) -> String {
             " A user's own data are too few to find the true clusters by these tests: \
              what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
         );
+    }
+    if rows.iter().any(|row| row.policy.is_soft()) {
+        legend.push_str(" sclub-soft and gaussian have constants of their own.");
     }
     if rows.iter().any(|row| row.policy.is_told()) {
         legend.push_str(" oracle and informed are told what no learner knows.");

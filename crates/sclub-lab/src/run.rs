@@ -12,6 +12,7 @@ use sclub::{Change, Deviations, Observation, SoftParams};
 use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
+use crate::clustering::Clustering;
 use crate::policies::{self, Entry, InitialGraph, Made, Name, Overrides, Preset};
 use crate::setting::{Setting, SettingError};
 use crate::world::{AGES, Block, Blocks, Tally, World};
@@ -98,6 +99,9 @@ pub struct Run {
     pub clusters: usize,
     /// How alike those are to the true ones; null where there are none.
     pub adjusted_rand: Option<f64>,
+    /// What the policy says about its clusters, where it says anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clustering: Option<Clustering>,
     /// Time inside recommend and learn.
     pub policy_seconds: f64,
     /// (round, regret so far) at powers of two and at the end.
@@ -240,6 +244,7 @@ impl Player {
             random_regret: self.tally.random_regret,
             clusters: self.policy.clusters(),
             adjusted_rand,
+            clustering: self.policy.outlook().map(Clustering::from),
             policy_seconds: self.seconds,
             curve: self.curve,
             even_curve: self.even_curve,
