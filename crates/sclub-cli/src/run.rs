@@ -501,10 +501,10 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
     if let Some(names) = &args.deviations {
         others.push(format!("deviations {}", names.join(" ")));
     }
-    let preset = if experiment.policies.iter().any(|name| name.takes_preset()) {
-        format!("constants {}", experiment.preset)
+    let preset = if experiment.policies.iter().all(|name| name.is_soft()) {
+        "constants of their own".into()
     } else {
-        "constants of its own".into()
+        format!("constants {}", experiment.preset)
     };
     if others.is_empty() {
         preset
@@ -528,7 +528,8 @@ fn legend(rows: &[Row]) -> String {
              what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
         );
     }
-    if rows.iter().any(|row| row.policy.is_soft()) {
+    let soft = rows.iter().filter(|row| row.policy.is_soft()).count();
+    if soft > 0 && soft < rows.len() {
         legend.push_str(" sclub-soft and gaussian have constants of their own.");
     }
     if rows.iter().any(|row| row.policy.is_told()) {

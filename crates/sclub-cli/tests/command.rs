@@ -237,6 +237,11 @@ fn a_mistake_is_named_and_nothing_is_written() {
         (&["--threads", "100000"], "threads"),
         (&["--noise", "0.3"], "--rewards gaussian"),
         (&["--users", "-3"], "not a whole number"),
+        (&["--half-life", "0.5"], "half_life is 0.5"),
+        (
+            &["--policies", "sclub", "--half-life", "50"],
+            "sclub-soft or gaussian",
+        ),
         (&["--json", "run.svg"], "overwritten"),
         (&["--json", "/dev/null"], "not a plain file"),
         (&["--json", "."], "not a plain file"),

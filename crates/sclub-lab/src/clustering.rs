@@ -46,8 +46,8 @@ impl From<Outlook> for Clustering {
     }
 }
 
-/// A line for each policy that says something about its clusters: means over the runs, and its
-/// warning if it has one.
+/// A line for each policy that says something about its clusters: means over the runs, and a
+/// warning if there is one.
 pub fn lines(runs: &[Run]) -> Vec<String> {
     let mut names: Vec<Name> = Vec::new();
     for run in runs {
@@ -78,15 +78,14 @@ fn line(name: Name, all: &[&Clustering]) -> String {
             100.0 * mean(|one| one.unplaced),
         )
     };
-    let warned = all.iter().filter(|one| one.warning.is_some()).count();
-    // Worlds differ in numbers, not in what is the matter.
-    if let Some(warning) = all.iter().find_map(|one| one.warning.as_ref()) {
-        let many = if warned < all.len() {
-            format!(" in {warned} of {} worlds", all.len())
-        } else {
-            String::new()
-        };
-        line.push_str(&format!(". Warning{many}: {warning}"));
+    let warnings: Vec<&String> = all.iter().filter_map(|one| one.warning.as_ref()).collect();
+    match (warnings.first(), all.len()) {
+        (None, _) => {}
+        (Some(warning), 1) => line.push_str(&format!(". Warning: {warning}")),
+        (Some(first), many) => line.push_str(&format!(
+            ". Warning in {} of {many} worlds, the first: {first}",
+            warnings.len()
+        )),
     }
     line
 }
@@ -123,7 +122,7 @@ mod tests {
         let none = clustering(0, Some("no clusters found"));
         let said = line(Name::SclubSoft, &[&some, &none]);
         assert!(
-            said.ends_with(". Warning in 1 of 2 worlds: no clusters found"),
+            said.ends_with(". Warning in 1 of 2 worlds, the first: no clusters found"),
             "{said}"
         );
         let said = line(Name::SclubSoft, &[&none]);

@@ -11,11 +11,11 @@ pub mod ticks;
 use chart::{Axis, Chart, Dash, Series, Ticks};
 
 /// The colour of a policy, the same everywhere. Told apart with any kind of colour vision (Okabe and
-/// Ito's palette).
+/// Ito's palette, and a violet that is far from its blue for everybody).
 pub fn colour(policy: Name) -> &'static str {
     match policy {
         Name::Sclub => "#D55E00",
-        Name::SclubSoft => "#7A3E9D",
+        Name::SclubSoft => "#8B2FC9",
         Name::Club => "#222222",
         Name::Gaussian => "#56B4E9",
         Name::LinUcbInd => "#0072B2",
@@ -30,7 +30,7 @@ pub fn colour(policy: Name) -> &'static str {
 pub fn colour_on_dark(policy: Name) -> &'static str {
     match policy {
         Name::Sclub => "#FF8A3D",
-        Name::SclubSoft => "#C9A0F0",
+        Name::SclubSoft => "#A86CF5",
         Name::Club => "#F0F0F0",
         Name::Gaussian => "#A6DDF7",
         Name::LinUcbInd => "#5BB4F0",

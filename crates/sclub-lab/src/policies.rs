@@ -86,14 +86,10 @@ impl Name {
         matches!(self, Name::Oracle | Name::Informed)
     }
 
-    /// Whether it is the soft policy, with or without clusters.
+    /// Whether it is the soft policy, with or without clusters. It has one set of constants, which no
+    /// preset changes.
     pub fn is_soft(self) -> bool {
         matches!(self, Name::SclubSoft | Name::Gaussian)
-    }
-
-    /// Whether the policy's constants are a preset's. The others have none, or one set for everything.
-    pub fn takes_preset(self) -> bool {
-        !self.is_soft() && !matches!(self, Name::Informed | Name::Random)
     }
 }
 
