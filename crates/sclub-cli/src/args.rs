@@ -126,8 +126,10 @@ pub struct RunArgs {
 
     /// Who plays, separated by commas [default: all that the world allows]
     ///
-    /// sclub, club, linucb-ind and linucb-one learn. oracle is LinUCB that is told who belongs to
-    /// which cluster; informed is told the clusters' tastes, not who has which; random does not learn.
+    /// sclub, sclub-soft, club, gaussian, linucb-ind and linucb-one learn. gaussian is sclub-soft
+    /// without clusters; both have one set of constants, which no --preset changes. oracle is LinUCB
+    /// that is told who belongs to which cluster; informed is told the clusters' tastes, not who has
+    /// which; random does not learn.
     #[arg(
         long,
         value_name = "LIST",
@@ -136,7 +138,7 @@ pub struct RunArgs {
     )]
     pub policies: Option<Vec<Name>>,
 
-    /// Where the policies' constants come from
+    /// Where the constants of sclub, club, linucb-ind, linucb-one and oracle come from
     #[arg(long, value_enum, default_value = "tuned", help_heading = "Policies")]
     pub preset: PresetKind,
 
@@ -190,6 +192,16 @@ pub struct RunArgs {
         help_heading = "Policies"
     )]
     pub deviations: Option<Vec<String>>,
+
+    /// For sclub-soft and gaussian: an observation counts half after N later ones of the same user, for
+    /// users who change [default: all count alike]
+    #[arg(
+        long,
+        value_name = "N",
+        allow_negative_numbers = true,
+        help_heading = "Policies"
+    )]
+    pub half_life: Option<f64>,
 
     /// The graph of users that club starts from [default: complete with --preset released and at most
     /// 10000 users, as the paper's figures were made; else random]

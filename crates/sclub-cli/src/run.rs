@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use sclub_lab::Deviations;
+use sclub_lab::clustering;
 use sclub_lab::data::Options;
 use sclub_lab::data::features::{Selection, factorise, user_weights};
 use sclub_lab::figure;
@@ -66,11 +67,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let rows = summarise(&runs);
     let (title, subtitle) = title(args, &experiment, &runs);
-    let shown = if matches!(experiment.world, Setting::Ratings(_)) {
+    let mut shown = if matches!(experiment.world, Setting::Ratings(_)) {
         format!("{}\n{RATES}", table::rates(&runs))
     } else {
         format!("{}\n{}", table::render(&rows), legend(&rows))
     };
+    for line in clustering::lines(&runs) {
+        shown.push('\n');
+        shown.push_str(&line);
+    }
     say(&format!("{title}: {subtitle}\n{shown}"));
     let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
     say(&format!(
@@ -291,6 +296,9 @@ fn deviations(args: &RunArgs) -> Result<Option<Deviations>> {
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
     let policies = policies(args)?;
+    if args.half_life.is_some() && !policies.iter().any(|name| name.is_soft()) {
+        bail!("--half-life goes with sclub-soft or gaussian among the --policies");
+    }
     let deviations = deviations(args)?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
@@ -315,6 +323,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             beta: args.beta,
             beta_scale: args.beta_scale,
             squared_norm: args.index.map(|index| index == IndexKind::Squared),
+            half_life: args.half_life,
         },
         graph: match args.graph {
             Some(GraphKind::Random) => InitialGraph::Random,
@@ -470,6 +479,7 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
         beta,
         beta_scale,
         squared_norm,
+        half_life,
     } = experiment.overrides;
     let mut others = Vec::new();
     for (name, value) in [
@@ -477,6 +487,7 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
         ("alpha-p", alpha_p),
         ("beta", beta),
         ("beta-scale", beta_scale),
+        ("half-life", half_life),
     ] {
         others.extend(value.map(|value| format!("{name} {value}")));
     }
@@ -490,10 +501,15 @@ fn constants(args: &RunArgs, experiment: &Experiment) -> String {
     if let Some(names) = &args.deviations {
         others.push(format!("deviations {}", names.join(" ")));
     }
-    if others.is_empty() {
-        format!("constants {}", experiment.preset)
+    let preset = if experiment.policies.iter().all(|name| name.is_soft()) {
+        "constants of their own".into()
     } else {
-        format!("constants {} but {}", experiment.preset, others.join(", "))
+        format!("constants {}", experiment.preset)
+    };
+    if others.is_empty() {
+        preset
+    } else {
+        format!("{preset} but {}", others.join(", "))
     }
 }
 
@@ -511,6 +527,10 @@ fn legend(rows: &[Row]) -> String {
             " A user's own data are too few to find the true clusters by these tests: \
              what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
         );
+    }
+    let soft = rows.iter().filter(|row| row.policy.is_soft()).count();
+    if soft > 0 && soft < rows.len() {
+        legend.push_str(" sclub-soft and gaussian have constants of their own.");
     }
     if rows.iter().any(|row| row.policy.is_told()) {
         legend.push_str(" oracle and informed are told what no learner knows.");

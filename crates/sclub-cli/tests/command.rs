@@ -55,6 +55,8 @@ fn help_teaches() {
         "(1c)",
         "Examples:",
         "linucb-ind",
+        "sclub-soft",
+        "--half-life",
         "oracle",
         "2^20-2",
         "theory",
@@ -71,7 +73,9 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     let table = text(&output.stdout);
     let names = [
         "sclub",
+        "sclub-soft",
         "club",
+        "gaussian",
         "linucb-ind",
         "linucb-one",
         "oracle",
@@ -84,6 +88,7 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
             "{name} is missing from:\n{table}"
         );
     }
+    assert!(table.contains("\nsclub-soft: ") && table.contains("\ngaussian: one prior after "));
     let document = read(&folder.path().join("results/run.json"));
     assert_eq!(document["complete"], true);
     assert_eq!(document["config"]["frequencies"], "uniform");
@@ -107,6 +112,22 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
         assert_eq!(curve.last().unwrap()[0], 2000);
         assert_eq!(curve.last().unwrap()[1], run["regret"]);
         assert!(run["regret"].as_f64() < Some(1.2 * run["random_regret"].as_f64().unwrap()));
+        assert_eq!(run["preset"], "tuned");
+        let explains = run["policy"] == "sclub-soft" || run["policy"] == "gaussian";
+        assert_eq!(run["clustering"].is_object(), explains, "{run}");
+        if explains {
+            let clustering = &run["clustering"];
+            assert_eq!(clustering["clusters"], run["clusters"]);
+            let history = clustering["history"].as_array().unwrap();
+            assert_eq!(history.last().unwrap()[1], run["clusters"]);
+            assert!(clustering["fits"].as_u64() >= Some(history.len() as u64));
+            assert!((0.0..=1.0).contains(&clustering["unplaced"].as_f64().unwrap()));
+            for key in ["effective_parameters", "noise", "gain"] {
+                assert!(clustering[key].is_number(), "{key} of {run}");
+            }
+            assert!(clustering["used"].is_boolean());
+            assert!(clustering.as_object().unwrap().contains_key("warning"));
+        }
     }
     let svg = std::fs::read_to_string(folder.path().join("results/run.svg")).unwrap();
     assert!(svg.contains("<svg") && svg.contains("cumulative regret"));
@@ -216,6 +237,11 @@ fn a_mistake_is_named_and_nothing_is_written() {
         (&["--threads", "100000"], "threads"),
         (&["--noise", "0.3"], "--rewards gaussian"),
         (&["--users", "-3"], "not a whole number"),
+        (&["--half-life", "0.5"], "half_life is 0.5"),
+        (
+            &["--policies", "sclub", "--half-life", "50"],
+            "sclub-soft or gaussian",
+        ),
         (&["--json", "run.svg"], "overwritten"),
         (&["--json", "/dev/null"], "not a plain file"),
         (&["--json", "."], "not a plain file"),

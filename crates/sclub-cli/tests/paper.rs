@@ -87,10 +87,13 @@ fn without_data_everything_else_is_there() {
     assert_eq!(panels.len(), 7);
     for (at, panel) in panels.iter().enumerate() {
         let cells = panel["cells"].as_array().unwrap();
-        assert_eq!(cells.len(), if at < 3 { 4 } else { 0 });
+        assert_eq!(cells.len(), if at < 3 { 5 } else { 0 });
         assert_eq!(panel["missing"].is_string(), at >= 3);
     }
     assert_eq!(panels[0]["cells"][3]["published_regret"], 68_238.0);
+    assert_eq!(panels[0]["cells"][4]["policy"], "sclub-soft");
+    assert!(panels[0]["cells"][4]["published_regret"].is_null());
+    assert!(page.contains("no bound on its regret is proven"));
     assert_eq!(results["audit"]["variants"].as_array().unwrap().len(), 17);
     assert_eq!(results["held_out"].as_array().unwrap().len(), 0);
 }
@@ -219,7 +222,7 @@ fn real_data_make_the_other_panels() {
     assert!(text(&output.stdout).contains("Not the paper's data"));
     let results = measured(folder.path());
     for panel in results["panels"].as_array().unwrap() {
-        assert_eq!(panel["cells"].as_array().unwrap().len(), 4);
+        assert_eq!(panel["cells"].as_array().unwrap().len(), 5);
         let is_real = panel["id"].as_str().unwrap().starts_with('2');
         assert_eq!(panel["note"].is_string(), is_real);
     }
@@ -237,6 +240,13 @@ fn real_data_make_the_other_panels() {
             let rate = |at: usize| rows[at]["rate"]["mean"].as_f64().unwrap();
             assert!((rate(0) - 0.05).abs() < 0.02, "random: {}", rate(0));
             assert!(rows[1]["over_one"].is_null() && rows[3]["over_tuned_ind"].is_null());
+            let constants = |row: &&Value| row["constants"] == "no constants to choose";
+            let own: Vec<&Value> = rows
+                .iter()
+                .filter(constants)
+                .map(|r| &r["policy"])
+                .collect();
+            assert_eq!(own, ["gaussian", "sclub-soft"]);
         }
     }
 }

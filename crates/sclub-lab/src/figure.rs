@@ -11,11 +11,13 @@ pub mod ticks;
 use chart::{Axis, Chart, Dash, Series, Ticks};
 
 /// The colour of a policy, the same everywhere. Told apart with any kind of colour vision (Okabe and
-/// Ito's palette).
+/// Ito's palette, and a violet that is far from its blue for everybody).
 pub fn colour(policy: Name) -> &'static str {
     match policy {
         Name::Sclub => "#D55E00",
+        Name::SclubSoft => "#8B2FC9",
         Name::Club => "#222222",
+        Name::Gaussian => "#56B4E9",
         Name::LinUcbInd => "#0072B2",
         Name::LinUcbOne => "#009E73",
         Name::Oracle => "#CC79A7",
@@ -28,7 +30,9 @@ pub fn colour(policy: Name) -> &'static str {
 pub fn colour_on_dark(policy: Name) -> &'static str {
     match policy {
         Name::Sclub => "#FF8A3D",
+        Name::SclubSoft => "#A86CF5",
         Name::Club => "#F0F0F0",
+        Name::Gaussian => "#A6DDF7",
         Name::LinUcbInd => "#5BB4F0",
         Name::LinUcbOne => "#2FCB9B",
         Name::Oracle => "#E79CC6",

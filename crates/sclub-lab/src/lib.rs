@@ -8,6 +8,7 @@
 pub use sclub::{Deviations, Exploration, Index, Params};
 
 pub mod adjusted_rand;
+pub mod clustering;
 pub mod data;
 pub mod figure;
 pub mod held_out;

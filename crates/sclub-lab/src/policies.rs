@@ -1,11 +1,12 @@
 //! The policies by name, and how they are made for a world.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
 
 use sclub::{
-    Assumptions, Club, Deviations, Error, Exploration, Graph, Index, LinUcbInd, LinUcbShared,
-    Params, Policy, PublishedSclub, Sclub, Users,
+    Assumptions, Club, Deviations, Error, Exploration, Graph, Index, Keep, LinUcbInd, LinUcbShared,
+    Outlook, Params, Policy, PublishedSclub, Sclub, SclubSoft, SoftParams, Users,
 };
 use serde::{Serialize, Serializer};
 
@@ -18,10 +19,14 @@ use crate::yardsticks::{Informed, Oracle, Random};
 pub enum Name {
     /// [`Sclub`]
     Sclub,
+    /// [`SclubSoft`]
+    SclubSoft,
     /// [`Club`]
     Club,
     /// [`LinUcbShared::one`]
     LinUcbOne,
+    /// [`SclubSoft`] without clusters: [`SoftParams::gaussian`].
+    Gaussian,
     /// [`LinUcbInd`]
     LinUcbInd,
     /// LinUCB that is told the true clusters.
@@ -34,9 +39,11 @@ pub enum Name {
 
 impl Name {
     /// Every policy, in the order in which they are shown.
-    pub const ALL: [Name; 7] = [
+    pub const ALL: [Name; 9] = [
         Name::Sclub,
+        Name::SclubSoft,
         Name::Club,
+        Name::Gaussian,
         Name::LinUcbInd,
         Name::LinUcbOne,
         Name::Oracle,
@@ -48,8 +55,10 @@ impl Name {
     pub fn as_str(self) -> &'static str {
         match self {
             Name::Sclub => "sclub",
+            Name::SclubSoft => "sclub-soft",
             Name::Club => "club",
             Name::LinUcbOne => "linucb-one",
+            Name::Gaussian => "gaussian",
             Name::LinUcbInd => "linucb-ind",
             Name::Oracle => "oracle",
             Name::Informed => "informed",
@@ -61,7 +70,9 @@ impl Name {
     pub fn title(self) -> &'static str {
         match self {
             Name::Sclub => "SCLUB",
+            Name::SclubSoft => "SCLUB-soft",
             Name::Club => "CLUB",
+            Name::Gaussian => "One Gaussian prior",
             Name::LinUcbInd => "LinUCB-Ind",
             Name::LinUcbOne => "LinUCB-One",
             Name::Oracle => "Oracle",
@@ -73,6 +84,12 @@ impl Name {
     /// Whether the policy is told what a learner is not.
     pub fn is_told(self) -> bool {
         matches!(self, Name::Oracle | Name::Informed)
+    }
+
+    /// Whether it is the soft policy, with or without clusters. It has one set of constants, which no
+    /// preset changes.
+    pub fn is_soft(self) -> bool {
+        matches!(self, Name::SclubSoft | Name::Gaussian)
     }
 }
 
@@ -151,6 +168,8 @@ pub struct Overrides {
     pub beta_scale: Option<f64>,
     /// Whether the index takes the squared norm.
     pub squared_norm: Option<bool>,
+    /// Observations of a user after which one of hers counts half, for the soft policy.
+    pub half_life: Option<f64>,
 }
 
 /// The constants of a preset, with overrides.
@@ -203,6 +222,22 @@ pub struct Entry {
     pub graph: InitialGraph,
     /// What SCLUB does otherwise than the pseudo-code.
     pub deviations: Deviations,
+    /// Observations of a user after which one of hers counts half, for the soft policy.
+    pub half_life: Option<f64>,
+}
+
+impl Entry {
+    /// The constants of the soft policy, if that is what it is. No preset changes them.
+    pub fn soft_params(&self) -> SoftParams {
+        let params = match self.name {
+            Name::Gaussian => SoftParams::gaussian(),
+            _ => SoftParams::default(),
+        };
+        SoftParams {
+            half_life: self.half_life,
+            ..params
+        }
+    }
 }
 
 /// What SCLUB does otherwise than the pseudo-code unless it is said: as the published code with its
@@ -214,16 +249,58 @@ pub fn usual_deviations(preset: Preset) -> Deviations {
     }
 }
 
+/// A policy that was made.
+pub enum Made {
+    /// One that says nothing about itself.
+    Plain(Box<dyn Policy>),
+    /// One that knows how its clustering does.
+    Outspoken(Box<dyn Keep>),
+}
+
+impl Made {
+    /// The state of the clustering as a whole; nothing where a policy fits nothing.
+    pub fn outlook(&self) -> Option<Outlook> {
+        match self {
+            Made::Plain(_) => None,
+            Made::Outspoken(policy) => policy.outlook(),
+        }
+    }
+}
+
+impl Deref for Made {
+    type Target = dyn Policy;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Made::Plain(policy) => &**policy,
+            Made::Outspoken(policy) => &**policy,
+        }
+    }
+}
+
+impl DerefMut for Made {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Made::Plain(policy) => &mut **policy,
+            Made::Outspoken(policy) => &mut **policy,
+        }
+    }
+}
+
 /// Makes a policy for a world. Of the world it is told the number of users and features; `oracle`
 /// and `informed` are told the truth, and there is none of them in a world without clusters.
 ///
 /// # Errors
 /// [`Error::BadParameter`].
-pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dyn Policy>>, Error> {
+pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Made>, Error> {
     let dim = world.dim();
     let users = Users::Declared(world.users());
     let params = &entry.params;
-    Ok(Some(match entry.name {
+    Ok(Some(Made::Plain(match entry.name {
+        Name::SclubSoft | Name::Gaussian => {
+            let policy = SclubSoft::new(dim, &entry.soft_params())?;
+            return Ok(Some(Made::Outspoken(Box::new(policy))));
+        }
         Name::Sclub if entry.deviations == Deviations::NONE => {
             Box::new(Sclub::new(dim, users, params)?)
         }
@@ -252,5 +329,5 @@ pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dy
             Box::new(Informed::new(truth))
         }
         Name::Random => Box::new(Random::new(dim, seed)),
-    }))
+    })))
 }

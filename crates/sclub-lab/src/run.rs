@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rayon::prelude::*;
-use sclub::{Change, Deviations, Observation, Policy};
+use sclub::{Change, Deviations, Observation, SoftParams};
 use serde::Serialize;
 
 use crate::adjusted_rand::adjusted_rand;
-use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
+use crate::clustering::Clustering;
+use crate::policies::{self, Entry, InitialGraph, Made, Name, Overrides, Preset};
 use crate::setting::{Setting, SettingError};
 use crate::world::{AGES, Block, Blocks, Tally, World};
 
@@ -98,6 +99,9 @@ pub struct Run {
     pub clusters: usize,
     /// How alike those are to the true ones; null where there are none.
     pub adjusted_rand: Option<f64>,
+    /// What the policy says about its clusters, where it says anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clustering: Option<Clustering>,
     /// Time inside recommend and learn.
     pub policy_seconds: f64,
     /// (round, regret so far) at powers of two and at the end.
@@ -116,7 +120,7 @@ pub struct Run {
 /// A policy on its way through a world.
 struct Player {
     name: Name,
-    policy: Box<dyn Policy>,
+    policy: Made,
     preset: Preset,
     rounds: u64,
     tally: Tally,
@@ -132,7 +136,7 @@ struct Player {
 }
 
 impl Player {
-    fn new(name: Name, preset: Preset, policy: Box<dyn Policy>) -> Self {
+    fn new(name: Name, preset: Preset, policy: Made) -> Self {
         let item = vec![0.0; policy.dim()];
         Self {
             name,
@@ -240,6 +244,7 @@ impl Player {
             random_regret: self.tally.random_regret,
             clusters: self.policy.clusters(),
             adjusted_rand,
+            clustering: self.policy.outlook().map(Clustering::from),
             policy_seconds: self.seconds,
             curve: self.curve,
             even_curve: self.even_curve,
@@ -304,6 +309,11 @@ impl Experiment {
             return Err(RunError::Nothing("there is no policy to run"));
         }
         self.params()?;
+        let soft = SoftParams {
+            half_life: self.overrides.half_life,
+            ..SoftParams::default()
+        };
+        soft.check()?;
         Ok(())
     }
 
@@ -374,6 +384,7 @@ impl Experiment {
                 params,
                 graph: self.graph,
                 deviations,
+                half_life: self.overrides.half_life,
             })
             .collect();
         let world = self.world.world(seed)?;

@@ -149,6 +149,7 @@ fn entry(name: Name) -> Entry {
         },
         graph: InitialGraph::Random,
         deviations: Deviations::NONE,
+        half_life: None,
     }
 }
 

@@ -448,6 +448,39 @@ fn who_is_told_is_told_that_users_change() {
 }
 
 #[test]
+fn a_half_life_pays_where_users_change() {
+    const ROUNDS: u64 = 1 << 14;
+    let changing = Recipe {
+        twists: Twists {
+            change_at: Some(ROUNDS / 2),
+            ..Twists::default()
+        },
+        ..recipe(Frequencies::Uniform)
+    };
+    // Regret after the change, over all seeds.
+    let later = |half_life| {
+        let runs = Experiment {
+            world: Setting::Synthetic(changing),
+            policies: vec![Name::SclubSoft],
+            rounds: ROUNDS,
+            overrides: Overrides {
+                half_life,
+                ..Overrides::default()
+            },
+            ..experiment(2)
+        };
+        let runs = runs.run(&()).unwrap();
+        let before = |run: &Run| run.curve[run.curve.len() - 2];
+        assert!(runs.iter().all(|run| before(run).0 == ROUNDS / 2));
+        runs.iter()
+            .map(|run| run.regret - before(run).1)
+            .sum::<f64>()
+    };
+    let (with, without) = (later(Some(50.0)), later(None));
+    assert!(with < 0.8 * without, "{with} {without}");
+}
+
+#[test]
 fn random_chooses_every_item_equally_often() {
     let mut random = Random::new(2, 8);
     let items = ItemSet::from_rows(2, &[0.5; 10]).unwrap();

@@ -36,6 +36,7 @@ fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contende
         params,
         graph: InitialGraph::Random,
         deviations: Deviations::NONE,
+        half_life: None,
     };
     Contender { entry, scale }
 }
@@ -227,6 +228,8 @@ fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
             "CLUB, tuned",
             best(plan.quick, &source.data, cells, Name::Club)?,
         ),
+        row("One Gaussian prior", usual(Name::Gaussian)),
+        row("SCLUB-soft", usual(Name::SclubSoft)),
         Row {
             label: "Placebo: wrong users".into(),
             contender: ind,
@@ -280,6 +283,7 @@ pub(crate) fn constants(contender: &Contender) -> String {
     let mut parts = Vec::new();
     match contender.entry.name {
         Name::Random => return "no constants".into(),
+        Name::SclubSoft | Name::Gaussian => return "no constants to choose".into(),
         Name::Sclub | Name::Club => parts.push(format!("α_θ {alpha_theta}")),
         _ => {}
     }
@@ -372,7 +376,8 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
         tuning: format!(
             "Constants called tuned have the highest rate over {} splits of the same users (seeds {}) that \
              no result here is from: {searched} combinations for three policies, with uniform other \
-             candidates. A ridge of 1/k² is features multiplied by k. The placebo is tuned LinUCB-Ind, \
+             candidates. A ridge of 1/k² is features multiplied by k. SCLUB-soft, and one Gaussian prior, which is \
+             the same without clusters, have no constants to choose. The placebo is tuned LinUCB-Ind, \
              told a wrong user in each round. Errors are over splits of the same users. Sizes are of the split of seed {first}.",
             tuning_seeds(plan.quick).len(),
             tuning_seeds(plan.quick)

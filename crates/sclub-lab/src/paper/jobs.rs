@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::cells::{Cells, Record};
 use super::{PaperError, Progress};
-use crate::policies::Entry;
+use crate::policies::{Entry, Name};
 use crate::run::{Observer, play};
 use crate::setting::{Setting, SettingError};
 use crate::streams::mix;
@@ -62,12 +62,16 @@ pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
         ),
     };
     // What a policy does not look at does not make its result another.
-    let graph = (entry.name == crate::policies::Name::Club).then_some(entry.graph);
-    let deviations = (entry.name == crate::policies::Name::Sclub).then_some(entry.deviations);
+    let graph = (entry.name == Name::Club).then_some(entry.graph);
+    let deviations = (entry.name == Name::Sclub).then_some(entry.deviations);
+    let params = if entry.name.is_soft() {
+        format!("{:?}", entry.soft_params())
+    } else {
+        format!("{:?}", entry.params)
+    };
     let all = format!(
-        "{} {world} {data:x} {:?} {graph:?} {deviations:?}",
-        env!("CARGO_PKG_VERSION"),
-        entry.params
+        "{} {world} {data:x} {params} {graph:?} {deviations:?}",
+        env!("CARGO_PKG_VERSION")
     );
     let words: Vec<u64> = all.bytes().map(u64::from).collect();
     format!(

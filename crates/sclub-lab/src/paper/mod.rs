@@ -333,5 +333,6 @@ pub(crate) fn entry(
             Preset::Theory | Preset::Tuned => InitialGraph::Random,
         },
         deviations: policies::usual_deviations(preset),
+        half_life: None,
     })
 }

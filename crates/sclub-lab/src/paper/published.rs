@@ -7,7 +7,7 @@ use crate::synthetic::Frequencies;
 pub const ALGORITHMS: [Name; 4] = [Name::Club, Name::LinUcbInd, Name::LinUcbOne, Name::Sclub];
 
 /// What is run beside them, with constants of its own. The paper has no figures of it.
-pub const BESIDE: [Name; 0] = [];
+pub const BESIDE: [Name; 1] = [Name::SclubSoft];
 
 /// Where a panel's users come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

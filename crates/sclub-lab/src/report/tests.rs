@@ -199,7 +199,7 @@ fn what_the_paper_has_not_stands_beside_and_changes_nothing() {
     let mut report = full();
     for panel in &mut report.panels {
         let mut cell = panel.cells[3].clone();
-        cell.policy = Name::Informed;
+        cell.policy = Name::SclubSoft;
         cell.regret.mean = 12_345.0;
         (cell.published_regret, cell.published_seconds) = (None, None);
         panel.cells.push(cell);
@@ -213,10 +213,11 @@ fn what_the_paper_has_not_stands_beside_and_changes_nothing() {
     assert_shows(
         &text,
         &[
-            "Informed is not in the paper. It is told the clusters’ tastes",
-            "Informed | – | 12,345 ± 1,212 | – |",
+            "SCLUB-soft is not in the paper. It assumes that users come from some tight clusters and one",
+            "no bound on its regret is proven",
+            "SCLUB-soft | – | 12,345 ± 1,212 | – |",
             "SCLUB vs CLUB | −33.3% | −31.3% | |",
-            "Informed | – | 7.50 ± 0.25 | – |",
+            "SCLUB-soft | – | 7.50 ± 0.25 | – |",
         ],
     );
     assert!(!plain.contains("not in the paper."));

@@ -12,6 +12,15 @@ pub fn title(policy: Name) -> &'static str {
 /// What must be said of a policy that is shown beside the paper's.
 pub fn about(policy: Name) -> String {
     let assumes = match policy {
+        Name::SclubSoft => {
+            " It assumes that users come from some tight clusters and one broad Gaussian, and that rewards \
+             are linear in the features with the same noise everywhere; no bound on its regret is proven. \
+             Its constants are one set of its own."
+        }
+        Name::Gaussian => {
+            " It assumes that users come from one broad Gaussian, and that rewards are linear in the \
+             features with the same noise everywhere; no bound on its regret is proven."
+        }
         Name::Oracle => " It is told who is in which cluster, which no learner is.",
         Name::Informed => " It is told the clusters’ tastes, which no learner is.",
         _ => "",

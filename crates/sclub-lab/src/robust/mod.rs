@@ -20,10 +20,17 @@ pub use table::{Cell, Measure, Table, TableRow};
 
 /// Who plays, in the order of the columns. Where there are no true clusters, those who would be told
 /// them do not.
-pub const COLUMNS: [Name; 4] = [Name::LinUcbInd, Name::Sclub, Name::Informed, Name::Oracle];
+pub const COLUMNS: [Name; 6] = [
+    Name::LinUcbInd,
+    Name::Sclub,
+    Name::Gaussian,
+    Name::SclubSoft,
+    Name::Informed,
+    Name::Oracle,
+];
 
 /// Whose results are held against LinUCB-Ind's.
-pub const COMPARED: Name = Name::Sclub;
+pub const COMPARED: Name = Name::SclubSoft;
 
 /// By how much more than LinUCB-Ind's regret, or less than its rate, is too much.
 pub const TOLERANCE: f64 = 0.02;

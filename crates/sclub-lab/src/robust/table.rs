@@ -187,7 +187,8 @@ impl Table {
         };
         let mut text = format!(
             "Regret after {} rounds, {seeds}, mean ± standard error. Where nothing else is said: 1000 users equally \
-             often, 10 clusters, d = 20, 20 candidates, rewards 0 or 1, constants `tuned`.",
+             often, 10 clusters, d = 20, 20 candidates, rewards 0 or 1, constants `tuned`; \
+             SCLUB-soft and one Gaussian prior have one set of constants of their own.",
             thousands(self.rounds as f64)
         );
         for row in self.rows.iter().filter(|row| row.measure == Measure::Rate) {
