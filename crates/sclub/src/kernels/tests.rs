@@ -1,5 +1,7 @@
 //! The kernels against faer's decompositions, and against themselves without vector registers.
 
+mod batch;
+
 use faer::Mat;
 use faer::linalg::solvers::DenseSolveCore;
 use proptest::prelude::*;
@@ -11,7 +13,7 @@ use crate::items::ItemSet;
 use crate::kernels;
 use crate::policy::{Change, Observation, Policy, Users};
 use crate::statistics::{Aggregate, Scratch, Shape};
-use crate::{Club, Graph, LinUcbInd, LinUcbShared, Params, Sclub};
+use crate::{Club, Graph, LinUcbInd, LinUcbShared, Params, Sclub, SclubSoft, SoftParams};
 
 /// S as faer has it, summed from the items themselves.
 fn gram_matrix(dim: usize, items: &[Vec<f64>]) -> Mat<f64> {
@@ -234,11 +236,18 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
         ..Params::tuned()
     };
     let users = Users::Declared(12);
+    // One rough fit in large dimensions, several in small ones.
+    let soft = SoftParams {
+        growth: if dim > 50 { 10.0 } else { 1.3 },
+        first: if dim > 50 { 32 } else { 100 },
+        ..SoftParams::default()
+    };
     let mut policies: Vec<Box<dyn Policy>> = vec![
         Box::new(Sclub::new(dim, users, &params).unwrap()),
         Box::new(Club::new(dim, users, Graph::Random { seed: 1 }, &params).unwrap()),
         Box::new(LinUcbShared::one(dim, &params).unwrap()),
         Box::new(LinUcbInd::new(dim, &params).unwrap()),
+        Box::new(SclubSoft::new(dim, &soft).unwrap()),
     ];
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(dim as u64);
     let mut changes: Vec<Change> = Vec::new();

@@ -19,6 +19,8 @@ mod saved;
 mod search;
 mod sums;
 mod symmetric;
+#[cfg(test)]
+mod tests;
 
 use std::borrow::Cow;
 
