@@ -364,7 +364,6 @@ proptest! {
 }
 
 #[test]
-#[ignore = "a fit made before somebody was forgotten is taken without another being due"]
 fn a_fit_in_the_making_does_not_bring_the_forgotten_back() {
     // With no fit in force, and with one.
     for rounds in [0, 100] {
@@ -383,7 +382,6 @@ fn a_fit_in_the_making_does_not_bring_the_forgotten_back() {
 }
 
 #[test]
-#[ignore = "the fit stays in force when nobody is left"]
 fn when_all_are_forgotten_nothing_of_them_is_left() {
     let mut policy = lived(5, 2, 6, 200, &quick());
     for user in 0..6 {
@@ -598,7 +596,6 @@ fn nothing_that_may_be_observed_upsets_it() {
 }
 
 #[test]
-#[ignore = "panics where squares are subnormal"]
 fn features_too_small_to_be_squared_do_no_harm() {
     for size in [1e-150, 1e-158, 1e-162, 1e-200, f64::MIN_POSITIVE] {
         let mut policy = SclubSoft::new(2, &quick()).unwrap();

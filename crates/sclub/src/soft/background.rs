@@ -356,11 +356,23 @@ pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
         symmetric::dot(&factors.solve(moment), moment)
     });
     let free = (count - dim as f64).max(0.5 * count);
-    // Rewards that are all alike leave no noise: a trace of their size stands for it.
+    // Rewards that are all alike leave no noise: a trace of their size stands for it. And where numbers
+    // are so small that their squares are lost, any scale will do.
     let noise = ((squares - explained) / free).max(1e-6 * squares / count);
+    let (noise, square) = (known(noise), known(square));
+    let fine = (noise / square).is_normal() && (square / noise).is_normal();
     Scale {
-        noise: if noise > 0.0 { noise } else { 1.0 },
-        square: if square > 0.0 { square } else { 1.0 },
+        noise: if fine { noise } else { 1.0 },
+        square: if fine { square } else { 1.0 },
         pseudo: 0.0,
+    }
+}
+
+/// A positive number that can be divided by, or 1.
+fn known(number: f64) -> f64 {
+    if number.is_normal() && number > 0.0 {
+        number
+    } else {
+        1.0
     }
 }

@@ -1,7 +1,7 @@
 //! A fit of the whole model to all users, and what is kept of it.
 
 use super::background::{self, Background, Pass, Scale};
-use super::mixture::Mixture;
+use super::mixture::{Mixture, UNNAMED};
 use super::panel::Panel;
 use super::params::SoftParams;
 use super::search::{Draws, Found, Search, WARM_STEPS};
@@ -135,7 +135,6 @@ impl Job {
             noise: fit.noise,
             params,
             workers,
-            next_label: self.before.as_ref().map_or(1, |before| before.next_label),
             draws: Draws(mix(fit.number)),
         };
         let nothing = Mixture::none();
@@ -161,7 +160,7 @@ impl Job {
                 found.extend(search.cold());
             }
         }
-        fit.next_label = search.next_label;
+        fit.next_label = self.before.as_ref().map_or(1, |before| before.next_label);
         let dim = panel.layout().dim as f64;
         let alone = pass.total - dim * (dim + 3.0) / 2.0;
         fit.choose(panel, found, alone, params);
@@ -198,6 +197,12 @@ impl Fit {
         let top = found[0].score.max(alone);
         let weight = |score: f64| libm::exp(params.temper * (score - top));
         found.retain(|one| !one.mixture.centres.is_empty() && weight(one.score) >= PLAYED);
+        for centre in found.iter_mut().flat_map(|one| &mut one.mixture.centres) {
+            if centre.label == UNNAMED {
+                centre.label = self.next_label;
+                self.next_label += 1;
+            }
+        }
         let mut played = Mixture {
             centres: Vec::new(),
             none: weight(alone),

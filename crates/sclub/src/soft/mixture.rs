@@ -14,6 +14,9 @@ use crate::refit::Workers;
 /// Weights below this are nought: a user has few clusters.
 const LEAST: f64 = 1e-6;
 
+/// The label of a cluster that no fit has kept yet.
+pub(crate) const UNNAMED: ClusterId = 0;
+
 /// A cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Centre {

@@ -1,14 +1,13 @@
 //! The search for clusters: births, merges, prunes.
 
 use super::background::Background;
-use super::mixture::{Centre, Expectation, Mixture};
+use super::mixture::{Centre, Expectation, Mixture, UNNAMED};
 use super::panel::Panel;
 use super::params::SoftParams;
 use super::sums::Layout;
 use crate::digest::mix;
 use crate::kernels::batch::Posteriors;
 use crate::kernels::{self, Batch};
-use crate::policy::ClusterId;
 use crate::refit::Workers;
 
 /// Evidence of what cannot be.
@@ -44,7 +43,6 @@ pub(crate) struct Search<'a> {
     pub noise: f64,
     pub params: &'a SoftParams,
     pub workers: &'a dyn Workers,
-    pub next_label: ClusterId,
     pub draws: Draws,
 }
 
@@ -167,11 +165,10 @@ impl Search<'_> {
         next.none = share;
         for place in places {
             next.centres.push(Centre {
-                label: self.next_label,
+                label: UNNAMED,
                 mean: self.posterior_mean(slots[place]),
                 share,
             });
-            self.next_label += 1;
         }
         Some(next)
     }
@@ -210,14 +207,13 @@ impl Search<'_> {
         // Any of them: those who are seen often have made the cluster theirs already.
         let seed = self.draws.among(&vec![1.0; slots.len()])?;
         let other = Centre {
-            label: self.next_label,
+            label: UNNAMED,
             mean: self.posterior_mean(slots[seed]),
             share: centre.share,
         };
         let (parts, score) = self.local(slots, vec![centre.clone(), other], SPLIT_STEPS);
         let [mut a, mut b] = <[Centre; 2]>::try_from(parts).ok()?;
         (score > whole + 1.0).then(|| {
-            self.next_label += 1;
             a.share *= centre.share;
             b.share *= centre.share;
             (a, b)

@@ -238,6 +238,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
     Fit {
         rounds: 1,
         searched: 0,
+        forgotten: 0,
         number: 0,
         noise,
         background: background.clone(),
