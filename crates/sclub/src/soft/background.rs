@@ -20,7 +20,7 @@ const JITTER: f64 = 1e-5;
 const RIDGE: f64 = 1.0;
 
 /// A step that gains fewer nats is the last.
-const SETTLED: f64 = 0.3;
+pub(super) const SETTLED: f64 = 0.3;
 
 /// N(μ0, C)
 #[derive(Debug, Clone, PartialEq)]
