@@ -296,6 +296,8 @@ proptest! {
         // One who said a single thing, which is then in the state as it is.
         let (item, reward) = (Life::new(!seed, dim, 1).vector(), 0.123_456);
         policy.learn(999, &item, reward).unwrap();
+        // And one who gets her place when she goes.
+        policy.learn(998, &vec![0.3; dim], 0.5).unwrap();
         let words: Vec<[u8; 8]> = item.iter().map(|x| (reward * x).to_le_bytes()).collect();
         let holds = |policy: &SclubSoft| {
             let bytes = saved(policy);
@@ -305,6 +307,7 @@ proptest! {
         let items = Life::new(seed ^ 1, dim, 1).items();
         let all = |policy: &SclubSoft| -> Vec<_> {
             (0..users)
+                .chain([998])
                 .map(|user| {
                     let estimate = (policy.estimate(user), policy.own_estimate(user));
                     (policy.count(user), estimate, policy.recommend(user, &items))

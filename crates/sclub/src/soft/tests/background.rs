@@ -88,7 +88,7 @@ impl Plain<'_> {
             covariance += p + &off * off.transpose();
         }
         let all = self.world.said.len() as f64 + 10.0;
-        covariance = covariance * faer::Scale(1.0 / all);
+        covariance *= faer::Scale(1.0 / all);
         let jitter = 1e-5 * (0..dim).map(|i| covariance[(i, i)]).sum::<f64>() / dim as f64;
         (0..dim).for_each(|i| covariance[(i, i)] += jitter);
         (mean, covariance)
@@ -278,8 +278,8 @@ fn a_known_gaussian_is_recovered_from_many_users() {
         start = found.clone();
     }
     assert!((scale.noise - 0.3).abs() < 0.01, "noise {}", scale.noise);
-    for i in 0..3 {
-        assert!((found.mean[i] - mean[i]).abs() < 0.04, "{:?}", found.mean);
+    for (found, mean) in found.mean.iter().zip(mean) {
+        assert!((found - mean).abs() < 0.04, "{found} {mean}");
     }
     let off = (full(3, &found.covariance) - &truth).norm_max();
     assert!(off < 0.03, "{off}");

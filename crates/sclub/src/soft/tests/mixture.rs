@@ -3,6 +3,8 @@
 use super::super::background::{self, Background};
 use super::super::mixture::{Expectation, Mixture};
 use super::super::panel::Panel;
+use super::super::params::SoftParams;
+use super::super::search::{Draws, Search};
 use super::*;
 use crate::refit::Alone;
 
@@ -230,6 +232,33 @@ fn prices_are_those_of_the_definition() {
                 + log_determinant(&full(case.world.dim, &case.background.covariance));
             let price = 0.5 * volume + case.distance(&centre.mean);
             assert!(close(prices[k], price, 1e-6), "{} {price}", prices[k]);
+        }
+    }
+}
+
+#[test]
+fn the_score_of_a_search_is_the_evidence_less_prices_and_parameters() {
+    for case in cases() {
+        let params = SoftParams::default();
+        let search = Search {
+            panel: Panel::new(&case.sums, &case.slots),
+            background: &case.background,
+            evidence: &case.evidence,
+            noise: case.noise,
+            params: &params,
+            workers: &Alone,
+            next_label: 100,
+            draws: Draws(1),
+        };
+        for start in [case.mixture.clone(), Mixture::none()] {
+            let found = search.refine(start, 3);
+            let total = case.weights(&found.mixture).0;
+            let expected = case.expect(&found.mixture);
+            let prices: f64 = case.prices(&found.mixture, &expected).iter().sum();
+            let dim = case.world.dim as f64;
+            let parameters = dim + dim * (dim + 1.0) / 2.0;
+            let score = total - prices - parameters * found.mixture.none;
+            assert!(close(found.score, score, 1e-8), "{} {score}", found.score);
         }
     }
 }
