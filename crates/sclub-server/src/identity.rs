@@ -5,8 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
 
-/// Version of the events and snapshots in a folder.
-pub const FORMAT: u32 = 1;
+/// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
+///
+/// 2: there are fits among the events. Folders for policies that make none stay with 1.
+pub const FORMAT: u32 = 2;
+
+/// The policy of a new folder for which none is named.
+pub const DEFAULT: Kind = Kind::Sclub;
 
 /// The policies that can be served: those that can forget a user exactly and be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +23,9 @@ pub enum Kind {
     LinucbOne,
     /// [`LinUcbInd`]
     LinucbInd,
+    /// A policy for tests, which makes fits.
+    #[cfg(test)]
+    Trial,
 }
 
 impl Kind {
@@ -27,18 +35,54 @@ impl Kind {
             Kind::Sclub => "sclub",
             Kind::LinucbOne => "linucb-one",
             Kind::LinucbInd => "linucb-ind",
+            #[cfg(test)]
+            Kind::Trial => "trial",
         }
     }
 
+    /// All there are.
+    pub const ALL: &[Kind] = &[
+        Kind::Sclub,
+        Kind::LinucbOne,
+        Kind::LinucbInd,
+        #[cfg(test)]
+        Kind::Trial,
+    ];
+
     fn parse(text: &str) -> Result<Self, Misfit> {
-        [Kind::Sclub, Kind::LinucbOne, Kind::LinucbInd]
-            .into_iter()
+        let known = Kind::ALL.iter().copied();
+        known
+            .clone()
             .find(|kind| kind.as_str() == text)
             .ok_or_else(|| {
+                let names: Vec<&str> = known.map(Kind::as_str).collect();
                 Misfit(format!(
-                    "policy '{text}' cannot be served; sclub, linucb-one and linucb-ind can"
+                    "policy '{text}' cannot be served; these can: {}",
+                    names.join(", ")
                 ))
             })
+    }
+
+    /// Version of the events and snapshots in a folder for it: what only later versions write makes
+    /// a folder that earlier ones refuse.
+    pub fn format(self) -> u32 {
+        match self {
+            Kind::Sclub | Kind::LinucbOne | Kind::LinucbInd => 1,
+            #[cfg(test)]
+            Kind::Trial => 2,
+        }
+    }
+
+    /// The policy as it was saved.
+    ///
+    /// # Errors
+    /// Where the bytes cannot be had, or are no policy.
+    pub fn load(self, from: &mut dyn std::io::Read) -> Result<Box<dyn Keep>, sclub::LoadError> {
+        match self {
+            #[cfg(test)]
+            Kind::Trial => crate::trial::Trial::load(from),
+            _ => sclub::load_policy(from),
+        }
     }
 
     /// The policy before the first round.
@@ -59,6 +103,8 @@ impl Kind {
             Kind::Sclub => Box::new(Sclub::new(dim, users, params)?),
             Kind::LinucbOne => Box::new(LinUcbShared::one_keeping_users(dim, params)?),
             Kind::LinucbInd => Box::new(LinUcbInd::new(dim, params)?),
+            #[cfg(test)]
+            Kind::Trial => Box::new(crate::trial::Trial::new(dim, params)?),
         })
     }
 }
@@ -66,7 +112,7 @@ impl Kind {
 /// What a data folder is for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Identity {
-    /// [`FORMAT`] of the version that made it.
+    /// [`Kind::format`] of its policy.
     pub format: u32,
     /// The policy.
     pub policy: Kind,
@@ -138,7 +184,10 @@ impl Identity {
     /// # Errors
     /// Where a setting cannot be.
     pub fn new(settings: &Settings) -> Result<Self, Misfit> {
-        let policy = Kind::parse(settings.policy.as_deref().unwrap_or("sclub"))?;
+        let policy = match settings.policy.as_deref() {
+            Some(name) => Kind::parse(name)?,
+            None => DEFAULT,
+        };
         let preset = settings.preset.as_deref().unwrap_or("tuned");
         let constants = Constants::from(&params(settings, preset)?);
         if let Some(dim) = settings.dim {
@@ -148,7 +197,7 @@ impl Identity {
         getrandom::fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
         Ok(Self {
-            format: FORMAT,
+            format: policy.format(),
             policy,
             preset: preset.to_owned(),
             constants,
@@ -168,9 +217,9 @@ impl Identity {
         }
         let unreadable = |_| Misfit("its identity cannot be read".to_owned());
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if format != FORMAT {
+        if !(1..=FORMAT).contains(&format) {
             return Err(Misfit(format!(
-                "it is of format {format} and this version reads {FORMAT}; use the version that \
+                "it is of format {format} and this version reads 1 to {FORMAT}; use the version that \
                  wrote it to back it up and this one's release notes to move it"
             )));
         }

@@ -21,5 +21,7 @@ mod serve;
 pub mod settings;
 pub mod state;
 pub mod store;
+#[cfg(test)]
+mod trial;
 
 pub use serve::{ServeError, serve};

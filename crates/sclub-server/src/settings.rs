@@ -66,6 +66,8 @@ pub struct Settings {
     pub timeout: u64,
     /// Threads that answer; 0 is one for each core.
     pub threads: usize,
+    /// Threads that compute fits beside serving; 0 is one less than there are cores.
+    pub fit_threads: usize,
     /// `text` or `json`.
     pub log_format: String,
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter.
@@ -103,6 +105,7 @@ impl Default for Settings {
             max_connections: 4_096,
             timeout: 30,
             threads: 0,
+            fit_threads: 0,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
         }
