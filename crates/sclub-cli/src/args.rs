@@ -52,6 +52,12 @@ pub enum Command {
     /// seed, to the last digit.
     Simulate(Box<crate::simulate::SimulateArgs>),
 
+    /// Ask a running server what it thinks of its clusters, or of a user
+    ///
+    /// How many clusters it has found over time, how many users it cannot place, and what the clusters
+    /// are worth; with a user, how probable each of them is for her and what her rewards say about it.
+    Explain(crate::explain::ExplainArgs),
+
     /// Check everything that a server has kept
     ///
     /// Reads every event in the folder, learns from all of them anew, and says how many there are and

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::explain::{ClusteringCard, PlacementCard};
+
 /// Borrowed from the request where nothing in it is escaped.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(value_type = String)]
@@ -212,6 +214,9 @@ pub struct UserCard {
     pub cluster_estimate: Vec<f64>,
     /// How she last came to be where she is.
     pub last_change: Option<HistoryEntry>,
+    /// How probable each cluster is; not there where the policy knows no probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementCard>,
 }
 
 /// A cluster in a list.
@@ -357,6 +362,9 @@ pub struct StateCard {
     pub items: u64,
     /// Clusters of one user.
     pub singletons: u64,
+    /// What the policy says of its clusters as a whole; not there where it fits nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clustering: Option<ClusteringCard>,
     /// Rewards learned.
     pub rewards: u64,
     /// Their sum.
@@ -404,6 +412,10 @@ pub struct SecondCard {
     pub recommend_p99_ms: Option<f64>,
     /// 99th percentile of the time that a reward takes.
     pub feedback_p99_ms: Option<f64>,
+    /// Whether a fit is being computed.
+    pub fitting: bool,
+    /// Fits taken so far.
+    pub fits: u64,
     /// Whether writes work.
     pub writable: bool,
 }

@@ -502,6 +502,8 @@ impl Shared {
                 continue;
             }
             self.meters.state(&self.read());
+            self.meters
+                .fitting(self.fitting.is_running(), self.fitting.took());
             let waiting = QUEUE - self.queue.capacity();
             let writable = lock(&self.read_only).is_none();
             self.meters.store(waiting, self.store.bytes(), writable);

@@ -213,6 +213,9 @@ impl Shared {
         fits.applied(&effect, rounds);
         for stamped in events {
             self.meters.event(&stamped.event);
+            if matches!(stamped.event, Event::Fit { .. }) && effect.fit_refused.is_none() {
+                self.meters.fitted();
+            }
         }
         self.meters.changes(&effect.changes);
         for record in effect.changes {
