@@ -60,6 +60,9 @@ pub struct State {
     pub constants: BTreeMap<String, f64>,
     /// Features, once they are known.
     pub dim: Option<usize>,
+    /// There if the policy makes fits, each at a moment of its own.
+    #[serde(default)]
+    pub clustering: Option<serde::de::IgnoredAny>,
     /// Of the server.
     #[serde(default)]
     pub version: String,
@@ -622,7 +625,8 @@ fn lined_up<const N: usize>(
 /// The command that gives the same regret, if there is one.
 fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Option<String> {
     let is_whole = outcome.error.is_none() && outcome.rounds == args.rounds;
-    if !(is_whole && outcome.is_fresh && connections == 1) {
+    let makes_fits = outcome.state.clustering.is_some();
+    if !(is_whole && outcome.is_fresh && connections == 1) || makes_fits {
         return None;
     }
     let State { policy, preset, .. } = &outcome.state;
