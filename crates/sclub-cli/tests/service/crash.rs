@@ -79,11 +79,11 @@ fn answer(client: &mut Client, decision: &str) -> bool {
     answer["applied"].as_bool().unwrap()
 }
 
-fn kill_under_load(rounds: u64) {
+fn kill_under_load(policy: &str, rounds: u64) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     // Often enough that a kill hits one.
-    let flags = ["--snapshot-every", "300"];
+    let flags = ["--snapshot-every", "300", "--policy", policy];
     let server = Server::start(&data, &flags);
     server.ok("PUT", "/v1/items", &items(20, 4));
     server.kill();
@@ -146,12 +146,12 @@ fn kill_under_load(rounds: u64) {
 
 #[test]
 fn nothing_is_lost_or_doubled_by_kill_9() {
-    kill_under_load(20);
+    kill_under_load("sclub", 20);
 }
 
 /// The long form: `cargo test --release -p sclub-cli --test service -- --ignored kill_9`.
 #[test]
 #[ignore = "takes several minutes"]
 fn nothing_is_lost_or_doubled_by_200_times_kill_9() {
-    kill_under_load(200);
+    kill_under_load("sclub", 200);
 }

@@ -103,6 +103,7 @@ impl Fits {
         let (orders, ordered) = channel();
         let seen = Arc::clone(&watch);
         spawn("sclub-fit", move || {
+            step_back();
             compute(&ordered, &queue, &*workers, &seen);
         })?;
         Ok(Self {
@@ -166,6 +167,18 @@ impl Shared {
         fits.watch.running.store(true, Ordering::SeqCst);
         if fits.orders.send(refit).is_err() {
             tracing::error!("the thread that fits has ended");
+        }
+    }
+}
+
+/// Lets every other thread go first, where the system can do that for a thread. Its helpers inherit it.
+fn step_back() {
+    #[cfg(target_os = "linux")]
+    {
+        /// Of the 20 steps there are.
+        const STEPS: i32 = 10;
+        if let Err(error) = rustix::process::setpriority_process(None, STEPS) {
+            tracing::debug!(%error, "fits have the priority of everything else");
         }
     }
 }
