@@ -24,7 +24,7 @@ pub enum Command {
     /// on average. All policies face the same users, items and noise.
     ///
     /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Make the paper's figures and tables, and an honest audit of them, on one page
     ///
     /// Runs the seven panels of Figure 1 with CLUB, LinUCB-Ind, LinUCB-One and SCLUB as they were
@@ -32,6 +32,13 @@ pub enum Command {
     /// the published code does otherwise than the paper says and what that is worth, the theorems'
     /// bounds, and a harder test on what real users really chose.
     Paper(crate::paper::PaperArgs),
+
+    /// Compare policies in many settings that the paper has not, in one table
+    ///
+    /// Few and many clusters, users and features; clusters of very unequal size; users who differ inside
+    /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and what real
+    /// users really took. One row a setting, and how far from LinUCB-Ind.
+    Robust(crate::robust::RobustArgs),
 
     /// Make vectors of users and items from a file of ratings
     ///
@@ -263,6 +270,44 @@ pub struct RecipeArgs {
         help_heading = "World"
     )]
     pub noise: Option<f64>,
+
+    /// How users are spread over the clusters
+    #[arg(long, value_enum, default_value = "equal", help_heading = "World")]
+    pub sizes: SizeKind,
+
+    /// How far users of a cluster differ: each user's direction is her cluster's plus a random vector
+    /// of about this length, brought back to length 1
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub spread: f64,
+
+    /// Multiply every mean reward by X, at most 1; 0.04 makes them rare, a mean of about 0.02
+    #[arg(
+        long,
+        value_name = "X",
+        default_value = "1",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub reward_scale: f64,
+
+    /// Users come one after the other, a new one every X rounds [default: all are there from the start]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub newcomers_every: Option<f64>,
+
+    /// After N rounds every user changes to another cluster [default: nobody ever does]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
+    pub change_at: Option<u64>,
 }
 
 const EXAMPLES: &str = "\
@@ -279,6 +324,10 @@ Examples:
       a world of your own
   sclub run --rewards gaussian --noise 0.1 --alpha-theta 1.5
       other rewards, another constant
+  sclub run --sizes unequal --spread 0.4 --reward-scale 0.04
+      a few large clusters and many small ones, users who differ inside of them, rare rewards
+  sclub run --rounds 2^17 --change-at 2^16
+      users who all change their minds half way
 ";
 
 /// A world.
@@ -311,6 +360,15 @@ pub enum FrequencyKind {
     Clusters,
     /// (1c) Every user at a random rate
     Users,
+}
+
+/// How large clusters are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SizeKind {
+    /// All alike
+    Equal,
+    /// The k-th in proportion to k^-1.5: of 1000 users in 10 clusters 497, 177, 96, down to 17
+    Unequal,
 }
 
 /// What a reward is.

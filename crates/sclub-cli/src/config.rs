@@ -72,6 +72,11 @@ pub fn world_json(world: &Setting) -> Value {
         "users_a_round": recipe.users_a_round,
         "rewards": rewards,
         "noise": noise,
+        "sizes": recipe.twists.sizes,
+        "spread": recipe.twists.spread,
+        "reward_scale": recipe.twists.reward_scale,
+        "newcomers_every": recipe.twists.newcomers_every,
+        "change_at": recipe.twists.change_at,
     })
 }
 

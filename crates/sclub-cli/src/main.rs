@@ -11,6 +11,7 @@ mod paper;
 mod progress;
 mod reading;
 mod remote;
+mod robust;
 mod run;
 mod serve;
 mod simulate;
@@ -29,6 +30,7 @@ sclub finds out who likes the same things while it recommends.
 Type next:
   sclub run             compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
   sclub paper --quick   the paper's figures and tables on one page, a short version (a minute)
+  sclub robust --quick  one table of many other settings, a short version (a minute)
   sclub serve           recommend over HTTP on http://127.0.0.1:8080, with a page to watch it
   sclub simulate        simulated users for that server, from another terminal
   sclub features --help vectors of users and items from ratings of your own
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
             run::run(&args)
         }
         Some(args::Command::Paper(args)) => paper::paper(&args),
+        Some(args::Command::Robust(args)) => robust::robust(&args),
         Some(args::Command::Features(args)) => features::features(&args),
         Some(args::Command::Serve(mut args)) => {
             args.given = matches.subcommand().map(given).unwrap_or_default();

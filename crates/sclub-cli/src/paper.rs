@@ -337,7 +337,7 @@ fn write(out: &Path, report: &Report) -> Result<()> {
 }
 
 /// The command as it was typed, so that it can be typed again.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let mut words = vec!["sclub".to_string()];
     words.extend(std::env::args().skip(1).map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:^+".contains(c);
@@ -372,9 +372,8 @@ fn summary(report: &Report) -> String {
             let found = panel.cells.iter().find(|other| other.policy == cell.policy);
             row.push(found.map_or_else(String::new, |cell| {
                 let mean = thousands(cell.regret.mean);
-                if comparable {
-                    let off = percent(cell.regret.mean / cell.published_regret - 1.0);
-                    format!("{mean} {off}")
+                if comparable && cell.is_published() {
+                    format!("{mean} {}", percent(cell.off_published()))
                 } else {
                     mean
                 }

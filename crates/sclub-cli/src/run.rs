@@ -17,13 +17,13 @@ use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Run};
 use sclub_lab::setting::{Ratings, Setting};
 use sclub_lab::summary::{Row, summarise, thousands};
-use sclub_lab::synthetic::{Frequencies, Recipe};
+use sclub_lab::synthetic::{Frequencies, Recipe, Sizes, Twists};
 use sclub_lab::world::Rewards;
 use serde_json::json;
 
 use crate::args::{
     FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs,
-    WorldKind,
+    SizeKind, WorldKind,
 };
 use crate::config::config;
 use crate::files::{prepare_file, prepare_folder, save, say};
@@ -108,7 +108,14 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
         ),
         WorldKind::Vectors => (
             "vectors",
-            &["clusters", "others", "feature_scale", "placebo"],
+            &[
+                "clusters",
+                "sizes",
+                "spread",
+                "others",
+                "feature_scale",
+                "placebo",
+            ],
         ),
         WorldKind::Ratings => (
             "ratings",
@@ -119,6 +126,11 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
                 "rewards",
                 "noise",
                 "users_a_round",
+                "sizes",
+                "spread",
+                "reward_scale",
+                "newcomers_every",
+                "change_at",
             ],
         ),
     };
@@ -165,6 +177,16 @@ pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
             RewardKind::Gaussian => Rewards::Gaussian(args.noise.unwrap_or(0.5)),
         },
         users_a_round: args.users_a_round,
+        twists: Twists {
+            sizes: match args.sizes {
+                SizeKind::Equal => Sizes::Equal,
+                SizeKind::Unequal => Sizes::Unequal,
+            },
+            spread: args.spread,
+            reward_scale: args.reward_scale,
+            newcomers_every: args.newcomers_every,
+            change_at: args.change_at,
+        },
     };
     if args.noise.is_some() && args.rewards == RewardKind::Bernoulli {
         bail!("--noise goes with --rewards gaussian");
@@ -381,8 +403,11 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
                 Frequencies::Users => "(1c) Users at unequal rates",
             };
             let subtitle = format!(
-                "{} users, {} clusters, d = {}, {rounds} round{plural}, {seeds} seed{many}, {constants}",
-                recipe.users, recipe.clusters, recipe.dim,
+                "{} users, {} clusters, d = {}, {}{rounds} round{plural}, {seeds} seed{many}, {constants}",
+                recipe.users,
+                recipe.clusters,
+                recipe.dim,
+                twists(recipe),
             );
             (title.into(), subtitle)
         }
@@ -392,9 +417,10 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
                 _ => "equal rates",
             };
             let subtitle = format!(
-                "{} users, d = {}, {rounds} round{plural}, {seeds} seed{many}, {constants}",
+                "{} users, d = {}, {}{rounds} round{plural}, {seeds} seed{many}, {constants}",
                 weights.len(),
                 recipe.dim,
+                twists(recipe),
             );
             (format!("Tastes from {file}, users at {rates}"), subtitle)
         }
@@ -411,6 +437,29 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
             (format!("Held-out choices from {file}, {others}"), subtitle)
         }
     }
+}
+
+/// What a world has that the paper's has not, in a few words.
+fn twists(recipe: &Recipe) -> String {
+    let Twists {
+        sizes,
+        spread,
+        reward_scale,
+        newcomers_every,
+        change_at,
+    } = recipe.twists;
+    let number =
+        |name: &str, value: f64, usual: f64| (value != usual).then(|| format!("{name} {value}, "));
+    [
+        (sizes == Sizes::Unequal).then(|| "sizes unequal, ".into()),
+        number("spread", spread, 0.0),
+        number("reward-scale", reward_scale, 1.0),
+        newcomers_every.map(|gap| format!("newcomers-every {gap}, ")),
+        change_at.map(|round| format!("change-at {round}, ")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Which constants were in force, in a few words.

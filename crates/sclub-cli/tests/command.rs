@@ -115,6 +115,43 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
 }
 
 #[test]
+fn a_world_off_the_papers_track_says_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let flags = [
+        "--sizes",
+        "unequal",
+        "--spread",
+        "0.3",
+        "--reward-scale",
+        "0.5",
+    ];
+    let more = ["--newcomers-every", "12.5", "--change-at", "2^10"];
+    let output = small_run(folder.path(), &[&flags[..], &more[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = "sizes unequal, spread 0.3, reward-scale 0.5, newcomers-every 12.5, change-at 1024";
+    assert!(text(&output.stdout).contains(said));
+    let config = read(&folder.path().join("results/run.json"))["config"].clone();
+    assert_eq!(config["sizes"], "unequal");
+    assert_eq!(config["change_at"], 1024);
+    for (name, value) in [
+        ("spread", 0.3),
+        ("reward_scale", 0.5),
+        ("newcomers_every", 12.5),
+    ] {
+        assert_eq!(config[name], value);
+    }
+    for (flag, value, message) in [
+        ("--spread", "-1", "spread is -1.0"),
+        ("--reward-scale", "2", "reward-scale is 2.0"),
+        ("--newcomers-every", "0", "newcomers-every is 0.0"),
+    ] {
+        let output = small_run(folder.path(), &[flag, value]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(message), "{message}");
+    }
+}
+
+#[test]
 fn a_reader_who_goes_away_is_no_reason_to_fail() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = sclub()

@@ -6,7 +6,7 @@
 use std::time::Instant;
 
 use sclub::{Change, LinUcbInd, Observation, Params, Policy, Sclub, Users};
-use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic};
+use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic, Twists};
 use sclub_lab::world::{BLOCK, Rewards, World};
 
 fn recipe(users: usize, candidates: usize, dim: usize) -> Recipe {
@@ -18,6 +18,7 @@ fn recipe(users: usize, candidates: usize, dim: usize) -> Recipe {
         frequencies: Frequencies::Uniform,
         rewards: Rewards::Bernoulli,
         users_a_round: None,
+        twists: Twists::default(),
     }
 }
 

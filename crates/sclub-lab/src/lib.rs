@@ -15,6 +15,7 @@ pub mod normals;
 pub mod paper;
 pub mod policies;
 pub mod report;
+pub mod robust;
 pub mod run;
 pub mod setting;
 pub mod streams;

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 
 use crate::streams::{Purpose, mix};
 use crate::world::World;
-use crate::yardsticks::{Informed, Random};
+use crate::yardsticks::{Informed, Oracle, Random};
 
 /// A policy by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -243,7 +243,7 @@ pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dy
             let Some(truth) = world.truth() else {
                 return Ok(None);
             };
-            Box::new(LinUcbShared::known(dim, truth.cluster_of.clone(), params)?)
+            Box::new(Oracle::new(dim, truth, params)?)
         }
         Name::Informed => {
             let Some(truth) = world.truth() else {

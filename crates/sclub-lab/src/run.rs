@@ -225,7 +225,8 @@ impl Player {
             let found: Vec<u64> = (0..world.users())
                 .map(|user| self.policy.cluster_of(user))
                 .collect();
-            let true_ones: Vec<u64> = truth.cluster_of.iter().map(|&c| u64::from(c)).collect();
+            let at_the_end = truth.clusters_in(self.rounds.saturating_sub(1));
+            let true_ones: Vec<u64> = at_the_end.iter().map(|&c| u64::from(c)).collect();
             adjusted_rand(&found, &true_ones)
         });
         Run {

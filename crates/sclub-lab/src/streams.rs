@@ -26,6 +26,12 @@ pub enum Purpose {
     Order = 9,
     /// The users that a placebo tells.
     Placebo = 10,
+    /// Which users are in which of the unequal clusters.
+    Sizes = 11,
+    /// How users differ from their clusters.
+    Spread = 12,
+    /// Which clusters users change to.
+    Change = 13,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

@@ -200,12 +200,33 @@ impl Tally {
 /// What is true in a world, for the yardsticks that are told.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
-    /// The cluster of each user.
+    /// The cluster of each user, from the start.
     pub cluster_of: Vec<u32>,
     /// The weight vector of each cluster.
     pub weights: Vec<Vec<f64>>,
     /// How rewards vary.
     pub rewards: Rewards,
+    /// What becomes otherwise on the way, if anything does.
+    pub changed: Option<Changed>,
+}
+
+/// Users who change to other clusters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Changed {
+    /// After so many rounds.
+    pub after: u64,
+    /// The cluster of each user from then on.
+    pub cluster_of: Vec<u32>,
+}
+
+impl Truth {
+    /// The cluster of each user in a round, which counts from 0.
+    pub fn clusters_in(&self, round: u64) -> &[u32] {
+        match &self.changed {
+            Some(changed) if round >= changed.after => &changed.cluster_of,
+            _ => &self.cluster_of,
+        }
+    }
 }
 
 /// Users, items and rewards. A world is fixed by its seed; any of its blocks can be drawn at any

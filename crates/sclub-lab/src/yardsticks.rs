@@ -5,11 +5,15 @@ use sclub::{Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Sc
 use crate::streams::{Purpose, mix};
 use crate::world::{Rewards, Truth};
 
+mod oracle;
+
+pub use oracle::Oracle;
+
 /// Told the true weight vectors, not who has which.
 ///
 /// Keeps the exact posterior over the clusters for each user, starting from the clusters' sizes, and
 /// plays the item with the largest mean under it. It does not explore, so it is no lower bound on
-/// what could be reached.
+/// what could be reached. Where users change to other clusters it is told when, and starts anew.
 #[derive(Debug, Clone)]
 pub struct Informed {
     truth: Truth,
@@ -21,16 +25,9 @@ pub struct Informed {
 impl Informed {
     /// Knows the weight vectors of `truth`.
     pub fn new(truth: &Truth) -> Self {
-        let clusters = truth.weights.len();
-        let mut sizes = vec![0.0; clusters];
-        truth
-            .cluster_of
-            .iter()
-            .for_each(|&cluster| sizes[cluster as usize] += 1.0);
-        let prior: Vec<f64> = sizes.iter().map(|&size: &f64| libm::log(size)).collect();
         Self {
             truth: truth.clone(),
-            beliefs: prior.repeat(truth.cluster_of.len()),
+            beliefs: prior(truth, 0),
             rounds: 0,
         }
     }
@@ -74,6 +71,17 @@ impl Informed {
             Ok(())
         }
     }
+}
+
+/// The logarithms of the clusters' sizes in a round, for each user.
+fn prior(truth: &Truth, round: u64) -> Vec<f64> {
+    let mut sizes = vec![0.0; truth.weights.len()];
+    truth
+        .clusters_in(round)
+        .iter()
+        .for_each(|&cluster| sizes[cluster as usize] += 1.0);
+    let prior: Vec<f64> = sizes.iter().map(|&size: &f64| libm::log(size)).collect();
+    prior.repeat(truth.cluster_of.len())
 }
 
 impl Policy for Informed {
@@ -134,6 +142,11 @@ impl Policy for Informed {
                     .sum();
                 self.beliefs[start + cluster] += self.log_likelihood(mean, observation.reward);
             }
+        }
+        if let Some(changed) = &self.truth.changed
+            && changed.after == self.rounds
+        {
+            self.beliefs = prior(&self.truth, self.rounds);
         }
         Ok(())
     }

@@ -6,9 +6,9 @@ use sclub::{ItemSet, Policy};
 use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
 use sclub_lab::run::{Experiment, Observer, Run};
 use sclub_lab::setting::Setting;
-use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic};
+use sclub_lab::synthetic::{Frequencies, Recipe, Synthetic, Twists};
 use sclub_lab::world::{BLOCK, Rewards, Truth, World};
-use sclub_lab::yardsticks::{Informed, Random};
+use sclub_lab::yardsticks::{Informed, Oracle, Random};
 
 fn recipe(frequencies: Frequencies) -> Recipe {
     Recipe {
@@ -19,6 +19,7 @@ fn recipe(frequencies: Frequencies) -> Recipe {
         frequencies,
         rewards: Rewards::Bernoulli,
         users_a_round: None,
+        twists: Twists::default(),
     }
 }
 
@@ -358,6 +359,7 @@ fn informed_keeps_the_exact_posterior() {
         cluster_of: vec![0, 0, 1, 2],
         weights: weights.clone(),
         rewards: Rewards::Bernoulli,
+        changed: None,
     };
     let mut informed = Informed::new(&truth);
     let seen = [([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0), ([0.5, 0.5], 1.0)];
@@ -383,6 +385,66 @@ fn informed_keeps_the_exact_posterior() {
     let best = if estimate[0] > estimate[1] { 1 } else { 2 };
     assert_eq!(informed.recommend(2, &items).unwrap().index, best);
     assert_eq!(informed.cluster_of(2), 1);
+}
+
+#[test]
+fn who_is_told_is_told_that_users_change() {
+    let twists = Twists {
+        change_at: Some(1500),
+        ..Twists::default()
+    };
+    let changing = Recipe {
+        twists,
+        ..recipe(Frequencies::Uniform)
+    };
+    let runs = Experiment {
+        world: Setting::Synthetic(changing),
+        policies: vec![Name::Oracle, Name::Informed, Name::LinUcbInd],
+        seeds: vec![4],
+        ..experiment(1)
+    }
+    .run(&())
+    .unwrap();
+    assert_eq!(
+        runs[0].adjusted_rand,
+        Some(1.0),
+        "of the clusters at the end"
+    );
+    assert!(runs[1].adjusted_rand > Some(0.5));
+    // What the second half brings more than the first: nothing to the oracle, whose clusters stay.
+    let halves = |run: &Run| {
+        let at = |round| run.even_curve.iter().find(|&&(t, _)| t >= round).unwrap().1;
+        (at(1500), run.regret - at(1500))
+    };
+    let (first, second) = halves(&runs[0]);
+    assert!(second < first, "{first} {second}");
+    let (first, second) = halves(&runs[2]);
+    assert!(second > 1.2 * first, "{first} {second}");
+
+    let truth = Synthetic::new(changing, 4)
+        .unwrap()
+        .truth()
+        .unwrap()
+        .clone();
+    let mut informed = Informed::new(&truth);
+    let mut oracle = Oracle::new(6, &truth, &sclub::Params::tuned()).unwrap();
+    for round in 0..1500u64 {
+        assert_eq!(oracle.cluster_of(7), u64::from(truth.cluster_of[7]) + 1);
+        for policy in [&mut informed as &mut dyn Policy, &mut oracle] {
+            policy.learn(round % 40, &[0.3; 6], 1.0).unwrap();
+        }
+    }
+    let later = &truth.changed.as_ref().unwrap().cluster_of;
+    assert_eq!(oracle.cluster_of(7), u64::from(later[7]) + 1);
+    let fresh = Informed::new(&Truth {
+        cluster_of: later.clone(),
+        ..truth.clone()
+    });
+    assert_eq!(informed.estimate(7), fresh.estimate(7));
+    // Nobody whom the truth knows belongs to none of them, before and after.
+    let unknown = Oracle::new(6, &truth, &sclub::Params::tuned()).unwrap();
+    assert_eq!(oracle.cluster_of(40), unknown.cluster_of(40));
+    assert!(unknown.cluster_of(40) > 4);
 }
 
 #[test]

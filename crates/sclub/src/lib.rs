@@ -37,6 +37,7 @@ mod radius;
 mod refit;
 mod roster;
 mod sclub;
+mod soft;
 mod statistics;
 mod ucb;
 
@@ -55,4 +56,5 @@ pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
 pub use refit::{Alone, Outlook, Place, Placement, Refit, Workers};
 pub use sclub::{Sclub, Statistics};
+pub use soft::{SclubSoft, SoftParams};
 pub use statistics::REFACTORISE_EVERY;

@@ -123,7 +123,7 @@ impl Scratch {
         let (factor, rest) = block.split_at_mut(self.shape.triangle());
         let (scale, rest) = rest.split_at_mut(dim);
         let (moment, estimate) = rest.split_at_mut(dim);
-        if !kernels::factorise(dim, gram, &mut self.lower, factor, scale) {
+        if !kernels::factorise(dim, gram, 1.0, &mut self.lower, factor, scale) {
             // Only where G = Σ x xᵀ has been rounded below −I, which takes observations some 10^16
             // times larger than those that are left: what is left is then worth nothing.
             factor.fill(0.0);

@@ -152,6 +152,11 @@ fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
             "rewards",
             "noise",
             "users_a_round",
+            "sizes",
+            "spread",
+            "reward_scale",
+            "newcomers_every",
+            "change_at",
         ],
     };
     let typed = without

@@ -652,6 +652,14 @@ fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Optio
         ("users_a_round", number(recipe.users_a_round)),
         ("rewards", name(&recipe.rewards)),
         ("noise", number(recipe.noise)),
+        ("sizes", name(&recipe.sizes)),
+        ("spread", recipe.spread.to_string()),
+        ("reward_scale", recipe.reward_scale.to_string()),
+        ("newcomers_every", number(recipe.newcomers_every)),
+        (
+            "change_at",
+            recipe.change_at.map_or_else(String::new, |n| n.to_string()),
+        ),
     ] {
         if args.given.iter().any(|given| given == id) {
             command.push_str(&format!(" --{} {value}", id.replace('_', "-")));

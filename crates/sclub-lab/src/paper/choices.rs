@@ -6,7 +6,7 @@ use sclub::{Deviations, Exploration, Index, Params};
 
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
-use super::{PaperError, Plan, Source};
+use super::{Data, PaperError, Plan, Source};
 use crate::held_out::{Others, Protocol, Split};
 use crate::policies::{Entry, InitialGraph, Name, Preset};
 use crate::report::model::{HeldOut, HeldOutRow, HeldOutTable};
@@ -24,9 +24,9 @@ const ALPHAS: [f64; 3] = [0.5, 1.0, 2.5];
 
 /// A policy with the factor that its items' features are multiplied by.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Contender {
-    entry: Entry,
-    scale: f64,
+pub(crate) struct Contender {
+    pub entry: Entry,
+    pub scale: f64,
 }
 
 fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contender {
@@ -41,13 +41,13 @@ fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contende
 }
 
 /// What there is to choose from for a policy.
-fn grid(plan: &Plan, name: Name) -> Vec<Contender> {
+fn grid(quick: bool, name: Name) -> Vec<Contender> {
     let alphas: &[f64] = if matches!(name, Name::Sclub | Name::Club) {
         &ALPHAS
     } else {
         &[1.0]
     };
-    let (betas, scales): (&[f64], &[f64]) = if plan.quick {
+    let (betas, scales): (&[f64], &[f64]) = if quick {
         (&[0.1, 0.02], &[1.0, 4.0])
     } else {
         (&BETAS, &SCALES)
@@ -72,30 +72,30 @@ fn grid(plan: &Plan, name: Name) -> Vec<Contender> {
 /// The policies whose constants are chosen.
 const TUNED: [Name; 3] = [Name::LinUcbInd, Name::Sclub, Name::Club];
 
-fn protocol(plan: &Plan) -> Protocol {
+fn protocol(quick: bool) -> Protocol {
     Protocol {
-        most_rounds: if plan.quick { 1 << 14 } else { 1 << 19 },
+        most_rounds: if quick { 1 << 14 } else { 1 << 19 },
         ..Protocol::default()
     }
 }
 
-fn ratings(plan: &Plan, source: &Source, others: Others, scale: f64, placebo: bool) -> Ratings {
+fn ratings(quick: bool, data: &Data, others: Others, scale: f64, placebo: bool) -> Ratings {
     Ratings {
-        interactions: Arc::clone(&source.interactions),
-        digest: source.digest,
-        protocol: protocol(plan),
+        interactions: Arc::clone(&data.interactions),
+        digest: data.digest,
+        protocol: protocol(quick),
         others,
         scale,
         placebo,
     }
 }
 
-fn rounds(plan: &Plan) -> u64 {
-    protocol(plan).most_rounds as u64
+fn rounds(quick: bool) -> u64 {
+    protocol(quick).most_rounds as u64
 }
 
-fn tuning_seeds(plan: &Plan) -> &'static [u64] {
-    if plan.quick {
+fn tuning_seeds(quick: bool) -> &'static [u64] {
+    if quick {
         &TUNING_SEEDS[..1]
     } else {
         &TUNING_SEEDS
@@ -104,9 +104,9 @@ fn tuning_seeds(plan: &Plan) -> &'static [u64] {
 
 /// The jobs of one split: the split is made once for all, and a world drawn once for all contenders
 /// with the same scale.
-fn jobs_of_split(
-    plan: &Plan,
-    source: &Source,
+pub(crate) fn jobs_of_split(
+    quick: bool,
+    data: &Data,
     seed: u64,
     plays: &[(Others, bool, Vec<Contender>)],
 ) -> Vec<Job> {
@@ -117,12 +117,12 @@ fn jobs_of_split(
         scales.sort_unstable_by(f64::total_cmp);
         scales.dedup();
         for scale in scales {
-            let ratings = ratings(plan, source, *others, scale, *placebo);
+            let ratings = ratings(quick, data, *others, scale, *placebo);
             let setting = Setting::Ratings(ratings.clone());
             let wants = contenders
                 .iter()
                 .filter(|c| c.scale == scale)
-                .map(|c| (key(&setting, seed, rounds(plan), &c.entry), c.entry))
+                .map(|c| (key(&setting, seed, rounds(quick), &c.entry), c.entry))
                 .collect();
             let split = Arc::clone(&split);
             jobs.push(Job {
@@ -134,8 +134,8 @@ fn jobs_of_split(
                     Ok(Arc::new(ratings.world_of(made.clone()?)))
                 }),
                 seed,
-                rounds: rounds(plan),
-                expected: rounds(plan).min(source.interactions.len() as u64 / 2),
+                rounds: rounds(quick),
+                expected: rounds(quick).min(data.interactions.len() as u64 / 2),
                 wants,
             });
         }
@@ -143,49 +143,59 @@ fn jobs_of_split(
     jobs
 }
 
-pub(super) fn tuning_jobs(plan: &Plan) -> Vec<Job> {
-    let mut jobs = Vec::new();
-    for source in plan.sources() {
-        let all: Vec<Contender> = TUNED.iter().flat_map(|&name| grid(plan, name)).collect();
-        for &seed in tuning_seeds(plan) {
-            let plays = [(Others::Uniform, false, all.clone())];
-            jobs.extend(jobs_of_split(plan, source, seed, &plays));
-        }
-    }
-    jobs
+/// Everything to choose from for some policies, on the splits for it.
+pub(crate) fn tuning_jobs_of(quick: bool, data: &Data, names: &[Name]) -> Vec<Job> {
+    let all: Vec<Contender> = names.iter().flat_map(|&name| grid(quick, name)).collect();
+    let plays = [(Others::Uniform, false, all)];
+    tuning_seeds(quick)
+        .iter()
+        .flat_map(|&seed| jobs_of_split(quick, data, seed, &plays))
+        .collect()
 }
 
-fn record(
-    plan: &Plan,
-    source: &Source,
+pub(super) fn tuning_jobs(plan: &Plan) -> Vec<Job> {
+    plan.sources()
+        .flat_map(|source| tuning_jobs_of(plan.quick, &source.data, &TUNED))
+        .collect()
+}
+
+/// The result of a contender on a split, if it is there.
+pub(crate) fn record(
+    quick: bool,
+    data: &Data,
     cells: &Cells,
     seed: u64,
     (others, placebo): (Others, bool),
     contender: &Contender,
 ) -> Option<Record> {
-    let ratings = ratings(plan, source, others, contender.scale, placebo);
+    let ratings = ratings(quick, data, others, contender.scale, placebo);
     let setting = Setting::Ratings(ratings);
-    cells.get(&key(&setting, seed, rounds(plan), &contender.entry))
+    cells.get(&key(&setting, seed, rounds(quick), &contender.entry))
 }
 
-fn rate(record: &Record) -> f64 {
+pub(crate) fn rate(record: &Record) -> f64 {
     record.reward / record.served as f64
 }
 
 /// The contender with the highest rate over the splits for it; none where some are missing.
-fn best(plan: &Plan, source: &Source, cells: &Cells, name: Name) -> Option<Contender> {
+pub(crate) fn best(quick: bool, data: &Data, cells: &Cells, name: Name) -> Option<Contender> {
     let mut best: Option<(f64, Contender)> = None;
-    for contender in grid(plan, name) {
+    for contender in grid(quick, name) {
         let mut sum = 0.0;
-        for &seed in tuning_seeds(plan) {
+        for &seed in tuning_seeds(quick) {
             let play = (Others::Uniform, false);
-            sum += rate(&record(plan, source, cells, seed, play, &contender)?);
+            sum += rate(&record(quick, data, cells, seed, play, &contender)?);
         }
         if best.is_none_or(|(highest, _)| sum > highest) {
             best = Some((sum, contender));
         }
     }
     best.map(|(_, contender)| contender)
+}
+
+/// A policy as it is where nobody tunes it.
+pub(crate) fn usual(name: Name) -> Contender {
+    contender(name, Preset::Tuned, Params::tuned(), 1.0)
 }
 
 /// A row of the tables before it is run.
@@ -197,8 +207,7 @@ struct Row {
 
 /// Everybody who is reported; none where tuning is not complete.
 fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
-    let usual = |name| contender(name, Preset::Tuned, Params::tuned(), 1.0);
-    let ind = best(plan, source, cells, Name::LinUcbInd)?;
+    let ind = best(plan.quick, &source.data, cells, Name::LinUcbInd)?;
     let row = |label: &str, contender| Row {
         label: label.into(),
         contender,
@@ -210,8 +219,14 @@ fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
         row("LinUCB-Ind", usual(Name::LinUcbInd)),
         row("LinUCB-Ind, tuned", ind),
         row("SCLUB", usual(Name::Sclub)),
-        row("SCLUB, tuned", best(plan, source, cells, Name::Sclub)?),
-        row("CLUB, tuned", best(plan, source, cells, Name::Club)?),
+        row(
+            "SCLUB, tuned",
+            best(plan.quick, &source.data, cells, Name::Sclub)?,
+        ),
+        row(
+            "CLUB, tuned",
+            best(plan.quick, &source.data, cells, Name::Club)?,
+        ),
         Row {
             label: "Placebo: wrong users".into(),
             contender: ind,
@@ -249,13 +264,14 @@ pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
                     plays.push((others, placebo, contenders));
                 }
             }
-            jobs.extend(jobs_of_split(plan, source, seed, &plays));
+            jobs.extend(jobs_of_split(plan.quick, &source.data, seed, &plays));
         }
     }
     jobs
 }
 
-fn constants(contender: &Contender) -> String {
+/// A contender's constants, in a few words.
+pub(crate) fn constants(contender: &Contender) -> String {
     let Params {
         alpha_theta,
         exploration,
@@ -302,7 +318,7 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
                 .iter()
                 .map(|row| {
                     let play = (others, row.placebo);
-                    record(plan, source, cells, seed, play, &row.contender)
+                    record(plan.quick, &source.data, cells, seed, play, &row.contender)
                 })
                 .collect();
             for (records, record) in by_row.iter_mut().zip(found.into_iter().flatten()) {
@@ -340,10 +356,10 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
         });
     }
     let first = plan.seeds.first().copied().unwrap_or(1);
-    let split =
-        Split::new(&source.interactions, first, protocol(plan)).map_err(SettingError::from)?;
+    let split = Split::new(&source.data.interactions, first, protocol(plan.quick))
+        .map_err(SettingError::from)?;
     let size = |what: &str, many: usize| (what.to_string(), many as u64);
-    let searched: usize = TUNED.iter().map(|&name| grid(plan, name).len()).sum();
+    let searched: usize = TUNED.iter().map(|&name| grid(plan.quick, name).len()).sum();
     Ok(Some(HeldOut {
         name: source.name.into(),
         note: source.note.clone(),
@@ -358,8 +374,8 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
              no result here is from: {searched} combinations for three policies, with uniform other \
              candidates. A ridge of 1/k² is features multiplied by k. The placebo is tuned LinUCB-Ind, \
              told a wrong user in each round. Errors are over splits of the same users. Sizes are of the split of seed {first}.",
-            tuning_seeds(plan).len(),
-            tuning_seeds(plan)
+            tuning_seeds(plan.quick).len(),
+            tuning_seeds(plan.quick)
                 .iter()
                 .map(u64::to_string)
                 .collect::<Vec<_>>()

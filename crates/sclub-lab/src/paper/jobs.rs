@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::PaperError;
 use super::cells::{Cells, Record};
+use super::{PaperError, Progress};
 use crate::policies::Entry;
 use crate::run::{Observer, play};
 use crate::setting::{Setting, SettingError};
@@ -14,10 +14,10 @@ use crate::streams::mix;
 use crate::world::World;
 
 /// Makes the world of a job, when its turn comes.
-pub(super) type MakeWorld = Box<dyn Fn() -> Result<Arc<dyn World>, SettingError> + Send + Sync>;
+pub(crate) type MakeWorld = Box<dyn Fn() -> Result<Arc<dyn World>, SettingError> + Send + Sync>;
 
 /// Some policies in one world, which is drawn once for all of them.
-pub(super) struct Job {
+pub(crate) struct Job {
     pub make: MakeWorld,
     pub seed: u64,
     pub rounds: u64,
@@ -46,7 +46,7 @@ impl Job {
 }
 
 /// Names a result by everything that it depends on.
-pub(super) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
+pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
     let (world, data) = match setting {
         Setting::Synthetic(recipe) => (format!("{recipe:?}"), 0),
         Setting::Vectors(recipe, weights) => {
@@ -78,7 +78,7 @@ pub(super) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
 }
 
 /// Results wanted by some jobs: how many are missing, and how many there are.
-pub(super) fn tally(jobs: &[Job], cells: &Cells) -> (usize, usize) {
+fn tally(jobs: &[Job], cells: &Cells) -> (usize, usize) {
     let mut keys: Vec<&str> = jobs
         .iter()
         .flat_map(|job| job.wants.iter().map(|(key, _)| key.as_str()))
@@ -101,7 +101,7 @@ fn missing(mut jobs: Vec<Job>, cells: &Cells) -> Vec<Job> {
 }
 
 /// Rounds that are still to be played.
-pub(super) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
+pub(crate) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
     let mut seen = std::collections::HashSet::new();
     let wants = jobs
         .iter()
@@ -114,7 +114,7 @@ pub(super) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
 
 /// Runs what is missing and keeps each result as soon as its world has been played through. Returns
 /// how many results are new.
-pub(super) fn run(
+fn run(
     jobs: Vec<Job>,
     cells: &Cells,
     threads: usize,
@@ -156,4 +156,20 @@ pub(super) fn run(
             .collect::<Result<_, _>>()
     })?;
     Ok(done.iter().sum())
+}
+
+/// Runs what is missing and says what it came to.
+pub(crate) fn work(
+    jobs: Vec<Job>,
+    cells: &Cells,
+    threads: usize,
+    observer: &dyn Observer,
+) -> Result<Progress, PaperError> {
+    let (missing, kept) = tally(&jobs, cells);
+    let new = run(jobs, cells, threads, observer)?;
+    Ok(Progress {
+        new,
+        kept,
+        missing: missing - new,
+    })
 }

@@ -6,8 +6,8 @@
 
 mod audit;
 pub mod cells;
-mod choices;
-mod jobs;
+pub(crate) mod choices;
+pub(crate) mod jobs;
 mod many_users;
 mod panels;
 pub mod published;
@@ -21,7 +21,7 @@ use crate::policies::{self, Entry, InitialGraph, Name, Preset};
 use crate::report::model::{Origin, Report};
 use crate::run::{Observer, RunError};
 use crate::setting::{Setting, SettingError};
-use crate::synthetic::{Frequencies, Recipe};
+use crate::synthetic::{Frequencies, Recipe, Twists};
 use crate::world::Rewards;
 use cells::{Cells, CellsError};
 use jobs::Job;
@@ -49,16 +49,33 @@ pub struct Parts {
     pub choices: bool,
 }
 
-/// A data set of real users.
+/// Who took what, and the digest by which results are found again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Data {
+    /// Who took what.
+    pub interactions: Arc<Interactions>,
+    digest: u64,
+}
+
+impl Data {
+    /// Of some interactions.
+    pub fn new(interactions: Interactions) -> Self {
+        Self {
+            digest: interactions.digest(),
+            interactions: Arc::new(interactions),
+        }
+    }
+}
+
+/// A data set of real users, prepared as the paper does.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// Such as `MovieLens`.
     pub name: &'static str,
     /// Who took what.
-    pub interactions: Arc<Interactions>,
+    pub data: Data,
     /// What must be said wherever results from it are shown.
     pub note: Option<String>,
-    digest: u64,
     /// The paper's weight vectors of its users.
     weights: Arc<Vec<Vec<f64>>>,
 }
@@ -85,8 +102,7 @@ impl Source {
             .collect();
         Ok(Self {
             name,
-            digest: interactions.digest(),
-            interactions: Arc::new(interactions),
+            data: Data::new(interactions),
             note,
             weights: Arc::new(weights),
         })
@@ -217,7 +233,7 @@ impl Plan {
     /// # Errors
     /// [`PaperError`].
     pub fn run(&self, cells: &Cells, observer: &dyn Observer) -> Result<Progress, PaperError> {
-        self.work(self.jobs()?, cells, observer)
+        jobs::work(self.jobs()?, cells, self.threads, observer)
     }
 
     /// Runs the second pass.
@@ -229,22 +245,7 @@ impl Plan {
         cells: &Cells,
         observer: &dyn Observer,
     ) -> Result<Progress, PaperError> {
-        self.work(self.later_jobs(cells), cells, observer)
-    }
-
-    fn work(
-        &self,
-        jobs: Vec<Job>,
-        cells: &Cells,
-        observer: &dyn Observer,
-    ) -> Result<Progress, PaperError> {
-        let (missing, kept) = jobs::tally(&jobs, cells);
-        let new = jobs::run(jobs, cells, self.threads, observer)?;
-        Ok(Progress {
-            new,
-            kept,
-            missing: missing - new,
-        })
+        jobs::work(self.later_jobs(cells), cells, self.threads, observer)
     }
 
     /// Puts together what there is.
@@ -303,7 +304,7 @@ impl Plan {
 }
 
 /// The paper's synthetic world.
-fn synthetic(frequencies: Frequencies) -> Recipe {
+pub(crate) fn synthetic(frequencies: Frequencies) -> Recipe {
     Recipe {
         users: 1000,
         clusters: 10,
@@ -312,11 +313,12 @@ fn synthetic(frequencies: Frequencies) -> Recipe {
         frequencies,
         rewards: Rewards::Bernoulli,
         users_a_round: None,
+        twists: Twists::default(),
     }
 }
 
 /// A policy with a preset's constants, as [`crate::run::Experiment`] would run it.
-fn entry(
+pub(crate) fn entry(
     name: Name,
     preset: Preset,
     setting: &Setting,

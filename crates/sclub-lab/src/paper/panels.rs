@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
-use super::published::{ALGORITHMS, PANELS, PublishedPanel, Users};
+use super::published::{ALGORITHMS, BESIDE, PANELS, PublishedPanel, Users};
 use super::{PaperError, Plan, entry};
 use crate::policies::{Entry, Preset};
 use crate::report::model::{Cell, Panel};
@@ -10,9 +10,12 @@ use crate::setting::Setting;
 use crate::summary::Mean;
 
 fn entries(setting: &Setting, rounds: u64) -> Result<Vec<Entry>, sclub::Error> {
-    ALGORITHMS
+    let published = ALGORITHMS.map(|name| (name, Preset::Released));
+    let beside = BESIDE.map(|name| (name, Preset::Tuned));
+    published
         .into_iter()
-        .map(|name| entry(name, Preset::Released, setting, rounds))
+        .chain(beside)
+        .map(|(name, preset)| entry(name, preset, setting, rounds))
         .collect()
 }
 
@@ -60,9 +63,9 @@ fn panel(plan: &Plan, cells: &Cells, published: &PublishedPanel) -> Result<Panel
             policy: entry.name,
             seeds: records.len(),
             regret: Mean::of(records.iter().map(|record| record.regret)),
-            published_regret: published.regret[at],
+            published_regret: published.regret.get(at).copied(),
             seconds: Mean::of(records.iter().map(|record| record.seconds)),
-            published_seconds: published.seconds[at],
+            published_seconds: published.seconds.get(at).copied(),
             clusters: Mean::of(records.iter().map(|record| record.clusters as f64)).mean,
             curve: even_curve(&records),
         });

@@ -6,6 +6,9 @@ use crate::synthetic::Frequencies;
 /// The algorithms in the order of the paper's tables.
 pub const ALGORITHMS: [Name; 4] = [Name::Club, Name::LinUcbInd, Name::LinUcbOne, Name::Sclub];
 
+/// What is run beside them, with constants of its own. The paper has no figures of it.
+pub const BESIDE: [Name; 0] = [];
+
 /// Where a panel's users come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {

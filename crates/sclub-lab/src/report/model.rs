@@ -58,7 +58,8 @@ pub struct Panel {
     pub note: Option<String>,
     /// Where there is nothing to show: how to get it.
     pub missing: Option<String>,
-    /// The algorithms, in the order of the paper's tables. Empty where the panel is missing.
+    /// The algorithms, in the order of the paper's tables, then what the paper has not. Empty where the
+    /// panel is missing.
     pub cells: Vec<Cell>,
 }
 
@@ -71,16 +72,28 @@ pub struct Cell {
     pub seeds: usize,
     /// Regret at the end.
     pub regret: Mean,
-    /// The paper's, Table 1.
-    pub published_regret: f64,
+    /// The paper's, Table 1, if it has one.
+    pub published_regret: Option<f64>,
     /// Seconds inside the policy, a run.
     pub seconds: Mean,
-    /// The paper's, Table 2.
-    pub published_seconds: f64,
+    /// The paper's, Table 2, if it has one.
+    pub published_seconds: Option<f64>,
     /// Clusters at the end.
     pub clusters: f64,
     /// (round, regret so far) at equal distances.
     pub curve: Vec<(u64, Mean)>,
+}
+
+impl Cell {
+    /// Whether the algorithm is one of the paper's.
+    pub fn is_published(&self) -> bool {
+        self.published_regret.is_some()
+    }
+
+    /// Regret over the paper's, less 1; not a number where the paper has none.
+    pub fn off_published(&self) -> f64 {
+        self.regret.mean / self.published_regret.unwrap_or(f64::NAN) - 1.0
+    }
 }
 
 /// The audit.

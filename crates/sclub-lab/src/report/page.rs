@@ -8,9 +8,9 @@ use serde::Serialize;
 use super::charts::{Drawn, held_out_name, panel_name};
 use super::model::{HeldOut, Line, Report};
 use super::numbers::{change, duration, list, whole};
-use super::sections::{self, GROUPS, cell, is_comparable, panels_of, policies};
+use super::sections::{self, GROUPS, beside, cell, is_comparable, panels_of, policies};
 use super::table::{Key, Table};
-use super::words::{prose, title};
+use super::words::{about, prose, title};
 use super::{PAPER_ROUNDS, RenderError};
 use crate::figure::inks::{GREY, GREY_ON_DARK};
 use crate::figure::{colour, colour_on_dark};
@@ -83,6 +83,7 @@ struct View {
     contents: Vec<(&'static str, &'static str)>,
     panel_rows: Vec<PanelRow>,
     keys: Vec<Key>,
+    beside: Vec<String>,
     bars: bool,
     not_compared: Option<String>,
     missing: Option<String>,
@@ -117,6 +118,7 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
         contents: contents(report),
         panel_rows: panel_rows(report, drawn),
         keys: policies(&report.panels).into_iter().map(Key::of).collect(),
+        beside: beside(&report.panels).into_iter().map(about).collect(),
         bars: report
             .panels
             .iter()
@@ -321,9 +323,10 @@ fn summary(report: &Report) -> String {
         .iter()
         .filter(|panel| !panel.cells.is_empty())
         .collect();
+    let not_the_papers = beside(run.iter().copied());
     let names: Vec<String> = policies(run.iter().copied())
         .into_iter()
-        .filter(|name| *name != Name::Sclub)
+        .filter(|name| *name != Name::Sclub && !not_the_papers.contains(name))
         .map(|name| title(name).to_owned())
         .collect();
     let against = if names.is_empty() {
@@ -349,8 +352,8 @@ fn summary(report: &Report) -> String {
         return format!("{first} There are no results of SCLUB yet.");
     }
     let is_lowest = |panel: &&&super::model::Panel| {
-        let learners = panel.cells.iter().filter(|cell| !cell.policy.is_told());
-        let lowest = learners.min_by(|a, b| a.regret.mean.total_cmp(&b.regret.mean));
+        let published = panel.cells.iter().filter(|cell| cell.is_published());
+        let lowest = published.min_by(|a, b| a.regret.mean.total_cmp(&b.regret.mean));
         lowest.is_some_and(|cell| cell.policy == Name::Sclub)
     };
     let lowest = run.iter().filter(is_lowest).count();
@@ -361,9 +364,7 @@ fn summary(report: &Report) -> String {
     if !is_comparable(report) {
         return format!("{first} {second}.");
     }
-    let off = sclubs
-        .iter()
-        .map(|cell| cell.regret.mean / cell.published_regret - 1.0);
+    let off = sclubs.iter().map(|cell| cell.off_published());
     let (low, high) = off.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), off| {
         (low.min(off), high.max(off))
     });

@@ -31,9 +31,9 @@ fn cell(place: usize, rank: usize, rounds: u64, seeds: usize) -> Cell {
         policy: POLICIES[rank],
         seeds,
         regret: of(end, error),
-        published_regret,
+        published_regret: Some(published_regret),
         seconds: of(1.5 + 2.0 * rank as f64 + 10.0 * place as f64, 0.25),
-        published_seconds: 700.0 + 100.0 * (place + rank) as f64,
+        published_seconds: Some(700.0 + 100.0 * (place + rank) as f64),
         clusters: [12.5, 1000.0, 1.0, 10.0][rank],
         curve: curve.collect(),
     }

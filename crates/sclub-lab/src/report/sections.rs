@@ -43,6 +43,17 @@ pub fn policies<'a>(panels: impl IntoIterator<Item = &'a Panel>) -> Vec<Name> {
     names
 }
 
+/// The policies of some panels that the paper has not.
+pub fn beside<'a>(panels: impl IntoIterator<Item = &'a Panel>) -> Vec<Name> {
+    let mut names = Vec::new();
+    for cell in panels.into_iter().flat_map(|panel| &panel.cells) {
+        if !cell.is_published() && !names.contains(&cell.policy) {
+            names.push(cell.policy);
+        }
+    }
+    names
+}
+
 /// The cell of a policy in a panel.
 pub fn cell(panel: &Panel, policy: Name) -> Option<&Cell> {
     panel.cells.iter().find(|cell| cell.policy == policy)
@@ -91,11 +102,11 @@ pub fn regrets(report: &Report) -> Vec<Table> {
     let heads = if comparable { &all[..] } else { &all[..2] };
     let mut tables = by_panel(report, "Table 1. Regret at the end", heads, |cell| {
         let mut places = vec![
-            Place::from(whole(cell.published_regret)),
+            Place::from(whole(cell.published_regret.unwrap_or(f64::NAN))),
             Place::from(mean(cell.regret, cell.regret.mean)),
         ];
         if comparable {
-            places.push(change(cell.regret.mean / cell.published_regret - 1.0).into());
+            places.push(change(cell.off_published()).into());
         }
         places
     });
@@ -124,7 +135,7 @@ pub fn regrets(report: &Report) -> Vec<Table> {
 fn margin(panel: &Panel) -> Option<(f64, f64)> {
     let (sclub, club) = (cell(panel, Name::Sclub)?, cell(panel, Name::Club)?);
     Some((
-        sclub.published_regret / club.published_regret - 1.0,
+        sclub.published_regret? / club.published_regret? - 1.0,
         sclub.regret.mean / club.regret.mean - 1.0,
     ))
 }
@@ -135,15 +146,16 @@ pub fn times(report: &Report) -> Vec<Table> {
     let all = ["published", "measured", "speed-up"];
     let heads = if comparable { &all[..] } else { &all[..2] };
     by_panel(report, "Table 2. Seconds a run", heads, |cell| {
+        let published = cell.published_seconds.unwrap_or(f64::NAN);
         let mut places = vec![
-            Place::from(whole(cell.published_seconds)),
+            Place::from(whole(published)),
             Place::from((
                 seconds(cell.seconds.mean),
                 (cell.seconds.error > 0.0).then(|| format!("± {}", seconds(cell.seconds.error))),
             )),
         ];
         if comparable {
-            places.push(speed_up(cell.published_seconds, cell.seconds.mean).into());
+            places.push(speed_up(published, cell.seconds.mean).into());
         }
         places
     })

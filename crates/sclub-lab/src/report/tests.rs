@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use super::sample::{HOSTILE, full, quick};
 use super::*;
+use crate::policies::Name;
 
 /// The tags of a page in their order: (name, attributes, whether it closes, whether it stands alone).
 fn tags(html: &str) -> Vec<(String, String, bool, bool)> {
@@ -155,16 +156,16 @@ fn a_full_page_shows_every_number() {
             &[
                 &format!(
                     "{} | {measured} {} | {} |",
-                    numbers::whole(cell.published_regret),
+                    numbers::whole(cell.published_regret.unwrap()),
                     error.unwrap(),
-                    numbers::change(cell.regret.mean / cell.published_regret - 1.0)
+                    numbers::change(cell.regret.mean / cell.published_regret.unwrap() - 1.0)
                 ),
                 &format!(
                     "{} | {} ± {} | {} |",
-                    numbers::whole(cell.published_seconds),
+                    numbers::whole(cell.published_seconds.unwrap()),
                     numbers::seconds(cell.seconds.mean),
                     numbers::seconds(cell.seconds.error),
-                    numbers::speed_up(cell.published_seconds, cell.seconds.mean)
+                    numbers::speed_up(cell.published_seconds.unwrap(), cell.seconds.mean)
                 ),
             ],
         );
@@ -190,6 +191,35 @@ fn a_full_page_shows_every_number() {
             "rounds | 98,765",
         ],
     );
+}
+
+#[test]
+fn what_the_paper_has_not_stands_beside_and_changes_nothing() {
+    let plain = text(&render(&full()).unwrap().html);
+    let mut report = full();
+    for panel in &mut report.panels {
+        let mut cell = panel.cells[3].clone();
+        cell.policy = Name::Informed;
+        cell.regret.mean = 12_345.0;
+        (cell.published_regret, cell.published_seconds) = (None, None);
+        panel.cells.push(cell);
+    }
+    let rendered = render(&report).unwrap();
+    assert_sound(&rendered.html);
+    let text = text(&rendered.html);
+    let summary = "SCLUB as its authors’";
+    let sentence = |text: &str| text[text.find(summary).unwrap()..][..260].to_owned();
+    assert_eq!(sentence(&text), sentence(&plain));
+    assert_shows(
+        &text,
+        &[
+            "Informed is not in the paper. It is told the clusters’ tastes",
+            "Informed | – | 12,345 ± 1,212 | – |",
+            "SCLUB vs CLUB | −33.3% | −31.3% | |",
+            "Informed | – | 7.50 ± 0.25 | – |",
+        ],
+    );
+    assert!(!plain.contains("not in the paper."));
 }
 
 #[test]

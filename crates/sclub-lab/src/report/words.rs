@@ -9,6 +9,16 @@ pub fn title(policy: Name) -> &'static str {
     policy.title()
 }
 
+/// What must be said of a policy that is shown beside the paper's.
+pub fn about(policy: Name) -> String {
+    let assumes = match policy {
+        Name::Oracle => " It is told who is in which cluster, which no learner is.",
+        Name::Informed => " It is told the clusters’ tastes, which no learner is.",
+        _ => "",
+    };
+    format!("{} is not in the paper.{assumes}", title(policy))
+}
+
 /// Text from elsewhere: escaped, with what stands between backticks as code.
 pub fn prose(text: &str) -> Value {
     let mut html = String::new();

@@ -14,7 +14,16 @@
 /// Doubles handled together: one 512-bit register, two 256-bit ones, four 128-bit ones.
 pub(crate) const LANES: usize = 8;
 
-type Lanes = [f64; LANES];
+pub(super) type Lanes = [f64; LANES];
+
+/// How an observation compared with what was expected before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Surprise {
+    /// The reward less its expectation.
+    pub error: f64,
+    /// 1 + xᵀS⁻¹x, the variance of that error where the noise has variance 1.
+    pub variance: f64,
+}
 
 #[inline(always)]
 fn load(source: &[f64], at: usize) -> Lanes {
@@ -30,7 +39,7 @@ fn store(target: &mut [f64], at: usize, lanes: &Lanes) {
 
 /// Sum of eight lanes in one fixed order.
 #[inline(always)]
-fn sum(lanes: &Lanes) -> f64 {
+pub(super) fn sum(lanes: &Lanes) -> f64 {
     let a = [
         lanes[0] + lanes[4],
         lanes[1] + lanes[5],
@@ -81,7 +90,7 @@ pub(super) fn observe<const CAPACITY: usize>(
     block: &mut [f64],
     item: &[f64],
     reward: f64,
-) {
+) -> Surprise {
     let triangle = dim * (dim - 1) / 2;
     let item = &item[..dim];
     let mut x = [0.0; CAPACITY];
@@ -102,6 +111,7 @@ pub(super) fn observe<const CAPACITY: usize>(
     }
 
     let mut beta = [0.0; CAPACITY];
+    let variance;
     {
         let scale = &mut block[triangle..triangle + dim];
         let mut t = [0.0; CAPACITY];
@@ -109,6 +119,7 @@ pub(super) fn observe<const CAPACITY: usize>(
         for i in 0..dim {
             t[i + 1] = (scale[i] * p[i]).mul_add(p[i], t[i]);
         }
+        variance = t[dim];
         for i in 0..dim {
             let inverse = 1.0 / t[i + 1];
             beta[i] = scale[i] * p[i] * inverse;
@@ -142,9 +153,10 @@ pub(super) fn observe<const CAPACITY: usize>(
 
     let (moment, estimate) = block[triangle + dim..].split_at_mut(dim);
     let estimate = &mut estimate[..dim];
-    let surprise = reward - dot(item, estimate);
-    add_scaled(estimate, surprise, &gain[..dim]);
+    let error = reward - dot(item, estimate);
+    add_scaled(estimate, error, &gain[..dim]);
     add_scaled(moment, reward, item);
+    Surprise { error, variance }
 }
 
 /// gram += x xᵀ, lower triangle with its diagonal, rows packed.
@@ -184,6 +196,7 @@ pub(super) fn invert_unit_lower(dim: usize, source: &[f64], target: &mut [f64]) 
 pub(super) fn factorise(
     dim: usize,
     gram: &[f64],
+    ridge: f64,
     lower: &mut [f64],
     factor: &mut [f64],
     scale: &mut [f64],
@@ -199,7 +212,7 @@ pub(super) fn factorise(
             row[k] = gram[gram_start + k] - dot(&done[above..above + k], &row[..k]);
             above += k;
         }
-        let mut pivot = gram[gram_start + i] + 1.0;
+        let mut pivot = gram[gram_start + i] + ridge;
         for k in 0..i {
             let l = row[k] * scale[k];
             pivot -= l * row[k];

@@ -10,6 +10,7 @@
     reason = "lanes of several arrays go together, and plain loops over them become vector code"
 )]
 
+pub(crate) mod batch;
 pub(crate) mod lanes;
 pub(crate) mod length;
 pub(crate) mod near;
@@ -17,7 +18,8 @@ pub(crate) mod score;
 
 use pulp::{Arch, Simd, WithSimd};
 
-pub(crate) use lanes::LANES;
+pub(crate) use batch::Batch;
+pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
 pub(crate) use score::Scoring;
@@ -78,12 +80,13 @@ macro_rules! dispatched {
 }
 
 dispatched! {
-    fn observe<'a>(dim: usize, block: &'a mut [f64], item: &'a [f64], reward: f64)
+    fn observe<'a>(dim: usize, block: &'a mut [f64], item: &'a [f64], reward: f64) -> Surprise
         = observe_sized;
     fn add_outer<'a>(dim: usize, gram: &'a mut [f64], item: &'a [f64]) = lanes::add_outer;
     fn factorise<'a>(
         dim: usize,
         gram: &'a [f64],
+        ridge: f64,
         lower: &'a mut [f64],
         factor: &'a mut [f64],
         scale: &'a mut [f64],
@@ -104,6 +107,10 @@ dispatched! {
     ) = lanes::solve;
     fn inverse<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], target: &'a mut [f64])
         = lanes::inverse;
+    fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
+    fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
+    fn dot<'a>(a: &'a [f64], b: &'a [f64]) -> f64 = lanes::dot;
+    fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;
     fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
 }
 
@@ -125,14 +132,38 @@ pub(crate) fn score(scoring: Scoring<'_>) {
     arch().dispatch(scoring);
 }
 
+/// The posteriors of a batch of users.
+#[inline]
+pub(crate) fn posteriors(posteriors: batch::Posteriors<'_>) {
+    arch().dispatch(posteriors);
+}
+
+/// What a batch of posteriors says about the prior.
+#[inline]
+pub(crate) fn add_moments(moments: batch::AddMoments<'_>) {
+    arch().dispatch(moments);
+}
+
+/// Products of rows and coefficients.
+#[inline]
+pub(crate) fn products(products: batch::Products<'_>) {
+    arch().dispatch(products);
+}
+
+/// Adds four weighted rows.
+#[inline]
+pub(crate) fn add_four(four: batch::AddFour<'_>) {
+    arch().dispatch(four);
+}
+
 #[inline(always)]
-fn observe_sized(dim: usize, block: &mut [f64], item: &[f64], reward: f64) {
+fn observe_sized(dim: usize, block: &mut [f64], item: &[f64], reward: f64) -> Surprise {
     if dim + LANES <= SMALL {
-        lanes::observe::<SMALL>(dim, block, item, reward);
+        lanes::observe::<SMALL>(dim, block, item, reward)
     } else if dim + LANES <= MEDIUM {
-        lanes::observe::<MEDIUM>(dim, block, item, reward);
+        lanes::observe::<MEDIUM>(dim, block, item, reward)
     } else {
-        lanes::observe::<LARGE>(dim, block, item, reward);
+        lanes::observe::<LARGE>(dim, block, item, reward)
     }
 }
 

@@ -1,0 +1,244 @@
+//! `sclub robust`: many settings in one table.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table as Shown};
+use sclub_lab::data::Options;
+use sclub_lab::paper::cells::Cells;
+use sclub_lab::paper::{Data, Progress as Done};
+use sclub_lab::robust::{Measure, Pass, Plan, Table};
+use serde_json::json;
+
+use crate::args::whole;
+use crate::files::{prepare_file, prepare_folder, save, say};
+use crate::paper::command_line;
+use crate::progress::Progress;
+use crate::reading::read_file;
+use crate::run::{INTERRUPTED, stop_on_ctrl_c, threads};
+
+/// Rounds and seeds unless they are said, and of `--quick`.
+const ROUNDS: u64 = 1 << 18;
+const SEEDS: u64 = 3;
+const QUICK_ROUNDS: u64 = 1 << 13;
+const QUICK_SEEDS: u64 = 2;
+
+/// The flags of `sclub robust`.
+#[derive(Debug, Parser)]
+#[command(after_long_help = EXAMPLES, args_override_self = true)]
+pub struct RobustArgs {
+    /// The folder to write to; it is made where it is missing, and what it keeps is not run again
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        default_value = "robust",
+        help_heading = "Output"
+    )]
+    pub out: PathBuf,
+
+    /// A minute's version: 2^13 rounds, 2 seeds, at most 2^14 held-out choices a split and fewer
+    /// constants to tune
+    #[arg(long, help_heading = "Run")]
+    pub quick: bool,
+
+    /// What real users took, in any format that `sclub features` reads; a row of held-out choices each.
+    /// Can be given several times
+    #[arg(long, value_name = "FILE", help_heading = "Data")]
+    pub data: Vec<PathBuf>,
+
+    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    #[arg(long, help_heading = "Data")]
+    pub skip_bad_lines: bool,
+
+    /// Only settings that have this in their names, such as 'm = ' or 'spread'
+    #[arg(long, value_name = "TEXT", help_heading = "Run")]
+    pub only: Option<String>,
+
+    /// Rounds of every setting but held-out choices; 2^20-2 is understood [default: 2^18]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub rounds: Option<u64>,
+
+    /// Number of worlds to repeat everything in [default: 3]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub seeds: Option<u64>,
+
+    /// Seed of the first world; the others count up from it
+    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub first_seed: u64,
+
+    /// Threads to use; the results are the same with any number [default: all cores]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub threads: Option<u64>,
+
+    /// Forget what the folder keeps and run everything again, as after a change of a policy
+    #[arg(long, help_heading = "Run")]
+    pub fresh: bool,
+
+    /// Show no progress
+    #[arg(long, short, help_heading = "Output")]
+    pub quiet: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sclub robust --quick
+      all settings but held-out choices, in about a minute
+  sclub robust --data ml-1m/ratings.dat --data yelp.txt
+      all of them; about twenty minutes on two cores
+  sclub robust --only 'spread' --seeds 10 --first-seed 101
+      some of them, with other seeds
+
+Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not
+run again. The table is in FOLDER/robust.md, with all its digits in FOLDER/robust.json.
+";
+
+/// Runs what is missing, shows and writes.
+pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
+    let start = Instant::now();
+    check(args)?;
+    let plan = plan(args)?;
+    if plan.settings().is_empty() {
+        bail!(
+            "no setting has '{}' in its name",
+            args.only.as_deref().unwrap_or_default()
+        );
+    }
+    prepare_folder(&args.out)?;
+    for name in ["robust.md", "robust.json", "cells.jsonl"] {
+        prepare_file(&args.out.join(name))?;
+    }
+    let path = args.out.join("cells.jsonl");
+    if args.fresh && path.exists() {
+        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    let cells = Cells::open(&path)?;
+    let cancelled = Arc::new(AtomicBool::new(false));
+    stop_on_ctrl_c(&cancelled)?;
+    let mut done = Done::default();
+    for pass in Pass::ALL {
+        let rounds = plan.rounds_to_play(pass, &cells)?;
+        let progress = Progress::new(rounds, args.quiet, Arc::clone(&cancelled));
+        let passed = plan.run(pass, &cells, &progress);
+        progress.finish();
+        let passed = passed?;
+        done.new += passed.new;
+        done.kept += passed.kept;
+        done.missing += passed.missing;
+        if done.missing > 0 {
+            break;
+        }
+    }
+    let table = plan.table(&cells)?;
+    if table.rows.is_empty() {
+        eprintln!("sclub: stopped before any setting was there");
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    say(&shown(&table));
+    write(args, &table, done.missing == 0)?;
+    say(&format!(
+        "{:.0} s; {} results run, {} kept from before. Written: {}, {}",
+        start.elapsed().as_secs_f64(),
+        done.new,
+        done.kept,
+        args.out.join("robust.md").display(),
+        args.out.join("robust.json").display(),
+    ));
+    if done.missing == 0 {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "sclub: stopped; {} results are missing. The same command again goes on from here",
+        done.missing
+    );
+    Ok(ExitCode::from(INTERRUPTED))
+}
+
+/// Finds out before a long reading what is wrong with the arguments.
+fn check(args: &RobustArgs) -> Result<()> {
+    if args.rounds == Some(0) {
+        bail!("rounds is 0; there must be at least one");
+    }
+    if args.seeds == Some(0) {
+        bail!("seeds is 0; there must be at least one");
+    }
+    for path in &args.data {
+        fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn plan(args: &RobustArgs) -> Result<Plan> {
+    let (rounds, seeds) = if args.quick {
+        (QUICK_ROUNDS, QUICK_SEEDS)
+    } else {
+        (ROUNDS, SEEDS)
+    };
+    let seeds = args.seeds.unwrap_or(seeds);
+    let Some(after_last) = args.first_seed.checked_add(seeds) else {
+        bail!("the last seed is too large");
+    };
+    let threads = threads(args.threads)?;
+    let options = Options {
+        format: None,
+        skip_bad_lines: args.skip_bad_lines,
+    };
+    let mut data: Vec<(String, Data)> = Vec::new();
+    for path in &args.data {
+        let file = path.file_name().unwrap_or(path.as_os_str());
+        let name = file.to_string_lossy().into_owned();
+        if data.iter().any(|(other, _)| *other == name) {
+            bail!("two files of data are called {name}");
+        }
+        let read = read_file(path, &options, args.quiet)?;
+        data.push((name, Data::new(read.interactions)));
+    }
+    Ok(Plan {
+        rounds: args.rounds.unwrap_or(rounds),
+        seeds: (args.first_seed..after_last).collect(),
+        threads,
+        quick: args.quick,
+        only: args.only.clone(),
+        data,
+    })
+}
+
+/// The tables for a terminal.
+fn shown(table: &Table) -> String {
+    let mut text = String::new();
+    for measure in [Measure::Regret, Measure::Rate] {
+        let Some((head, lines)) = table.text(measure) else {
+            continue;
+        };
+        let mut shown = Shown::new();
+        shown.load_style(UTF8_HORIZONTAL_ONLY);
+        shown.set_header(head);
+        shown.add_rows(lines);
+        for column in shown.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        text.push_str(&format!("{shown}\n"));
+    }
+    text.push_str(&table.reading().replace('`', ""));
+    text
+}
+
+fn write(args: &RobustArgs, table: &Table, complete: bool) -> Result<()> {
+    let command = command_line();
+    let document = json!({
+        "command": command,
+        "version": env!("CARGO_PKG_VERSION"),
+        "complete": complete,
+        "table": table,
+    });
+    let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
+    save(&args.out.join("robust.json"), text.as_bytes())?;
+    let text = format!("`{command}`\n\n{}", table.markdown());
+    save(&args.out.join("robust.md"), text.as_bytes())
+}

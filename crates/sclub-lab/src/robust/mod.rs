@@ -1,0 +1,230 @@
+//! Off the beaten track: one table of many settings.
+//!
+//! A [`Plan`] says what to run. Like the paper's it is run by jobs, whose results are kept in
+//! [`Cells`]; constants that are tuned by hand, as LinUCB-Ind's are for `ratings`, make a second pass
+//! necessary. Then a [`Table`] is put together from what there is.
+
+mod rows;
+mod table;
+
+use crate::held_out::Others;
+use crate::paper::cells::{Cells, Record};
+use crate::paper::choices::{self, Contender};
+use crate::paper::jobs::{self, Job, key};
+use crate::paper::{Data, PaperError, Progress, entry};
+use crate::policies::{Entry, Name, Preset};
+use crate::run::Observer;
+use rows::{Row, rows};
+
+pub use table::{Cell, Measure, Table, TableRow};
+
+/// Who plays, in the order of the columns. Where there are no true clusters, those who would be told
+/// them do not.
+pub const COLUMNS: [Name; 4] = [Name::LinUcbInd, Name::Sclub, Name::Informed, Name::Oracle];
+
+/// Whose results are held against LinUCB-Ind's.
+pub const COMPARED: Name = Name::Sclub;
+
+/// By how much more than LinUCB-Ind's regret, or less than its rate, is too much.
+pub const TOLERANCE: f64 = 0.02;
+
+/// What to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// T of every synthetic setting.
+    pub rounds: u64,
+    /// The worlds' seeds.
+    pub seeds: Vec<u64>,
+    /// Threads to use.
+    pub threads: usize,
+    /// Whether constants for `ratings` are to be found fast, on fewer rounds.
+    pub quick: bool,
+    /// Only settings whose name has this in it.
+    pub only: Option<String>,
+    /// What real users took, by name.
+    pub data: Vec<(String, Data)>,
+}
+
+/// A part of the work. The second needs what the first has found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    /// All that can be run at once.
+    First,
+    /// What needs constants that the first has found.
+    Second,
+}
+
+impl Pass {
+    /// Both, in order.
+    pub const ALL: [Pass; 2] = [Pass::First, Pass::Second];
+}
+
+/// LinUCB-Ind as it was tuned, everybody else as they are; none where tuning is not complete.
+fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>> {
+    COLUMNS
+        .into_iter()
+        .filter(|name| !name.is_told())
+        .map(|name| match name {
+            Name::LinUcbInd => choices::best(quick, data, cells, name),
+            _ => Some(choices::usual(name)),
+        })
+        .collect()
+}
+
+fn entries(row: &Row, rounds: u64) -> Result<Vec<Entry>, sclub::Error> {
+    COLUMNS
+        .into_iter()
+        .map(|name| entry(name, Preset::Tuned, &row.setting, rounds))
+        .collect()
+}
+
+/// The results of each player, over the seeds for which all are there.
+fn complete<P>(
+    seeds: &[u64],
+    players: &[P],
+    record: impl Fn(u64, &P) -> Option<Record>,
+) -> (Vec<u64>, Vec<Vec<Record>>) {
+    let mut by_player: Vec<Vec<Record>> = players.iter().map(|_| Vec::new()).collect();
+    let mut there = Vec::new();
+    for &seed in seeds {
+        let found: Option<Vec<Record>> = players.iter().map(|one| record(seed, one)).collect();
+        let Some(found) = found else { continue };
+        there.push(seed);
+        for (records, record) in by_player.iter_mut().zip(found) {
+            records.push(record);
+        }
+    }
+    (there, by_player)
+}
+
+impl Plan {
+    fn wants(&self, name: &str) -> bool {
+        self.only.as_ref().is_none_or(|part| name.contains(part))
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let mut rows = rows(self.rounds);
+        rows.retain(|row| self.wants(&row.name));
+        rows
+    }
+
+    fn data(&self) -> impl Iterator<Item = &(String, Data)> {
+        self.data.iter().filter(|(name, _)| self.wants(name))
+    }
+
+    /// The names of the settings.
+    pub fn settings(&self) -> Vec<String> {
+        let synthetic = self.rows().into_iter().map(|row| row.name);
+        let ratings = self.data().map(|(name, _)| name.clone());
+        synthetic.chain(ratings).collect()
+    }
+
+    fn jobs(&self, pass: Pass, cells: &Cells) -> Result<Vec<Job>, PaperError> {
+        let mut jobs = Vec::new();
+        if pass == Pass::Second {
+            for (_, data) in self.data() {
+                let Some(contenders) = contenders(self.quick, data, cells) else {
+                    continue;
+                };
+                let plays = [(Others::Uniform, false, contenders)];
+                for &seed in &self.seeds {
+                    jobs.extend(choices::jobs_of_split(self.quick, data, seed, &plays));
+                }
+            }
+            return Ok(jobs);
+        }
+        for row in self.rows() {
+            let entries = entries(&row, self.rounds)?;
+            for &seed in &self.seeds {
+                jobs.push(Job::new(&row.setting, seed, self.rounds, &entries));
+            }
+        }
+        for (_, data) in self.data() {
+            let tuned = [Name::LinUcbInd];
+            jobs.extend(choices::tuning_jobs_of(self.quick, data, &tuned));
+        }
+        Ok(jobs)
+    }
+
+    /// Rounds that a pass has still to play, over all policies.
+    ///
+    /// # Errors
+    /// As [`Plan::run`].
+    pub fn rounds_to_play(&self, pass: Pass, cells: &Cells) -> Result<u64, PaperError> {
+        Ok(jobs::rounds_to_play(&self.jobs(pass, cells)?, cells))
+    }
+
+    /// Runs what a pass lacks.
+    ///
+    /// # Errors
+    /// [`PaperError`].
+    pub fn run(
+        &self,
+        pass: Pass,
+        cells: &Cells,
+        observer: &dyn Observer,
+    ) -> Result<Progress, PaperError> {
+        jobs::work(self.jobs(pass, cells)?, cells, self.threads, observer)
+    }
+
+    /// Puts together what there is. Settings of which no seed is complete are left out.
+    ///
+    /// # Errors
+    /// [`PaperError`].
+    pub fn table(&self, cells: &Cells) -> Result<Table, PaperError> {
+        let mut all = Vec::new();
+        for row in self.rows() {
+            let entries = entries(&row, self.rounds)?;
+            let (seeds, records) = complete(&self.seeds, &entries, |seed, entry| {
+                cells.get(&key(&row.setting, seed, self.rounds, entry))
+            });
+            let played = entries.iter().zip(&records);
+            let values = played
+                .map(|(entry, records)| {
+                    let regrets = records.iter().map(|record| record.regret);
+                    Cell::new(entry.name, None, regrets.collect())
+                })
+                .collect();
+            let command = format!("sclub run {}", row.flags);
+            all.extend(TableRow::new(
+                Measure::Regret,
+                row.name,
+                command,
+                seeds,
+                values,
+            ));
+        }
+        for (name, data) in self.data() {
+            let Some(contenders) = contenders(self.quick, data, cells) else {
+                continue;
+            };
+            let (seeds, records) = complete(&self.seeds, &contenders, |seed, contender| {
+                let play = (Others::Uniform, false);
+                choices::record(self.quick, data, cells, seed, play, contender)
+            });
+            let played = contenders.iter().zip(&records);
+            let values = played
+                .map(|(contender, records)| {
+                    let constants = choices::constants(contender);
+                    let rates = records.iter().map(choices::rate).collect();
+                    Cell::new(contender.entry.name, Some(constants), rates)
+                })
+                .collect();
+            let command = format!("sclub run --world ratings --ratings {name}");
+            all.extend(TableRow::new(
+                Measure::Rate,
+                name.clone(),
+                command,
+                seeds,
+                values,
+            ));
+        }
+        Ok(Table {
+            rounds: self.rounds,
+            seeds: self.seeds.clone(),
+            quick: self.quick,
+            compared: COMPARED,
+            rows: all,
+        })
+    }
+}

@@ -1,0 +1,106 @@
+//! The settings, one a row.
+
+use crate::paper::synthetic;
+use crate::setting::Setting;
+use crate::synthetic::{Frequencies, Recipe, Sizes, Twists};
+use crate::world::Rewards;
+
+/// A synthetic setting.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    /// What is told of it.
+    pub name: String,
+    /// What `sclub run` is told to make the same world.
+    pub flags: String,
+    pub setting: Setting,
+}
+
+/// The share of a run by whose end all newcomers have come.
+const NEWCOMERS_UNTIL: f64 = 0.75;
+
+/// Every synthetic setting, of runs of so many rounds.
+pub(super) fn rows(rounds: u64) -> Vec<Row> {
+    let usual = synthetic(Frequencies::Uniform);
+    let mut rows = Vec::new();
+    let mut add = |name: String, flags: String, recipe: Recipe| {
+        rows.push(Row {
+            name,
+            flags,
+            setting: Setting::Synthetic(recipe),
+        });
+    };
+    for (name, word, frequencies) in [
+        ("(1a) users equally often", "uniform", Frequencies::Uniform),
+        (
+            "(1b) clusters at unequal rates",
+            "clusters",
+            Frequencies::Clusters,
+        ),
+        ("(1c) users at unequal rates", "users", Frequencies::Users),
+    ] {
+        let recipe = synthetic(frequencies);
+        add(name.into(), format!("--frequencies {word}"), recipe);
+    }
+    for clusters in [1, 3, 30, 100] {
+        let recipe = Recipe { clusters, ..usual };
+        add(
+            format!("m = {clusters}"),
+            format!("--clusters {clusters}"),
+            recipe,
+        );
+    }
+    for users in [50, 200, 5000, 20_000] {
+        let recipe = Recipe { users, ..usual };
+        add(format!("n_u = {users}"), format!("--users {users}"), recipe);
+    }
+    for dim in [5, 10, 40, 64] {
+        let recipe = Recipe { dim, ..usual };
+        add(format!("d = {dim}"), format!("--dim {dim}"), recipe);
+    }
+    let none = Twists::default();
+    let twisted = |twists| Recipe { twists, ..usual };
+    add(
+        "clusters of unequal sizes".into(),
+        "--sizes unequal".into(),
+        twisted(Twists {
+            sizes: Sizes::Unequal,
+            ..none
+        }),
+    );
+    for spread in [0.2, 0.4] {
+        add(
+            format!("spread {spread} inside clusters"),
+            format!("--spread {spread}"),
+            twisted(Twists { spread, ..none }),
+        );
+    }
+    for noise in [0.1, 0.5, 1.0] {
+        let recipe = Recipe {
+            rewards: Rewards::Gaussian(noise),
+            ..usual
+        };
+        add(
+            format!("Gaussian noise {noise}"),
+            format!("--rewards gaussian --noise {noise}"),
+            recipe,
+        );
+    }
+    add(
+        "rare rewards, mean 0.02".into(),
+        "--reward-scale 0.04".into(),
+        twisted(Twists {
+            reward_scale: 0.04,
+            ..none
+        }),
+    );
+    let gap = NEWCOMERS_UNTIL * rounds as f64 / usual.users as f64;
+    add(
+        "users come one after the other".into(),
+        format!("--newcomers-every {gap}"),
+        twisted(Twists {
+            newcomers_every: Some(gap),
+            ..none
+        }),
+    );
+    rows
+}

@@ -1,0 +1,253 @@
+//! What came out, as numbers and as text.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::{COLUMNS, TOLERANCE};
+use crate::policies::Name;
+use crate::summary::{Mean, percent, thousands};
+
+/// What is measured in a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// What the best items would have brought more: the less the better.
+    Regret,
+    /// The share of the rounds in which the item that the user took was shown: the more the better.
+    Rate,
+}
+
+impl Measure {
+    /// A mean for people, with its error where it has one.
+    fn text(self, mean: Mean, has_error: bool) -> String {
+        let number = |value: f64| match self {
+            Measure::Regret if mean.mean < 100.0 => format!("{value:.1}"),
+            Measure::Regret => thousands(value),
+            Measure::Rate => format!("{value:.4}"),
+        };
+        if has_error {
+            format!("{} ± {}", number(mean.mean), number(mean.error))
+        } else {
+            number(mean.mean)
+        }
+    }
+}
+
+/// What a policy came to in a setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Cell {
+    /// Who.
+    pub policy: Name,
+    /// With which constants, where they are not the preset's.
+    pub constants: Option<String>,
+    /// The mean over seeds.
+    #[serde(flatten)]
+    pub mean: Mean,
+    /// What it is the mean of, in the order of the seeds.
+    pub values: Vec<f64>,
+}
+
+impl Cell {
+    pub(super) fn new(policy: Name, constants: Option<String>, values: Vec<f64>) -> Self {
+        Self {
+            policy,
+            constants,
+            mean: Mean::of(values.iter().copied()),
+            values,
+        }
+    }
+}
+
+/// A setting.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TableRow {
+    /// What it is called.
+    pub setting: String,
+    /// What makes the same world.
+    pub command: String,
+    /// What is measured.
+    pub measure: Measure,
+    /// The seeds for which all policies are complete.
+    pub seeds: Vec<u64>,
+    /// Policy by policy.
+    pub cells: Vec<Cell>,
+    /// The compared policy's value over LinUCB-Ind's, less 1, in the same worlds.
+    pub to_linucb_ind: Option<Mean>,
+    /// Whether that is too much.
+    pub is_worse: bool,
+}
+
+impl TableRow {
+    /// None where no seed is complete.
+    pub(super) fn new(
+        measure: Measure,
+        setting: String,
+        command: String,
+        seeds: Vec<u64>,
+        cells: Vec<Cell>,
+    ) -> Option<Self> {
+        if seeds.is_empty() {
+            return None;
+        }
+        let of = |name| cells.iter().find(|cell: &&Cell| cell.policy == name);
+        let to_linucb_ind = of(super::COMPARED).zip(of(Name::LinUcbInd)).map(|(a, b)| {
+            let pairs = a.values.iter().zip(&b.values);
+            Mean::of(pairs.map(|(a, b)| a / b - 1.0))
+        });
+        let is_worse = to_linucb_ind.is_some_and(|off| match measure {
+            Measure::Regret => off.mean > TOLERANCE,
+            Measure::Rate => off.mean < -TOLERANCE,
+        });
+        Some(Self {
+            setting,
+            command,
+            measure,
+            seeds,
+            cells,
+            to_linucb_ind,
+            is_worse,
+        })
+    }
+
+    /// What is shown of a policy; a dash where it did not play.
+    fn text(&self, name: Name) -> String {
+        let Some(cell) = self.cells.iter().find(|cell| cell.policy == name) else {
+            return "–".into();
+        };
+        self.measure.text(cell.mean, cell.values.len() > 1)
+    }
+
+    /// How far the compared policy is from LinUCB-Ind.
+    fn difference(&self) -> String {
+        let Some(off) = self.to_linucb_ind else {
+            return "–".into();
+        };
+        let mut text = percent(off.mean);
+        if self.seeds.len() > 1 {
+            let error = format!(" ± {:.1}", 100.0 * off.error);
+            text.push_str(&error);
+        }
+        if self.is_worse {
+            text.push_str(" worse");
+        }
+        text
+    }
+}
+
+/// All settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Table {
+    /// T of the synthetic settings.
+    pub rounds: u64,
+    /// The seeds that were asked for.
+    pub seeds: Vec<u64>,
+    /// Whether constants for `ratings` were found fast.
+    pub quick: bool,
+    /// Whose results are held against LinUCB-Ind's.
+    pub compared: Name,
+    /// Setting by setting.
+    pub rows: Vec<TableRow>,
+}
+
+impl Table {
+    /// The head and the lines of a table of one measure, as text; none where nothing has it.
+    pub fn text(&self, measure: Measure) -> Option<(Vec<String>, Vec<Vec<String>>)> {
+        let rows: Vec<&TableRow> = self.rows.iter().filter(|r| r.measure == measure).collect();
+        if rows.is_empty() {
+            return None;
+        }
+        let names = || {
+            let shown = COLUMNS.into_iter();
+            shown.filter(|&name| {
+                rows.iter()
+                    .any(|r| r.cells.iter().any(|c| c.policy == name))
+            })
+        };
+        let mut head = vec![match measure {
+            Measure::Regret => "regret".to_string(),
+            Measure::Rate => "click-through rate".to_string(),
+        }];
+        head.extend(names().map(|name| name.title().to_string()));
+        head.push(format!("{} to LinUCB-Ind", self.compared.title()));
+        let lines = rows.iter().map(|row| {
+            let mut line = vec![row.setting.clone()];
+            line.extend(names().map(|name| row.text(name)));
+            line.push(row.difference());
+            line
+        });
+        Some((head, lines.collect()))
+    }
+
+    /// What the tables say, in a few sentences.
+    pub fn reading(&self) -> String {
+        let seeds = match self.seeds.len() {
+            1 => "1 seed".to_string(),
+            many => format!("{many} seeds"),
+        };
+        let mut text = format!(
+            "Regret after {} rounds, {seeds}, mean ± standard error. Where nothing else is said: 1000 users equally \
+             often, 10 clusters, d = 20, 20 candidates, rewards 0 or 1, constants `tuned`.",
+            thousands(self.rounds as f64)
+        );
+        for row in self.rows.iter().filter(|row| row.measure == Measure::Rate) {
+            let tuned = row.cells.iter().find(|cell| cell.policy == Name::LinUcbInd);
+            if let Some(constants) = tuned.and_then(|cell| cell.constants.as_ref()) {
+                let line = format!(
+                    " {}: LinUCB-Ind is tuned by hand: {constants}.",
+                    row.setting
+                );
+                text.push_str(&line);
+            }
+        }
+        if let Some(fewest) = self.rows.iter().map(|row| row.seeds.len()).min()
+            && fewest < self.seeds.len()
+        {
+            text.push_str(&format!(
+                " Not complete: some rows have only {fewest} seeds."
+            ));
+        }
+        let compared = self.compared.title();
+        let limit = 100.0 * TOLERANCE;
+        let worse: Vec<&str> = self
+            .rows
+            .iter()
+            .filter(|row| row.is_worse)
+            .map(|row| row.setting.as_str())
+            .collect();
+        if worse.is_empty() {
+            let line =
+                format!(" {compared} is nowhere worse than LinUCB-Ind by more than {limit}%.");
+            text.push_str(&line);
+        } else {
+            text.push_str(&format!(
+                " {compared} is worse than LinUCB-Ind by more than {limit}% in {} of {} settings: {}.",
+                worse.len(),
+                self.rows.len(),
+                worse.join("; ")
+            ));
+        }
+        text
+    }
+
+    /// Everything as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("{}\n", self.reading());
+        for measure in [Measure::Regret, Measure::Rate] {
+            let Some((head, lines)) = self.text(measure) else {
+                continue;
+            };
+            let line = |words: &[String]| {
+                let words: Vec<String> = words.iter().map(|w| w.replace('|', "\\|")).collect();
+                format!("| {} |\n", words.join(" | "))
+            };
+            text.push('\n');
+            text.push_str(&line(&head));
+            text.push_str("|---|");
+            // Writing to a string does not fail.
+            let _ = writeln!(text, "{}", "---:|".repeat(head.len() - 1));
+            lines.iter().for_each(|words| text.push_str(&line(words)));
+        }
+        text
+    }
+}

@@ -1,0 +1,119 @@
+//! Who the users are: their clusters, their own tastes, how often they appear.
+
+use std::f64::consts::FRAC_1_SQRT_2;
+
+use rand::RngExt;
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, Exp1};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::recipe::{Frequencies, Recipe, Sizes};
+use crate::normals::Normals;
+use crate::streams::{Purpose, stream};
+
+/// The cluster of each user. However large the clusters, those of the users who come first are mixed.
+pub(super) fn clusters(recipe: &Recipe, seed: u64) -> Vec<u32> {
+    let Recipe {
+        users, clusters, ..
+    } = *recipe;
+    if recipe.twists.sizes == Sizes::Equal {
+        return (0..users).map(|user| (user % clusters) as u32).collect();
+    }
+    let weights = (1..=clusters).map(|k| 1.0 / (k as f64 * (k as f64).sqrt()));
+    let mut ends: Vec<f64> = weights
+        .scan(0.0, |end, weight| {
+            *end += weight;
+            Some(*end)
+        })
+        .collect();
+    let whole = ends[clusters - 1];
+    ends.iter_mut().for_each(|end| *end /= whole);
+    let others = users - clusters;
+    let mut cluster_of: Vec<u32> = (0..clusters as u32).collect();
+    cluster_of.extend((0..others).map(|place| {
+        let share = (place as f64 + 0.5) / others as f64;
+        ends.partition_point(|&end| end <= share).min(clusters - 1) as u32
+    }));
+    cluster_of.shuffle(&mut stream(seed, Purpose::Sizes, 0));
+    cluster_of
+}
+
+/// Another cluster for each user, any of the others alike.
+pub(super) fn other_clusters(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> Vec<u32> {
+    let mut draws = stream(seed, Purpose::Change, 0);
+    let clusters = recipe.clusters as u32;
+    cluster_of
+        .iter()
+        .map(|&cluster| {
+            let other = draws.random_range(0..clusters - 1);
+            other + u32::from(other >= cluster)
+        })
+        .collect()
+}
+
+/// The users' own weight vectors, one after the other: spread around those of their clusters. How a
+/// user differs from her cluster is the same in every cluster.
+pub(super) fn own_weights(
+    recipe: &Recipe,
+    seed: u64,
+    cluster_of: &[u32],
+    weights: &[Vec<f64>],
+) -> Vec<f64> {
+    let mut own = Vec::with_capacity(cluster_of.len() * recipe.dim);
+    let directions = recipe.dim - 1;
+    // A cluster's direction has length √½ and not 1, as its weight vector has.
+    let scale = recipe.twists.spread * FRAC_1_SQRT_2 / (directions as f64).sqrt();
+    for (user, &cluster) in cluster_of.iter().enumerate() {
+        let mut normals = Normals::new(seed, Purpose::Spread, user as u64);
+        let numbers = std::iter::from_fn(|| Some(normals.batch())).flatten();
+        let weights = &weights[cluster as usize];
+        let mut taste: Vec<f64> = weights[..directions]
+            .iter()
+            .zip(numbers)
+            .map(|(weight, number)| weight + scale * number)
+            .collect();
+        let length = taste.iter().map(|v| v * v).sum::<f64>().sqrt();
+        taste
+            .iter_mut()
+            .for_each(|value| *value *= FRAC_1_SQRT_2 / length);
+        own.extend_from_slice(&taste);
+        own.push(weights[directions]);
+    }
+    own
+}
+
+/// A flat Dirichlet draw: exponential shares of one whole.
+fn dirichlet(rng: &mut Xoshiro256PlusPlus, count: usize) -> Vec<f64> {
+    let mut shares: Vec<f64> = (0..count).map(|_| Exp1.sample(rng)).collect();
+    let whole: f64 = shares.iter().sum();
+    shares.iter_mut().for_each(|share| *share /= whole);
+    shares
+}
+
+/// Where each user's share of the arrivals ends.
+pub(super) fn arrivals(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> Vec<f64> {
+    let mut rng = stream(seed, Purpose::Frequencies, 0);
+    let share: Vec<f64> = match recipe.frequencies {
+        Frequencies::Uniform => vec![1.0 / recipe.users as f64; recipe.users],
+        Frequencies::Users => dirichlet(&mut rng, recipe.users),
+        Frequencies::Clusters => {
+            let shares = dirichlet(&mut rng, recipe.clusters);
+            let mut sizes = vec![0.0; recipe.clusters];
+            cluster_of
+                .iter()
+                .for_each(|&cluster| sizes[cluster as usize] += 1.0);
+            cluster_of
+                .iter()
+                .map(|&c| shares[c as usize] / sizes[c as usize])
+                .collect()
+        }
+    };
+    let mut end = 0.0;
+    share
+        .iter()
+        .map(|share| {
+            end += share;
+            end
+        })
+        .collect()
+}

@@ -1,0 +1,102 @@
+//! LinUCB that is told who belongs to which cluster.
+
+use sclub::{
+    Change, ClusterId, Decision, Error, ItemSet, LinUcbShared, Observation, Params, Policy, Score,
+    UserId,
+};
+
+use crate::world::Truth;
+
+/// Told the clusters, not their weight vectors: one LinUCB for each. Where users change to other
+/// clusters it is told when and to which.
+///
+/// To the LinUCB inside, a user who has changed is another user, so many numbers further on.
+#[derive(Debug, Clone)]
+pub struct Oracle {
+    inner: LinUcbShared,
+    users: u64,
+    /// Rounds after which users have changed.
+    change_after: Option<u64>,
+}
+
+impl Oracle {
+    /// Knows the clusters of `truth`.
+    ///
+    /// # Errors
+    /// [`Error::BadParameter`].
+    pub fn new(dim: usize, truth: &Truth, params: &Params) -> Result<Self, Error> {
+        let mut cluster_of = truth.cluster_of.clone();
+        let users = cluster_of.len() as u64;
+        if let Some(changed) = &truth.changed {
+            cluster_of.extend_from_slice(&changed.cluster_of);
+        }
+        Ok(Self {
+            inner: LinUcbShared::known(dim, cluster_of, params)?,
+            users,
+            change_after: truth.changed.as_ref().map(|changed| changed.after),
+        })
+    }
+
+    /// Who a user is to the LinUCB inside.
+    fn now(&self, user: UserId) -> UserId {
+        match self.change_after {
+            None => user,
+            Some(after) if self.rounds() >= after && user < self.users => user + self.users,
+            // Nobody whom the truth knows.
+            Some(_) if user >= self.users => UserId::MAX,
+            Some(_) => user,
+        }
+    }
+}
+
+impl Policy for Oracle {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.inner.rounds()
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        self.inner.recommend(self.now(user), items)
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        self.inner.explain(self.now(user), items, scores)
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        if self.change_after.is_none() {
+            return self.inner.learn_round(round, changes);
+        }
+        let now: Vec<Observation<'_>> = round
+            .iter()
+            .map(|observation| Observation {
+                user: self.now(observation.user),
+                ..*observation
+            })
+            .collect();
+        self.inner.learn_round(&now, changes)
+    }
+
+    fn cluster_of(&self, user: UserId) -> ClusterId {
+        self.inner.cluster_of(self.now(user))
+    }
+
+    fn clusters(&self) -> usize {
+        self.inner.clusters()
+    }
+
+    fn estimate(&self, user: UserId) -> Vec<f64> {
+        self.inner.estimate(self.now(user))
+    }
+
+    fn digest(&self) -> u64 {
+        self.inner.digest()
+    }
+}

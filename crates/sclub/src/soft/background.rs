@@ -1,0 +1,353 @@
+//! The background: what all users have in common, one Gaussian that each user's tastes are drawn
+//! from, learned by EM (empirical Bayes).
+
+use std::sync::Mutex;
+
+use super::panel::Panel;
+use super::sums::Layout;
+use super::symmetric::{self, Factors, row_start};
+use crate::kernels::batch::{AddMoments, Moments, Posteriors, Prior};
+use crate::kernels::{self, Batch, LANES};
+use crate::refit::Workers;
+
+/// Users that the covariance is pulled towards a small multiple of I by.
+const PSEUDO_USERS: f64 = 10.0;
+/// Their variance, and that which a first fit starts from, in units of noise per squared feature.
+const PSEUDO_VARIANCE: f64 = 0.1;
+const FIRST_VARIANCE: f64 = 0.15;
+/// What keeps C away from singular, as a share of its mean diagonal.
+const JITTER: f64 = 1e-5;
+/// Precision that μ0 is pulled towards 0 by, in units of squared feature per noise.
+const RIDGE: f64 = 1e-3;
+
+/// N(μ0, C)
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Background {
+    /// μ0
+    pub mean: Vec<f64>,
+    /// C
+    pub covariance: Vec<f64>,
+    /// C⁻¹
+    pub precision: Vec<f64>,
+    /// C⁻¹μ0
+    pub pull: Vec<f64>,
+    /// ln |C|
+    pub log_determinant: f64,
+    /// −½(μ0ᵀC⁻¹μ0 + ln |C|)
+    base: f64,
+}
+
+impl Background {
+    /// Nothing where C is not positive definite.
+    pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
+        let factors = Factors::of(mean.len(), &covariance)?;
+        let pull = factors.solve(&mean);
+        let log_determinant = factors.log_determinant;
+        Some(Self {
+            base: -0.5 * (symmetric::dot(&mean, &pull) + log_determinant),
+            precision: factors.inverse(),
+            pull,
+            log_determinant,
+            mean,
+            covariance,
+        })
+    }
+
+    /// μ0 = 0, C a multiple of I.
+    pub fn wide(dim: usize, variance: f64) -> Self {
+        let mut covariance = vec![0.0; row_start(dim)];
+        (0..dim).for_each(|i| covariance[row_start(i) + i] = variance);
+        Self::new(vec![0.0; dim], covariance).expect("a multiple of I is positive definite")
+    }
+
+    pub fn prior(&self, noise: f64) -> Prior<'_> {
+        Prior {
+            precision: &self.precision,
+            pull: &self.pull,
+            inverse_noise: 1.0 / noise,
+        }
+    }
+
+    /// L_0 of the user in a lane: ½[rᵀm − μ0ᵀC⁻¹μ0 − ln|C| − ln|C⁻¹+G/v|], the logarithm of how likely
+    /// her rewards are, less that of N(0, v) noise alone.
+    pub fn evidence(&self, batch: &Batch, lane: usize) -> f64 {
+        self.base + 0.5 * (batch.fit[lane] - batch.log_determinant(lane))
+    }
+}
+
+/// What one pass over users says about a background.
+pub(crate) struct Pass {
+    /// L_0 of each user of the panel.
+    pub evidence: Vec<f64>,
+    /// E‖y − Xθ‖² of each user under her posterior, with moments.
+    pub residual: Vec<f64>,
+    /// Σ L_0
+    pub total: f64,
+    covariance: Vec<f64>,
+    spread: Vec<f64>,
+    shift: Vec<f64>,
+}
+
+impl Pass {
+    /// Σ over users of d − tr(C⁻¹P): how many numbers the data have settled.
+    pub fn effective(&self, background: &Background) -> f64 {
+        let dim = background.mean.len();
+        self.evidence.len() as f64 * dim as f64
+            - symmetric::inner(dim, &background.precision, &self.covariance)
+    }
+}
+
+struct Part {
+    evidence: Vec<f64>,
+    residual: Vec<f64>,
+    covariance: Vec<f64>,
+    spread: Vec<f64>,
+    shift: Vec<f64>,
+}
+
+/// The posteriors of all users of a panel. Without `moments`, their evidence only.
+pub(crate) fn pass(
+    panel: &Panel<'_>,
+    background: &Background,
+    noise: f64,
+    moments: bool,
+    workers: &dyn Workers,
+) -> Pass {
+    let dim = panel.layout().dim;
+    let parts: Vec<Mutex<Option<Part>>> = panel.pieces().map(|_| Mutex::new(None)).collect();
+    workers.each(parts.len(), &|piece| {
+        let users = panel.piece(piece);
+        let mut part = Part {
+            evidence: Vec::with_capacity(users.len()),
+            residual: Vec::new(),
+            covariance: vec![0.0; row_start(dim)],
+            spread: vec![0.0; row_start(dim)],
+            shift: vec![0.0; dim],
+        };
+        let mut batch = Batch::new(dim);
+        let mut sums = Moments::new(dim);
+        for eight in users.chunks(LANES) {
+            let rows: Vec<&[f64]> = eight.iter().map(|&slot| panel.row(slot)).collect();
+            kernels::posteriors(Posteriors {
+                dim,
+                prior: background.prior(noise),
+                rows: &rows,
+                batch: &mut batch,
+            });
+            let lanes = 0..eight.len();
+            let evidence = lanes.map(|lane| background.evidence(&batch, lane));
+            part.evidence.extend(evidence);
+            if moments {
+                kernels::add_moments(AddMoments {
+                    dim,
+                    prior: background.prior(noise),
+                    centre: &background.mean,
+                    batch: &mut batch,
+                    users: eight.len(),
+                    sums: &mut sums,
+                });
+                let squares = panel.layout().squares();
+                let residual = |(row, left): (&&[f64], &f64)| row[squares] + noise * left;
+                part.residual.extend(rows.iter().zip(&batch.residual).map(residual));
+            }
+        }
+        if moments {
+            sums.add_to(&mut part.covariance, &mut part.spread, &mut part.shift);
+        }
+        *parts[piece].lock().expect("nobody panics") = Some(part);
+    });
+    let mut all = Pass {
+        evidence: Vec::with_capacity(panel.len()),
+        residual: Vec::new(),
+        total: 0.0,
+        covariance: vec![0.0; row_start(dim)],
+        spread: vec![0.0; row_start(dim)],
+        shift: vec![0.0; dim],
+    };
+    for part in parts {
+        let part = part.into_inner().expect("nobody panics");
+        let part = part.expect("every piece was done");
+        add(&mut all.covariance, &part.covariance);
+        add(&mut all.spread, &part.spread);
+        add(&mut all.shift, &part.shift);
+        all.evidence.extend(part.evidence);
+        all.residual.extend(part.residual);
+    }
+    all.total = all.evidence.iter().sum();
+    all
+}
+
+fn add(target: &mut [f64], source: &[f64]) {
+    for (sum, term) in target.iter_mut().zip(source) {
+        *sum += term;
+    }
+}
+
+/// The scale of the data: noise v and mean squared length of an item's features.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scale {
+    pub noise: f64,
+    pub square: f64,
+    pub x: [f64; 10],
+    pub pseudo: f64,
+}
+
+impl Scale {
+    fn variance(self) -> f64 {
+        self.noise / self.square
+    }
+
+    /// Where a first fit starts.
+    pub fn start(self, dim: usize) -> Background {
+        Background::wide(dim, FIRST_VARIANCE * self.variance())
+    }
+
+    /// ln of the prior density of a background, up to a constant.
+    fn log_prior(self, background: &Background) -> f64 {
+        let dim = background.mean.len();
+        let pseudo = self.pseudo;
+        let pulled = pseudo * symmetric::trace(dim, &background.precision);
+        let length = symmetric::dot(&background.mean, &background.mean);
+        -0.5 * self.x[1] * (background.log_determinant + pulled)
+            - 0.5 * self.x[0] / self.variance() * length
+    }
+
+    /// One step of EM.
+    fn step(self, old: &Background, pass: &Pass) -> Option<Background> {
+        let dim = old.mean.len();
+        let users = pass.evidence.len() as f64;
+        // μ0 by its marginal likelihood: (ΣH + ridge) μ0 = C⁻¹ Σ P b/v, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹,
+        // Σ P b/v = Σ m − (ΣP) C⁻¹μ0.
+        let inside = sandwich(dim, &old.precision, &pass.covariance);
+        let mut information: Vec<f64> = old
+            .precision
+            .iter()
+            .zip(&inside)
+            .map(|(p, s)| users * p - s)
+            .collect();
+        for i in 0..dim {
+            information[row_start(i) + i] += self.x[0] / self.variance();
+        }
+        let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
+        for i in 0..dim {
+            moved[i] = pass.shift[i] + users * old.mean[i] - moved[i];
+        }
+        let target = symmetric::apply(dim, &old.precision, &moved);
+        let mean = match Factors::of(dim, &information) {
+            Some(factors) => factors.solve(&target),
+            None => (0..dim).map(|i| old.mean[i] + pass.shift[i] / users).collect(),
+        };
+        let pseudo = self.x[1] * self.pseudo;
+        let mut covariance = vec![0.0; row_start(dim)];
+        for i in 0..dim {
+            for j in 0..=i {
+                let t = row_start(i) + j;
+                let (di, dj) = (mean[i] - old.mean[i], mean[j] - old.mean[j]);
+                let spread = pass.spread[t] - di * pass.shift[j] - dj * pass.shift[i]
+                    + users * di * dj;
+                covariance[t] = (pass.covariance[t] + spread) / (users + self.x[1]);
+            }
+            covariance[row_start(i) + i] += pseudo / (users + self.x[1]);
+        }
+        let jitter = JITTER * symmetric::trace(dim, &covariance) / dim as f64;
+        (0..dim).for_each(|i| covariance[row_start(i) + i] += jitter);
+        Background::new(mean, covariance)
+    }
+}
+
+/// A B A
+fn sandwich(dim: usize, outer: &[f64], inner: &[f64]) -> Vec<f64> {
+    let columns: Vec<Vec<f64>> = (0..dim)
+        .map(|j| {
+            let column: Vec<f64> = (0..dim).map(|i| outer[packed(i, j)]).collect();
+            symmetric::apply(dim, inner, &column)
+        })
+        .collect();
+    let mut out = vec![0.0; row_start(dim)];
+    for i in 0..dim {
+        for j in 0..=i {
+            out[row_start(i) + j] = (0..dim).map(|k| outer[packed(i, k)] * columns[j][k]).sum();
+        }
+    }
+    out
+}
+
+fn packed(i: usize, j: usize) -> usize {
+    let (i, j) = if i < j { (j, i) } else { (i, j) };
+    row_start(i) + j
+}
+
+/// The background that explains a panel best, from a start. Each step raises the penalised
+/// likelihood or ends the search.
+pub(crate) fn fit(
+    panel: &Panel<'_>,
+    start: &Background,
+    scale: Scale,
+    steps: usize,
+    wide: bool,
+    workers: &dyn Workers,
+) -> (Background, Pass) {
+    let dim = start.mean.len();
+    let mut scale = scale;
+    let pseudo = |c: &Background, scale: &Scale| if scale.x[3] > 0.0 { scale.x[3] * symmetric::trace(dim, &c.covariance) / dim as f64 } else { scale.x[2] * scale.variance() };
+    scale.pseudo = pseudo(start, &scale);
+    let value = |scale: &Scale, background: &Background, pass: &Pass| pass.total + scale.log_prior(background);
+    let run = |background: &Background| pass(panel, background, scale.noise, true, workers);
+    let mut best = start.clone();
+    let mut best_pass = run(&best);
+    let mut best_value = value(&scale, &best, &best_pass);
+    for factor in if wide { &[0.25, 0.5, 2.0, 4.0][..] } else { &[] } {
+        let covariance = start.covariance.iter().map(|c| c * factor).collect();
+        let Some(tried) = Background::new(start.mean.clone(), covariance) else {
+            continue;
+        };
+        let tried_pass = run(&tried);
+        let tried_value = value(&scale, &tried, &tried_pass);
+        if tried_value > best_value {
+            (best, best_pass, best_value) = (tried, tried_pass, tried_value);
+        }
+    }
+    scale.pseudo = pseudo(&best, &scale);
+    best_value = value(&scale, &best, &best_pass);
+    for _ in 0..steps {
+        let Some(tried) = scale.step(&best, &best_pass) else {
+            break;
+        };
+        let tried_pass = run(&tried);
+        let tried_value = value(&scale, &tried, &tried_pass);
+        if !(tried_value > best_value) {
+            break;
+        }
+        let gain = tried_value - best_value;
+        (best, best_pass, best_value) = (tried, tried_pass, tried_value);
+        if gain < 0.02 {
+            break;
+        }
+    }
+    (best, best_pass)
+}
+
+/// v of least squares over all users together, and the mean squared length of items; for a first fit.
+pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout, x: [f64; 10]) -> Scale {
+    let dim = layout.dim;
+    let mut sums = vec![0.0; layout.row()];
+    for slot in panel.slots() {
+        add(&mut sums, panel.row(*slot));
+    }
+    let (gram, moment) = (&sums[..layout.gram()], &sums[layout.gram()..layout.count()]);
+    let (count, squares) = (sums[layout.count()], sums[layout.squares()]);
+    let square = symmetric::trace(dim, gram) / count;
+    let mut ridged = gram.to_vec();
+    (0..dim).for_each(|i| ridged[row_start(i) + i] += 1e-3 * square);
+    let explained = Factors::of(dim, &ridged)
+        .map_or(0.0, |factors| symmetric::dot(&factors.solve(moment), moment));
+    let free = (count - dim as f64).max(0.5 * count);
+    // Rewards that are all alike leave no noise: a trace of their size stands for it.
+    let noise = ((squares - explained) / free).max(1e-6 * squares / count);
+    Scale {
+        noise: if noise > 0.0 { noise } else { 1.0 },
+        square: if square > 0.0 { square } else { 1.0 },
+        x,
+        pseudo: 0.0,
+    }
+}

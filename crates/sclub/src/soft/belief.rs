@@ -1,0 +1,162 @@
+//! What is believed about one user, and how an observation changes it.
+
+use super::background::Background;
+use super::fit::Fit;
+use super::mixture::{coefficients, normalise};
+use super::sums::Layout;
+use crate::kernels::batch::{Posteriors, Products};
+use crate::kernels::{self, Batch};
+use crate::policy::ClusterId;
+use crate::statistics::Shape;
+
+/// A fit made ready for serving.
+#[derive(Debug, Clone)]
+pub(crate) struct Model {
+    layout: Layout,
+    pub shape: Shape,
+    pub noise: f64,
+    /// 1/√v
+    pub whiten: f64,
+    pub background: Background,
+    /// ln π of the background and of each hypothesis.
+    log_shares: Vec<f64>,
+    /// The centres, one after another.
+    pub means: Vec<f64>,
+    pub labels: Vec<ClusterId>,
+    coefficients: Vec<f64>,
+    /// The block and the belief of somebody without observations.
+    pub block: Vec<f64>,
+    pub newcomer: Belief,
+}
+
+/// How probable each hypothesis is for a user: none of the clusters first, then each.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Belief {
+    /// The fit it belongs to.
+    pub fit: u64,
+    /// ln π + L
+    pub logs: Vec<f64>,
+    /// w
+    pub weights: Vec<f64>,
+    /// ln Σ π e^L
+    pub log_sum: f64,
+}
+
+impl Model {
+    pub fn new(layout: Layout, fit: &Fit, v_scale: f64) -> Self {
+        let noise = fit.noise * v_scale;
+        let centres = &fit.played.centres;
+        let mut log_shares = vec![libm::log(fit.played.none)];
+        log_shares.extend(centres.iter().map(|c| libm::log(c.share)));
+        let mut model = Self {
+            layout,
+            shape: Shape { dim: layout.dim },
+            noise,
+            whiten: 1.0 / noise.sqrt(),
+            background: fit.background.clone(),
+            log_shares,
+            means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
+            labels: centres.iter().map(|c| c.label).collect(),
+            coefficients: coefficients(layout, centres.iter().map(|c| c.mean.as_slice()), noise),
+            block: vec![0.0; Shape { dim: layout.dim }.block()],
+            newcomer: Belief::default(),
+        };
+        let row = vec![0.0; layout.row()];
+        let mut block = std::mem::take(&mut model.block);
+        let mut newcomer = Belief::default();
+        let mut batch = Batch::new(layout.dim);
+        model.believe(fit.number, &[&row], &mut batch, &mut |_, b, belief| {
+            block.copy_from_slice(b);
+            newcomer = belief;
+        });
+        model.block = block;
+        model.newcomer = newcomer;
+        model
+    }
+
+    /// Fresh blocks and beliefs of up to [`kernels::LANES`] users, from their rows.
+    pub fn believe(
+        &self,
+        fit: u64,
+        rows: &[&[f64]],
+        batch: &mut Batch,
+        take: &mut dyn FnMut(usize, &[f64], Belief),
+    ) {
+        let dim = self.layout.dim;
+        kernels::posteriors(Posteriors {
+            dim,
+            prior: self.background.prior(self.noise),
+            rows,
+            batch,
+        });
+        let mut block = vec![0.0; self.shape.block()];
+        for (lane, row) in rows.iter().enumerate() {
+            let (factor, rest) = block.split_at_mut(self.shape.triangle());
+            for (t, lanes) in factor.iter_mut().zip(&batch.factor) {
+                *t = lanes[lane];
+            }
+            for i in 0..dim {
+                rest[i] = batch.scale[i][lane];
+                rest[dim + i] = batch.pull[i][lane];
+                rest[2 * dim + i] = batch.mean[i][lane];
+            }
+            let mut logs = vec![0.0; self.log_shares.len()];
+            let width = self.labels.len().next_multiple_of(kernels::LANES);
+            let mut out = vec![0.0; 4 * width];
+            kernels::products(Products {
+                rows: [row; 4],
+                coefficients: &self.coefficients,
+                width,
+                out: &mut out,
+            });
+            logs[1..].copy_from_slice(&out[..self.labels.len()]);
+            logs[0] = self.background.evidence(batch, lane);
+            for (log, share) in logs.iter_mut().zip(&self.log_shares) {
+                *log += share;
+            }
+            let mut weights = logs.clone();
+            let log_sum = normalise(&mut weights);
+            let belief = Belief {
+                fit,
+                logs,
+                weights,
+                log_sum,
+            };
+            take(lane, &block, belief);
+        }
+    }
+
+    /// One observation: the block and the belief change by rank 1. Returns by how much the reward was
+    /// likelier with clusters than without, as a logarithm.
+    #[inline]
+    pub fn observe(
+        &self,
+        block: &mut [f64],
+        belief: &mut Belief,
+        item: &[f64],
+        scaled: &mut [f64],
+        reward: f64,
+    ) -> f64 {
+        for (s, x) in scaled.iter_mut().zip(item) {
+            *s = x * self.whiten;
+        }
+        let white = reward * self.whiten;
+        let surprise = kernels::observe(self.layout.dim, block, scaled, white);
+        let background = 0.5
+            * (white * white
+                - surprise.error * surprise.error / surprise.variance
+                - libm::log(surprise.variance));
+        let inverse = 1.0 / self.noise;
+        let before = belief.log_sum;
+        belief.logs[0] += background;
+        let means = self.means.chunks_exact(self.layout.dim);
+        for (log, mean) in belief.logs[1..].iter_mut().zip(means) {
+            let expected = kernels::dot(item, mean);
+            *log += expected * (reward - 0.5 * expected) * inverse;
+        }
+        belief.weights.copy_from_slice(&belief.logs);
+        let after = normalise(&mut belief.weights);
+        belief.log_sum = after;
+        after - before - background
+    }
+}
