@@ -9,6 +9,7 @@ use crate::linucb::{LinUcbInd, LinUcbShared};
 use crate::policy::{ClusterId, Policy, UserId};
 use crate::refit::{Outlook, Placement, Refit};
 use crate::sclub::Sclub;
+use crate::soft::SclubSoft;
 
 /// A look at one cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -111,6 +112,7 @@ pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Keep>, LoadError> {
     match reader.magic() {
         Sclub::MAGIC => Ok(Box::new(Sclub::load_words(reader)?)),
         LinUcbInd::MAGIC => Ok(Box::new(LinUcbInd::load_words(reader)?)),
+        SclubSoft::MAGIC => Ok(Box::new(SclubSoft::load_words(reader)?)),
         LinUcbShared::MAGIC => Ok(Box::new(LinUcbShared::load_words(reader)?)),
         _ => Err(bad("it is something else").into()),
     }

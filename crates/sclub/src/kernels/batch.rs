@@ -8,6 +8,7 @@
 use pulp::{Simd, WithSimd};
 
 use super::lanes::{LANES, Lanes};
+use crate::items::GROUP;
 
 /// A Gaussian prior as a batch needs it.
 #[derive(Debug, Clone, Copy)]
@@ -213,8 +214,7 @@ impl<S: Simd> Strip<S> {
                 let weight = simd.neg_f64s(lower[self.at(lower_start + k)]);
                 for j in 0..k {
                     let at = self.at(start + j);
-                    factor[at] =
-                        simd.mul_add_f64s(weight, factor[self.at(above + j)], factor[at]);
+                    factor[at] = simd.mul_add_f64s(weight, factor[self.at(above + j)], factor[at]);
                 }
                 let at = self.at(start + k);
                 factor[at] = simd.add_f64s(factor[at], weight);
@@ -452,6 +452,30 @@ pub(super) fn means(weights: &[f64], items: &[f64], out: &mut [f64]) {
         for (mean, x) in out.iter_mut().zip(row) {
             *mean = weight.mul_add(*x, *mean);
         }
+    }
+}
+
+/// Adds xᵀWx of each item of a group of `out.len()` lanes, W symmetric, lower triangle packed.
+#[inline(always)]
+pub(super) fn quadratic(dim: usize, matrix: &[f64], items: &[f64], out: &mut [f64]) {
+    let lanes = out.len();
+    let mut start = 0;
+    let mut image = [0.0; GROUP];
+    let image = &mut image[..lanes];
+    for (i, own) in items.chunks_exact(lanes).take(dim).enumerate() {
+        let row = &matrix[start..start + i + 1];
+        for (sum, x) in image.iter_mut().zip(own) {
+            *sum = 0.5 * row[i] * x;
+        }
+        for (&weight, other) in row[..i].iter().zip(items.chunks_exact(lanes)) {
+            for (sum, x) in image.iter_mut().zip(other) {
+                *sum = weight.mul_add(*x, *sum);
+            }
+        }
+        for ((sum, x), image) in out.iter_mut().zip(own).zip(&*image) {
+            *sum = (2.0 * x).mul_add(*image, *sum);
+        }
+        start += i + 1;
     }
 }
 

@@ -107,6 +107,8 @@ dispatched! {
     ) = lanes::solve;
     fn inverse<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], target: &'a mut [f64])
         = lanes::inverse;
+    fn quadratic<'a>(dim: usize, matrix: &'a [f64], items: &'a [f64], out: &'a mut [f64])
+        = batch::quadratic;
     fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
     fn dot<'a>(a: &'a [f64], b: &'a [f64]) -> f64 = lanes::dot;

@@ -12,13 +12,12 @@ use crate::refit::Workers;
 
 /// Users that the covariance is pulled towards a small multiple of I by.
 const PSEUDO_USERS: f64 = 10.0;
-/// Their variance, and that which a first fit starts from, in units of noise per squared feature.
-const PSEUDO_VARIANCE: f64 = 0.1;
+/// The variance that a first fit starts from, in units of noise per squared feature.
 const FIRST_VARIANCE: f64 = 0.15;
 /// What keeps C away from singular, as a share of its mean diagonal.
 const JITTER: f64 = 1e-5;
 /// Precision that μ0 is pulled towards 0 by, in units of squared feature per noise.
-const RIDGE: f64 = 1e-3;
+const RIDGE: f64 = 1.0;
 
 /// N(μ0, C)
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +147,8 @@ pub(crate) fn pass(
                 });
                 let squares = panel.layout().squares();
                 let residual = |(row, left): (&&[f64], &f64)| row[squares] + noise * left;
-                part.residual.extend(rows.iter().zip(&batch.residual).map(residual));
+                part.residual
+                    .extend(rows.iter().zip(&batch.residual).map(residual));
             }
         }
         if moments {
@@ -188,7 +188,7 @@ fn add(target: &mut [f64], source: &[f64]) {
 pub(crate) struct Scale {
     pub noise: f64,
     pub square: f64,
-    pub x: [f64; 10],
+    /// Variance of the pseudo-users.
     pub pseudo: f64,
 }
 
@@ -208,8 +208,8 @@ impl Scale {
         let pseudo = self.pseudo;
         let pulled = pseudo * symmetric::trace(dim, &background.precision);
         let length = symmetric::dot(&background.mean, &background.mean);
-        -0.5 * self.x[1] * (background.log_determinant + pulled)
-            - 0.5 * self.x[0] / self.variance() * length
+        -0.5 * PSEUDO_USERS * (background.log_determinant + pulled)
+            - 0.5 * RIDGE / self.variance() * length
     }
 
     /// One step of EM.
@@ -226,28 +226,30 @@ impl Scale {
             .map(|(p, s)| users * p - s)
             .collect();
         for i in 0..dim {
-            information[row_start(i) + i] += self.x[0] / self.variance();
+            information[row_start(i) + i] += RIDGE / self.variance();
         }
         let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
-        for i in 0..dim {
-            moved[i] = pass.shift[i] + users * old.mean[i] - moved[i];
+        for ((moved, shift), mean) in moved.iter_mut().zip(&pass.shift).zip(&old.mean) {
+            *moved = shift + users * mean - *moved;
         }
         let target = symmetric::apply(dim, &old.precision, &moved);
         let mean = match Factors::of(dim, &information) {
             Some(factors) => factors.solve(&target),
-            None => (0..dim).map(|i| old.mean[i] + pass.shift[i] / users).collect(),
+            None => (0..dim)
+                .map(|i| old.mean[i] + pass.shift[i] / users)
+                .collect(),
         };
-        let pseudo = self.x[1] * self.pseudo;
+        let pseudo = PSEUDO_USERS * self.pseudo;
         let mut covariance = vec![0.0; row_start(dim)];
         for i in 0..dim {
             for j in 0..=i {
                 let t = row_start(i) + j;
                 let (di, dj) = (mean[i] - old.mean[i], mean[j] - old.mean[j]);
-                let spread = pass.spread[t] - di * pass.shift[j] - dj * pass.shift[i]
-                    + users * di * dj;
-                covariance[t] = (pass.covariance[t] + spread) / (users + self.x[1]);
+                let spread =
+                    pass.spread[t] - di * pass.shift[j] - dj * pass.shift[i] + users * di * dj;
+                covariance[t] = (pass.covariance[t] + spread) / (users + PSEUDO_USERS);
             }
-            covariance[row_start(i) + i] += pseudo / (users + self.x[1]);
+            covariance[row_start(i) + i] += pseudo / (users + PSEUDO_USERS);
         }
         let jitter = JITTER * symmetric::trace(dim, &covariance) / dim as f64;
         (0..dim).for_each(|i| covariance[row_start(i) + i] += jitter);
@@ -289,14 +291,22 @@ pub(crate) fn fit(
 ) -> (Background, Pass) {
     let dim = start.mean.len();
     let mut scale = scale;
-    let pseudo = |c: &Background, scale: &Scale| if scale.x[3] > 0.0 { scale.x[3] * symmetric::trace(dim, &c.covariance) / dim as f64 } else { scale.x[2] * scale.variance() };
-    scale.pseudo = pseudo(start, &scale);
-    let value = |scale: &Scale, background: &Background, pass: &Pass| pass.total + scale.log_prior(background);
+    // Pseudo-users are as wide as the users seemed: directions that nobody has said anything about
+    // keep the mean variance.
+    let width = |c: &Background| symmetric::trace(dim, &c.covariance) / dim as f64;
+    scale.pseudo = width(start);
+    let value = |scale: &Scale, background: &Background, pass: &Pass| {
+        pass.total + scale.log_prior(background)
+    };
     let run = |background: &Background| pass(panel, background, scale.noise, true, workers);
     let mut best = start.clone();
     let mut best_pass = run(&best);
     let mut best_value = value(&scale, &best, &best_pass);
-    for factor in if wide { &[0.25, 0.5, 2.0, 4.0][..] } else { &[] } {
+    for factor in if wide {
+        &[0.25, 0.5, 2.0, 4.0][..]
+    } else {
+        &[]
+    } {
         let covariance = start.covariance.iter().map(|c| c * factor).collect();
         let Some(tried) = Background::new(start.mean.clone(), covariance) else {
             continue;
@@ -307,7 +317,7 @@ pub(crate) fn fit(
             (best, best_pass, best_value) = (tried, tried_pass, tried_value);
         }
     }
-    scale.pseudo = pseudo(&best, &scale);
+    scale.pseudo = width(&best);
     best_value = value(&scale, &best, &best_pass);
     for _ in 0..steps {
         let Some(tried) = scale.step(&best, &best_pass) else {
@@ -315,7 +325,7 @@ pub(crate) fn fit(
         };
         let tried_pass = run(&tried);
         let tried_value = value(&scale, &tried, &tried_pass);
-        if !(tried_value > best_value) {
+        if tried_value <= best_value || tried_value.is_nan() {
             break;
         }
         let gain = tried_value - best_value;
@@ -328,7 +338,7 @@ pub(crate) fn fit(
 }
 
 /// v of least squares over all users together, and the mean squared length of items; for a first fit.
-pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout, x: [f64; 10]) -> Scale {
+pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
     let dim = layout.dim;
     let mut sums = vec![0.0; layout.row()];
     for slot in panel.slots() {
@@ -339,15 +349,15 @@ pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout, x: [f64; 10]) -> Scale {
     let square = symmetric::trace(dim, gram) / count;
     let mut ridged = gram.to_vec();
     (0..dim).for_each(|i| ridged[row_start(i) + i] += 1e-3 * square);
-    let explained = Factors::of(dim, &ridged)
-        .map_or(0.0, |factors| symmetric::dot(&factors.solve(moment), moment));
+    let explained = Factors::of(dim, &ridged).map_or(0.0, |factors| {
+        symmetric::dot(&factors.solve(moment), moment)
+    });
     let free = (count - dim as f64).max(0.5 * count);
     // Rewards that are all alike leave no noise: a trace of their size stands for it.
     let noise = ((squares - explained) / free).max(1e-6 * squares / count);
     Scale {
         noise: if noise > 0.0 { noise } else { 1.0 },
         square: if square > 0.0 { square } else { 1.0 },
-        x,
         pseudo: 0.0,
     }
 }

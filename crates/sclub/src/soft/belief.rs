@@ -4,10 +4,14 @@ use super::background::Background;
 use super::fit::Fit;
 use super::mixture::{coefficients, normalise};
 use super::sums::Layout;
+use super::symmetric;
 use crate::kernels::batch::{Posteriors, Products};
 use crate::kernels::{self, Batch};
 use crate::policy::ClusterId;
 use crate::statistics::Shape;
+
+/// A centre is known when its variance is this share of the background's.
+const KNOWN: f64 = 3e-3;
 
 /// A fit made ready for serving.
 #[derive(Debug, Clone)]
@@ -19,10 +23,12 @@ pub(crate) struct Model {
     pub whiten: f64,
     pub background: Background,
     /// ln π of the background and of each hypothesis.
-    log_shares: Vec<f64>,
+    pub log_shares: Vec<f64>,
     /// The centres, one after another.
     pub means: Vec<f64>,
     pub labels: Vec<ClusterId>,
+    /// V of each centre that is not yet well known.
+    pub spreads: Vec<Option<Vec<f64>>>,
     coefficients: Vec<f64>,
     /// The block and the belief of somebody without observations.
     pub block: Vec<f64>,
@@ -42,9 +48,15 @@ pub(crate) struct Belief {
     pub log_sum: f64,
 }
 
+/// V where it is not negligible beside C.
+fn uncertain(dim: usize, spread: &[f64], fit: &Fit) -> Option<Vec<f64>> {
+    let whole = symmetric::trace(dim, &fit.background.covariance);
+    (symmetric::trace(dim, spread) > KNOWN * whole).then(|| spread.to_vec())
+}
+
 impl Model {
-    pub fn new(layout: Layout, fit: &Fit, v_scale: f64) -> Self {
-        let noise = fit.noise * v_scale;
+    pub fn new(layout: Layout, fit: &Fit, number: u64) -> Self {
+        let noise = fit.noise;
         let centres = &fit.played.centres;
         let mut log_shares = vec![libm::log(fit.played.none)];
         log_shares.extend(centres.iter().map(|c| libm::log(c.share)));
@@ -57,6 +69,11 @@ impl Model {
             log_shares,
             means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
             labels: centres.iter().map(|c| c.label).collect(),
+            spreads: fit
+                .spreads
+                .iter()
+                .map(|spread| uncertain(layout.dim, spread, fit))
+                .collect(),
             coefficients: coefficients(layout, centres.iter().map(|c| c.mean.as_slice()), noise),
             block: vec![0.0; Shape { dim: layout.dim }.block()],
             newcomer: Belief::default(),
@@ -65,7 +82,7 @@ impl Model {
         let mut block = std::mem::take(&mut model.block);
         let mut newcomer = Belief::default();
         let mut batch = Batch::new(layout.dim);
-        model.believe(fit.number, &[&row], &mut batch, &mut |_, b, belief| {
+        model.believe(number, &[&row], &mut batch, &mut |_, b, belief| {
             block.copy_from_slice(b);
             newcomer = belief;
         });

@@ -1,6 +1,6 @@
 //! A fit of the whole model to all users, and what is kept of it.
 
-use super::background::{self, Background, Scale};
+use super::background::{self, Background, Pass, Scale};
 use super::mixture::Mixture;
 use super::panel::Panel;
 use super::params::SoftParams;
@@ -10,22 +10,39 @@ use crate::digest::mix;
 use crate::policy::ClusterId;
 use crate::refit::Workers;
 
+/// Users that clusters are looked for among, at the most; then all of them are asked.
+const SEARCHED: usize = 8192;
+/// Steps of EM over all users, where there are more.
+const LAST_STEPS: usize = 2;
+/// Fits in which the scale of the background is looked for as well.
+const SCALE_FITS: u64 = 12;
+/// Weight below which a mixture is not played.
+const PLAYED: f64 = 1e-3;
+/// Two mixtures with as many clusters and scores this close are the same.
+const SAME: f64 = 0.05;
+
 /// What a fit found.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fit {
     /// Rounds learned in the state it was computed from.
     pub rounds: u64,
+    /// Rounds from which on it is worth while to look for more clusters.
+    pub searched: u64,
     /// Fits before it.
     pub number: u64,
     /// v
     pub noise: f64,
-    /// Mean squared length of an item's features.
-    pub square: f64,
     pub background: Background,
     /// The best mixture found.
     pub mixture: Mixture,
-    /// What is played: that mixture and others that explain the data nearly as well.
+    /// Users of each of its clusters and their observations, by weight.
+    pub sizes: Vec<(f64, f64)>,
+    /// Other mixtures that explain the data well; the next fit goes on from them too.
+    pub others: Vec<Mixture>,
+    /// What is played: the best mixture, then the others, by weight.
     pub played: Mixture,
+    /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster that is played: how well its centre is known.
+    pub spreads: Vec<Vec<f64>>,
     pub next_label: ClusterId,
     /// Share of the users that no cluster has with ½ or more.
     pub unplaced: f64,
@@ -43,93 +60,142 @@ pub(crate) struct Job {
 
 impl Job {
     pub fn run(&self, workers: &dyn Workers) -> Fit {
-        let layout = self.sums.layout();
-        let slots: Vec<u32> = (0..self.sums.len() as u32).collect();
-        let panel = Panel::new(&self.sums, &slots);
-        let number = self.before.as_ref().map_or(0, |fit| fit.number + 1);
+        let all: Vec<u32> = (0..self.sums.len() as u32).collect();
+        let some = sample(&all);
+        let panel = Panel::new(&self.sums, &some);
         let params = &self.params;
+        let number = self.before.as_ref().map_or(0, |fit| fit.number + 1);
 
-        let pooled = background::pooled(&panel, layout, params.x);
-        let (mut scale, start, before) = match &self.before {
-            None => (pooled, pooled.start(layout.dim), Mixture::none()),
-            Some(fit) => {
-                let noise = fit.noise;
-                let pass = background::pass(&panel, &fit.background, noise, true, workers);
-                let expected = fit
-                    .mixture
-                    .expect(&panel, &pass.evidence, noise, false, workers);
-                let (mut squares, _) = fit.mixture.residuals(layout, &expected);
-                for (w, r) in expected.none.iter().zip(&pass.residual) {
-                    squares += w * r;
-                }
-                let count: f64 = slots.iter().map(|&s| panel.row(s)[layout.count()]).sum();
-                let scale = Scale {
-                    noise: (squares / count).max(1e-3 * pooled.noise),
-                    square: pooled.square,
-                    x: params.x,
-                    pseudo: 0.0,
-                };
-                (scale, fit.background.clone(), fit.mixture.clone())
-            }
-        };
-        scale.noise *= params.v_scale;
-        let (background, pass) = background::fit(&panel, &start, scale, params.steps, number < 12, workers);
-        let mut search = Search {
-            panel,
-            background: &background,
-            evidence: &pass.evidence,
-            noise: scale.noise,
-            params,
-            workers,
-            next_label: self.before.as_ref().map_or(1, |fit| fit.next_label),
-            draws: Draws(mix(number)),
-        };
-        let effective = pass.effective(&background);
+        let (scale, start) = self.scale(&panel, workers);
+        let wide = number < SCALE_FITS;
+        let (background, pass) =
+            background::fit(&panel, &start, scale, params.steps, wide, workers);
+        let effective = pass.effective(&background) * all.len() as f64 / some.len() as f64;
         let mut fit = Fit {
             rounds: self.rounds,
+            searched: 0,
             number,
-            noise: scale.noise / params.v_scale,
-            square: scale.square,
+            noise: scale.noise,
+            background,
             mixture: Mixture::none(),
+            sizes: Vec::new(),
+            others: Vec::new(),
             played: Mixture::none(),
+            spreads: Vec::new(),
             next_label: 1,
             unplaced: 1.0,
             effective,
-            background: background.clone(),
         };
         if params.clusters {
-            let mut found = vec![search.warm(&before)];
-            let age = self.rounds as f64 / slots.len() as f64;
-            if (params.cold_from..params.cold_to).contains(&age) {
-                for _ in 0..params.colds {
-                    found.extend(search.cold());
-                }
+            self.find(&panel, &pass, &mut fit, workers);
+            if some.len() < all.len() {
+                fit.ask_all(&Panel::new(&self.sums, &all), workers);
             }
-            fit.next_label = search.next_label;
-            let dim = layout.dim as f64;
-            let alone = pass.total - dim * (dim + 3.0) / 2.0;
-            fit.choose(found, alone, params.temper);
         }
         fit
     }
+
+    /// The noise, and the background to start from.
+    fn scale(&self, panel: &Panel<'_>, workers: &dyn Workers) -> (Scale, Background) {
+        let layout = panel.layout();
+        let pooled = background::pooled(panel, layout);
+        let Some(before) = &self.before else {
+            return (pooled, pooled.start(layout.dim));
+        };
+        // v = Σ_i E‖y_i − X_i θ_i‖² / Σ_i n_i under the background. Clusters have no say: where most
+        // rewards are nought, one cluster of those who never saw another explains them without noise.
+        let pass = background::pass(panel, &before.background, before.noise, true, workers);
+        let squares: f64 = pass.residual.iter().sum();
+        let slots = panel.slots().iter();
+        let count: f64 = slots.map(|&slot| panel.row(slot)[layout.count()]).sum();
+        let scale = Scale {
+            noise: (squares / count).max(1e-3 * pooled.noise),
+            ..pooled
+        };
+        (scale, before.background.clone())
+    }
+
+    /// Looks for clusters from where the last fit was, and from scratch while that still helps.
+    fn find(&self, panel: &Panel<'_>, pass: &Pass, fit: &mut Fit, workers: &dyn Workers) {
+        let params = &self.params;
+        let background = fit.background.clone();
+        let mut search = Search {
+            panel: *panel,
+            background: &background,
+            evidence: &pass.evidence,
+            noise: fit.noise,
+            params,
+            workers,
+            next_label: self.before.as_ref().map_or(1, |before| before.next_label),
+            draws: Draws(mix(fit.number)),
+        };
+        let nothing = Mixture::none();
+        let (main, others, searched) = match &self.before {
+            Some(before) => (&before.mixture, &before.others[..], before.searched),
+            None => (&nothing, &[][..], 0),
+        };
+        let may_search = self.rounds >= searched;
+        let (best, grew) = search.warm(main, may_search);
+        // What was looked for in vain is looked for again when there is much more to see.
+        fit.searched = if may_search && !grew {
+            (self.rounds as f64 * params.patience) as u64
+        } else {
+            searched
+        };
+        let mut found = vec![best];
+        for other in others {
+            found.push(search.refine(other.clone(), 6));
+        }
+        let age = self.rounds as f64 / panel.len() as f64;
+        if (params.cold_from..params.cold_to).contains(&age) {
+            for _ in 0..params.colds {
+                found.extend(search.cold());
+            }
+        }
+        fit.next_label = search.next_label;
+        let dim = panel.layout().dim as f64;
+        let alone = pass.total - dim * (dim + 3.0) / 2.0;
+        fit.choose(panel, found, alone, params);
+    }
+}
+
+/// Some users to look at first: all, or as many as are enough, spread over all.
+fn sample(all: &[u32]) -> Vec<u32> {
+    if all.len() <= SEARCHED {
+        return all.to_vec();
+    }
+    let mut order: Vec<(u64, u32)> = all.iter().map(|&s| (mix(u64::from(s)), s)).collect();
+    order.select_nth_unstable(SEARCHED);
+    let mut some: Vec<u32> = order[..SEARCHED].iter().map(|&(_, slot)| slot).collect();
+    some.sort_unstable();
+    some
 }
 
 impl Fit {
-    /// Takes the best mixture, and plays it with the others.
-    fn choose(&mut self, found: Vec<Found>, alone: f64, temper: f64) {
-        let mut found = found;
+    /// Takes the best mixture, and plays it with the others: each by e^{temper · score}, the background
+    /// alone among them.
+    fn choose(
+        &mut self,
+        panel: &Panel<'_>,
+        mut found: Vec<Found>,
+        alone: f64,
+        params: &SoftParams,
+    ) {
         found.sort_by(|a, b| b.score.total_cmp(&a.score));
+        found.dedup_by(|b, a| {
+            a.score - b.score < SAME && a.mixture.centres.len() == b.mixture.centres.len()
+        });
+        found.truncate(params.members);
         let top = found[0].score.max(alone);
+        let weight = |score: f64| libm::exp(params.temper * (score - top));
+        found.retain(|one| !one.mixture.centres.is_empty() && weight(one.score) >= PLAYED);
         let mut played = Mixture {
             centres: Vec::new(),
-            none: libm::exp(temper * (alone - top)),
+            none: weight(alone),
         };
         let mut whole = played.none;
         for one in &found {
-            let weight = libm::exp(temper * (one.score - top));
-            if weight < 1e-3 {
-                continue;
-            }
+            let weight = weight(one.score);
             whole += weight;
             played.none += weight * one.mixture.none;
             for centre in &one.mixture.centres {
@@ -137,13 +203,58 @@ impl Fit {
                 centre.share *= weight;
                 played.centres.push(centre);
             }
+            let layout = panel.layout();
+            let spreads = one.expected.spreads(layout, &self.background, self.noise);
+            self.spreads.extend(spreads);
         }
         played.none /= whole;
         played.centres.iter_mut().for_each(|c| c.share /= whole);
         self.played = played;
-        let best = found.swap_remove(0);
-        let users = best.expected.none.len() as f64;
-        self.unplaced = 1.0 - best.expected.placed as f64 / users;
-        self.mixture = best.mixture;
+        let mut found = found.into_iter();
+        if let Some(best) = found.next() {
+            self.unplaced = 1.0 - best.expected.placed as f64 / panel.len() as f64;
+            self.sizes = best.expected.sizes(panel.layout());
+            self.mixture = best.mixture;
+        }
+        self.others = found.map(|one| one.mixture).collect();
+    }
+
+    /// What was found among some users, asked of all.
+    fn ask_all(&mut self, panel: &Panel<'_>, workers: &dyn Workers) {
+        if self.mixture.centres.is_empty() {
+            return;
+        }
+        let pass = background::pass(panel, &self.background, self.noise, false, workers);
+        let old = self.mixture.clone();
+        let mut mixture = old.clone();
+        for _ in 0..LAST_STEPS {
+            let expected = mixture.expect(panel, &pass.evidence, self.noise, false, workers);
+            mixture = mixture.maximise(panel.layout(), &self.background, self.noise, &expected);
+        }
+        let expected = mixture.expect(panel, &pass.evidence, self.noise, false, workers);
+        self.unplaced = 1.0 - expected.placed as f64 / panel.len() as f64;
+        self.sizes = expected.sizes(panel.layout());
+        let spreads = expected.spreads(panel.layout(), &self.background, self.noise);
+        for (old, new) in self.spreads.iter_mut().zip(spreads) {
+            *old = new;
+        }
+        for ((played, old), new) in self
+            .played
+            .centres
+            .iter_mut()
+            .zip(&old.centres)
+            .zip(&mixture.centres)
+        {
+            played.mean.clone_from(&new.mean);
+            played.share *= new.share / old.share;
+        }
+        let whole: f64 =
+            self.played.none + self.played.centres.iter().map(|c| c.share).sum::<f64>();
+        self.played.none /= whole;
+        self.played
+            .centres
+            .iter_mut()
+            .for_each(|c| c.share /= whole);
+        self.mixture = mixture;
     }
 }

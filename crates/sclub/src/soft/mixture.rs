@@ -222,20 +222,6 @@ impl Mixture {
             .collect()
     }
 
-    /// Σ_i Σ_k w_ik r_ik over the clusters alone, r_ik = Σy² − 2μ_kᵀb + μ_kᵀGμ_k.
-    pub fn residuals(&self, layout: Layout, expected: &Expectation) -> (f64, f64) {
-        let (mut squares, mut count) = (0.0, 0.0);
-        let rows = expected.rows.chunks_exact(layout.row());
-        for (centre, row) in self.centres.iter().zip(rows) {
-            let moment = &row[layout.gram()..layout.count()];
-            let image = symmetric::apply(layout.dim, &row[..layout.gram()], &centre.mean);
-            squares += row[layout.squares()] - 2.0 * symmetric::dot(&centre.mean, moment)
-                + symmetric::dot(&centre.mean, &image);
-            count += row[layout.count()];
-        }
-        (squares, count)
-    }
-
     /// Without one cluster: its share goes to the others.
     pub fn without(&self, gone: usize) -> Self {
         let mut rest = self.clone();
@@ -306,7 +292,10 @@ impl Mixture {
             }
             free
         });
-        found.into_iter().map(|(_, a, b, mean)| (a, b, mean)).collect()
+        found
+            .into_iter()
+            .map(|(_, a, b, mean)| (a, b, mean))
+            .collect()
     }
 
     fn shift(&self, a: usize, b: usize) -> Vec<f64> {
@@ -316,6 +305,27 @@ impl Mixture {
 }
 
 impl Expectation {
+    /// Users and observations of each cluster, by weight.
+    pub fn sizes(&self, layout: Layout) -> Vec<(f64, f64)> {
+        let rows = self.rows.chunks_exact(layout.row());
+        let counts = rows.map(|row| row[layout.count()]);
+        self.weights.iter().copied().zip(counts).collect()
+    }
+
+    /// (C⁻¹ + A_k)⁻¹ of each cluster, A_k = Σ w G/v.
+    pub fn spreads(&self, layout: Layout, background: &Background, noise: f64) -> Vec<Vec<f64>> {
+        let rows = self.rows.chunks_exact(layout.row());
+        rows.map(|row| {
+            let gram = row[..layout.gram()].iter().zip(&background.precision);
+            let precision: Vec<f64> = gram.map(|(g, p)| g / noise + p).collect();
+            Factors::of(layout.dim, &precision).map_or_else(
+                || background.covariance.clone(),
+                |factors| factors.inverse(),
+            )
+        })
+        .collect()
+    }
+
     fn empty(count: usize, size: usize, detail: bool) -> Self {
         Self {
             total: 0.0,

@@ -1,21 +1,33 @@
-//! `sclub-soft`: users belong to clusters by probability, and only where that predicts better.
+//! `sclub-soft`: users belong to clusters by probability, and clusters are used as far as they
+//! predict better than none.
+//!
+//! Everything is computed from the sums of each user ([`sums`]). A *fit* ([`fit`]) finds what all
+//! users have in common ([`background`]) and clusters of them ([`mixture`], [`search`]); between
+//! fits only the user who is seen changes ([`belief`]). [`decide`] ranks items. The model, with an
+//! equation and a test for each step, is in docs/sclub-soft.md.
 
 mod background;
 mod belief;
+mod decide;
 mod fit;
+mod keep;
+mod look;
 mod mixture;
 mod panel;
 mod params;
+mod saved;
 mod search;
 mod sums;
 mod symmetric;
+
+use std::borrow::Cow;
 
 pub use params::SoftParams;
 
 use crate::digest::Digest;
 use crate::error::{Error, check_dim};
-use crate::items::{GROUP, Group, ItemSet};
-use crate::kernels::{self, Batch, LANES, Scoring};
+use crate::items::ItemSet;
+use crate::kernels::{Batch, LANES};
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
 };
@@ -26,30 +38,68 @@ use belief::{Belief, Model};
 use fit::{Fit, Job};
 use sums::{Layout, Sums};
 
-/// Least weight of a hypothesis that is asked about an item.
-const HEARD: f64 = 1e-5;
+/// Rounds before the first fit of all, which is a rough one; the next come whenever they have
+/// doubled, until [`SoftParams::first`].
+const EARLIEST: u64 = 32;
+/// Entries of the history of fits; then every other one of the older half is dropped.
+const HISTORY: usize = 256;
 
-/// Recommends from a mixture of clusters and a background.
+/// Recommends from clusters that users belong to by probability, with one Gaussian prior for those
+/// who are in none. See docs/sclub-soft.md.
+///
+/// ```
+/// use sclub::{ItemSet, Policy, SclubSoft, SoftParams};
+///
+/// let mut policy = SclubSoft::new(2, &SoftParams::default())?;
+/// let items = ItemSet::from_rows(2, &[1.0, 0.0, 0.0, 1.0])?;
+/// for round in 0..200 {
+///     let user = round % 5;
+///     let shown = policy.recommend(user, &items)?.index;
+///     let reward = if shown == 1 { 1.0 } else { 0.0 };
+///     policy.learn(user, &items.item(shown).collect::<Vec<_>>(), reward)?;
+/// }
+/// assert_eq!(policy.recommend(9, &items)?.index, 1);
+/// # Ok::<(), sclub::Error>(())
+/// ```
+#[derive(Debug, Clone)]
 pub struct SclubSoft {
     params: SoftParams,
     layout: Layout,
     roster: Roster,
+    /// T_i by slot.
+    counts: Vec<u64>,
     sums: Sums,
+    /// The background's posterior of each user, as of the fit that her belief belongs to.
     blocks: Blocks,
     beliefs: Vec<Belief>,
-    model: Option<Model>,
-    fit: Option<Fit>,
+    served: Option<Served>,
     rounds: u64,
+    /// Rounds from which on a fit is due.
     due: u64,
-    /// By how many nats clusters predict better.
+    /// Somebody was forgotten whose observations are in the fit.
+    tainted: bool,
+    /// By how many nats rewards were likelier with clusters than without; halved at each fit.
     gain: f64,
-    /// Probability that clusters are worth playing.
-    trust: f64,
+    /// (rounds, clusters) of fits.
+    history: Vec<(u64, usize)>,
+    /// Memory for an item.
     scaled: Vec<f64>,
 }
 
+/// The fit in force.
+#[derive(Debug, Clone)]
+struct Served {
+    /// Fits taken so far, this one counted. Beliefs that belong to another are out of date.
+    number: u64,
+    fit: Fit,
+    model: Model,
+}
+
+/// What a recommendation is made from: the fit, a user's block and what is believed about her.
+type Basis<'a> = (&'a Served, Cow<'a, [f64]>, Cow<'a, Belief>);
+
 impl SclubSoft {
-    /// Nobody is known, nothing is learned.
+    /// Nobody is known and nothing learned.
     ///
     /// # Errors
     /// [`Error::Dimension`], [`Error::BadParameter`].
@@ -62,162 +112,153 @@ impl SclubSoft {
             params: *params,
             layout,
             roster: Roster::default(),
+            counts: Vec::new(),
             sums: Sums::new(layout),
             blocks: Blocks::new(Shape { dim }),
             beliefs: Vec::new(),
-            model: None,
-            fit: None,
+            served: None,
             rounds: 0,
-            due: 32.min(params.first),
+            due: EARLIEST.min(params.first),
+            tainted: false,
             gain: 0.0,
-            trust: 0.0,
+            history: Vec::new(),
             scaled: vec![0.0; dim],
         })
     }
 
-    fn refit_now(&mut self) {
-        let job = Job {
+    /// The constants it was made with.
+    pub fn params(&self) -> &SoftParams {
+        &self.params
+    }
+
+    fn is_due(&self) -> bool {
+        self.sums.len() > 0 && (self.tainted || self.rounds >= self.due)
+    }
+
+    fn job(&self) -> Job {
+        Job {
             sums: self.sums.clone(),
             params: self.params,
             rounds: self.rounds,
-            before: self.fit.take(),
-        };
+            before: self.served.as_ref().map(|served| served.fit.clone()),
+        }
+    }
+
+    /// From now on recommendations come from this fit. Beliefs are made anew when their user is next
+    /// seen.
+    fn install(&mut self, fit: Fit) {
+        let number = self.served.as_ref().map_or(1, |served| served.number + 1);
+        let model = Model::new(self.layout, &fit, number);
+        // A rough first fit is soon replaced: rounds double until the first full one.
+        let early = (2 * fit.rounds).min(self.params.first);
+        let later = (fit.rounds as f64 * self.params.growth).ceil() as u64;
+        self.due = early.max(later).max(self.rounds + 1);
+        self.tainted = false;
+        self.gain *= 0.5;
+        if self.history.len() == HISTORY {
+            let mut place = 0;
+            self.history.retain(|_| {
+                place += 1;
+                place > HISTORY / 2 || place % 2 == 1
+            });
+        }
+        self.history.push((self.rounds, fit.mixture.centres.len()));
+        self.served = Some(Served { number, fit, model });
+    }
+
+    /// Makes the fit that is due, and the beliefs of all users.
+    fn refit_inline(&mut self) {
+        let job = self.job();
         let fit = job.run(&Alone);
         drop(job);
         self.install(fit);
-    }
-
-    fn install(&mut self, fit: Fit) {
-        let model = Model::new(self.layout, &fit, self.params.v_scale);
-        if self.params.gate > 0.0 {
-            self.trust = 1.0 / (1.0 + libm::exp(-self.gain / self.params.gate));
-            if self.gain <= 0.0 {
-                self.trust = 0.0;
-            }
-            self.gain *= 0.5;
-        } else {
-            self.trust = 1.0;
-        }
+        let Some(Served { number, model, .. }) = &self.served else {
+            return;
+        };
         let mut batch = Batch::new(self.layout.dim);
         let slots: Vec<usize> = (0..self.sums.len()).collect();
         for eight in slots.chunks(LANES) {
             let rows: Vec<&[f64]> = eight.iter().map(|&slot| self.sums.row(slot)).collect();
             let (blocks, beliefs) = (&mut self.blocks, &mut self.beliefs);
-            model.believe(fit.number, &rows, &mut batch, &mut |lane, block, belief| {
+            model.believe(*number, &rows, &mut batch, &mut |lane, block, belief| {
                 blocks.get_mut(eight[lane]).copy_from_slice(block);
                 beliefs[eight[lane]] = belief;
             });
         }
-        let next = (self.rounds as f64 * self.params.growth).ceil() as u64;
-        self.due = next.max(if self.rounds < self.params.first {
-            (2 * self.rounds).min(self.params.first)
-        } else {
-            self.rounds + 1
-        });
-        if std::env::var("SOFT_LOG").is_ok() {
-            eprintln!(
-                "tau {} v {:.4} K {} played {} none {:.3} gain {:.1} trust {:.2} trC {:.4}",
-                self.rounds,
-                fit.noise,
-                fit.mixture.centres.len(),
-                fit.played.centres.len(),
-                fit.played.none,
-                self.gain * 2.0,
-                self.trust,
-                symmetric::trace(self.layout.dim, &fit.background.covariance)
-            );
-        }
-        self.model = Some(model);
-        self.fit = Some(fit);
     }
 
-    fn scores(&self, block: &[f64], belief: &Belief, group: Group<'_>, out: &mut Scores) {
-        let Some(model) = &self.model else {
-            out.score[..group.width].fill(0.0);
-            return;
+    /// What is believed about a user in a slot, made anew where it is out of date.
+    fn belief(&self, served: &Served, slot: usize) -> (Cow<'_, [f64]>, Cow<'_, Belief>) {
+        if self.beliefs[slot].fit == served.number {
+            let block = Cow::Borrowed(self.blocks.get(slot));
+            return (block, Cow::Borrowed(&self.beliefs[slot]));
+        }
+        let (block, belief) = self.fresh(served, slot);
+        (Cow::Owned(block), Cow::Owned(belief))
+    }
+
+    fn fresh(&self, served: &Served, slot: usize) -> (Vec<f64>, Belief) {
+        let mut batch = Batch::new(self.layout.dim);
+        let mut made = (Vec::new(), Belief::default());
+        let rows = [self.sums.row(slot)];
+        let take = &mut |_, block: &[f64], belief| made = (block.to_vec(), belief);
+        served.model.believe(served.number, &rows, &mut batch, take);
+        made
+    }
+
+    /// What is believed about any user; nothing before the first fit.
+    fn basis(&self, user: UserId) -> Option<(&Served, Cow<'_, [f64]>, Cow<'_, Belief>)> {
+        let served = self.served.as_ref()?;
+        let (block, belief) = match self.roster.slot(user) {
+            Some(slot) => self.belief(served, slot),
+            None => (
+                Cow::Borrowed(served.model.block.as_slice()),
+                Cow::Borrowed(&served.model.newcomer),
+            ),
         };
-        let width = group.width;
-        let view = model.shape.view(block);
-        let trust = self.trust;
-        let none = 1.0 - trust * (1.0 - belief.weights[0]);
-        let mut second = [0.0; GROUP];
-        let mut one = [0.0; GROUP];
-        out.mean[..width].fill(0.0);
-        out.width[..width].fill(0.0);
-        if none > HEARD {
-            kernels::score(Scoring {
-                factor: view.factor,
-                scale: view.scale,
-                estimate: view.estimate,
-                items: group.features,
-                mean: &mut one[..width],
-                norm: &mut out.width[..width],
-            });
-            for l in 0..width {
-                out.mean[l] = none * one[l];
-                second[l] = none * one[l] * one[l];
-                out.width[l] *= none;
+        Some((served, block, belief))
+    }
+
+    /// How far clusters are trusted: the probability that they predict better than none, given what
+    /// they have predicted since the fit.
+    fn trust(&self) -> f64 {
+        1.0 / (1.0 + libm::exp(-self.gain / self.params.caution))
+    }
+
+    fn admit(&mut self, user: UserId) -> usize {
+        self.sums.push();
+        self.blocks.push();
+        self.counts.push(0);
+        self.beliefs.push(Belief::default());
+        self.roster.admit(user)
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        let Observation { user, item, reward } = *observation;
+        let slot = match self.roster.slot(user) {
+            Some(slot) => slot,
+            None => self.admit(user),
+        };
+        self.counts[slot] += 1;
+        let mut served = self.served.take();
+        if let Some(served) = &mut served {
+            if self.beliefs[slot].fit != served.number {
+                let (block, belief) = self.fresh(served, slot);
+                self.blocks.get_mut(slot).copy_from_slice(&block);
+                self.beliefs[slot] = belief;
             }
+            let (block, belief) = (self.blocks.get_mut(slot), &mut self.beliefs[slot]);
+            let model = &served.model;
+            self.gain += model.observe(block, belief, item, &mut self.scaled, reward);
         }
-        if trust > 0.0 {
-            let means = model.means.chunks_exact(self.layout.dim);
-            for (&weight, mean) in belief.weights[1..].iter().zip(means) {
-                let weight = trust * weight;
-                if weight > HEARD {
-                    kernels::means(mean, group.features, &mut one[..width]);
-                    for l in 0..width {
-                        out.mean[l] += weight * one[l];
-                        second[l] += weight * one[l] * one[l];
-                    }
-                }
-            }
+        self.sums.observe(slot, item, reward, self.params.keep());
+        if let (Some(served), Some(_)) = (&served, self.params.half_life) {
+            // All that she said before has lost weight: nothing follows by rank 1.
+            let (block, belief) = self.fresh(served, slot);
+            self.blocks.get_mut(slot).copy_from_slice(&block);
+            self.beliefs[slot] = belief;
         }
-        let p = &self.params;
-        let rest = trust * p.within + (1.0 - trust) * p.alone;
-        for l in 0..width {
-            let between = (second[l] - out.mean[l] * out.mean[l]).max(0.0);
-            out.width[l] = p.between * between.sqrt() + rest * out.width[l].max(0.0).sqrt();
-            out.score[l] = out.mean[l] + out.width[l];
-        }
-    }
-
-    fn basis(&self, user: UserId) -> (&[f64], &Belief) {
-        match (self.roster.slot(user), &self.model) {
-            (Some(slot), _) => (self.blocks.get(slot), &self.beliefs[slot]),
-            (None, Some(model)) => (&model.block, &model.newcomer),
-            (None, None) => (self.blocks.empty(), EMPTY),
-        }
-    }
-}
-
-static EMPTY: &Belief = &Belief {
-    fit: 0,
-    logs: Vec::new(),
-    weights: Vec::new(),
-    log_sum: 0.0,
-};
-
-struct Scores {
-    score: [f64; GROUP],
-    mean: [f64; GROUP],
-    width: [f64; GROUP],
-}
-
-impl Scores {
-    fn new() -> Self {
-        Self {
-            score: [0.0; GROUP],
-            mean: [0.0; GROUP],
-            width: [0.0; GROUP],
-        }
-    }
-
-    fn of(&self, lane: usize) -> Score {
-        Score {
-            score: self.score[lane],
-            mean: self.mean[lane],
-            width: self.width[lane],
-        }
+        self.served = served;
     }
 }
 
@@ -232,38 +273,19 @@ impl Policy for SclubSoft {
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.layout.dim)?;
-        let (block, belief) = self.basis(user);
-        let mut scores = Scores::new();
-        let mut best = Decision {
-            index: 0,
-            score: Score {
-                score: f64::NEG_INFINITY,
-                mean: 0.0,
-                width: 0.0,
-            },
-        };
-        for group in items.groups() {
-            self.scores(block, belief, group, &mut scores);
-            for lane in 0..group.len {
-                if scores.score[lane] > best.score.score {
-                    best = Decision {
-                        index: group.first + lane,
-                        score: scores.of(lane),
-                    };
-                }
-            }
-        }
-        Ok(best)
+        Ok(match self.basis(user) {
+            Some((served, block, belief)) => self.ranking(served, &block, &belief).choose(items),
+            None => self.first_of(user, items),
+        })
     }
 
-    fn explain(&self, user: UserId, items: &ItemSet, out: &mut Vec<Score>) -> Result<(), Error> {
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
-        let (block, belief) = self.basis(user);
-        out.clear();
-        let mut scores = Scores::new();
-        for group in items.groups() {
-            self.scores(block, belief, group, &mut scores);
-            out.extend((0..group.len).map(|lane| scores.of(lane)));
+        match self.basis(user) {
+            Some((served, block, belief)) => {
+                self.ranking(served, &block, &belief).explain(items, scores);
+            }
+            None => self.before_anything(user, items, scores),
         }
         Ok(())
     }
@@ -277,68 +299,66 @@ impl Policy for SclubSoft {
         self.roster.check_room(round)?;
         self.rounds += 1;
         for observation in round {
-            let slot = match self.roster.slot(observation.user) {
-                Some(slot) => slot,
-                None => {
-                    self.sums.push();
-                    self.blocks.push();
-                    let slot = self.roster.admit(observation.user);
-                    match &self.model {
-                        Some(model) => {
-                            self.blocks.get_mut(slot).copy_from_slice(&model.block);
-                            self.beliefs.push(model.newcomer.clone());
-                        }
-                        None => self.beliefs.push(Belief::default()),
-                    }
-                    slot
-                }
-            };
-            self.sums
-                .observe(slot, observation.item, observation.reward, 1.0);
-            if let Some(model) = &self.model {
-                self.gain += model.observe(
-                    self.blocks.get_mut(slot),
-                    &mut self.beliefs[slot],
-                    observation.item,
-                    &mut self.scaled,
-                    observation.reward,
-                );
-            }
+            self.observe(observation);
         }
-        if self.params.inline && self.rounds >= self.due && self.sums.len() > 0 {
-            self.refit_now();
+        if self.params.inline && self.is_due() {
+            self.refit_inline();
         }
         Ok(())
     }
 
+    /// Her most probable cluster; 0 where that is none.
     fn cluster_of(&self, user: UserId) -> ClusterId {
-        let Some(model) = &self.model else {
-            return 0;
-        };
-        let (_, belief) = self.basis(user);
-        let best = (1..belief.weights.len())
-            .max_by(|&a, &b| belief.weights[a].total_cmp(&belief.weights[b]));
-        best.map_or(0, |k| model.labels[k - 1])
+        match self.basis(user) {
+            Some((served, _, belief)) => served.most_probable(&belief),
+            None => 0,
+        }
     }
 
+    /// Clusters of the best mixture that the last fit found.
     fn clusters(&self) -> usize {
-        self.fit.as_ref().map_or(0, |fit| fit.mixture.centres.len())
+        let served = self.served.as_ref();
+        served.map_or(0, |served| served.fit.mixture.centres.len())
     }
 
+    /// The mean of what is believed.
     fn estimate(&self, user: UserId) -> Vec<f64> {
-        let (block, _) = self.basis(user);
-        self.blocks_shape().view(block).estimate.to_vec()
+        match self.basis(user) {
+            Some((served, block, belief)) => self.ranking(served, &block, &belief).estimate(),
+            None => vec![0.0; self.layout.dim],
+        }
     }
 
     fn digest(&self) -> u64 {
-        Digest::new().word(self.rounds).finish()
-    }
-}
-
-impl SclubSoft {
-    fn blocks_shape(&self) -> Shape {
-        Shape {
-            dim: self.layout.dim,
+        let mut digest = Digest::new()
+            .word(self.rounds)
+            .word(self.due)
+            .word(u64::from(self.tainted))
+            .numbers(&[self.gain]);
+        for &(rounds, clusters) in &self.history {
+            digest = digest.word(rounds).word(clusters as u64);
         }
+        let number = self.served.as_ref().map_or(0, |served| served.number);
+        if let Some(served) = &self.served {
+            let bytes = served.fit.to_bytes();
+            let words = bytes.chunks(8).map(|eight| {
+                let mut word = [0; 8];
+                word[..eight.len()].copy_from_slice(eight);
+                u64::from_le_bytes(word)
+            });
+            digest = words.fold(digest.word(number), Digest::word);
+        }
+        for (slot, &user) in self.roster.users().iter().enumerate() {
+            digest = digest
+                .word(user)
+                .word(self.counts[slot])
+                .numbers(self.sums.row(slot));
+            if number > 0 && self.beliefs[slot].fit == number {
+                digest = digest
+                    .numbers(self.blocks.get(slot))
+                    .numbers(&self.beliefs[slot].logs);
+            }
+        }
+        digest.finish()
     }
 }

@@ -72,8 +72,7 @@ impl Search<'_> {
         loop {
             let expected = self.expect(&mixture, true);
             let (layout, background, noise) = (self.layout(), self.background, self.noise);
-            let mut prices = mixture.prices(layout, background, noise, &expected);
-            prices.iter_mut().for_each(|p| *p *= self.params.occam);
+            let prices = mixture.prices(layout, background, noise, &expected);
             let users = expected.none.len() as f64;
             let mut useless: Vec<(f64, usize)> = (0..mixture.centres.len())
                 .map(|k| {
@@ -135,7 +134,7 @@ impl Search<'_> {
             whole += weight(place);
             ends.push(whole);
         }
-        if !(whole > 0.0) {
+        if whole <= 0.0 {
             return None;
         }
         let mut places: Vec<usize> = (0..self.params.seeds)
@@ -175,10 +174,12 @@ impl Search<'_> {
         self.panel.row(slot)[self.layout().count()]
     }
 
-    /// From a mixture that was, to the best found near it.
-    pub fn warm(&mut self, before: &Mixture) -> Found {
+    /// From a mixture that was, to the best found near it; with `more`, also with clusters born among
+    /// those who are in none. Says whether any of those stayed.
+    pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
         let mut best = self.refine(before.clone(), 6);
-        for _ in 0..2 {
+        let mut grew = false;
+        for _ in 0..if more { 2 } else { 0 } {
             let free: f64 = best.expected.none.iter().sum();
             if free < 3.0 {
                 break;
@@ -190,18 +191,20 @@ impl Search<'_> {
                 break;
             };
             let tried = self.refine(born, 15);
-            if tried.score > best.score {
-                best = tried;
-            } else {
+            if tried.score <= best.score {
                 break;
             }
+            best = tried;
+            grew = true;
         }
-        best
+        (best, grew)
     }
 
     /// From nothing.
     pub fn cold(&mut self) -> Option<Found> {
-        let counts: Vec<f64> = (0..self.panel.len()).map(|place| self.count(place)).collect();
+        let counts: Vec<f64> = (0..self.panel.len())
+            .map(|place| self.count(place))
+            .collect();
         let born = self.born(&Mixture::none(), |place| counts[place])?;
         Some(self.refine(born, 20))
     }

@@ -130,8 +130,4 @@ impl Sums {
         rest[layout.dim] += 1.0;
         rest[layout.dim + 1] += reward * reward;
     }
-
-    pub fn count(&self, slot: usize) -> f64 {
-        self.row(slot)[self.layout.count()]
-    }
 }

@@ -1,0 +1,215 @@
+//! Which item to show: the expected reward, and what there is to learn about the user.
+//!
+//! With weights w over the hypotheses (each cluster, and none), means m_k = xᵀμ_k and m_0 = xᵀm, and
+//! the posterior covariance P where she is in none:
+//!
+//! score = Σ w m + c_b √(Σ w (m − Σ w m)²) + c √(w_0 xᵀPx)
+//!
+//! The first root is large where the hypotheses disagree about an item: showing it tells who she is.
+
+use super::belief::Belief;
+use super::{SclubSoft, Served};
+use crate::digest::mix;
+use crate::items::{GROUP, Group, ItemSet};
+use crate::kernels::{self, Scoring};
+use crate::policy::{Decision, Score, UserId};
+use crate::statistics::View;
+
+/// Least weight of a hypothesis that is asked about an item.
+const HEARD: f64 = 1e-5;
+
+/// How items are ranked for one user.
+pub(super) struct Ranking<'a> {
+    view: View<'a>,
+    /// The centres with their weights.
+    means: &'a [f64],
+    weights: &'a [f64],
+    /// V of each centre that is not yet well known.
+    spreads: &'a [Option<Vec<f64>>],
+    trust: f64,
+    /// w_0
+    none: f64,
+    /// c_b
+    between: f64,
+    /// c
+    within: f64,
+}
+
+impl SclubSoft {
+    pub(super) fn ranking<'a>(
+        &self,
+        served: &'a Served,
+        block: &'a [f64],
+        belief: &'a Belief,
+    ) -> Ranking<'a> {
+        let trust = if belief.weights.len() > 1 {
+            self.trust()
+        } else {
+            0.0
+        };
+        let params = &self.params;
+        Ranking {
+            view: served.model.shape.view(block),
+            means: &served.model.means,
+            weights: &belief.weights[1..],
+            spreads: &served.model.spreads,
+            trust,
+            none: 1.0 - trust * (1.0 - belief.weights[0]),
+            between: params.between,
+            within: trust * params.within + (1.0 - trust) * params.alone,
+        }
+    }
+
+    /// Before the first fit any item will do: one that the round and the user fix.
+    pub(super) fn first_of(&self, user: UserId, items: &ItemSet) -> Decision {
+        let word = mix(mix(self.rounds) ^ user);
+        let index = ((u128::from(word) * items.len() as u128) >> 64) as usize;
+        let score = Score {
+            score: 1.0,
+            mean: 0.0,
+            width: 1.0,
+        };
+        Decision { index, score }
+    }
+
+    pub(super) fn before_anything(&self, user: UserId, items: &ItemSet, out: &mut Vec<Score>) {
+        let first = self.first_of(user, items);
+        let nothing = Score {
+            score: 0.0,
+            mean: 0.0,
+            width: 0.0,
+        };
+        out.clear();
+        out.resize(items.len(), nothing);
+        out[first.index] = first.score;
+    }
+}
+
+impl Ranking<'_> {
+    /// The item with the largest score, the first of them on a tie.
+    pub fn choose(&self, items: &ItemSet) -> Decision {
+        let mut best = Decision {
+            index: 0,
+            score: Score {
+                score: f64::NEG_INFINITY,
+                mean: 0.0,
+                width: 0.0,
+            },
+        };
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(self, group);
+            for lane in 0..group.len {
+                if scores.score[lane] > best.score.score {
+                    best = Decision {
+                        index: group.first + lane,
+                        score: scores.of(lane),
+                    };
+                }
+            }
+        }
+        best
+    }
+
+    /// Score, mean and width of every item.
+    pub fn explain(&self, items: &ItemSet, out: &mut Vec<Score>) {
+        out.clear();
+        out.reserve(items.len());
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(self, group);
+            out.extend((0..group.len).map(|lane| scores.of(lane)));
+        }
+    }
+
+    /// Σ w μ
+    pub fn estimate(&self) -> Vec<f64> {
+        let estimate = self.view.estimate;
+        let mut mean: Vec<f64> = estimate.iter().map(|m| self.none * m).collect();
+        let centres = self.means.chunks_exact(mean.len());
+        for (&weight, centre) in self.weights.iter().zip(centres) {
+            for (sum, m) in mean.iter_mut().zip(centre) {
+                *sum += self.trust * weight * m;
+            }
+        }
+        mean
+    }
+}
+
+/// The scores of one group of items.
+struct Scores {
+    score: [f64; GROUP],
+    mean: [f64; GROUP],
+    width: [f64; GROUP],
+}
+
+impl Scores {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            score: [0.0; GROUP],
+            mean: [0.0; GROUP],
+            width: [0.0; GROUP],
+        }
+    }
+
+    #[inline(always)]
+    fn of(&self, lane: usize) -> Score {
+        Score {
+            score: self.score[lane],
+            mean: self.mean[lane],
+            width: self.width[lane],
+        }
+    }
+
+    fn fill(&mut self, ranking: &Ranking<'_>, group: Group<'_>) {
+        let lanes = group.width;
+        let (mean, width) = (&mut self.mean[..lanes], &mut self.width[..lanes]);
+        let mut one = [0.0; GROUP];
+        let mut second = [0.0; GROUP];
+        let (one, second) = (&mut one[..lanes], &mut second[..lanes]);
+        mean.fill(0.0);
+        width.fill(0.0);
+        let none = ranking.none;
+        if none > HEARD {
+            kernels::score(Scoring {
+                factor: ranking.view.factor,
+                scale: ranking.view.scale,
+                estimate: ranking.view.estimate,
+                items: group.features,
+                mean: one,
+                norm: width,
+            });
+            for l in 0..lanes {
+                mean[l] = none * one[l];
+                second[l] = none * one[l] * one[l];
+                width[l] *= none;
+            }
+        }
+        let dim = ranking.view.estimate.len();
+        let centres = ranking.means.chunks_exact(dim);
+        let mut spread = Vec::new();
+        for ((&weight, centre), own) in ranking.weights.iter().zip(centres).zip(ranking.spreads) {
+            let weight = ranking.trust * weight;
+            if weight > HEARD {
+                kernels::means(centre, group.features, one);
+                for l in 0..lanes {
+                    mean[l] += weight * one[l];
+                    second[l] += weight * one[l] * one[l];
+                }
+                if let Some(own) = own {
+                    spread.resize(own.len(), 0.0);
+                    kernels::add_scaled(&mut spread, weight, own);
+                }
+            }
+        }
+        if !spread.is_empty() {
+            kernels::quadratic(dim, &spread, group.features, width);
+        }
+        for l in 0..lanes {
+            let between = (second[l] - mean[l] * mean[l]).max(0.0).sqrt();
+            width[l] = ranking.between * between + ranking.within * width[l].max(0.0).sqrt();
+            self.score[l] = mean[l] + width[l];
+        }
+    }
+}

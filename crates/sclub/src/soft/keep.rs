@@ -1,0 +1,131 @@
+//! What a service asks: see [`Keep`].
+
+use std::io::{self, Write};
+
+use super::SclubSoft;
+use super::fit::{Fit, Job};
+use crate::bytes;
+use crate::error::Error;
+use crate::keep::{ClusterView, Keep};
+use crate::policy::{ClusterId, Policy, UserId};
+use crate::refit::{Outlook, Placement, Refit, Workers};
+
+/// Users looked at, at the most, for some members of a cluster.
+const LOOKED_AT: usize = 10_000;
+
+impl Refit for Job {
+    fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8> {
+        self.run(workers).to_bytes()
+    }
+}
+
+impl SclubSoft {
+    fn view_of(&self, place: usize) -> Option<ClusterView<'_>> {
+        let fit = &self.served.as_ref()?.fit;
+        let centre = fit.mixture.centres.get(place)?;
+        let (users, count) = fit.sizes[place];
+        Some(ClusterView {
+            label: centre.label,
+            users: users.round() as u64,
+            count: count.round() as u64,
+            estimate: &centre.mean,
+        })
+    }
+
+    fn place_of(&self, id: ClusterId) -> Option<usize> {
+        let centres = &self.served.as_ref()?.fit.mixture.centres;
+        centres.iter().position(|centre| centre.label == id)
+    }
+}
+
+/// Users and observations of a cluster are those of the last fit, each user counted as far as she
+/// was thought to be in it, rounded.
+impl Keep for SclubSoft {
+    /// Her observations are gone at once; their share in the fit in force goes with the next, which is
+    /// due from now on.
+    fn forget(&mut self, user: UserId) -> bool {
+        let Some(slot) = self.roster.slot(user) else {
+            return false;
+        };
+        self.roster.dismiss(slot);
+        self.sums.swap_remove(slot);
+        self.blocks.swap_remove(slot);
+        self.counts.swap_remove(slot);
+        self.beliefs.swap_remove(slot);
+        self.tainted = self.served.is_some();
+        true
+    }
+
+    fn users(&self) -> u64 {
+        self.roster.len() as u64
+    }
+
+    fn singletons(&self) -> u64 {
+        let sizes = self.served.as_ref().map_or(&[][..], |s| &s.fit.sizes);
+        let single = |&&(users, _): &&(f64, f64)| users.round() <= 1.0;
+        sizes.iter().filter(single).count() as u64
+    }
+
+    fn count(&self, user: UserId) -> Option<u64> {
+        Some(self.counts[self.roster.slot(user)?])
+    }
+
+    /// The posterior mean from her observations and what all users have in common, without clusters.
+    fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        self.roster.slot(user)?;
+        Some(match self.basis(user) {
+            Some((served, block, _)) => served.model.shape.view(&block).estimate.to_vec(),
+            None => vec![0.0; self.layout.dim],
+        })
+    }
+
+    fn cluster_users(&self, user: UserId) -> u64 {
+        let place = self.place_of(self.cluster_of(user));
+        let view = place.and_then(|place| self.view_of(place));
+        view.map_or(0, |view| view.users)
+    }
+
+    fn each_cluster(&self, visit: &mut dyn FnMut(ClusterView<'_>)) {
+        (0..self.clusters())
+            .filter_map(|place| self.view_of(place))
+            .for_each(visit);
+    }
+
+    fn cluster(&self, id: ClusterId) -> Option<ClusterView<'_>> {
+        self.view_of(self.place_of(id)?)
+    }
+
+    /// Those whose most probable cluster it is, among the first ten thousand users.
+    fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
+        self.place_of(id)?;
+        let users = self.roster.users().iter().take(LOOKED_AT).copied();
+        let hers = users.filter(|&user| self.cluster_of(user) == id);
+        Some(hers.take(limit).collect())
+    }
+
+    fn refit(&self) -> Option<Box<dyn Refit>> {
+        (!self.params.inline && self.is_due()).then(|| Box::new(self.job()) as Box<dyn Refit>)
+    }
+
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
+        let fit = Fit::from_bytes(fit, self.layout.dim)?;
+        self.install(fit);
+        Ok(())
+    }
+
+    fn placement(&self, user: UserId) -> Option<Placement> {
+        self.place(user)
+    }
+
+    fn outlook(&self) -> Option<Outlook> {
+        self.look()
+    }
+
+    fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        bytes::save(self, out)
+    }
+}

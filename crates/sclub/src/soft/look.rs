@@ -1,0 +1,109 @@
+//! What the policy says about itself: where a user belongs, and how the clustering does.
+
+use super::belief::Belief;
+use super::{SclubSoft, Served};
+use crate::policy::{ClusterId, UserId};
+use crate::refit::{Outlook, Place, Placement};
+
+/// Clusters count as used from this trust on.
+const USED: f64 = 0.5;
+
+impl Served {
+    /// The cluster of the best mixture with the largest weight; 0 where none has more.
+    pub(super) fn most_probable(&self, belief: &Belief) -> ClusterId {
+        let count = self.fit.mixture.centres.len();
+        let weights = &belief.weights;
+        let best = (0..=count).fold(
+            0,
+            |best, k| {
+                if weights[k] > weights[best] { k } else { best }
+            },
+        );
+        if best == 0 {
+            0
+        } else {
+            self.model.labels[best - 1]
+        }
+    }
+}
+
+impl SclubSoft {
+    /// Whether clusters are used more than not.
+    fn uses_clusters(&self) -> bool {
+        self.clusters_found() > 0 && self.trust() >= USED
+    }
+
+    fn clusters_found(&self) -> usize {
+        let served = self.served.as_ref();
+        served.map_or(0, |served| served.fit.mixture.centres.len())
+    }
+
+    /// Probabilities within the best mixture: other mixtures that are played beside it are left out.
+    pub(super) fn place(&self, user: UserId) -> Option<Placement> {
+        let (served, _, belief) = self.basis(user)?;
+        let mixture = &served.fit.mixture;
+        let evidence = |k: usize| belief.logs[k] - served.model.log_shares[k];
+        let shares = std::iter::once(mixture.none).chain(mixture.centres.iter().map(|c| c.share));
+        let mut weights: Vec<f64> = shares
+            .enumerate()
+            .map(|(k, share)| libm::log(share) + evidence(k))
+            .collect();
+        super::mixture::normalise(&mut weights);
+        let mut places: Vec<Place> = mixture
+            .centres
+            .iter()
+            .zip(&weights[1..])
+            .enumerate()
+            .map(|(k, (centre, &probability))| Place {
+                label: centre.label,
+                share: centre.share,
+                evidence: evidence(k + 1) - evidence(0),
+                probability,
+            })
+            .collect();
+        places.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+        Some(Placement {
+            places,
+            none: weights[0],
+            used: self.uses_clusters(),
+        })
+    }
+
+    pub(super) fn look(&self) -> Option<Outlook> {
+        let served = self.served.as_ref()?;
+        let fit = &served.fit;
+        let found = fit.mixture.centres.len();
+        Some(Outlook {
+            fits: served.number,
+            fitted_at: fit.rounds,
+            clusters: found,
+            history: self.history.clone(),
+            unplaced: fit.unplaced,
+            effective_parameters: fit.effective,
+            noise: fit.noise,
+            gain: self.gain,
+            used: self.uses_clusters(),
+            warning: self.warning(found),
+        })
+    }
+
+    fn warning(&self, found: usize) -> Option<String> {
+        if !self.params.clusters {
+            return None;
+        }
+        if found == 0 {
+            return Some(
+                "no clusters found: recommendations use what all users have in common and each \
+                 user's own observations"
+                    .into(),
+            );
+        }
+        (!self.uses_clusters()).then(|| {
+            format!(
+                "clustering buys nothing: since the last fit rewards were {:.1} nats less likely \
+                 with clusters than without, so recommendations hardly use them",
+                -self.gain
+            )
+        })
+    }
+}

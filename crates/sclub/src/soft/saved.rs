@@ -1,0 +1,264 @@
+//! The state and a fit as bytes.
+
+use std::io::{self, Read};
+
+use super::background::Background;
+use super::belief::{Belief, Model};
+use super::fit::Fit;
+use super::mixture::{Centre, Mixture, normalise};
+use super::params::SoftParams;
+use super::{SclubSoft, Served};
+use crate::bytes::{self, Reader, Save, Writer, bad};
+use crate::error::{Error, LoadError};
+use crate::ledger::load_roster;
+
+/// Most clusters that a fit is believed to have.
+const MOST_CLUSTERS: u64 = 1 << 20;
+
+impl Mixture {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.number(self.none)?;
+        writer.word(self.centres.len() as u64)?;
+        for centre in &self.centres {
+            writer.word(centre.label)?;
+            writer.number(centre.share)?;
+            writer.numbers(&centre.mean)?;
+        }
+        Ok(())
+    }
+
+    fn load(dim: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+        let none = share(reader)?;
+        let count = reader.at_most(MOST_CLUSTERS)?;
+        let mut centres = Vec::new();
+        for _ in 0..count {
+            let label = reader.word()?;
+            let share = share(reader)?;
+            let mean = finite(dim, reader)?;
+            centres.push(Centre { label, mean, share });
+        }
+        Ok(Self { centres, none })
+    }
+}
+
+/// A number of (0, 1].
+fn share(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
+    let share = reader.number()?;
+    if share > 0.0 && share <= 1.0 + 1e-9 {
+        Ok(share)
+    } else {
+        Err(bad("a share in it is none").into())
+    }
+}
+
+fn positive(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
+    let number = reader.number()?;
+    if number > 0.0 && number.is_finite() {
+        Ok(number)
+    } else {
+        Err(bad("a number in it is not above 0").into())
+    }
+}
+
+fn finite(count: usize, reader: &mut Reader<'_>) -> Result<Vec<f64>, LoadError> {
+    let mut numbers = vec![0.0; count];
+    reader.fill(&mut numbers)?;
+    if numbers.iter().all(|number| number.is_finite()) {
+        Ok(numbers)
+    } else {
+        Err(bad("a number in it is not finite").into())
+    }
+}
+
+impl Fit {
+    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.background.mean.len() as u64)?;
+        writer.word(self.rounds)?;
+        writer.word(self.searched)?;
+        writer.word(self.number)?;
+        writer.number(self.noise)?;
+        writer.numbers(&self.background.mean)?;
+        writer.numbers(&self.background.covariance)?;
+        self.mixture.save(writer)?;
+        for &(users, count) in &self.sizes {
+            writer.number(users)?;
+            writer.number(count)?;
+        }
+        writer.word(self.others.len() as u64)?;
+        for other in &self.others {
+            other.save(writer)?;
+        }
+        self.played.save(writer)?;
+        for spread in &self.spreads {
+            writer.numbers(spread)?;
+        }
+        writer.word(self.next_label)?;
+        writer.number(self.unplaced)?;
+        writer.number(self.effective)
+    }
+
+    fn load(expected: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+        let dim = reader.half()? as usize;
+        if dim != expected {
+            return Err(bad("it is a fit of another dimension").into());
+        }
+        let (rounds, searched, number) = (reader.word()?, reader.word()?, reader.word()?);
+        let noise = positive(reader)?;
+        let mean = finite(dim, reader)?;
+        let covariance = finite(dim * (dim + 1) / 2, reader)?;
+        let background =
+            Background::new(mean, covariance).ok_or_else(|| bad("its covariance is none"))?;
+        let mixture = Mixture::load(dim, reader)?;
+        let mut sizes = Vec::new();
+        for _ in &mixture.centres {
+            let size = finite(2, reader)?;
+            sizes.push((size[0], size[1]));
+        }
+        let mut others = Vec::new();
+        for _ in 0..reader.count()? {
+            others.push(Mixture::load(dim, reader)?);
+        }
+        let played = Mixture::load(dim, reader)?;
+        let same = |(a, b): (&Centre, &Centre)| a.label == b.label;
+        if played.centres.len() < mixture.centres.len()
+            || !mixture.centres.iter().zip(&played.centres).all(same)
+        {
+            return Err(bad("what it plays is not what it found").into());
+        }
+        let mut spreads = Vec::new();
+        for _ in &played.centres {
+            spreads.push(finite(dim * (dim + 1) / 2, reader)?);
+        }
+        let next_label = reader.word()?;
+        let rest = finite(2, reader)?;
+        Ok(Self {
+            rounds,
+            searched,
+            number,
+            noise,
+            background,
+            mixture,
+            sizes,
+            others,
+            played,
+            spreads,
+            next_label,
+            unplaced: rest[0],
+            effective: rest[1],
+        })
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        bytes::save_to_vec(self)
+    }
+
+    pub fn from_bytes(bytes: &[u8], dim: usize) -> Result<Self, Error> {
+        bytes::load_slice(bytes, |input: &mut dyn Read| {
+            let mut reader = Reader::new(input)?;
+            reader.expect(Self::MAGIC)?;
+            let fit = Self::load(dim, &mut reader)?;
+            reader.end()?;
+            Ok(fit)
+        })
+    }
+}
+
+impl Save for Fit {
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub ft");
+
+    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        self.save(writer)
+    }
+}
+
+impl Save for SclubSoft {
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub so");
+
+    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.layout.dim as u64)?;
+        self.params.save(writer)?;
+        writer.word(self.rounds)?;
+        writer.word(self.due)?;
+        writer.word(u64::from(self.tainted))?;
+        writer.number(self.gain)?;
+        writer.word(self.history.len() as u64)?;
+        for &(rounds, clusters) in &self.history {
+            writer.word(rounds)?;
+            writer.word(clusters as u64)?;
+        }
+        let number = self.served.as_ref().map_or(0, |served| served.number);
+        writer.word(number)?;
+        if let Some(served) = &self.served {
+            served.fit.save(writer)?;
+        }
+        writer.words(self.roster.users().iter().copied())?;
+        for slot in 0..self.sums.len() {
+            let belief = &self.beliefs[slot];
+            let current = number > 0 && belief.fit == number;
+            writer.word(self.counts[slot])?;
+            writer.numbers(&self.sums.row(slot)[..self.layout.used()])?;
+            writer.word(u64::from(current))?;
+            if current {
+                writer.numbers(self.blocks.get(slot))?;
+                writer.numbers(&belief.logs)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SclubSoft {
+    /// Reads the state that [`crate::Keep::save_to`] wrote, by small pieces, and not a byte more.
+    ///
+    /// # Errors
+    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
+    pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
+        let reader = Reader::new(input)?;
+        reader.expect(Self::MAGIC)?;
+        Self::load_words(reader)
+    }
+
+    /// What follows the header.
+    pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
+        let dim = reader.half()? as usize;
+        let params = SoftParams::load(&mut reader)?;
+        let mut state = Self::new(dim, &params)?;
+        state.rounds = reader.word()?;
+        state.due = reader.word()?;
+        state.tainted = reader.at_most(1)? == 1;
+        state.gain = finite(1, &mut reader)?[0];
+        for _ in 0..reader.count()? {
+            let rounds = reader.word()?;
+            state.history.push((rounds, reader.half()? as usize));
+        }
+        let number = reader.word()?;
+        if number > 0 {
+            let fit = Fit::load(dim, &mut reader)?;
+            let model = Model::new(state.layout, &fit, number);
+            state.served = Some(Served { number, fit, model });
+        }
+        let hypotheses = state
+            .served
+            .as_ref()
+            .map_or(0, |served| served.fit.played.centres.len() + 1);
+        state.roster = load_roster(&mut reader)?;
+        for slot in 0..state.roster.len() {
+            state.counts.push(reader.word()?);
+            state.sums.push();
+            state.blocks.push();
+            let used = state.layout.used();
+            reader.fill(&mut state.sums.row_mut(slot)[..used])?;
+            let mut belief = Belief::default();
+            if reader.at_most(u64::from(number > 0))? == 1 {
+                reader.fill(state.blocks.get_mut(slot))?;
+                belief.fit = number;
+                belief.logs = finite(hypotheses, &mut reader)?;
+                belief.weights = belief.logs.clone();
+                belief.log_sum = normalise(&mut belief.weights);
+            }
+            state.beliefs.push(belief);
+        }
+        reader.end()?;
+        Ok(state)
+    }
+}
