@@ -207,7 +207,7 @@ impl SclubSoft {
     }
 
     /// What is believed about any user; nothing before the first fit.
-    fn basis(&self, user: UserId) -> Option<(&Served, Cow<'_, [f64]>, Cow<'_, Belief>)> {
+    fn basis(&self, user: UserId) -> Option<Basis<'_>> {
         let served = self.served.as_ref()?;
         let (block, belief) = match self.roster.slot(user) {
             Some(slot) => self.belief(served, slot),
