@@ -105,7 +105,8 @@ pub struct SettingArgs {
         help = format!("Who learns [default: {}]", usual_policy()), help_heading = "Learning")]
     policy: Option<String>,
 
-    /// Where the policy's constants come from [default: as the folder has it, tuned in a new one]
+    /// Where the policy's constants come from, but for sclub-soft [default: as the folder has it, tuned
+    /// in a new one]
     #[arg(long, value_name = "NAME", env = "SCLUB_PRESET", value_parser = PRESETS, help_heading = "Learning")]
     preset: Option<String>,
 
@@ -148,6 +149,17 @@ pub struct SettingArgs {
         help_heading = "Learning"
     )]
     beta_scale: Option<f64>,
+
+    /// For sclub-soft: an observation counts half after so many later ones of its user [default: all
+    /// count alike]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCLUB_HALF_LIFE",
+        allow_negative_numbers = true,
+        help_heading = "Learning"
+    )]
+    half_life: Option<f64>,
 
     /// Features of an item [default: as many as the first has]
     #[arg(long, value_name = "N", env = "SCLUB_DIM", value_parser = whole, help_heading = "Learning")]
@@ -379,6 +391,10 @@ impl InForce {
                 refuse(key, "be a number and not below 0")?;
             }
         }
+        let half_life = settings.half_life;
+        if half_life.is_some_and(|half| !(1.0..=1e12).contains(&half)) {
+            refuse("half-life", "be between 1 and 1e12 observations")?;
+        }
         if settings.beta.is_some() && settings.beta_scale.is_some() {
             refuse("beta-scale", "be left out where there is a beta")?;
         }
@@ -443,7 +459,7 @@ impl InForce {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> [&'static str; 31] {
+fn keys() -> [&'static str; 32] {
     [
         "data",
         "addr",
@@ -455,6 +471,7 @@ fn keys() -> [&'static str; 31] {
         "alpha-p",
         "beta",
         "beta-scale",
+        "half-life",
         "dim",
         "reward-min",
         "reward-max",
@@ -483,7 +500,8 @@ fn keys() -> [&'static str; 31] {
 fn when_left_out(key: &str) -> String {
     match key {
         "policy" => usual_policy(),
-        "preset" => "as the folder has it, tuned in a new one".into(),
+        "preset" => "as the folder has it, tuned in a new one that has presets".into(),
+        "half-life" => "all observations count alike".into(),
         "dim" => "as many as the first item has".into(),
         "alpha-theta" | "alpha-p" | "beta" | "beta-scale" => "the preset's".into(),
         _ => "none".into(),

@@ -1,8 +1,9 @@
 //! What a data folder is for: fixed when it is made, and checked each time it is opened.
 
-use sclub::{Exploration, Index, Keep, LinUcbInd, LinUcbShared, Params, Sclub, Users};
+use sclub::{Keep, LinUcbInd, LinUcbShared, Sclub, SclubSoft, Users};
 use serde::{Deserialize, Serialize};
 
+use crate::constants::{Constants, differs};
 use crate::settings::Settings;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
@@ -11,42 +12,39 @@ use crate::settings::Settings;
 pub const FORMAT: u32 = 2;
 
 /// The policy of a new folder for which none is named.
-pub const DEFAULT: Kind = Kind::Sclub;
+pub const DEFAULT: Kind = Kind::SclubSoft;
 
 /// The policies that can be served: those that can forget a user exactly and be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
+    /// [`SclubSoft`], whose fits are made beside serving.
+    SclubSoft,
     /// [`Sclub`]
     Sclub,
     /// [`LinUcbShared::one_keeping_users`]
     LinucbOne,
     /// [`LinUcbInd`]
     LinucbInd,
-    /// A policy for tests, which makes fits.
-    #[cfg(test)]
-    Trial,
 }
 
 impl Kind {
     /// The name that tools rely on.
     pub fn as_str(self) -> &'static str {
         match self {
+            Kind::SclubSoft => "sclub-soft",
             Kind::Sclub => "sclub",
             Kind::LinucbOne => "linucb-one",
             Kind::LinucbInd => "linucb-ind",
-            #[cfg(test)]
-            Kind::Trial => "trial",
         }
     }
 
     /// All there are.
     pub const ALL: &[Kind] = &[
+        Kind::SclubSoft,
         Kind::Sclub,
         Kind::LinucbOne,
         Kind::LinucbInd,
-        #[cfg(test)]
-        Kind::Trial,
     ];
 
     fn parse(text: &str) -> Result<Self, Misfit> {
@@ -68,44 +66,8 @@ impl Kind {
     pub fn format(self) -> u32 {
         match self {
             Kind::Sclub | Kind::LinucbOne | Kind::LinucbInd => 1,
-            #[cfg(test)]
-            Kind::Trial => 2,
+            Kind::SclubSoft => 2,
         }
-    }
-
-    /// The policy as it was saved.
-    ///
-    /// # Errors
-    /// Where the bytes cannot be had, or are no policy.
-    pub fn load(self, from: &mut dyn std::io::Read) -> Result<Box<dyn Keep>, sclub::LoadError> {
-        match self {
-            #[cfg(test)]
-            Kind::Trial => crate::trial::Trial::load(from),
-            _ => sclub::load_policy(from),
-        }
-    }
-
-    /// The policy before the first round.
-    ///
-    /// # Errors
-    /// Where the dimension or a parameter cannot be.
-    pub fn make(
-        self,
-        dim: usize,
-        expected: u64,
-        params: &Params,
-    ) -> Result<Box<dyn Keep>, sclub::Error> {
-        let users = match expected {
-            0 => Users::Appear,
-            n => Users::Declared(n),
-        };
-        Ok(match self {
-            Kind::Sclub => Box::new(Sclub::new(dim, users, params)?),
-            Kind::LinucbOne => Box::new(LinUcbShared::one_keeping_users(dim, params)?),
-            Kind::LinucbInd => Box::new(LinUcbInd::new(dim, params)?),
-            #[cfg(test)]
-            Kind::Trial => Box::new(crate::trial::Trial::new(dim, params)?),
-        })
     }
 }
 
@@ -126,57 +88,10 @@ pub struct Identity {
     key: String,
 }
 
-/// [`Params`] as they are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Constants {
-    alpha_theta: f64,
-    alpha_p: f64,
-    squared_norm: bool,
-    beta: Option<f64>,
-    beta_scale: Option<f64>,
-}
-
 /// Settings that do not fit, or do not fit the folder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(pub String);
-
-impl From<&Params> for Constants {
-    fn from(params: &Params) -> Self {
-        let (beta, beta_scale) = match params.exploration {
-            Exploration::Fixed(beta) => (Some(beta), None),
-            Exploration::Growing { scale } => (None, Some(scale)),
-        };
-        Self {
-            alpha_theta: params.alpha_theta,
-            alpha_p: params.alpha_p,
-            squared_norm: params.index == Index::SquaredNorm,
-            beta,
-            beta_scale,
-        }
-    }
-}
-
-impl Constants {
-    /// For a policy.
-    pub fn params(&self) -> Params {
-        Params {
-            alpha_theta: self.alpha_theta,
-            alpha_p: self.alpha_p,
-            index: if self.squared_norm {
-                Index::SquaredNorm
-            } else {
-                Index::Norm
-            },
-            exploration: match self.beta {
-                Some(beta) => Exploration::Fixed(beta),
-                None => Exploration::Growing {
-                    scale: self.beta_scale.unwrap_or(0.0),
-                },
-            },
-        }
-    }
-}
 
 impl Identity {
     /// For a new folder.
@@ -188,8 +103,7 @@ impl Identity {
             Some(name) => Kind::parse(name)?,
             None => DEFAULT,
         };
-        let preset = settings.preset.as_deref().unwrap_or("tuned");
-        let constants = Constants::from(&params(settings, preset)?);
+        let (preset, constants) = Constants::new(policy, settings)?;
         if let Some(dim) = settings.dim {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
         }
@@ -199,7 +113,7 @@ impl Identity {
         Ok(Self {
             format: policy.format(),
             policy,
-            preset: preset.to_owned(),
+            preset,
             constants,
             dim: settings.dim,
             key: blake3::Hash::from_bytes(key).to_hex().to_string(),
@@ -224,7 +138,7 @@ impl Identity {
             )));
         }
         let identity: Self = serde_json::from_slice(bytes).map_err(unreadable)?;
-        identity.constants.params().check().map_err(misfit)?;
+        identity.constants.check(identity.policy)?;
         if identity.key().is_none() {
             return Err(Misfit("its identity holds no key".to_owned()));
         }
@@ -242,81 +156,43 @@ impl Identity {
     /// # Errors
     /// Names the first setting that differs.
     pub fn check(&self, settings: &Settings) -> Result<(), Misfit> {
-        let differs = |what: &str, asked: &str, has: &str| {
-            Err(Misfit(format!(
-                "{what} {asked} was asked for, and the folder was made with {has}; use another \
-                 folder, or leave {what} out"
-            )))
-        };
         if let Some(asked) = settings.policy.as_deref()
             && Kind::parse(asked)? != self.policy
         {
-            return differs("policy", asked, self.policy.as_str());
-        }
-        if let Some(asked) = settings.preset.as_deref()
-            && asked != self.preset
-        {
-            return differs("preset", asked, &self.preset);
+            return Err(differs("policy", asked, self.policy.as_str()));
         }
         if let (Some(asked), Some(has)) = (settings.dim, self.dim)
             && asked != has
         {
-            return differs("dim", &asked.to_string(), &has.to_string());
+            return Err(differs("dim", &asked.to_string(), &has.to_string()));
         }
-        params(settings, &self.preset)?;
-        let named = [
-            (
-                "alpha-theta",
-                settings.alpha_theta,
-                self.constants.alpha_theta,
-            ),
-            ("alpha-p", settings.alpha_p, self.constants.alpha_p),
-            (
-                "beta",
-                settings.beta,
-                self.constants.beta.unwrap_or(f64::NAN),
-            ),
-            (
-                "beta-scale",
-                settings.beta_scale,
-                self.constants.beta_scale.unwrap_or(f64::NAN),
-            ),
-        ];
-        for (name, asked, has) in named {
-            if let Some(asked) = asked
-                && asked != has
-            {
-                let has = if has.is_nan() {
-                    "none".to_owned()
-                } else {
-                    has.to_string()
-                };
-                return differs(name, &asked.to_string(), &has);
-            }
-        }
-        Ok(())
+        self.constants.agree(self.policy, &self.preset, settings)
+    }
+
+    /// The policy before the first round.
+    ///
+    /// # Errors
+    /// Where the dimension cannot be, or a constant.
+    pub fn make(&self, dim: usize, expected: u64) -> Result<Box<dyn Keep>, sclub::Error> {
+        let users = match expected {
+            0 => Users::Appear,
+            n => Users::Declared(n),
+        };
+        let params = match &self.constants {
+            Constants::Soft(soft) => return Ok(Box::new(SclubSoft::new(dim, &soft.params())?)),
+            Constants::Ucb(ucb) => ucb.params(),
+        };
+        Ok(match self.policy {
+            Kind::Sclub => Box::new(Sclub::new(dim, users, &params)?),
+            Kind::LinucbOne => Box::new(LinUcbShared::one_keeping_users(dim, &params)?),
+            Kind::LinucbInd => Box::new(LinUcbInd::new(dim, &params)?),
+            Kind::SclubSoft => unreachable!("its constants were checked when it was read"),
+        })
     }
 
     /// The constants that are not the preset's, by the names of their settings.
     pub fn overrides(&self) -> Vec<(&'static str, f64)> {
-        let Ok(preset) = params(&Settings::default(), &self.preset) else {
-            return Vec::new();
-        };
-        let (preset, own) = (Constants::from(&preset), &self.constants);
-        [
-            (
-                "alpha-theta",
-                Some(own.alpha_theta),
-                Some(preset.alpha_theta),
-            ),
-            ("alpha-p", Some(own.alpha_p), Some(preset.alpha_p)),
-            ("beta", own.beta, preset.beta),
-            ("beta-scale", own.beta_scale, preset.beta_scale),
-        ]
-        .into_iter()
-        .filter(|(_, own, preset)| own != preset)
-        .filter_map(|(name, own, _)| Some((name, own?)))
-        .collect()
+        self.constants.overrides(&self.preset)
     }
 
     /// Seals decisions.
@@ -325,38 +201,4 @@ impl Identity {
             .ok()
             .map(|key| *key.as_bytes())
     }
-}
-
-fn params(settings: &Settings, preset: &str) -> Result<Params, Misfit> {
-    let mut params = match preset {
-        "tuned" => Params::tuned(),
-        "released" => Params::released(),
-        other => {
-            return Err(Misfit(format!(
-                "preset '{other}' cannot be served; tuned and released can"
-            )));
-        }
-    };
-    if let Some(alpha) = settings.alpha_theta {
-        params.alpha_theta = alpha;
-    }
-    if let Some(alpha) = settings.alpha_p {
-        params.alpha_p = alpha;
-    }
-    match (settings.beta, settings.beta_scale) {
-        (Some(_), Some(_)) => {
-            return Err(Misfit(
-                "beta and beta-scale cannot both be given".to_owned(),
-            ));
-        }
-        (Some(beta), None) => params.exploration = Exploration::Fixed(beta),
-        (None, Some(scale)) => params.exploration = Exploration::Growing { scale },
-        (None, None) => {}
-    }
-    params.check().map_err(misfit)?;
-    Ok(params)
-}
-
-fn misfit(error: sclub::Error) -> Misfit {
-    Misfit(error.to_string())
 }

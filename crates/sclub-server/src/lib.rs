@@ -11,6 +11,7 @@
 
 pub mod api;
 pub mod client;
+pub mod constants;
 pub mod decision;
 pub mod edge;
 pub mod engine;
@@ -21,7 +22,5 @@ mod serve;
 pub mod settings;
 pub mod state;
 pub mod store;
-#[cfg(test)]
-mod trial;
 
 pub use serve::{ServeError, serve};

@@ -14,9 +14,9 @@ pub struct Settings {
     pub data: PathBuf,
     /// Address to listen on.
     pub addr: SocketAddr,
-    /// `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
+    /// `sclub-soft`, `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
     pub policy: Option<String>,
-    /// `tuned` or `released`.
+    /// `tuned` or `released`; `sclub-soft` has none.
     pub preset: Option<String>,
     /// α_θ in place of the preset's.
     pub alpha_theta: Option<f64>,
@@ -26,6 +26,9 @@ pub struct Settings {
     pub beta: Option<f64>,
     /// Share of the released code's growing β in place of the preset's.
     pub beta_scale: Option<f64>,
+    /// A user's observation counts half after so many later ones of hers; for `sclub-soft`. All count
+    /// alike if not given.
+    pub half_life: Option<f64>,
     /// Features per item; as the first item has it if not given.
     pub dim: Option<usize>,
     /// Smallest reward.
@@ -85,6 +88,7 @@ impl Default for Settings {
             alpha_p: None,
             beta: None,
             beta_scale: None,
+            half_life: None,
             dim: None,
             reward_min: 0.0,
             reward_max: 1.0,

@@ -147,8 +147,7 @@ impl State {
 
     /// The policy before the first round.
     fn make(&self, dim: usize) -> Result<Box<dyn Keep>, Error> {
-        let params = self.identity.constants.params();
-        self.identity.policy.make(dim, self.expected, &params)
+        self.identity.make(dim, self.expected)
     }
 
     /// Learns an event, the next one.

@@ -123,7 +123,7 @@ impl State {
                 let dim = usize::try_from(dim).map_err(|_| bad("dimension"))?;
                 let saved: SavedCatalogue = take(from)?;
                 let catalogue = Catalogue::load(dim, saved).ok_or_else(|| bad("catalogue"))?;
-                let policy = identity.policy.load(from).map_err(|error| match error {
+                let policy = sclub::load_policy(from).map_err(|error| match error {
                     sclub::LoadError::Io(error) => LoadError::Io(error),
                     sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
                 })?;

@@ -1,6 +1,6 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use sclub::Alone;
+use sclub::{Alone, Outlook};
 
 use super::*;
 use crate::engine::{Among, Asked, Engine, Given, Refusal, fold, verify};
@@ -10,7 +10,9 @@ use crate::state::{Scratch, State};
 use crate::store::Store;
 use crate::store::faulty::Faulty;
 use crate::store::memory::Memory;
-use crate::trial::EVERY;
+
+/// Rounds before the first fit of `sclub-soft`.
+const FIRST: u64 = 32;
 
 #[test]
 fn every_piece_is_done_once() {
@@ -66,7 +68,7 @@ struct Bench {
 impl Bench {
     fn open(store: Arc<dyn Store>, workers: impl Workers + Send + 'static) -> Self {
         let settings = Settings {
-            policy: Some("trial".to_owned()),
+            policy: Some("sclub-soft".to_owned()),
             journal: false,
             ..Settings::default()
         };
@@ -76,20 +78,20 @@ impl Bench {
         }
     }
 
-    /// With an item.
+    /// With two items.
     fn stocked(store: Arc<dyn Store>, workers: impl Workers + Send + 'static) -> Self {
         let bench = Self::open(store, workers);
-        let item = Item {
-            id: "a".to_owned(),
-            features: vec![0.6, 0.8],
-        };
-        let put = bench.runtime.block_on(bench.engine.upsert(vec![item]));
-        assert_eq!(put, Ok(1));
+        let items = [("a", [0.6, 0.8]), ("b", [0.8, -0.6])].map(|(id, features)| Item {
+            id: id.to_owned(),
+            features: features.to_vec(),
+        });
+        let put = bench.runtime.block_on(bench.engine.upsert(items.into()));
+        assert_eq!(put, Ok(2));
         bench
     }
 
-    /// Serves a user and learns what she gave. Returns the cluster that she was served from.
-    fn serve(&self, user: &str) -> Result<u64, Refusal> {
+    /// Serves a user, who likes the one item or the other, and learns what she gave.
+    fn serve(&self, user: &str) -> Result<(), Refusal> {
         let asked = Asked {
             user,
             among: Among::All(Vec::new()),
@@ -99,11 +101,11 @@ impl Bench {
         let given = Given {
             decision: &shown.decision,
             item: None,
-            reward: 1.0,
+            reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == "u0"))),
         };
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         assert_eq!(applied, [true]);
-        Ok(shown.cluster)
+        Ok(())
     }
 
     fn serve_some(&self, rounds: u64) {
@@ -112,10 +114,13 @@ impl Bench {
         }
     }
 
-    /// Fits taken: the trial's label for everybody.
+    fn outlook(&self) -> Option<Outlook> {
+        self.engine.state().policy()?.outlook()
+    }
+
+    /// Fits taken.
     fn fits(&self) -> u64 {
-        let state = self.engine.state();
-        state.policy().map_or(0, |policy| policy.cluster_of(0))
+        self.outlook().map_or(0, |outlook| outlook.fits)
     }
 
     fn wait_until(&self, holds: impl Fn(&Self) -> bool) {
@@ -147,29 +152,31 @@ fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
     let memory = Arc::new(Memory::new());
     let held = Held::default();
     let bench = Bench::stocked(memory.clone(), held.clone());
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     // On its way, and everything goes on without it, also past the next one that would be due.
-    bench.serve_some(3 * EVERY);
-    assert_eq!(bench.serve("u0"), Ok(0));
+    bench.serve_some(3 * FIRST);
     assert!(bench.engine.is_fitting() && bench.fits() == 0);
-    // A snapshot in the middle, before it takes effect.
+    // A snapshot in the middle, before it takes effect: who starts from it has the same bits.
     bench.engine.snapshot().unwrap();
+    let again = Bench::open(Arc::new(memory.crash()), Held::default());
+    assert_eq!(again.hash(), bench.hash());
     held.let_go();
-    bench.wait_until(|bench| bench.fits() == 2 && !bench.engine.is_fitting());
+    bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
     assert!(bench.engine.fit_took().is_some());
-    assert_eq!(bench.serve("u0"), Ok(2));
+    // It is computed from the state when it was due, and the next is due with the next round.
+    assert_eq!(bench.outlook().unwrap().fitted_at, FIRST);
+    bench.serve("u0").unwrap();
+    bench.wait_until(|bench| bench.fits() == 2 && !bench.engine.is_fitting());
+    assert_eq!(bench.outlook().unwrap().fitted_at, 4 * FIRST + 1);
+    bench.serve("u0").unwrap();
 
     let events = events(&memory);
     let is_fit = |event: &Event| matches!(event, Event::Fit { .. });
     assert_eq!(events.iter().filter(|event| is_fit(event)).count(), 2);
-    // An item, and as many rounds as were learned meanwhile.
+    // The items, and as many rounds as were learned meanwhile.
     let first = events.iter().position(is_fit).unwrap() as u64;
-    assert_eq!(first, 1 + EVERY + 3 * EVERY + 1);
-    let Event::Fit { fit } = &events[first as usize] else {
-        unreachable!()
-    };
-    assert_eq!(fit[0], EVERY as u8, "it is computed from the state before");
+    assert_eq!(first, 1 + 4 * FIRST);
 
     // The log gives the same bits, from its beginning and from the snapshot.
     let again = verify(&memory.crash(), &mut |_| {}).unwrap();
@@ -187,7 +194,7 @@ fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
 fn a_fit_that_a_crash_comes_before_is_made_again() {
     let memory = Arc::new(Memory::new());
     let bench = Bench::stocked(memory.clone(), Held::default());
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     let hash = bench.hash();
     let crashed = Arc::new(memory.crash());
@@ -195,7 +202,7 @@ fn a_fit_that_a_crash_comes_before_is_made_again() {
     // Nothing is asked of it: what is due is made.
     let again = Bench::open(crashed.clone(), Alone);
     again.wait_until(|bench| bench.fits() == 1);
-    assert_eq!(again.engine.state().rounds(), EVERY);
+    assert_eq!(again.engine.state().rounds(), FIRST);
     let folded = verify(&crashed.crash(), &mut |_| {}).unwrap();
     assert_eq!(folded.hash, again.hash());
 }
@@ -205,7 +212,7 @@ fn nobody_waits_at_the_end_for_a_fit() {
     let memory = Arc::new(Memory::new());
     let held = Held::default();
     let bench = Bench::stocked(memory.clone(), held.clone());
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     bench.engine.close();
     let closed = memory.crash();
@@ -225,7 +232,7 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
     let memory = Arc::new(Memory::new());
     let held = Held::default();
     let bench = Bench::stocked(memory.clone(), held.clone());
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     assert_eq!(
         bench.runtime.block_on(bench.engine.forget("stranger")),
@@ -272,10 +279,10 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
 fn a_fit_that_breaks_harms_nobody_and_is_not_tried_again_and_again() {
     let memory = Arc::new(Memory::new());
     let bench = Bench::stocked(memory.clone(), Broken);
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.fit_took().is_some());
     bench.wait_until(|bench| !bench.engine.is_fitting());
-    bench.serve_some(EVERY / 2);
+    bench.serve_some(FIRST / 2);
     assert!(!bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
     // Better ones after a restart.
@@ -307,7 +314,7 @@ fn a_fit_that_finds_the_disk_full_is_made_again() {
     let faults = faulty.faults();
     let held = Held::default();
     let bench = Bench::stocked(faulty.clone(), held.clone());
-    bench.serve_some(EVERY);
+    bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     faults.set_full(true);
     held.let_go();
