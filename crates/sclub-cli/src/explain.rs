@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::summary::thousands;
+use sclub_server::identity::Kind::SclubSoft;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -151,6 +152,9 @@ fn whole(state: &State) -> String {
         count(state.users, "user")
     );
     let Some(found) = &state.clustering else {
+        if state.policy == SclubSoft.as_str() {
+            return format!("{head}\nThe first fit is still to come.");
+        }
         return format!(
             "{head}, {}\nThis policy fits nothing and knows no probabilities.",
             count(state.clusters, "cluster")
@@ -223,7 +227,9 @@ fn user(user: &User) -> String {
         count(user.cluster_users, "user")
     );
     let Some(placement) = &user.placement else {
-        return format!("{head}, {served}\nThis policy knows no probabilities.");
+        return format!(
+            "{head}, {served}\nThe policy knows no probabilities, or there was no fit yet."
+        );
     };
     let mut table = table(["cluster", "before", "her rewards say", "probability"]);
     for place in &placement.clusters {

@@ -1,10 +1,10 @@
 //! A million users: how much memory a server takes, how long a recommendation takes while a fit is
 //! computed and while none is, and how long the server needs to be ready again.
 //!
-//! `cargo bench -p sclub-server --bench million -- [users] [policy] [folder]`
+//! `cargo bench -p sclub-server --bench million -- [users] [policy] [rewards] [folder]`
 //!
-//! Every user gives two rewards at d = 20, each a round of its own, a thousand waiting at a time. Users
-//! are of ten tastes. Then one thread recommends without a pause while another sends rewards, a
+//! Every user gives some rewards (two) at d = 20, each a round of its own, a thousand waiting at a time.
+//! Users are of twenty tastes. Fits, where the policy makes any, have two threads. Then one thread recommends without a pause while another sends rewards, a
 //! thousand a second at most: for ten seconds, and, where the policy makes fits, until one has begun
 //! and ended. Then the engine is closed, as by SIGTERM, and opened again in a new process, twice.
 
@@ -24,7 +24,8 @@ use sclub_server::store::folder::Folder;
 
 const DIM: usize = 20;
 const AT_ONCE: usize = 1000;
-const TASTES: usize = 10;
+const TASTES: usize = 20;
+const FIT_THREADS: usize = 2;
 const CANDIDATES: usize = 20;
 
 /// How long to wait for a fit that is due, and how long to measure where there is none.
@@ -46,10 +47,13 @@ fn main() {
         .map_or(1_000_000, |users| users.parse().expect("a number of users"));
     let kept = tempfile::tempdir().expect("a folder");
     let policy = arguments.get(1).map_or(DEFAULT.as_str(), String::as_str);
-    let folder = arguments
+    let rewards: usize = arguments
         .get(2)
+        .map_or(2, |rewards| rewards.parse().expect("a number of rewards"));
+    let folder = arguments
+        .get(3)
         .map_or_else(|| kept.path().join("data"), PathBuf::from);
-    fill(policy, &folder, users);
+    fill(policy, &folder, users, rewards);
     for _ in 0..2 {
         let mut again = Command::new(std::env::current_exe().expect("this program"));
         again.arg("again").arg(policy).arg(&folder);
@@ -61,20 +65,21 @@ fn open(policy: &str, folder: &Path) -> Engine {
     let settings = Settings {
         policy: Some(policy.to_owned()),
         journal: false,
+        fit_threads: FIT_THREADS,
         ..Settings::default()
     };
     let store = Folder::open(folder).expect("a folder");
     Engine::open(Arc::new(store), &settings).expect("an engine")
 }
 
-/// Serves every user twice.
-fn fill(policy: &str, folder: &Path, users: usize) {
+/// Serves every user some times.
+fn fill(policy: &str, folder: &Path, users: usize, rewards: usize) {
     let begun = Instant::now();
     let engine = open(policy, folder);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let mut draws = Draws(1);
-    for first in (0..2 * users).step_by(AT_ONCE) {
-        let some = first..(first + AT_ONCE).min(2 * users);
+    for first in (0..rewards * users).step_by(AT_ONCE) {
+        let some = first..(first + AT_ONCE).min(rewards * users);
         learn(
             &engine,
             &runtime,
@@ -83,7 +88,7 @@ fn fill(policy: &str, folder: &Path, users: usize) {
         );
     }
     println!(
-        "{users} users served twice in {:.1} s: {}",
+        "{users} users served {rewards} times in {:.1} s: {}",
         begun.elapsed().as_secs_f64(),
         describe(&engine)
     );
@@ -129,8 +134,9 @@ fn learn(
             k: 1,
         };
         let shown = engine.recommend(&asked, &mut scratch).expect("a decision");
-        let likes = 0.5 + features[user % TASTES];
-        decisions.push((shown.decision, f64::from(draws.unit() < likes)));
+        let noise = 0.5 * (draws.unit() - 0.5);
+        let likes = 0.5 + features[user % TASTES] + noise;
+        decisions.push((shown.decision, likes.clamp(0.0, 1.0)));
     }
     let rounds = decisions.iter().map(|(decision, reward)| {
         let given = Given {

@@ -22,6 +22,7 @@ use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Synthetic};
 use sclub_lab::world::{Block, Blocks, Rewards, Tally, World};
 use sclub_server::client::Connection;
+use sclub_server::identity::Kind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -60,9 +61,6 @@ pub struct State {
     pub constants: BTreeMap<String, f64>,
     /// Features, once they are known.
     pub dim: Option<usize>,
-    /// There if the policy makes fits, each at a moment of its own.
-    #[serde(default)]
-    pub clustering: Option<serde::de::IgnoredAny>,
     /// Of the server.
     #[serde(default)]
     pub version: String,
@@ -625,7 +623,8 @@ fn lined_up<const N: usize>(
 /// The command that gives the same regret, if there is one.
 fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Option<String> {
     let is_whole = outcome.error.is_none() && outcome.rounds == args.rounds;
-    let makes_fits = outcome.state.clustering.is_some();
+    // Each at a moment of its own.
+    let makes_fits = outcome.state.policy == Kind::SclubSoft.as_str();
     if !(is_whole && outcome.is_fresh && connections == 1) || makes_fits {
         return None;
     }

@@ -67,7 +67,8 @@ pub struct RecommendResponse {
     pub decision: String,
     /// Best first.
     pub items: Vec<ScoredItem>,
-    /// The cluster that the user is served from.
+    /// The cluster that the user is served from; with `sclub-soft` her most probable one, 0 where that is
+    /// none.
     pub cluster: u64,
     /// Users in that cluster.
     pub cluster_users: u64,
@@ -204,13 +205,13 @@ pub struct UserCard {
     pub first_seen: u64,
     /// When her last reward came.
     pub last_seen: u64,
-    /// The cluster that she is served from.
+    /// The cluster that she is served from; with `sclub-soft` her most probable one, 0 where that is none.
     pub cluster: u64,
     /// Users in it.
     pub cluster_users: u64,
-    /// Her own estimate.
+    /// Her own estimate; with `sclub-soft` from her rewards and what all users have in common.
     pub estimate: Vec<f64>,
-    /// Her cluster's estimate.
+    /// Her cluster's estimate; with `sclub-soft` that of all clusters by their probability.
     pub cluster_estimate: Vec<f64>,
     /// How she last came to be where she is.
     pub last_change: Option<HistoryEntry>,
@@ -352,7 +353,7 @@ pub struct StateCard {
     pub hash: Option<String>,
     /// The policy.
     pub policy: &'static str,
-    /// Where its constants come from.
+    /// Where its constants come from: `tuned`, `released`, or `default` where the policy has one set only.
     pub preset: String,
     /// The constants that are not the preset's.
     pub constants: BTreeMap<&'static str, f64>,

@@ -293,6 +293,8 @@ function dashboard() {
     joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
   };
   const now = () => Date.now() + world.clock;
+  // Whether users belong to clusters by probability.
+  const isSoft = () => world.state?.policy === "sclub-soft";
 
   function ago(ms) {
     const seconds = Math.max(0, (now() - ms) / 1000);
@@ -394,7 +396,8 @@ function dashboard() {
   function drawHeader() {
     const state = world.state;
     if (!state) return;
-    const parts = [`policy ${state.policy}`, `preset ${state.preset}`, state.dim ? count(state.dim, "feature") : "no features yet"];
+    document.body.classList.toggle("soft", isSoft());
+    const parts = [`policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
     $("about").textContent = parts.join(" · ");
     $("version").textContent = `sclub ${state.version ?? ""} · up ${lasting(state.uptime_seconds ?? 0)} · ${count(state.events ?? 0, "event")} in the log`;
     $("writable").hidden = false;
@@ -811,8 +814,9 @@ function dashboard() {
   let emptyKind = null;
 
   function drawEmpty(drawn) {
-    const nobody = drawn === 0 || (drawn === 1 && !(world.latest?.rounds ?? world.state?.rounds));
-    const kind = nobody ? "nobody" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
+    const begun = (world.latest?.rounds ?? world.state?.rounds) > 0;
+    const nobody = drawn <= 1 && !begun;
+    const kind = nobody ? "nobody" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
     const empty = $("map-empty");
     empty.hidden = kind === null;
     layer.setAttribute("visibility", nobody ? "hidden" : "visible");
@@ -822,7 +826,12 @@ function dashboard() {
     const commands = [command("sclub serve"), command(`sclub simulate --url ${location.origin}`)];
     if (kind === null) empty.replaceChildren();
     else if (nobody) empty.replaceChildren(el("strong", {}, "Nobody has been served yet"), el("p", {}, "A server and a world to try it on are two commands:"), ...commands);
-    else {
+    else if (drawn === 0) {
+      empty.replaceChildren(el("strong", {}, "No clusters yet"),
+        el("p", {}, "Nothing tells users apart so far. They are recommended what all have in common and what their own rewards say."));
+    } else if (isSoft()) {
+      empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "Others show when a fit finds users whom they predict better."));
+    } else {
       const users = world.clusters[0].users;
       empty.replaceChildren(el("strong", {}, users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`),
         el("p", {}, users === 1 ? "Clusters show as more users are served." : "Nothing tells them apart yet. A point leaves when its estimate is too far from the others’."));
@@ -963,7 +972,7 @@ function dashboard() {
         el("h3", {}, "Favourites"), favourites(found.favourites),
         el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
         members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
-        el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another."),
+        isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another.")],
         el("p", { class: "note" }, chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
     }
 
@@ -1012,7 +1021,7 @@ function dashboard() {
       text = "";
       last = null;
       ticket += 1;
-      fill(card, el("p", { class: "muted" }, "Search an id, or choose a user among the members of a cluster or in a split."));
+      fill(card, el("p", { class: "muted" }, "Search an id, or choose a user among the members of a cluster."));
     }
 
     function draw(found) {
@@ -1021,9 +1030,10 @@ function dashboard() {
         el("h3", {}, idOf(found.user)),
         unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
-          ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
+          isSoft() && found.cluster === 0 ? ["Cluster", "none"]
+            : ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
           ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
-        found.placement ? placed(found.placement) : [el("h3", {}, "Why she is there"),
+        found.placement ? placed(found.placement) : isSoft() ? el("p", { class: "muted" }, "Where she belongs is known after the first fit.") : [el("h3", {}, "Why she is there"),
           whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join.")],
         estimates(found));
     }
@@ -1067,19 +1077,23 @@ function dashboard() {
     function estimates(found) {
       const [hers, theirs] = [found.estimate ?? [], found.cluster_estimate ?? []];
       if (!hers.length) return null;
-      const alone = found.cluster_users === 1;
+      const [own, other] = isSoft()
+        ? ["without clusters", "with them, as it is recommended from"]
+        : ["hers", found.cluster_users === 1 ? "her cluster’s: she is alone in it" : "her cluster’s"];
+      const title = isSoft() ? "What she likes, without clusters and with them" : "Her estimate and her cluster’s";
+      const [first, second] = isSoft() ? ["Without", "With"] : ["Hers", "Cluster’s"];
       const rows = hers.map((x, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
         el("td", { class: "number" }, decimal(x, 4)), el("td", { class: "number" }, decimal(theirs[i] ?? NaN, 4))));
       return el("div", { class: "estimates" },
-        el("h3", {}, "Her estimate and her cluster’s"),
-        el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), "hers"), el("li", {}, el("span", { class: "sample ink-p99" }), alone ? "her cluster’s: she is alone in it" : "her cluster’s")),
-        pairs(hers, theirs, Math.max(200, card.clientWidth)),
+        el("h3", {}, title),
+        el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), own), el("li", {}, el("span", { class: "sample ink-p99" }), other)),
+        pairs(hers, theirs, Math.max(200, card.clientWidth), title, [first, second]),
         el("details", {}, el("summary", {}, "The numbers"),
-          el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, "Hers"), el("th", { class: "number", scope: "col" }, "Cluster’s"))), el("tbody", {}, rows))));
+          el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, first), el("th", { class: "number", scope: "col" }, second))), el("tbody", {}, rows))));
     }
 
     // Two bars a feature, from nought up or down.
-    function pairs(hers, theirs, width) {
+    function pairs(hers, theirs, width, title, [first, second]) {
       const [height, left, bottom, top] = [150, 44, 20, 8];
       const all = [...hers, ...theirs].filter(Number.isFinite);
       const ticks = linearTicks(Math.min(0, ...all), Math.max(0, ...all, 1e-9), 4);
@@ -1096,10 +1110,10 @@ function dashboard() {
         const middle = left + each * (i + 0.5);
         const bar = (value, from, name) => svg("rect", { class: name, x: from.toFixed(1), width: thick.toFixed(1), y: Math.min(y(0), y(value)).toFixed(1), height: Math.max(0.5, Math.abs(y(value) - y(0))).toFixed(1) });
         const label = i % every === 0 ? svg("text", { x: middle, y: height - 4, "text-anchor": "middle" }, String(i + 1)) : null;
-        return [svg("g", {}, svg("title", {}, `feature ${i + 1}: hers ${decimal(x, 3)}, her cluster’s ${decimal(theirs[i] ?? NaN, 3)}`),
+        return [svg("g", {}, svg("title", {}, `feature ${i + 1}: ${first.toLowerCase()} ${decimal(x, 3)}, ${second.toLowerCase()} ${decimal(theirs[i] ?? NaN, 3)}`),
           bar(x, middle - thick, "hers"), Number.isFinite(theirs[i]) ? bar(theirs[i], middle, "theirs") : null), label && svg("g", { class: "axis" }, label)];
       });
-      return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Her estimate and her cluster’s, feature by feature; the numbers are below" }, axis, bars);
+      return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${title}, feature by feature; the numbers are below` }, axis, bars);
     }
 
     // For who cannot see the card: once a search, not at every refresh.
@@ -1120,7 +1134,7 @@ function dashboard() {
         const now = JSON.stringify(found);
         if (now !== text) draw(found);
         text = now;
-        if (fresh && !byItself) announce(`${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
+        if (fresh && !byItself) announce(isSoft() && found.cluster === 0 ? `${id}: in no cluster` : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
@@ -1412,8 +1426,7 @@ function dashboard() {
         // Who reads further down is not pushed along.
         if (above > 4) list.scrollTop = above + Math.max(0, list.scrollHeight - tall);
       }
-      const nothing = world.state?.clustering ? "This policy does not split or merge: each fit looks at all users anew." : "No cluster has been split or merged yet.";
-      if (!listed.length && !list.firstChild) list.append(el("li", { class: "none" }, nothing));
+      if (!listed.length && !list.firstChild) list.append(el("li", { class: "none" }, "No cluster has been split or merged yet."));
       tally();
     }
 
