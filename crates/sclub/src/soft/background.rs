@@ -19,6 +19,9 @@ const JITTER: f64 = 1e-5;
 /// Precision that μ0 is pulled towards 0 by, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
+/// A step that gains fewer nats is the last.
+const SETTLED: f64 = 0.3;
+
 /// N(μ0, C)
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Background {
@@ -330,7 +333,7 @@ pub(crate) fn fit(
         }
         let gain = tried_value - best_value;
         (best, best_pass, best_value) = (tried, tried_pass, tried_value);
-        if gain < 0.02 {
+        if gain < SETTLED {
             break;
         }
     }

@@ -4,7 +4,7 @@ use super::background::{self, Background, Pass, Scale};
 use super::mixture::Mixture;
 use super::panel::Panel;
 use super::params::SoftParams;
-use super::search::{Draws, Found, Search};
+use super::search::{Draws, Found, Search, WARM_STEPS};
 use super::sums::Sums;
 use crate::digest::mix;
 use crate::policy::ClusterId;
@@ -16,6 +16,8 @@ const SEARCHED: usize = 8192;
 const LAST_STEPS: usize = 2;
 /// Fits in which the scale of the background is looked for as well.
 const SCALE_FITS: u64 = 12;
+/// Factor between the rounds of a search that found something and those of the next.
+const GREW: f64 = 1.4;
 /// Weight below which a mixture is not played.
 const PLAYED: f64 = 1e-3;
 /// Two mixtures with as many clusters and scores this close are the same.
@@ -28,6 +30,8 @@ pub(crate) struct Fit {
     pub rounds: u64,
     /// Rounds from which on it is worth while to look for more clusters.
     pub searched: u64,
+    /// Users forgotten before that.
+    pub forgotten: u64,
     /// Fits before it.
     pub number: u64,
     /// v
@@ -55,6 +59,7 @@ pub(crate) struct Job {
     pub sums: Sums,
     pub params: SoftParams,
     pub rounds: u64,
+    pub forgotten: u64,
     pub before: Option<Fit>,
 }
 
@@ -64,7 +69,10 @@ impl Job {
         let some = sample(&all);
         let panel = Panel::new(&self.sums, &some);
         let params = &self.params;
-        let number = self.before.as_ref().map_or(0, |fit| fit.number + 1);
+        let number = self
+            .before
+            .as_ref()
+            .map_or(0, |fit| fit.number.saturating_add(1));
 
         let (scale, start) = self.scale(&panel, workers);
         let wide = number < SCALE_FITS;
@@ -74,6 +82,7 @@ impl Job {
         let mut fit = Fit {
             rounds: self.rounds,
             searched: 0,
+            forgotten: self.forgotten,
             number,
             noise: scale.noise,
             background,
@@ -137,16 +146,16 @@ impl Job {
         let may_search = self.rounds >= searched;
         let (best, grew) = search.warm(main, may_search);
         // What was looked for in vain is looked for again when there is much more to see.
-        fit.searched = if may_search && !grew {
-            (self.rounds as f64 * params.patience) as u64
+        fit.searched = if may_search {
+            (self.rounds as f64 * if grew { GREW } else { params.patience }) as u64
         } else {
             searched
         };
         let mut found = vec![best];
         for other in others {
-            found.push(search.refine(other.clone(), 6));
+            found.push(search.refine(other.clone(), WARM_STEPS));
         }
-        let age = self.rounds as f64 / panel.len() as f64;
+        let age = self.rounds as f64 / self.sums.len() as f64;
         if (params.cold_from..params.cold_to).contains(&age) {
             for _ in 0..params.colds {
                 found.extend(search.cold());

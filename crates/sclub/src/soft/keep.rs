@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::SclubSoft;
 use super::fit::{Fit, Job};
+use super::{EARLIEST, SclubSoft};
 use crate::bytes;
 use crate::error::Error;
 use crate::keep::{ClusterView, Keep};
@@ -56,7 +56,14 @@ impl Keep for SclubSoft {
         self.blocks.swap_remove(slot);
         self.counts.swap_remove(slot);
         self.beliefs.swap_remove(slot);
-        self.tainted = self.served.is_some();
+        self.forgotten += 1;
+        if self.sums.len() == 0 {
+            // Nobody is left for a fit to be about.
+            self.served = None;
+            self.history.clear();
+            self.gain = 0.0;
+            self.due = self.rounds.saturating_add(EARLIEST);
+        }
         true
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Expectation {
     pub explains: Vec<f64>,
     /// w_i0 of each user.
     pub none: Vec<f64>,
+    /// Each user's most probable cluster, counted from 1; 0 where that is none.
+    pub most: Vec<u32>,
     /// Users whose most probable cluster has ½ or more.
     pub placed: u64,
 }
@@ -135,7 +137,15 @@ impl Mixture {
                     }
                     part.total += normalise(weights);
                     part.none.push(weights[0]);
-                    part.placed += u64::from(weights[1..].iter().any(|&w| w >= 0.5));
+                    let most =
+                        (1..=count).fold(
+                            0,
+                            |best, k| {
+                                if weights[k] > weights[best] { k } else { best }
+                            },
+                        );
+                    part.most.push(most as u32);
+                    part.placed += u64::from(most > 0 && weights[most] >= 0.5);
                 }
                 weights[four.len()..].iter_mut().for_each(|w| w.fill(0.0));
                 part.add(rows, &weights, detail);
@@ -243,22 +253,13 @@ impl Mixture {
     ) -> Vec<(usize, usize, Vec<f64>)> {
         let dim = layout.dim;
         let count = self.centres.len();
-        let mut pairs = Vec::new();
-        for a in 0..count {
-            for b in 0..a {
-                let shift = self.shift(a, b);
-                let pulled = symmetric::apply(dim, &background.precision, &shift);
-                pairs.push((symmetric::dot(&pulled, &shift), a, b));
-            }
-        }
-        pairs.sort_by(|x, y| x.0.total_cmp(&y.0));
-        pairs.truncate(3 * count);
+        let pairs = self.pairs(dim, background, 2 * count);
         let information = |k: usize| -> Vec<f64> {
             let row = &expected.rows[k * layout.row()..][..layout.gram()];
             row.iter().map(|g| g / noise).collect()
         };
         let mut found: Vec<(f64, usize, usize, Vec<f64>)> = Vec::new();
-        for (_, a, b) in pairs {
+        for (a, b) in pairs {
             let (of_a, of_b) = (information(a), information(b));
             let both: Vec<f64> = of_a
                 .iter()
@@ -298,6 +299,22 @@ impl Mixture {
             .collect()
     }
 
+    /// Pairs of clusters, the closest first, as far apart as the background's spread sees them; at most
+    /// `most` of them.
+    pub fn pairs(&self, dim: usize, background: &Background, most: usize) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for a in 0..self.centres.len() {
+            for b in 0..a {
+                let shift = self.shift(a, b);
+                let pulled = symmetric::apply(dim, &background.precision, &shift);
+                pairs.push((symmetric::dot(&pulled, &shift), a, b));
+            }
+        }
+        pairs.sort_by(|x, y| x.0.total_cmp(&y.0));
+        pairs.truncate(most);
+        pairs.into_iter().map(|(_, a, b)| (a, b)).collect()
+    }
+
     fn shift(&self, a: usize, b: usize) -> Vec<f64> {
         let (a, b) = (&self.centres[a].mean, &self.centres[b].mean);
         a.iter().zip(b).map(|(x, y)| x - y).collect()
@@ -334,6 +351,7 @@ impl Expectation {
             weights: vec![0.0; count],
             explains: vec![0.0; count],
             none: Vec::new(),
+            most: Vec::new(),
             placed: 0,
         }
     }
@@ -380,6 +398,7 @@ impl Expectation {
         add(&mut self.weights, &part.weights);
         add(&mut self.explains, &part.explains);
         self.none.extend(part.none);
+        self.most.extend(part.most);
         self.placed += part.placed;
     }
 }

@@ -76,8 +76,8 @@ pub struct SclubSoft {
     rounds: u64,
     /// Rounds from which on a fit is due.
     due: u64,
-    /// Somebody was forgotten whose observations are in the fit.
-    tainted: bool,
+    /// Users forgotten so far. A fit that was computed from fewer still has somebody's observations.
+    forgotten: u64,
     /// By how many nats rewards were likelier with clusters than without; halved at each fit.
     gain: f64,
     /// (rounds, clusters) of fits.
@@ -119,7 +119,7 @@ impl SclubSoft {
             served: None,
             rounds: 0,
             due: EARLIEST.min(params.first),
-            tainted: false,
+            forgotten: 0,
             gain: 0.0,
             history: Vec::new(),
             scaled: vec![0.0; dim],
@@ -132,7 +132,9 @@ impl SclubSoft {
     }
 
     fn is_due(&self) -> bool {
-        self.sums.len() > 0 && (self.tainted || self.rounds >= self.due)
+        let fit = self.served.as_ref().map(|served| &served.fit);
+        let tainted = fit.is_some_and(|fit| fit.forgotten != self.forgotten);
+        self.sums.len() > 0 && (tainted || self.rounds >= self.due)
     }
 
     fn job(&self) -> Job {
@@ -140,6 +142,7 @@ impl SclubSoft {
             sums: self.sums.clone(),
             params: self.params,
             rounds: self.rounds,
+            forgotten: self.forgotten,
             before: self.served.as_ref().map(|served| served.fit.clone()),
         }
     }
@@ -147,13 +150,15 @@ impl SclubSoft {
     /// From now on recommendations come from this fit. Beliefs are made anew when their user is next
     /// seen.
     fn install(&mut self, fit: Fit) {
-        let number = self.served.as_ref().map_or(1, |served| served.number + 1);
+        let number = self
+            .served
+            .as_ref()
+            .map_or(1, |served| served.number.saturating_add(1));
         let model = Model::new(self.layout, &fit, number);
         // A rough first fit is soon replaced: rounds double until the first full one.
-        let early = (2 * fit.rounds).min(self.params.first);
+        let early = fit.rounds.saturating_mul(2).min(self.params.first);
         let later = (fit.rounds as f64 * self.params.growth).ceil() as u64;
-        self.due = early.max(later).max(self.rounds + 1);
-        self.tainted = false;
+        self.due = early.max(later).max(self.rounds.saturating_add(1));
         self.gain *= 0.5;
         if self.history.len() == HISTORY {
             let mut place = 0;
@@ -333,7 +338,7 @@ impl Policy for SclubSoft {
         let mut digest = Digest::new()
             .word(self.rounds)
             .word(self.due)
-            .word(u64::from(self.tainted))
+            .word(self.forgotten)
             .numbers(&[self.gain]);
         for &(rounds, clusters) in &self.history {
             digest = digest.word(rounds).word(clusters as u64);

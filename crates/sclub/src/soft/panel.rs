@@ -20,6 +20,14 @@ impl<'a> Panel<'a> {
         Self { sums, slots }
     }
 
+    /// Others of the same users.
+    pub fn of(&self, slots: &'a [u32]) -> Self {
+        Self {
+            sums: self.sums,
+            slots,
+        }
+    }
+
     pub fn layout(&self) -> Layout {
         self.sums.layout()
     }

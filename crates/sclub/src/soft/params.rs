@@ -58,7 +58,7 @@ impl Default for SoftParams {
             growth: 1.2,
             patience: 1.5,
             steps: 20,
-            seeds: 25,
+            seeds: 15,
             members: 4,
             colds: 1,
             cold_from: 10.0,

@@ -75,6 +75,7 @@ impl Fit {
         writer.word(self.background.mean.len() as u64)?;
         writer.word(self.rounds)?;
         writer.word(self.searched)?;
+        writer.word(self.forgotten)?;
         writer.word(self.number)?;
         writer.number(self.noise)?;
         writer.numbers(&self.background.mean)?;
@@ -102,7 +103,8 @@ impl Fit {
         if dim != expected {
             return Err(bad("it is a fit of another dimension").into());
         }
-        let (rounds, searched, number) = (reader.word()?, reader.word()?, reader.word()?);
+        let (rounds, searched) = (reader.word()?, reader.word()?);
+        let (forgotten, number) = (reader.word()?, reader.word()?);
         let noise = positive(reader)?;
         let mean = finite(dim, reader)?;
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
@@ -134,6 +136,7 @@ impl Fit {
         Ok(Self {
             rounds,
             searched,
+            forgotten,
             number,
             noise,
             background,
@@ -179,7 +182,7 @@ impl Save for SclubSoft {
         self.params.save(writer)?;
         writer.word(self.rounds)?;
         writer.word(self.due)?;
-        writer.word(u64::from(self.tainted))?;
+        writer.word(self.forgotten)?;
         writer.number(self.gain)?;
         writer.word(self.history.len() as u64)?;
         for &(rounds, clusters) in &self.history {
@@ -225,7 +228,7 @@ impl SclubSoft {
         let mut state = Self::new(dim, &params)?;
         state.rounds = reader.word()?;
         state.due = reader.word()?;
-        state.tainted = reader.at_most(1)? == 1;
+        state.forgotten = reader.word()?;
         state.gain = finite(1, &mut reader)?[0];
         for _ in 0..reader.count()? {
             let rounds = reader.word()?;

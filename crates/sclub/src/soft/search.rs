@@ -11,6 +11,21 @@ use crate::kernels::{self, Batch};
 use crate::policy::ClusterId;
 use crate::refit::Workers;
 
+/// Evidence of what cannot be.
+const NEVER: f64 = -1e100;
+/// Steps of EM for clusters that were there before, that were just born, that all are new.
+pub(super) const WARM_STEPS: usize = 3;
+const BORN_STEPS: usize = 8;
+const COLD_STEPS: usize = 10;
+/// And after merges and prunes.
+const LAST_STEPS: usize = 2;
+/// Steps of EM that two clusters in place of one are given.
+const SPLIT_STEPS: usize = 10;
+/// Clusters are born while the background holds so many users' weight.
+const FEWEST_FREE: f64 = 3.0;
+/// A cluster of fewer users is not split.
+const FEWEST_TO_SPLIT: usize = 6;
+
 /// A mixture with what users say about it.
 pub(crate) struct Found {
     pub mixture: Mixture,
@@ -20,6 +35,7 @@ pub(crate) struct Found {
 }
 
 /// What a search works with.
+#[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     pub panel: Panel<'a>,
     pub background: &'a Background,
@@ -37,6 +53,18 @@ pub(crate) struct Search<'a> {
 pub(crate) struct Draws(pub u64);
 
 impl Draws {
+    /// A place, in proportion to its weight; nothing where all weights are nought.
+    fn among(&mut self, weights: &[f64]) -> Option<usize> {
+        let whole: f64 = weights.iter().sum();
+        let at = self.next() * whole;
+        let mut end = 0.0;
+        let place = weights.iter().position(|weight| {
+            end += weight;
+            end > at
+        });
+        (whole > 0.0).then(|| place.unwrap_or(weights.len() - 1))
+    }
+
     /// In [0, 1).
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
@@ -122,45 +150,25 @@ impl Search<'_> {
     /// As good as EM, merges and prunes make it.
     pub fn refine(&self, mixture: Mixture, steps: usize) -> Found {
         let found = self.tidy(self.steps(mixture, steps));
-        self.tidy(self.steps(found.mixture, 4))
+        self.tidy(self.steps(found.mixture, LAST_STEPS))
     }
 
     /// A mixture with clusters at the posterior means of users drawn by weight.
     pub fn born(&mut self, mixture: &Mixture, weight: impl Fn(usize) -> f64) -> Option<Mixture> {
         let slots = self.panel.slots();
-        let mut ends = Vec::with_capacity(slots.len());
-        let mut whole = 0.0;
-        for place in 0..slots.len() {
-            whole += weight(place);
-            ends.push(whole);
-        }
-        if whole <= 0.0 {
-            return None;
-        }
-        let mut places: Vec<usize> = (0..self.params.seeds)
-            .map(|_| {
-                let at = self.draws.next() * whole;
-                ends.partition_point(|&end| end <= at).min(slots.len() - 1)
-            })
-            .collect();
+        let weights: Vec<f64> = (0..slots.len()).map(weight).collect();
+        let mut places = (0..self.params.seeds)
+            .map(|_| self.draws.among(&weights))
+            .collect::<Option<Vec<usize>>>()?;
         places.sort_unstable();
         places.dedup();
-        let dim = self.layout().dim;
         let share = mixture.none / (places.len() + 1) as f64;
         let mut next = mixture.clone();
         next.none = share;
-        let mut batch = Batch::new(dim);
         for place in places {
-            let row = self.panel.row(slots[place]);
-            kernels::posteriors(Posteriors {
-                dim,
-                prior: self.background.prior(self.noise),
-                rows: &[row],
-                batch: &mut batch,
-            });
             next.centres.push(Centre {
                 label: self.next_label,
-                mean: batch.mean.iter().map(|lanes| lanes[0]).collect(),
+                mean: self.posterior_mean(slots[place]),
                 share,
             });
             self.next_label += 1;
@@ -174,28 +182,149 @@ impl Search<'_> {
         self.panel.row(slot)[self.layout().count()]
     }
 
-    /// From a mixture that was, to the best found near it; with `more`, also with clusters born among
-    /// those who are in none. Says whether any of those stayed.
-    pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
-        let mut best = self.refine(before.clone(), 6);
-        let mut grew = false;
-        for _ in 0..if more { 2 } else { 0 } {
-            let free: f64 = best.expected.none.iter().sum();
-            if free < 3.0 {
+    /// What some clusters alone make of some users: the clusters after a few steps, and their J.
+    fn local(&self, slots: &[u32], centres: Vec<Centre>, steps: usize) -> (Vec<Centre>, f64) {
+        // Nobody is in the background.
+        let evidence = vec![NEVER; slots.len()];
+        let here = Search {
+            panel: self.panel.of(slots),
+            evidence: &evidence,
+            ..*self
+        };
+        let mut mixture = Mixture {
+            centres,
+            none: f64::MIN_POSITIVE,
+        };
+        let whole: f64 = mixture.centres.iter().map(|centre| centre.share).sum();
+        mixture.centres.iter_mut().for_each(|c| c.share /= whole);
+        mixture = here.steps(mixture, steps);
+        let expected = here.expect(&mixture, true);
+        let prices = mixture.prices(here.layout(), self.background, self.noise, &expected);
+        let score = expected.total - prices.iter().sum::<f64>();
+        (mixture.centres, score)
+    }
+
+    /// Two clusters in place of one, if the users who are in it say so.
+    fn split(&mut self, centre: &Centre, slots: &[u32]) -> Option<(Centre, Centre)> {
+        let (_, whole) = self.local(slots, vec![centre.clone()], 1);
+        // Any of them: those who are seen often have made the cluster theirs already.
+        let seed = self.draws.among(&vec![1.0; slots.len()])?;
+        let other = Centre {
+            label: self.next_label,
+            mean: self.posterior_mean(slots[seed]),
+            share: centre.share,
+        };
+        let (parts, score) = self.local(slots, vec![centre.clone(), other], SPLIT_STEPS);
+        let [mut a, mut b] = <[Centre; 2]>::try_from(parts).ok()?;
+        (score > whole + 1.0).then(|| {
+            self.next_label += 1;
+            a.share *= centre.share;
+            b.share *= centre.share;
+            (a, b)
+        })
+    }
+
+    /// One cluster in place of two, if the users who are in them say so.
+    fn join(&self, a: &Centre, b: &Centre, slots: &[u32]) -> Option<Centre> {
+        let (_, apart) = self.local(slots, vec![a.clone(), b.clone()], 1);
+        let mut both = if a.share >= b.share {
+            a.clone()
+        } else {
+            b.clone()
+        };
+        both.share = a.share + b.share;
+        let share = both.share;
+        let (mut one, together) = self.local(slots, vec![both], 2);
+        let mut one = one.pop()?;
+        one.share = share;
+        (together >= apart).then_some(one)
+    }
+
+    /// Splits clusters and joins them as long as that pays.
+    fn rearrange(&mut self, mut best: Found) -> Found {
+        for _ in 0..3 {
+            let mut members = vec![Vec::new(); best.mixture.centres.len() + 1];
+            for (&slot, &most) in self.panel.slots().iter().zip(&best.expected.most) {
+                members[most as usize].push(slot);
+            }
+            let mut next = best.mixture.clone();
+            let mut fresh = Vec::new();
+            for k in 0..best.mixture.centres.len() {
+                if members[k + 1].len() < FEWEST_TO_SPLIT {
+                    continue;
+                }
+                let centre = next.centres[k].clone();
+                if let Some((a, b)) = self.split(&centre, &members[k + 1]) {
+                    next.centres[k] = a;
+                    fresh.push(b);
+                }
+            }
+            let count = next.centres.len();
+            let mut gone = vec![false; count];
+            let dim = self.layout().dim;
+            if fresh.is_empty() {
+                for (a, b) in next.pairs(dim, self.background, count) {
+                    if gone[a] || gone[b] {
+                        continue;
+                    }
+                    let slots = [&members[a + 1][..], &members[b + 1][..]].concat();
+                    if slots.is_empty() {
+                        continue;
+                    }
+                    if let Some(one) = self.join(&next.centres[a], &next.centres[b], &slots) {
+                        next.centres[a] = one;
+                        gone[b] = true;
+                    }
+                }
+            }
+            if fresh.is_empty() && !gone.contains(&true) {
                 break;
             }
-            let weights: Vec<f64> = (best.expected.none.iter().enumerate())
-                .map(|(place, w)| w * self.count(place))
-                .collect();
-            let Some(born) = self.born(&best.mixture, |place| weights[place]) else {
-                break;
-            };
-            let tried = self.refine(born, 15);
+            let mut gone = gone.into_iter();
+            next.centres.retain(|_| !gone.next().unwrap_or(false));
+            next.centres.extend(fresh);
+            let tried = self.refine(next, WARM_STEPS);
             if tried.score <= best.score {
                 break;
             }
             best = tried;
-            grew = true;
+        }
+        best
+    }
+
+    /// The mean of a user's tastes where she is in no cluster.
+    fn posterior_mean(&self, slot: u32) -> Vec<f64> {
+        let dim = self.layout().dim;
+        let mut batch = Batch::new(dim);
+        kernels::posteriors(Posteriors {
+            dim,
+            prior: self.background.prior(self.noise),
+            rows: &[self.panel.row(slot)],
+            batch: &mut batch,
+        });
+        batch.mean.iter().map(|lanes| lanes[0]).collect()
+    }
+
+    /// From a mixture that was, to the best found near it; with `more`, also with clusters born among
+    /// those who are in none. Says whether any of those stayed.
+    pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
+        let mut best = self.refine(before.clone(), WARM_STEPS);
+        let mut grew = false;
+        let free: f64 = best.expected.none.iter().sum();
+        if more && free >= FEWEST_FREE {
+            let weights: Vec<f64> = (best.expected.none.iter().enumerate())
+                .map(|(place, w)| w * self.count(place))
+                .collect();
+            if let Some(born) = self.born(&best.mixture, |place| weights[place]) {
+                let tried = self.refine(born, BORN_STEPS);
+                if tried.score > best.score {
+                    best = tried;
+                    grew = true;
+                }
+            }
+        }
+        if !best.mixture.centres.is_empty() {
+            best = self.rearrange(best);
         }
         (best, grew)
     }
@@ -206,6 +335,6 @@ impl Search<'_> {
             .map(|place| self.count(place))
             .collect();
         let born = self.born(&Mixture::none(), |place| counts[place])?;
-        Some(self.refine(born, 20))
+        Some(self.refine(born, COLD_STEPS))
     }
 }
