@@ -29,13 +29,6 @@ fn play(server: &Server, rounds: &str) {
     assert!(played.status.success(), "{errors}");
 }
 
-/// A number as the page writes it, without its separators.
-fn number(browser: &mut Browser, selector: &str) -> String {
-    let text = browser.value(&format!("document.querySelector('{selector}').textContent"));
-    let text = text.as_str().unwrap();
-    text.chars().filter(char::is_ascii_digit).collect()
-}
-
 fn overflow(browser: &mut Browser) -> Value {
     browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")
 }
@@ -91,18 +84,20 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     browser.wait_for(&format!(
         "document.querySelector('#map').dataset.clusters == {clusters}"
     ));
-    assert_eq!(number(&mut browser, "#figure-users"), users.to_string());
-    assert_eq!(
-        number(&mut browser, "#figure-clusters"),
-        clusters.to_string()
-    );
+    // The figures are those of the last second.
+    for (name, figure) in [("users", users), ("clusters", clusters)] {
+        browser.wait_for(&format!(
+            "document.querySelector('#figure-{name}').textContent.replace(/[^0-9]/g, '') == '{figure}'"
+        ));
+    }
     browser.wait_for("document.querySelectorAll('#events li').length > 0");
 
-    // Points grow and move into their places.
-    browser.wait_for(
-        "[...document.querySelectorAll('#map [id^=point-]')]
-            .every(point => point.getBoundingClientRect().width > 4)",
-    );
+    // Points grow and move into their places, and what has joined another is gone.
+    browser.wait_for(&format!(
+        "(points => points.length == {clusters}
+            && points.every(point => point.getBoundingClientRect().width > 4))
+            ([...document.querySelectorAll('#map [id^=point-]')])"
+    ));
 
     // A point for each cluster, each where it can be seen, and not all in one place.
     let points = browser.value(
@@ -184,6 +179,11 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     let server = Server::start(&folder.path().join("data"), &[]);
     let before = explain(&server, &[]);
     assert!(before.contains("first fit is still to come"), "{before}");
+    let mut browser = Browser::start(folder.path());
+    if let Some(browser) = &mut browser {
+        browser.resize(1280, 1600);
+        browser.open(&server.url);
+    }
     play(&server, "3000");
     let begun = Instant::now();
     let state = loop {
@@ -239,13 +239,15 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     );
     assert!(words.contains("recommendations use these"), "{words}");
 
-    let Some(mut browser) = Browser::start(folder.path()) else {
+    let Some(mut browser) = browser else {
         return;
     };
-    browser.resize(1280, 1600);
-    browser.open(&server.url);
     browser.wait_for(&format!(
         "document.querySelector('#map').dataset.clusters == {clusters}"
+    ));
+    // Those that earlier fits had found are gone.
+    browser.wait_for(&format!(
+        "document.querySelectorAll('#map .point').length == {clusters}"
     ));
     browser.wait_for("document.querySelectorAll('#chart-clusters circle').length > 3");
     let worth = browser.value("document.querySelector('#worth').innerText");

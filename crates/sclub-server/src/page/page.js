@@ -686,6 +686,7 @@ function dashboard() {
         node.from = { ...node.at };
         node.since = started;
         node.heir = leaving.heir;
+        node.settled = false;
         going.add(node);
       }
     }
