@@ -3,6 +3,9 @@
 //!
 //! `cargo bench -p sclub-server --bench million -- [users] [policy] [rewards] [folder]`
 //!
+//! `cargo bench -p sclub-server --bench million -- fit [users] [rewards]`: nothing but two fits of `sclub-soft`, one
+//! from the beginning and one that goes on from it.
+//!
 //! Every user gives some rewards (two) at d = 20, each a round of its own, a thousand waiting at a time.
 //! Users are of twenty tastes. Fits, where the policy makes any, have two threads. Then one thread recommends without a pause while another sends rewards, a
 //! thousand a second at most: for ten seconds, and, where the policy makes fits, until one has begun
@@ -15,8 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Engine, Given};
+use sclub::{ItemSet, Keep, Policy, SclubSoft, SoftParams};
+use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
@@ -42,6 +45,12 @@ fn main() {
     {
         return again(policy, Path::new(folder));
     }
+    if let [kind, users, rewards] = &arguments[..]
+        && kind == "fit"
+    {
+        let count = |text: &String| text.parse().expect("a number");
+        return fits(count(users), count(rewards));
+    }
     let users: usize = arguments
         .first()
         .map_or(1_000_000, |users| users.parse().expect("a number of users"));
@@ -66,10 +75,50 @@ fn open(policy: &str, folder: &Path) -> Engine {
         policy: Some(policy.to_owned()),
         journal: false,
         fit_threads: FIT_THREADS,
+        snapshot_every: 5_000_000,
         ..Settings::default()
     };
     let store = Folder::open(folder).expect("a folder");
     Engine::open(Arc::new(store), &settings).expect("an engine")
+}
+
+/// Two fits, without a server around them.
+fn fits(users: usize, rewards: usize) {
+    let params = SoftParams {
+        inline: false,
+        ..SoftParams::default()
+    };
+    let mut policy = SclubSoft::new(DIM, &params).expect("a policy");
+    let mut draws = Draws(1);
+    let learn = |policy: &mut SclubSoft, draws: &mut Draws, some: usize| {
+        for user in 0..some {
+            let features = draws.features(1);
+            let reward = draws.reward(user, &features);
+            let user = user % users;
+            policy
+                .learn(user as u64, &features, reward)
+                .expect("learned");
+        }
+    };
+    for _ in 0..rewards {
+        learn(&mut policy, &mut draws, users);
+    }
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let refit = policy.refit().expect("one is due");
+        let made = begun.elapsed();
+        let fit = refit.compute(&Threads::new(FIT_THREADS));
+        let computed = begun.elapsed();
+        policy.take_fit(&fit).expect("a fit");
+        let taken = begun.elapsed() - computed;
+        println!(
+            "{users} users of {rewards} rewards: {} clusters in {:.1} s, of which {made:.1?} to begin; {} bytes, taken in {taken:.1?}",
+            policy.clusters(),
+            computed.as_secs_f64(),
+            fit.len()
+        );
+        learn(&mut policy, &mut draws, users * rewards / 5);
+    }
 }
 
 /// Serves every user some times.
@@ -111,6 +160,12 @@ impl Draws {
         (self.0 >> 40) as f64 / (1u64 << 24) as f64
     }
 
+    /// What a user gives for an item: she is of one of the tastes, and her mood comes on top.
+    fn reward(&mut self, user: usize, features: &[f64]) -> f64 {
+        let mood = 0.5 * (self.unit() - 0.5);
+        (0.5 + features[user % TASTES] + mood).clamp(0.0, 1.0)
+    }
+
     fn features(&mut self, items: usize) -> Vec<f64> {
         (0..DIM * items).map(|_| self.unit() - 0.5).collect()
     }
@@ -134,9 +189,7 @@ fn learn(
             k: 1,
         };
         let shown = engine.recommend(&asked, &mut scratch).expect("a decision");
-        let noise = 0.5 * (draws.unit() - 0.5);
-        let likes = 0.5 + features[user % TASTES] + noise;
-        decisions.push((shown.decision, likes.clamp(0.0, 1.0)));
+        decisions.push((shown.decision, draws.reward(user, &features)));
     }
     let rounds = decisions.iter().map(|(decision, reward)| {
         let given = Given {
