@@ -56,8 +56,14 @@ pub enum Command {
     ///
     /// Users in clusters of equal tastes ask the server for items and reward what it shows. Its regret
     /// is shown as it goes; of a new server it is that of `sclub run` with the same flags, policy and
-    /// seed, to the last digit.
+    /// seed, to the last digit (but for policies that make fits, which the server does in its own time).
     Simulate(Box<crate::simulate::SimulateArgs>),
+
+    /// Ask a running server what it thinks of its clusters, or of a user
+    ///
+    /// How many clusters it has found over time, how many users it cannot place, and what the clusters
+    /// are worth; with a user, how probable each of them is for her and what her rewards say about it.
+    Explain(crate::explain::ExplainArgs),
 
     /// Check everything that a server has kept
     ///

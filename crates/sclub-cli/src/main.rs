@@ -2,6 +2,7 @@
 
 mod args;
 mod config;
+mod explain;
 mod features;
 mod files;
 mod keeping;
@@ -96,6 +97,7 @@ fn main() -> ExitCode {
             args.given = matches.subcommand().map(given).unwrap_or_default();
             simulate::simulate(&args)
         }
+        Some(args::Command::Explain(args)) => explain::explain(&args),
         Some(args::Command::Verify(args)) => keeping::verify(&args),
         Some(args::Command::Backup(args)) => keeping::backup(&args),
         Some(args::Command::Restore(args)) => keeping::restore(&args),

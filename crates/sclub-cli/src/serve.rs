@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::builder::BoolishValueParser;
+use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use sclub_server::identity::{DEFAULT, Kind};
 use sclub_server::settings::Settings;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
@@ -17,7 +18,14 @@ use crate::files::say;
 pub const KEYS: &str = "SCLUB_API_KEYS";
 
 /// The policies that a server can have.
-const POLICIES: [&str; 3] = ["sclub", "linucb-one", "linucb-ind"];
+fn policies() -> Vec<&'static str> {
+    Kind::ALL.iter().map(|kind| kind.as_str()).collect()
+}
+
+/// Which of them it has if nobody says.
+fn usual_policy() -> String {
+    format!("as the folder has it, {} in a new one", DEFAULT.as_str())
+}
 
 /// Where its constants can come from.
 const PRESETS: [&str; 2] = ["tuned", "released"];
@@ -89,11 +97,16 @@ pub struct SettingArgs {
     #[arg(long, value_name = "N", env = "SCLUB_THREADS", value_parser = whole, help_heading = "Service")]
     threads: Option<u64>,
 
-    /// Who learns [default: as the folder has it, sclub in a new one]
-    #[arg(long, value_name = "NAME", env = "SCLUB_POLICY", value_parser = POLICIES, help_heading = "Learning")]
+    /// Threads that compute fits beside serving [default: 0, one less than there are cores]
+    #[arg(long, value_name = "N", env = "SCLUB_FIT_THREADS", value_parser = whole, help_heading = "Service")]
+    fit_threads: Option<u64>,
+
+    #[arg(long, value_name = "NAME", env = "SCLUB_POLICY", value_parser = PossibleValuesParser::new(policies()),
+        help = format!("Who learns [default: {}]", usual_policy()), help_heading = "Learning")]
     policy: Option<String>,
 
-    /// Where the policy's constants come from [default: as the folder has it, tuned in a new one]
+    /// Where the policy's constants come from, but for sclub-soft [default: as the folder has it, tuned
+    /// in a new one]
     #[arg(long, value_name = "NAME", env = "SCLUB_PRESET", value_parser = PRESETS, help_heading = "Learning")]
     preset: Option<String>,
 
@@ -136,6 +149,17 @@ pub struct SettingArgs {
         help_heading = "Learning"
     )]
     beta_scale: Option<f64>,
+
+    /// For sclub-soft: an observation counts half after so many later ones of its user [default: all
+    /// count alike]
+    #[arg(
+        long,
+        value_name = "N",
+        env = "SCLUB_HALF_LIFE",
+        allow_negative_numbers = true,
+        help_heading = "Learning"
+    )]
+    half_life: Option<f64>,
 
     /// Features of an item [default: as many as the first has]
     #[arg(long, value_name = "N", env = "SCLUB_DIM", value_parser = whole, help_heading = "Learning")]
@@ -354,7 +378,7 @@ impl InForce {
             }
             _ => Ok(()),
         };
-        one_of("policy", settings.policy.as_deref(), &POLICIES)?;
+        one_of("policy", settings.policy.as_deref(), &policies())?;
         one_of("preset", settings.preset.as_deref(), &PRESETS)?;
         one_of("log-format", Some(&settings.log_format), &LOG_FORMATS)?;
         for (key, value) in [
@@ -366,6 +390,10 @@ impl InForce {
             if value.is_some_and(|value| !(value >= 0.0 && value.is_finite())) {
                 refuse(key, "be a number and not below 0")?;
             }
+        }
+        let half_life = settings.half_life;
+        if half_life.is_some_and(|half| !(1.0..=1e12).contains(&half)) {
+            refuse("half-life", "be between 1 and 1e12 observations")?;
         }
         if settings.beta.is_some() && settings.beta_scale.is_some() {
             refuse("beta-scale", "be left out where there is a beta")?;
@@ -431,17 +459,19 @@ impl InForce {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> [&'static str; 30] {
+fn keys() -> [&'static str; 32] {
     [
         "data",
         "addr",
         "threads",
+        "fit-threads",
         "policy",
         "preset",
         "alpha-theta",
         "alpha-p",
         "beta",
         "beta-scale",
+        "half-life",
         "dim",
         "reward-min",
         "reward-max",
@@ -467,13 +497,14 @@ fn keys() -> [&'static str; 30] {
 }
 
 /// What holds where a setting is not there.
-fn when_left_out(key: &str) -> &'static str {
+fn when_left_out(key: &str) -> String {
     match key {
-        "policy" => "as the folder has it, sclub in a new one",
-        "preset" => "as the folder has it, tuned in a new one",
-        "dim" => "as many as the first item has",
-        "alpha-theta" | "alpha-p" | "beta" | "beta-scale" => "the preset's",
-        _ => "none",
+        "policy" => usual_policy(),
+        "preset" => "as the folder has it, tuned in a new one that has presets".into(),
+        "half-life" => "all observations count alike".into(),
+        "dim" => "as many as the first item has".into(),
+        "alpha-theta" | "alpha-p" | "beta" | "beta-scale" => "the preset's".into(),
+        _ => "none".into(),
     }
 }
 

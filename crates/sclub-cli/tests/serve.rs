@@ -168,6 +168,7 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
             &["bad.toml", "reward-min", "1.0", "reward-max"],
         ),
         ("beta = nan", &["bad.toml", "beta", "nan"]),
+        ("half-life = 0.5", &["bad.toml", "half-life", "0.5", "1e12"]),
         ("tls-cert = \"c.pem\"", &["tls-key", "tls-cert"]),
         ("max-k == 3", &["bad.toml", "line 1"]),
         ("[serve]\nmax-k = 3", &["bad.toml", "'serve'"]),
@@ -224,5 +225,5 @@ fn the_help_names_every_setting() {
             assert!(own.contains(&format!("[default: {value}")), "{key}: {own}");
         }
     }
-    assert_eq!(settings, 30);
+    assert_eq!(settings, 32);
 }

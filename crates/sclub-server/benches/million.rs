@@ -1,109 +1,297 @@
-//! A million users: how much memory a server takes and how long it needs to be ready again.
+//! A million users: how much memory a server takes, how long a recommendation takes while a fit is
+//! computed and while none is, and how long the server needs to be ready again.
 //!
-//! `cargo bench -p sclub-server --bench million -- [users] [folder]`
+//! `cargo bench -p sclub-server --bench million -- [users] [policy] [rewards] [folder]`
 //!
-//! Every user gives two rewards at d = 20, each a round of its own, a thousand waiting at a time. Then
-//! the engine is closed, as by SIGTERM, and opened again in a new process, twice.
+//! `cargo bench -p sclub-server --bench million -- fit [users] [rewards]`: nothing but two fits of `sclub-soft`, one
+//! from the beginning and one that goes on from it.
+//!
+//! Every user gives some rewards (two) at d = 20, each a round of its own, a thousand waiting at a time.
+//! Users are of twenty tastes. Fits, where the policy makes any, have two threads. Then one thread recommends without a pause while another sends rewards, a
+//! thousand a second at most: for ten seconds, and, where the policy makes fits, until one has begun
+//! and ended. Then the engine is closed, as by SIGTERM, and opened again in a new process, twice.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Engine, Given};
+use sclub::{ItemSet, Keep, Policy, SclubSoft, SoftParams};
+use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
+use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
 use sclub_server::store::folder::Folder;
 
 const DIM: usize = 20;
 const AT_ONCE: usize = 1000;
+const TASTES: usize = 20;
+const FIT_THREADS: usize = 2;
+const CANDIDATES: usize = 20;
+
+/// How long to wait for a fit that is due, and how long to measure where there is none.
+const PATIENCE: Duration = Duration::from_secs(600);
+const WITHOUT: Duration = Duration::from_secs(10);
 
 fn main() {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|a| a != "--bench")
         .collect();
-    if let [kind, folder] = &arguments[..]
+    if let [kind, policy, folder] = &arguments[..]
         && kind == "again"
     {
-        return again(Path::new(folder));
+        return again(policy, Path::new(folder));
+    }
+    if let [kind, users, rewards] = &arguments[..]
+        && kind == "fit"
+    {
+        let count = |text: &String| text.parse().expect("a number");
+        return fits(count(users), count(rewards));
     }
     let users: usize = arguments
         .first()
         .map_or(1_000_000, |users| users.parse().expect("a number of users"));
     let kept = tempfile::tempdir().expect("a folder");
+    let policy = arguments.get(1).map_or(DEFAULT.as_str(), String::as_str);
+    let rewards: usize = arguments
+        .get(2)
+        .map_or(2, |rewards| rewards.parse().expect("a number of rewards"));
     let folder = arguments
-        .get(1)
+        .get(3)
         .map_or_else(|| kept.path().join("data"), PathBuf::from);
-    fill(&folder, users);
+    fill(policy, &folder, users, rewards);
     for _ in 0..2 {
         let mut again = Command::new(std::env::current_exe().expect("this program"));
-        again.arg("again").arg(&folder).status().expect("started");
+        again.arg("again").arg(policy).arg(&folder);
+        again.status().expect("started");
     }
 }
 
-fn open(folder: &Path) -> Engine {
+fn open(policy: &str, folder: &Path) -> Engine {
     let settings = Settings {
+        policy: Some(policy.to_owned()),
         journal: false,
+        fit_threads: FIT_THREADS,
+        snapshot_every: 5_000_000,
         ..Settings::default()
     };
     let store = Folder::open(folder).expect("a folder");
     Engine::open(Arc::new(store), &settings).expect("an engine")
 }
 
-/// Serves every user twice.
-fn fill(folder: &Path, users: usize) {
-    let begun = Instant::now();
-    let engine = open(folder);
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let mut state = 1u64;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (state >> 40) as f64 / (1u64 << 24) as f64
+/// Two fits, without a server around them.
+fn fits(users: usize, rewards: usize) {
+    let params = SoftParams {
+        inline: false,
+        ..SoftParams::default()
     };
-    let mut scratch = Scratch::default();
-    for first in (0..2 * users).step_by(AT_ONCE) {
-        let mut decisions = Vec::with_capacity(AT_ONCE);
-        for number in first..(first + AT_ONCE).min(2 * users) {
-            let features: Vec<f64> = (0..DIM).map(|_| random() - 0.5).collect();
-            let items = ItemSet::from_rows(DIM, &features).expect("an item");
-            let asked = Asked {
-                user: &format!("user-{}", number % users),
-                among: Among::Inline(vec!["item"], &items),
-                k: 1,
-            };
-            let shown = engine.recommend(&asked, &mut scratch).expect("a decision");
-            decisions.push((shown.decision, f64::from(random() < 0.5)));
+    let mut policy = SclubSoft::new(DIM, &params).expect("a policy");
+    let mut draws = Draws(1);
+    let learn = |policy: &mut SclubSoft, draws: &mut Draws, some: usize| {
+        for user in 0..some {
+            let features = draws.features(1);
+            let reward = draws.reward(user, &features);
+            let user = user % users;
+            policy
+                .learn(user as u64, &features, reward)
+                .expect("learned");
         }
-        let rounds = decisions.iter().map(|(decision, reward)| {
-            let given = Given {
-                decision,
-                item: None,
-                reward: *reward,
-            };
-            let engine = &engine;
-            async move { engine.feedback(&[given]).await.expect("learned") }
-        });
-        runtime.block_on(join_all(rounds));
+    };
+    for _ in 0..rewards {
+        learn(&mut policy, &mut draws, users);
+    }
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let refit = policy.refit().expect("one is due");
+        let made = begun.elapsed();
+        let fit = refit.compute(&Threads::new(FIT_THREADS));
+        let computed = begun.elapsed();
+        policy.take_fit(&fit).expect("a fit");
+        let taken = begun.elapsed() - computed;
+        println!(
+            "{users} users of {rewards} rewards: {} clusters in {:.1} s, of which {made:.1?} to begin; {} bytes, taken in {taken:.1?}",
+            policy.clusters(),
+            computed.as_secs_f64(),
+            fit.len()
+        );
+        learn(&mut policy, &mut draws, users * rewards / 5);
+    }
+}
+
+/// Serves every user some times.
+fn fill(policy: &str, folder: &Path, users: usize, rewards: usize) {
+    let begun = Instant::now();
+    let engine = open(policy, folder);
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let mut draws = Draws(1);
+    for first in (0..rewards * users).step_by(AT_ONCE) {
+        let some = first..(first + AT_ONCE).min(rewards * users);
+        learn(
+            &engine,
+            &runtime,
+            &mut draws,
+            some.map(|number| number % users),
+        );
     }
     println!(
-        "{users} users served twice in {:.1} s: {}",
+        "{users} users served {rewards} times in {:.1} s: {}",
         begun.elapsed().as_secs_f64(),
         describe(&engine)
     );
+    measure(&engine, &runtime, users);
     let begun = Instant::now();
     engine.close();
     println!("closed in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
+/// Numbers as good as random, the same each time.
+struct Draws(u64);
+
+impl Draws {
+    /// Between 0 and 1.
+    fn unit(&mut self) -> f64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 40) as f64 / (1u64 << 24) as f64
+    }
+
+    /// What a user gives for an item: she is of one of the tastes, and her mood comes on top.
+    fn reward(&mut self, user: usize, features: &[f64]) -> f64 {
+        let mood = 0.5 * (self.unit() - 0.5);
+        (0.5 + features[user % TASTES] + mood).clamp(0.0, 1.0)
+    }
+
+    fn features(&mut self, items: usize) -> Vec<f64> {
+        (0..DIM * items).map(|_| self.unit() - 0.5).collect()
+    }
+}
+
+/// Shows an item to each of some users, who reward it as their taste has it.
+fn learn(
+    engine: &Engine,
+    runtime: &tokio::runtime::Runtime,
+    draws: &mut Draws,
+    users: impl Iterator<Item = usize>,
+) {
+    let mut scratch = Scratch::default();
+    let mut decisions = Vec::with_capacity(AT_ONCE);
+    for user in users {
+        let features = draws.features(1);
+        let items = ItemSet::from_rows(DIM, &features).expect("an item");
+        let asked = Asked {
+            user: &format!("user-{user}"),
+            among: Among::Inline(vec!["item"], &items),
+            k: 1,
+        };
+        let shown = engine.recommend(&asked, &mut scratch).expect("a decision");
+        decisions.push((shown.decision, draws.reward(user, &features)));
+    }
+    let rounds = decisions.iter().map(|(decision, reward)| {
+        let given = Given {
+            decision,
+            item: None,
+            reward: *reward,
+        };
+        async move { engine.feedback(&[given]).await.expect("learned") }
+    });
+    runtime.block_on(join_all(rounds));
+}
+
+/// Recommends while rewards come in: for some seconds, and then through a fit from its beginning to its
+/// end, which is asked for by forgetting somebody. Says how long recommendations took.
+fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
+    let makes_fits = engine
+        .state()
+        .policy()
+        .is_some_and(|policy| policy.outlook().is_some());
+    let is_over = AtomicBool::new(false);
+    let [mut idle, mut busy] = [Vec::new(), Vec::new()];
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut draws = Draws(2);
+            while !is_over.load(Ordering::Relaxed) {
+                let some: Vec<usize> = (0..100)
+                    .map(|_| (draws.unit() * users as f64) as usize)
+                    .collect();
+                learn(engine, runtime, &mut draws, some.into_iter());
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        });
+        let mut draws = Draws(3);
+        let mut scratch = Scratch::default();
+        let items = ItemSet::from_rows(DIM, &draws.features(CANDIDATES)).expect("items");
+        let ids: Vec<String> = (0..CANDIDATES).map(|id| id.to_string()).collect();
+        let mut serve_until = |is_enough: &mut dyn FnMut(bool, Duration) -> bool| {
+            let begun = Instant::now();
+            loop {
+                let user = format!("user-{}", (draws.unit() * users as f64) as usize);
+                let asked = Asked {
+                    user: &user,
+                    among: Among::Inline(ids.iter().map(String::as_str).collect(), &items),
+                    k: 1,
+                };
+                let is_fitting = engine.is_fitting();
+                let since = Instant::now();
+                engine.recommend(&asked, &mut scratch).expect("a decision");
+                let took = since.elapsed();
+                match is_fitting {
+                    true => busy.push(took),
+                    false => idle.push(took),
+                }
+                if is_enough(is_fitting, begun.elapsed()) {
+                    return;
+                }
+            }
+        };
+        // The one that was on its way before does not count.
+        serve_until(&mut |is_fitting, waited| !is_fitting || waited > PATIENCE);
+        serve_until(&mut |_, waited| waited > WITHOUT);
+        if makes_fits {
+            let forgotten = runtime.block_on(engine.forget("user-0"));
+            assert_eq!(forgotten, Ok(true));
+            let mut was_fitting = false;
+            serve_until(&mut |is_fitting, waited| {
+                let is_over = was_fitting && !is_fitting;
+                was_fitting = is_fitting;
+                is_over || waited > PATIENCE
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    println!("recommend while no fit is computed: {}", told(&mut idle));
+    if let Some(took) = engine.fit_took() {
+        println!("recommend while a fit is computed:  {}", told(&mut busy));
+        println!("the last fit took {:.1} s", took.as_secs_f64());
+    }
+}
+
+/// Percentiles, in words.
+fn told(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let at = |share: f64| {
+        let place = (share * times.len() as f64) as usize;
+        let time = times.get(place.min(times.len().saturating_sub(1)));
+        time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+    };
+    format!(
+        "p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, at most {:.0} µs, of {}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0),
+        times.len()
+    )
+}
+
 /// Opens the folder.
-fn again(folder: &Path) {
+fn again(policy: &str, folder: &Path) {
     let begun = Instant::now();
-    let engine = open(folder);
+    let engine = open(policy, folder);
     let seconds = begun.elapsed().as_secs_f64();
     println!("ready again in {seconds:.1} s: {}", describe(&engine));
     // Without closing: the next one finds what a crash leaves behind.

@@ -44,6 +44,12 @@ pub enum Event {
         /// Her id.
         user: String,
     },
+    /// From here on recommendations are made from another fit.
+    Fit {
+        /// What [`sclub::Refit::compute`] found. It was computed from the state after an earlier
+        /// event; here is where it takes effect.
+        fit: Vec<u8>,
+    },
 }
 
 /// An item with its features.
@@ -160,5 +166,24 @@ mod tests {
         let mut newer = bytes;
         newer[0] = 2;
         assert_eq!(Stamped::decode(&newer), Err(Malformed::Version(2)));
+    }
+
+    /// The bytes that earlier versions wrote, one of each kind.
+    #[test]
+    fn the_numbers_of_the_kinds_stay() {
+        let (user, item) = ("u".to_owned(), "i".to_owned());
+        let kinds = [
+            (Event::Expect { users: 3 }, &[1, 7, 0, 3][..]),
+            (Event::Learn { round: Vec::new() }, &[1, 7, 1, 0]),
+            (Event::Upsert { items: Vec::new() }, &[1, 7, 2, 0]),
+            (Event::Remove { item }, &[1, 7, 3, 1, b'i']),
+            (Event::Forget { user }, &[1, 7, 4, 1, b'u']),
+            (Event::Fit { fit: vec![9, 8] }, &[1, 7, 5, 2, 9, 8]),
+        ];
+        for (event, bytes) in kinds {
+            let stamped = Stamped { at: 7, event };
+            assert_eq!(stamped.encode(), bytes);
+            assert_eq!(Stamped::decode(bytes), Ok(stamped));
+        }
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod api;
 pub mod client;
+pub mod constants;
 pub mod decision;
 pub mod edge;
 pub mod engine;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge};
 use metrics::{describe_histogram, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use sclub::Outlook;
 
 use crate::event::Event;
 use crate::state::{Record, State, What};
@@ -73,6 +74,13 @@ pub struct Meters {
     queue: Gauge,
     store: Gauge,
     writable: Gauge,
+    fits: Counter,
+    fit_seconds: Gauge,
+    fit_running: Gauge,
+    unplaced: Gauge,
+    effective: Gauge,
+    gain: Gauge,
+    used: Gauge,
     second: Second,
     total_decisions: AtomicU64,
 }
@@ -156,6 +164,13 @@ impl Default for Meters {
                 queue: gauge!("sclub_queue"),
                 store: gauge!("sclub_store_bytes"),
                 writable: gauge!("sclub_writable"),
+                fits: counter!("sclub_fits_total"),
+                fit_seconds: gauge!("sclub_fit_seconds"),
+                fit_running: gauge!("sclub_fit_running"),
+                unplaced: gauge!("sclub_unplaced_share"),
+                effective: gauge!("sclub_effective_parameters"),
+                gain: gauge!("sclub_clustering_gain"),
+                used: gauge!("sclub_clustering_used"),
                 second: Second::default(),
                 total_decisions: AtomicU64::new(0),
             }
@@ -192,6 +207,25 @@ fn describe() {
     describe_gauge!("sclub_queue", "Writes that wait");
     describe_gauge!("sclub_store_bytes", "Size of the data folder");
     describe_gauge!("sclub_writable", "1 if writes work, else 0");
+    describe_counter!("sclub_fits_total", "Fits that took effect");
+    describe_gauge!("sclub_fit_seconds", "Time to compute the last fit");
+    describe_gauge!("sclub_fit_running", "1 if a fit is being computed, else 0");
+    describe_gauge!(
+        "sclub_unplaced_share",
+        "Share of the users who no cluster has with a probability of one half or more"
+    );
+    describe_gauge!(
+        "sclub_effective_parameters",
+        "How many numbers the rewards have settled"
+    );
+    describe_gauge!(
+        "sclub_clustering_gain",
+        "Nats by which rewards are better predicted with clusters than without"
+    );
+    describe_gauge!(
+        "sclub_clustering_used",
+        "1 if recommendations use the clusters, else 0"
+    );
 }
 
 impl Meters {
@@ -273,6 +307,27 @@ impl Meters {
         self.items.set(items as f64);
         self.rounds.set(state.rounds() as f64);
         self.events.set(state.events() as f64);
+        // Of a policy that fits nothing these are no numbers.
+        let outlook = state.policy().and_then(|policy| policy.outlook());
+        let figure = |of: fn(&Outlook) -> f64| outlook.as_ref().map_or(f64::NAN, of);
+        self.unplaced.set(figure(|outlook| outlook.unplaced));
+        self.effective
+            .set(figure(|outlook| outlook.effective_parameters));
+        self.gain.set(figure(|outlook| outlook.gain));
+        self.used
+            .set(figure(|outlook| f64::from(u8::from(outlook.used))));
+    }
+
+    /// A fit took effect.
+    pub fn fitted(&self) {
+        self.fits.increment(1);
+    }
+
+    /// How things stand with fits.
+    pub fn fitting(&self, is_running: bool, took: Option<Duration>) {
+        self.fit_running.set(f64::from(u8::from(is_running)));
+        self.fit_seconds
+            .set(took.map_or(f64::NAN, |took| took.as_secs_f64()));
     }
 
     /// How things stand with the store.

@@ -180,6 +180,12 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
             settings.threads
         ));
     }
+    if settings.fit_threads > MOST_THREADS {
+        return refused(format!(
+            "fit-threads is {}, and at most {MOST_THREADS} make sense",
+            settings.fit_threads
+        ));
+    }
     if settings.max_dim > sclub::MAX_DIM {
         return refused(format!(
             "max-dim is {}, and at most {} features can be had",

@@ -14,9 +14,9 @@ pub struct Settings {
     pub data: PathBuf,
     /// Address to listen on.
     pub addr: SocketAddr,
-    /// `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
+    /// `sclub-soft`, `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
     pub policy: Option<String>,
-    /// `tuned` or `released`.
+    /// `tuned` or `released`; `sclub-soft` has none.
     pub preset: Option<String>,
     /// α_θ in place of the preset's.
     pub alpha_theta: Option<f64>,
@@ -26,6 +26,9 @@ pub struct Settings {
     pub beta: Option<f64>,
     /// Share of the released code's growing β in place of the preset's.
     pub beta_scale: Option<f64>,
+    /// A user's observation counts half after so many later ones of hers; for `sclub-soft`. All count
+    /// alike if not given.
+    pub half_life: Option<f64>,
     /// Features per item; as the first item has it if not given.
     pub dim: Option<usize>,
     /// Smallest reward.
@@ -66,6 +69,8 @@ pub struct Settings {
     pub timeout: u64,
     /// Threads that answer; 0 is one for each core.
     pub threads: usize,
+    /// Threads that compute fits beside serving; 0 is one less than there are cores.
+    pub fit_threads: usize,
     /// `text` or `json`.
     pub log_format: String,
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter.
@@ -83,6 +88,7 @@ impl Default for Settings {
             alpha_p: None,
             beta: None,
             beta_scale: None,
+            half_life: None,
             dim: None,
             reward_min: 0.0,
             reward_max: 1.0,
@@ -103,6 +109,7 @@ impl Default for Settings {
             max_connections: 4_096,
             timeout: 30,
             threads: 0,
+            fit_threads: 0,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
         }

@@ -1,6 +1,7 @@
 //! The engine over a store in memory: what was answered is kept, whatever happens.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sclub::ItemSet;
@@ -16,7 +17,12 @@ use tokio::runtime::Runtime;
 const DIM: usize = 3;
 
 fn settings() -> Settings {
+    of("sclub")
+}
+
+fn of(policy: &str) -> Settings {
     Settings {
+        policy: Some(policy.to_owned()),
         snapshot_every: 7,
         ..Settings::default()
     }
@@ -82,6 +88,22 @@ impl Bench {
 
     fn hash(&self) -> String {
         self.engine.hashed().1
+    }
+
+    /// Waits until no fit is on its way or due.
+    fn settle(&self) {
+        let begun = Instant::now();
+        let is_due = || {
+            let state = self.engine.state();
+            state.policy().and_then(|policy| policy.refit()).is_some()
+        };
+        while is_due() || self.engine.is_fitting() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "a fit never came"
+            );
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -171,7 +193,7 @@ fn a_decision_expires() {
     let bench = Bench::with(memory, &brief);
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     let shown = bench.recommend("u", 1).unwrap().decision;
-    std::thread::sleep(std::time::Duration::from_millis(1100));
+    std::thread::sleep(Duration::from_millis(1100));
     assert_eq!(bench.feedback(&shown, 1.0), Err(Refusal::Expired));
 }
 
@@ -247,7 +269,7 @@ fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
     let again = Bench::open(Arc::new(memory.crash()));
     assert_eq!(again.feedback(&early, 1.0), Err(Refusal::Forgotten));
     // She may come back of her own accord.
-    std::thread::sleep(std::time::Duration::from_millis(5));
+    std::thread::sleep(Duration::from_millis(5));
     let anew = again.recommend("u", 1).unwrap().decision;
     assert_eq!(again.feedback(&anew, 1.0), Ok(true));
 }
@@ -321,63 +343,98 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Plays a history, with snapshots, compactions and crashes in between. The state of a server that
+/// goes on, of one that starts again, and of an offline fold are the same. Returns how many fits were
+/// taken.
+fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
+    let mut memory = Arc::new(Memory::new());
+    let mut bench = Bench::with(memory.clone(), settings);
+    bench.put("i0", [0.5, 0.5, 0.0]).unwrap();
+    for step in steps {
+        match step {
+            Step::Serve { user, k, reward } => {
+                let shown = bench.recommend(&format!("u{user}"), k.into());
+                let Ok(shown) = shown else { continue };
+                for (item, _) in &shown.items {
+                    let reward = f64::from(u8::from(reward));
+                    let applied = bench.feedback_on(&shown.decision, Some(item), reward);
+                    prop_assert_eq!(applied, Ok(true));
+                }
+            }
+            Step::Together(users) => {
+                let shown: Vec<_> = users
+                    .iter()
+                    .filter_map(|user| bench.recommend(&format!("u{user}"), 1).ok())
+                    .collect();
+                let round: Vec<Given<'_>> = shown
+                    .iter()
+                    .map(|shown| Given {
+                        decision: &shown.decision,
+                        item: None,
+                        reward: 1.0,
+                    })
+                    .collect();
+                if !round.is_empty() {
+                    let applied = bench.runtime.block_on(bench.engine.feedback(&round));
+                    prop_assert_eq!(applied, Ok(vec![true; round.len()]));
+                }
+            }
+            Step::Put { item, features } => {
+                let features = features.map(|f| f64::from(f) / 128.0);
+                bench.put(&format!("i{item}"), features).unwrap();
+            }
+            Step::Remove(item) => {
+                let item = format!("i{item}");
+                bench.runtime.block_on(bench.engine.remove(&item)).unwrap();
+            }
+            Step::Forget(user) => {
+                bench.forget(&format!("u{user}")).unwrap();
+                // So that what is shown next is later than this.
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            Step::Compact => drop(bench.engine.compact().unwrap()),
+            Step::Crash => {
+                bench.settle();
+                let before = bench.hash();
+                memory = Arc::new(memory.crash());
+                bench = Bench::with(memory.clone(), settings);
+                prop_assert_eq!(bench.hash(), before);
+            }
+        }
+    }
+    bench.settle();
+    let verified = verify(&memory.crash(), &mut |_| {}).unwrap();
+    prop_assert_eq!(verified.hash, bench.hash());
+    let state = bench.engine.state();
+    prop_assert_eq!(verified.events, state.events());
+    let outlook = state.policy().and_then(|policy| policy.outlook());
+    Ok(outlook.map_or(0, |outlook| outlook.fits))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// After any history, with snapshots, compactions and crashes in between, the state of a server
-    /// that goes on, of one that starts again, and of an offline fold are the same.
     #[test]
     fn state_is_the_fold_of_the_log(steps in prop::collection::vec(step(), 1..60)) {
-        let mut memory = Arc::new(Memory::new());
-        let mut bench = Bench::open(memory.clone());
-        bench.put("i0", [0.5, 0.5, 0.0]).unwrap();
-        for step in steps {
-            match step {
-                Step::Serve { user, k, reward } => {
-                    let shown = bench.recommend(&format!("u{user}"), k.into());
-                    let Ok(shown) = shown else { continue };
-                    for (item, _) in &shown.items {
-                        let reward = f64::from(u8::from(reward));
-                        let applied = bench.feedback_on(&shown.decision, Some(item), reward);
-                        prop_assert_eq!(applied, Ok(true));
-                    }
-                }
-                Step::Together(users) => {
-                    let shown: Vec<_> = users
-                        .iter()
-                        .filter_map(|user| bench.recommend(&format!("u{user}"), 1).ok())
-                        .collect();
-                    let round: Vec<Given<'_>> = shown
-                        .iter()
-                        .map(|shown| Given { decision: &shown.decision, item: None, reward: 1.0 })
-                        .collect();
-                    if !round.is_empty() {
-                        let applied = bench.runtime.block_on(bench.engine.feedback(&round));
-                        prop_assert_eq!(applied, Ok(vec![true; round.len()]));
-                    }
-                }
-                Step::Put { item, features } => {
-                    bench.put(&format!("i{item}"), features.map(|f| f64::from(f) / 128.0)).unwrap();
-                }
-                Step::Remove(item) => {
-                    bench.runtime.block_on(bench.engine.remove(&format!("i{item}"))).unwrap();
-                }
-                Step::Forget(user) => {
-                    bench.forget(&format!("u{user}")).unwrap();
-                    // So that what is shown next is later than this.
-                    std::thread::sleep(std::time::Duration::from_millis(2));
-                }
-                Step::Compact => drop(bench.engine.compact().unwrap()),
-                Step::Crash => {
-                    let before = bench.hash();
-                    memory = Arc::new(memory.crash());
-                    bench = Bench::open(memory.clone());
-                    prop_assert_eq!(bench.hash(), before);
-                }
-            }
-        }
-        let verified = verify(&memory.crash(), &mut |_| {}).unwrap();
-        prop_assert_eq!(verified.hash, bench.hash());
-        prop_assert_eq!(verified.events, bench.engine.state().events());
+        play(&settings(), steps)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Also where fits come in at moments of their own.
+    #[test]
+    fn state_with_fits_is_the_fold_of_the_log(
+        steps in prop::collection::vec(step(), 1..200),
+        half_life in prop::option::of(1.0..50.0),
+    ) {
+        let rounds: usize = steps
+            .iter()
+            .map(|step| usize::from(matches!(step, Step::Serve { .. } | Step::Together(_))))
+            .sum();
+        let is_calm = !steps.iter().any(|step| matches!(step, Step::Remove(_) | Step::Forget(_)));
+        let fits = play(&Settings { half_life, ..of("sclub-soft") }, steps)?;
+        prop_assert!(fits > 0 || rounds < 32 || !is_calm, "{rounds} rounds without a fit");
     }
 }

@@ -68,6 +68,7 @@ fn events() -> Vec<Event> {
         Event::Forget {
             user: "u".to_owned(),
         },
+        Event::Fit { fit: vec![1, 2, 3] },
     ]
 }
 

@@ -22,6 +22,7 @@ use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Synthetic};
 use sclub_lab::world::{Block, Blocks, Rewards, Tally, World};
 use sclub_server::client::Connection;
+use sclub_server::identity::Kind;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -622,7 +623,9 @@ fn lined_up<const N: usize>(
 /// The command that gives the same regret, if there is one.
 fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Option<String> {
     let is_whole = outcome.error.is_none() && outcome.rounds == args.rounds;
-    if !(is_whole && outcome.is_fresh && connections == 1) {
+    // Each at a moment of its own.
+    let makes_fits = outcome.state.policy == Kind::SclubSoft.as_str();
+    if !(is_whole && outcome.is_fresh && connections == 1) || makes_fits {
         return None;
     }
     let State { policy, preset, .. } = &outcome.state;

@@ -14,7 +14,7 @@ use crate::server::{Client, Dice, Server, items, sclub};
 fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, String, f64)> {
     let mut client = Client::connect(&server.address).unwrap();
     let mut dice = Dice(rounds);
-    (0..rounds)
+    let sent = (0..rounds)
         .map(|_| {
             let user = users[dice.below(users.len() as u64) as usize];
             let body = json!({"user": user}).to_string();
@@ -31,7 +31,9 @@ fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, St
             let item = shown["items"][0]["id"].as_str().unwrap().to_owned();
             (user.to_owned(), item, reward)
         })
-        .collect()
+        .collect();
+    server.settle();
+    sent
 }
 
 fn run(arguments: &[&str]) -> Output {
@@ -76,9 +78,14 @@ fn holding(folder: &Path, word: &str) -> Vec<PathBuf> {
 
 #[test]
 fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
+    forget_with("sclub");
+    forget_with("sclub-soft");
+}
+
+fn forget_with(policy: &str) {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let server = Server::start(&data, &["--snapshot-every", "20"]);
+    let server = Server::start(&data, &["--snapshot-every", "20", "--policy", policy]);
     server.ok("PUT", "/v1/items", &items(12, 3));
     let users = ["anna", "Philomena-7731", "carla"];
     serve_rounds(&server, 90, &users);
@@ -92,6 +99,7 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
 
     let before = server.ok("GET", "/v1/users/Philomena-7731", "");
     assert!(before["count"].as_u64().unwrap() > 5);
+    let fits = server.state()["clustering"]["fits"].clone();
     let gone = server.ok("DELETE", "/v1/users/Philomena-7731", "");
     assert_eq!(gone, json!({"forgotten": true, "known": true}));
     assert_eq!(server.call("GET", "/v1/users/Philomena-7731", "").0, 404);
@@ -107,6 +115,10 @@ fn nothing_of_a_forgotten_user_is_left_in_the_folder() {
     let others = ["anna", "carla"].map(|user| server.ok("GET", &format!("/v1/users/{user}"), ""));
     let counts = others.map(|card| card["count"].as_u64().unwrap());
     assert_eq!(server.state()["rewards"], counts.iter().sum::<u64>());
+    // What she had a share in is found anew without her.
+    server.settle();
+    let anew = &server.state()["clustering"]["fits"];
+    assert_eq!(anew.as_u64(), fits.as_u64().map(|fits| fits + 1));
     let hash = server.hash();
     let done = server.ok("POST", "/v1/admin/compact", "");
     assert!(done["dropped"].as_u64().unwrap() > 5, "{done}");
@@ -219,6 +231,10 @@ fn settings_that_do_not_fit_the_folder_are_refused() {
     fails_with(&start(&["--dim", "4"]), "dim 4");
     fails_with(&start(&["--preset", "released"]), "tuned");
     fails_with(&start(&["--beta-scale", "0.5"]), "beta-scale 0.5");
+    fails_with(
+        &start(&["--half-life", "50"]),
+        "half-life is for sclub-soft",
+    );
     let server = Server::start(&data, &[]);
     assert_eq!(server.state()["policy"], "linucb-ind");
     let foreign = folder.path().join("foreign");
@@ -227,6 +243,48 @@ fn settings_that_do_not_fit_the_folder_are_refused() {
     let refused = run(&["serve", "--addr", "127.0.0.1:0", "--data", text(&foreign)]);
     fails_with(&refused, "foreign");
     assert_eq!(files(&foreign), [foreign.join("thesis.txt")]);
+}
+
+#[test]
+fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let start = |more: &[&str]| {
+        let mut arguments = vec!["serve", "--addr", "127.0.0.1:0", "--data", text(&data)];
+        arguments.extend(more);
+        run(&arguments)
+    };
+    // What other policies have, this one has not, and no folder is made for it.
+    let others = "is for sclub, linucb-one, linucb-ind; leave";
+    for flag in ["alpha-theta", "alpha-p", "beta", "beta-scale"] {
+        let refused = start(&[&format!("--{flag}"), "1"]);
+        fails_with(
+            &refused,
+            &format!("the policy is sclub-soft, and {flag} {others}"),
+        );
+    }
+    fails_with(
+        &start(&["--preset", "released"]),
+        &format!("preset {others}"),
+    );
+    fails_with(
+        &start(&["--policy", "sclub", "--half-life", "50"]),
+        "the policy is sclub, and half-life is for sclub-soft",
+    );
+    let server = Server::start(&data, &["--half-life", "50"]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    serve_rounds(&server, 70, &["a", "b"]);
+    let state = server.state();
+    assert_eq!(state["policy"], "sclub-soft");
+    assert_eq!(state["constants"], json!({"half-life": 50.0}));
+    assert!(state["clustering"]["fits"].as_u64() > Some(0), "{state}");
+    assert!(server.stop().success());
+    fails_with(&start(&["--half-life", "60"]), "made with 50");
+    fails_with(&start(&["--beta", "1"]), "beta is for sclub");
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.hash(), state["hash"].as_str().unwrap());
+    let of_two = holding(&data, r#"{"format":2,"policy":"sclub-soft""#);
+    assert_eq!(of_two, [data.join("identity")]);
 }
 
 /// A limit on the size of files stands in for a full disk: it needs no rights, and a write fails the
@@ -272,10 +330,8 @@ fn a_full_disk_is_said_and_nothing_acknowledged_is_lost() {
         (&json!(taken), &json!(false))
     );
     assert!(state["read_only_reason"].is_string());
-    assert_eq!(
-        server.ok("POST", "/v1/recommend", r#"{"user": "u"}"#)["cluster"],
-        1
-    );
+    let shown = server.ok("POST", "/v1/recommend", r#"{"user": "u"}"#);
+    assert!(shown["items"][0]["id"].is_string(), "{shown}");
     let hash = state["hash"].clone();
     server.kill();
     assert_eq!(verify(&data)["hash"], hash);

@@ -1,5 +1,7 @@
 //! The page, in a real browser, on a real server that learns.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -27,15 +29,33 @@ fn play(server: &Server, rounds: &str) {
     assert!(played.status.success(), "{errors}");
 }
 
-/// A number as the page writes it, without its separators.
-fn number(browser: &mut Browser, selector: &str) -> String {
-    let text = browser.value(&format!("document.querySelector('{selector}').textContent"));
-    let text = text.as_str().unwrap();
-    text.chars().filter(char::is_ascii_digit).collect()
-}
-
 fn overflow(browser: &mut Browser) -> Value {
     browser.value("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+}
+
+fn search(browser: &mut Browser, user: &str) {
+    browser.value(&format!(
+        "(() => {{
+            const field = document.querySelector('#user-search');
+            const input = field.matches('input') ? field : field.querySelector('input');
+            input.value = '{user}';
+            input.form.requestSubmit();
+        }})()"
+    ));
+}
+
+/// Light and dark differ, and nothing sticks out, wide or narrow.
+fn look_around(browser: &mut Browser) {
+    assert_eq!(overflow(browser), 0);
+    let ground = "getComputedStyle(document.body).backgroundColor
+        + getComputedStyle(document.documentElement).backgroundColor";
+    let light = browser.value(ground);
+    let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
+    browser.call("Emulation.setEmulatedMedia", dark);
+    assert_ne!(browser.value(ground), light);
+    browser.resize(360, 800);
+    assert_eq!(overflow(browser), 0, "on a phone");
+    browser.resize(1280, 1600);
 }
 
 #[test]
@@ -44,7 +64,10 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     let Some(mut browser) = Browser::start(folder.path()) else {
         return;
     };
-    let server = Server::start(&folder.path().join("data"), &["--alpha-theta", "0.6"]);
+    let server = Server::start(
+        &folder.path().join("data"),
+        &["--policy", "sclub", "--alpha-theta", "0.6"],
+    );
 
     // Before anything has happened it says how to begin.
     browser.resize(1280, 1600);
@@ -61,18 +84,20 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     browser.wait_for(&format!(
         "document.querySelector('#map').dataset.clusters == {clusters}"
     ));
-    assert_eq!(number(&mut browser, "#figure-users"), users.to_string());
-    assert_eq!(
-        number(&mut browser, "#figure-clusters"),
-        clusters.to_string()
-    );
+    // The figures are those of the last second.
+    for (name, figure) in [("users", users), ("clusters", clusters)] {
+        browser.wait_for(&format!(
+            "document.querySelector('#figure-{name}').textContent.replace(/[^0-9]/g, '') == '{figure}'"
+        ));
+    }
     browser.wait_for("document.querySelectorAll('#events li').length > 0");
 
-    // Points grow and move into their places.
-    browser.wait_for(
-        "[...document.querySelectorAll('#map [id^=point-]')]
-            .every(point => point.getBoundingClientRect().width > 4)",
-    );
+    // Points grow and move into their places, and what has joined another is gone.
+    browser.wait_for(&format!(
+        "(points => points.length == {clusters}
+            && points.every(point => point.getBoundingClientRect().width > 4))
+            ([...document.querySelectorAll('#map [id^=point-]')])"
+    ));
 
     // A point for each cluster, each where it can be seen, and not all in one place.
     let points = browser.value(
@@ -90,14 +115,7 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     let history = server.ok("GET", "/v1/history?limit=1000", "");
     let change = &history["changes"][0];
     let user = change["user"].as_str().unwrap();
-    browser.value(&format!(
-        "(() => {{
-            const field = document.querySelector('#user-search');
-            const input = field.matches('input') ? field : field.querySelector('input');
-            input.value = '{user}';
-            input.form.requestSubmit();
-        }})()"
-    ));
+    search(&mut browser, user);
     let card = server.ok("GET", &format!("/v1/users/{user}"), "");
     let shown = "document.querySelector('#user-card').innerText";
     browser.wait_for(&format!("{shown}.includes('{user}')"));
@@ -122,19 +140,9 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
         "document.body.innerText.replace(/[^0-9]/g, '').includes('{rounds}')"
     ));
 
-    // Light and dark differ, and nothing sticks out, wide or narrow.
-    assert_eq!(overflow(&mut browser), 0);
-    let ground = "getComputedStyle(document.body).backgroundColor
-        + getComputedStyle(document.documentElement).backgroundColor";
-    let light = browser.value(ground);
-    let dark = json!({"features": [{"name": "prefers-color-scheme", "value": "dark"}]});
-    browser.call("Emulation.setEmulatedMedia", dark);
-    assert_ne!(browser.value(ground), light);
-    browser.resize(360, 800);
-    assert_eq!(overflow(&mut browser), 0, "on a phone");
+    look_around(&mut browser);
 
     // The other page describes every call.
-    browser.resize(1280, 1600);
     browser.open(&format!("{}/docs", server.url));
     let text = browser.value("document.body.innerText");
     let text = text.as_str().unwrap();
@@ -151,4 +159,116 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
         Vec::<&String>::new(),
         "nothing from elsewhere"
     );
+}
+
+/// What `sclub explain` says.
+fn explain(server: &Server, more: &[&str]) -> String {
+    let said = sclub()
+        .args(["explain", "--url", &server.url])
+        .args(more)
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.status.success(), "{errors}");
+    String::from_utf8(said.stdout).unwrap()
+}
+
+#[test]
+fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let before = explain(&server, &[]);
+    assert!(before.contains("first fit is still to come"), "{before}");
+    let mut browser = Browser::start(folder.path());
+    if let Some(browser) = &mut browser {
+        browser.resize(1280, 1600);
+        browser.open(&server.url);
+    }
+    play(&server, "3000");
+    let begun = Instant::now();
+    let state = loop {
+        let state = server.state();
+        if state["clustering"]["fitting"] == false {
+            break state;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{state}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let found = &state["clustering"];
+    let clusters = found["clusters"].as_u64().unwrap();
+    assert_eq!(
+        (&state["policy"], clusters),
+        (&json!("sclub-soft"), 2),
+        "{found}"
+    );
+    assert_eq!(state["clusters"], clusters);
+    assert!(found["fits"].as_u64() > Some(3), "{found}");
+
+    let all = server.ok("GET", "/v1/clusters", "");
+    let cluster = &all["clusters"][0]["cluster"];
+    let whole = server.ok("GET", &format!("/v1/clusters/{cluster}?members=3"), "");
+    let user = whole["members"][0].as_str().unwrap();
+    let card = server.ok("GET", &format!("/v1/users/{user}"), "");
+    let places = card["placement"]["clusters"].as_array().unwrap();
+    let first = &places[0];
+    assert_eq!((&first["cluster"], &card["cluster"]), (cluster, cluster));
+    let probability = first["probability"].as_f64().unwrap();
+    let sum: f64 = places
+        .iter()
+        .map(|place| place["probability"].as_f64().unwrap())
+        .sum();
+    let none = card["placement"]["none"].as_f64().unwrap();
+    assert!(
+        probability > 0.9 && (sum + none - 1.0).abs() < 1e-9,
+        "{card}"
+    );
+
+    let words = explain(&server, &[]);
+    assert!(
+        words.contains("sclub-soft: 3,000 rounds, 12 users"),
+        "{words}"
+    );
+    assert!(
+        words.contains("clusters              2, found at round"),
+        "{words}"
+    );
+    let words = explain(&server, &[user]);
+    assert!(
+        words.contains("times likelier") && words.contains("none of them"),
+        "{words}"
+    );
+    assert!(words.contains("recommendations use these"), "{words}");
+
+    let Some(mut browser) = browser else {
+        return;
+    };
+    browser.wait_for(&format!(
+        "document.querySelector('#map').dataset.clusters == {clusters}"
+    ));
+    // Those that earlier fits had found are gone.
+    browser.wait_for(&format!(
+        "document.querySelectorAll('#map .point').length == {clusters}"
+    ));
+    browser.wait_for("document.querySelectorAll('#chart-clusters circle').length > 3");
+    let worth = browser.value("document.querySelector('#worth').innerText");
+    assert!(worth.as_str().unwrap().contains("in use"), "{worth}");
+    let seen = browser.value("document.querySelector('#events').checkVisibility()");
+    assert_eq!(seen, false, "it splits and merges nothing");
+    search(&mut browser, user);
+    browser.wait_for("document.querySelector('#placement') !== null");
+    let rows = browser.value(
+        "JSON.stringify([...document.querySelectorAll('#placement .value')].map(v => v.textContent))",
+    );
+    let rows: Vec<String> = serde_json::from_str(rows.as_str().unwrap()).unwrap();
+    let shown: String = rows[0]
+        .chars()
+        .filter(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    let shown: f64 = shown.parse().unwrap();
+    assert!(
+        (shown - 100.0 * probability).abs() < 0.06,
+        "{rows:?}, {probability}"
+    );
+    look_around(&mut browser);
+    assert_eq!(browser.errors(), Vec::<String>::new());
 }

@@ -335,8 +335,13 @@ fn items_before_a_line_that_cannot_be_stay() {
 /// The best k of the whole catalogue are those that scoring every item by itself gives.
 #[test]
 fn the_whole_catalogue_is_searched_exactly() {
+    search_with("sclub");
+    search_with("sclub-soft");
+}
+
+fn search_with(policy: &str) {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"), &[]);
+    let server = Server::start(&folder.path().join("data"), &["--policy", policy]);
     server.ok("PUT", "/v1/items", &items(3000, 6));
     let mut client = Client::connect(&server.address).unwrap();
     for round in 0..40 {
@@ -348,6 +353,7 @@ fn the_whole_catalogue_is_searched_exactly() {
             .call("POST", "/v1/feedback", &body.to_string())
             .unwrap();
     }
+    server.settle();
     let whole = server.ok(
         "POST",
         "/v1/recommend",

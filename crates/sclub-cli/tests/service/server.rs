@@ -100,6 +100,23 @@ impl Server {
         self.state()["hash"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until nothing happens any more: no fit is being computed, or about to be.
+    pub fn settle(&self) {
+        let begun = Instant::now();
+        let mut before = None;
+        loop {
+            let state = self.ok("GET", "/v1/state?hash=false", "");
+            let is_fitting = state["clustering"]["fitting"] == true;
+            let events = state["events"].clone();
+            if !is_fitting && before.as_ref() == Some(&events) {
+                return;
+            }
+            assert!(begun.elapsed() < SOON, "it is never quiet");
+            before = (!is_fitting).then_some(events);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     pub fn try_call(&self, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
         Client::connect(&self.address)?.call(method, path, body)
     }

@@ -10,6 +10,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::http::{Response, StatusCode};
 use sclub::{ClusterId, UserId};
 
+use super::explain::{ClusteringCard, PlacementCard};
 use super::items::{limit, understood};
 use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
@@ -50,6 +51,7 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
         last_change: state
             .last_change(number)
             .map(|record| entry(state, &record)),
+        placement: policy.placement(whom).map(PlacementCard::from),
     })
 }
 
@@ -314,6 +316,10 @@ pub(super) async fn state(
             dim: state.dim().map(|dim| dim as u64),
             items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
             singletons: state.policy().map_or(0, |policy| policy.singletons()),
+            clustering: state
+                .policy()
+                .and_then(|policy| policy.outlook())
+                .map(|outlook| ClusteringCard::new(outlook, engine)),
             rewards,
             reward_sum,
             decisions: engine.meters().decisions(),
@@ -332,6 +338,9 @@ pub(super) async fn state(
 pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     engine.meters().state(&engine.state());
+    engine
+        .meters()
+        .fitting(engine.is_fitting(), engine.fit_took());
     engine.meters().store(
         engine.waiting(),
         engine.store().bytes(),

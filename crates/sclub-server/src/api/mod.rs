@@ -2,6 +2,7 @@
 
 mod admin;
 mod calls;
+pub mod explain;
 mod items;
 mod look;
 pub mod model;

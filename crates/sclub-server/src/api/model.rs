@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+use super::explain::{ClusteringCard, PlacementCard};
+
 /// Borrowed from the request where nothing in it is escaped.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(value_type = String)]
@@ -65,7 +67,8 @@ pub struct RecommendResponse {
     pub decision: String,
     /// Best first.
     pub items: Vec<ScoredItem>,
-    /// The cluster that the user is served from.
+    /// The cluster that the user is served from; with `sclub-soft` her most probable one, 0 where that is
+    /// none.
     pub cluster: u64,
     /// Users in that cluster.
     pub cluster_users: u64,
@@ -202,16 +205,19 @@ pub struct UserCard {
     pub first_seen: u64,
     /// When her last reward came.
     pub last_seen: u64,
-    /// The cluster that she is served from.
+    /// The cluster that she is served from; with `sclub-soft` her most probable one, 0 where that is none.
     pub cluster: u64,
     /// Users in it.
     pub cluster_users: u64,
-    /// Her own estimate.
+    /// Her own estimate; with `sclub-soft` from her rewards and what all users have in common.
     pub estimate: Vec<f64>,
-    /// Her cluster's estimate.
+    /// Her cluster's estimate; with `sclub-soft` that of all clusters by their probability.
     pub cluster_estimate: Vec<f64>,
     /// How she last came to be where she is.
     pub last_change: Option<HistoryEntry>,
+    /// How probable each cluster is; not there where the policy knows no probabilities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementCard>,
 }
 
 /// A cluster in a list.
@@ -347,7 +353,7 @@ pub struct StateCard {
     pub hash: Option<String>,
     /// The policy.
     pub policy: &'static str,
-    /// Where its constants come from.
+    /// Where its constants come from: `tuned`, `released`, or `default` where the policy has one set only.
     pub preset: String,
     /// The constants that are not the preset's.
     pub constants: BTreeMap<&'static str, f64>,
@@ -357,6 +363,9 @@ pub struct StateCard {
     pub items: u64,
     /// Clusters of one user.
     pub singletons: u64,
+    /// What the policy says of its clusters as a whole; not there where it fits nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clustering: Option<ClusteringCard>,
     /// Rewards learned.
     pub rewards: u64,
     /// Their sum.
@@ -404,6 +413,10 @@ pub struct SecondCard {
     pub recommend_p99_ms: Option<f64>,
     /// 99th percentile of the time that a reward takes.
     pub feedback_p99_ms: Option<f64>,
+    /// Whether a fit is being computed.
+    pub fitting: bool,
+    /// Fits taken so far.
+    pub fits: u64,
     /// Whether writes work.
     pub writable: bool,
 }

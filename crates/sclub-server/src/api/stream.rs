@@ -94,10 +94,16 @@ pub(super) fn second(engine: &Engine) -> Bytes {
         recommend_p50_ms: milliseconds(summary.recommend_p50),
         recommend_p99_ms: milliseconds(summary.recommend_p99),
         feedback_p99_ms: milliseconds(summary.feedback_p99),
+        fitting: engine.is_fitting(),
+        fits: state.policy().map_or(0, fits),
         writable: engine.read_only().is_none(),
     };
     drop(state);
     event("state", &card)
+}
+
+fn fits(policy: &dyn sclub::Keep) -> u64 {
+    policy.outlook().map_or(0, |outlook| outlook.fits)
 }
 
 fn event<T: Serialize>(name: &str, data: &T) -> Bytes {

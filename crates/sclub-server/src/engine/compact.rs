@@ -105,6 +105,8 @@ fn fate(forgotten: &HashMap<String, Forgotten>, row: Row<'_>) -> Result<(Fate, u
                         (_, false) => (Fate::Replace(stamped.encode()), gone),
                     })
                 }
+                // Its sums may have somebody in them who was forgotten. The snapshot has the last one.
+                Event::Fit { .. } => Ok((Fate::Drop, 0)),
                 _ => Ok((Fate::Keep, 0)),
             }
         }

@@ -76,7 +76,7 @@ pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, FoldError> 
                     catalogue.remove(item, stamped.at);
                 }
             }
-            Event::Expect { .. } | Event::Forget { .. } => {}
+            Event::Expect { .. } | Event::Forget { .. } | Event::Fit { .. } => {}
         }
         Ok(())
     })?;

@@ -2,10 +2,12 @@
 //!
 //! One thread writes. It takes what waits, checks it against the state, appends all of it to the
 //! store at once (so that many writes share one trip to the disk), applies it to the state, and only
-//! then answers. Whoever recommends reads the state and waits for nobody.
+//! then answers. Whoever recommends reads the state and waits for nobody. Another thread computes the
+//! policy's fits, which are written like everything else.
 
 mod compact;
 pub mod export;
+mod fit;
 pub mod fold;
 mod journal;
 mod recommend;
@@ -18,9 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use sclub::Workers;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 pub use compact::Compacted;
+pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{Among, Asked, MOST_INLINE, Recommended};
 pub use refusal::Refusal;
@@ -33,6 +37,7 @@ use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::state::{Record, State};
 use crate::store::{Store, StoreError};
+use fit::{Fits, Watch};
 use journal::Journal;
 use writer::{Answer, Done, Job, Want};
 
@@ -82,6 +87,7 @@ pub(crate) struct Shared {
     snapshot: AtomicU64,
     /// One of snapshot, compaction and backup at a time.
     upkeep: Mutex<()>,
+    fitting: Arc<Watch>,
     hash: Mutex<Option<(u64, String)>>,
     meters: Meters,
 }
@@ -123,6 +129,19 @@ impl Engine {
     /// # Errors
     /// Where the store is damaged, or was made for other settings.
     pub fn open(store: Arc<dyn Store>, settings: &Settings) -> Result<Self, OpenError> {
+        let workers = Threads::new(settings.fit_threads);
+        Self::open_with(store, settings, Box::new(workers))
+    }
+
+    /// As [`Engine::open`], with somebody else to do the work of fits.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_with(
+        store: Arc<dyn Store>,
+        settings: &Settings,
+        workers: Box<dyn Workers + Send>,
+    ) -> Result<Self, OpenError> {
         let identity = match fold::identity(&*store)? {
             Some(identity) => {
                 identity.check(settings)?;
@@ -164,13 +183,16 @@ impl Engine {
             read_only: Mutex::default(),
             closing: AtomicBool::new(false),
             upkeep: Mutex::default(),
+            fitting: Arc::default(),
             hash: Mutex::default(),
             meters: Meters::default(),
         });
         shared.meters.state(&shared.read());
         let writer = {
             let shared = Arc::clone(&shared);
-            spawn("sclub-writer", move || shared.write(jobs))?
+            let watch = Arc::clone(&shared.fitting);
+            let fits = Fits::start(watch, shared.queue.clone(), workers)?;
+            spawn("sclub-writer", move || shared.write(jobs, fits))?
         };
         let keeper = {
             let shared = Arc::clone(&shared);
@@ -210,6 +232,16 @@ impl Engine {
     /// Splits and merges as they happen.
     pub fn changes(&self) -> broadcast::Receiver<Record> {
         self.shared.changes.subscribe()
+    }
+
+    /// Whether a fit is being computed, or waits to be recorded.
+    pub fn is_fitting(&self) -> bool {
+        self.shared.fitting.is_running()
+    }
+
+    /// How long the last fit was computed, if there was one since the start.
+    pub fn fit_took(&self) -> Option<Duration> {
+        self.shared.fitting.took()
     }
 
     /// Writes that wait.
@@ -470,6 +502,8 @@ impl Shared {
                 continue;
             }
             self.meters.state(&self.read());
+            self.meters
+                .fitting(self.fitting.is_running(), self.fitting.took());
             let waiting = QUEUE - self.queue.capacity();
             let writable = lock(&self.read_only).is_none();
             self.meters.store(waiting, self.store.bytes(), writable);

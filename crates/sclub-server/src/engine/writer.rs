@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::fit::Fits;
 use super::journal::Journal;
 use super::{Refusal, Shared, lock, now};
 use crate::decision::Features;
@@ -30,6 +31,8 @@ pub(super) enum Want {
     Remove(String),
     Forget(String),
     Expect(u64),
+    /// What came of the fit that was begun; nothing if it broke.
+    Fit(Option<Vec<u8>>),
     /// The decisions that wait, and nothing else.
     Flush,
     Stop,
@@ -78,10 +81,11 @@ type Waiting = (Done, oneshot::Sender<Result<Done, Refusal>>);
 
 impl Shared {
     /// Writes what comes until told to stop.
-    pub(super) fn write(&self, mut jobs: mpsc::Receiver<Job>) {
+    pub(super) fn write(&self, mut jobs: mpsc::Receiver<Job>, mut fits: Fits) {
         let mut held = None;
         let mut journal = Journal::default();
         loop {
+            self.begin_fit(&mut fits);
             let Some(first) = held.take().or_else(|| jobs.blocking_recv()) else {
                 return;
             };
@@ -102,11 +106,11 @@ impl Shared {
                     batch.push(next);
                 }
             }
-            self.write_batch(batch, &mut journal);
+            self.write_batch(batch, &mut journal, &mut fits);
         }
     }
 
-    fn write_batch(&self, batch: Vec<Job>, journal: &mut Journal) {
+    fn write_batch(&self, batch: Vec<Job>, journal: &mut Journal, fits: &mut Fits) {
         let at = now();
         let mut events = Vec::with_capacity(batch.len());
         let mut waiting: Vec<Waiting> = Vec::with_capacity(batch.len());
@@ -114,7 +118,7 @@ impl Shared {
             let state = self.read();
             let mut taken = HashSet::new();
             for Job { want, reply } in batch {
-                match self.prepare(&state, &mut taken, want) {
+                match self.prepare(&state, &mut taken, fits, want) {
                     Err(refusal) => drop(reply.send(Err(refusal))),
                     Ok(Prepared { event, done }) => {
                         events.extend(event.map(|event| Stamped { at, event }));
@@ -126,7 +130,7 @@ impl Shared {
         std::mem::swap(journal, &mut *lock(&self.journal));
         let outcome = self
             .log(&events, journal)
-            .and_then(|()| self.apply(&events));
+            .and_then(|()| self.apply(&events, fits));
         journal.clear();
         for (done, reply) in waiting {
             // Whoever asked may have gone.
@@ -189,12 +193,12 @@ impl Shared {
     }
 
     /// Applies events that are in the log.
-    fn apply(&self, events: &[Stamped]) -> Result<(), Refusal> {
+    fn apply(&self, events: &[Stamped], fits: &mut Fits) -> Result<(), Refusal> {
         if events.is_empty() {
             return Ok(());
         }
         let mut effect = Effect::default();
-        {
+        let rounds = {
             let _gate = lock(&self.gate);
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             for stamped in events {
@@ -204,9 +208,14 @@ impl Shared {
                     std::process::abort();
                 }
             }
-        }
+            state.rounds()
+        };
+        fits.applied(&effect, rounds);
         for stamped in events {
             self.meters.event(&stamped.event);
+            if matches!(stamped.event, Event::Fit { .. }) && effect.fit_refused.is_none() {
+                self.meters.fitted();
+            }
         }
         self.meters.changes(&effect.changes);
         for record in effect.changes {
@@ -220,6 +229,7 @@ impl Shared {
         &self,
         state: &State,
         taken: &mut HashSet<u64>,
+        fits: &mut Fits,
         want: Want,
     ) -> Result<Prepared, Refusal> {
         match want {
@@ -243,6 +253,10 @@ impl Shared {
                 0 if state.expected() == users => Prepared::nothing(Done::Changed(0)),
                 0 => Prepared::event(Event::Expect { users }, Done::Changed(1)),
                 rounds => Err(Refusal::Begun(rounds)),
+            },
+            Want::Fit(fit) => match fits.arrived(fit, state.rounds()) {
+                Some(fit) => Prepared::event(Event::Fit { fit }, Done::Changed(1)),
+                None => Prepared::nothing(Done::Changed(0)),
             },
             Want::Flush | Want::Stop => Prepared::nothing(Done::Changed(0)),
         }

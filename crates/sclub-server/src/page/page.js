@@ -285,6 +285,7 @@ function dashboard() {
   const POLL_MS = 2000;
   const SILENCE_MS = 10000;
   const FRESH_MS = 10000;
+  const PLACES = 6;
   const still = matchMedia("(prefers-reduced-motion: reduce)");
 
   const world = {
@@ -292,6 +293,8 @@ function dashboard() {
     joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
   };
   const now = () => Date.now() + world.clock;
+  // Whether users belong to clusters by probability.
+  const isSoft = () => world.state?.policy === "sclub-soft";
 
   function ago(ms) {
     const seconds = Math.max(0, (now() - ms) / 1000);
@@ -393,7 +396,8 @@ function dashboard() {
   function drawHeader() {
     const state = world.state;
     if (!state) return;
-    const parts = [`policy ${state.policy}`, `preset ${state.preset}`, state.dim ? count(state.dim, "feature") : "no features yet"];
+    document.body.classList.toggle("soft", isSoft());
+    const parts = [`policy ${state.policy}`, ...(isSoft() ? [] : [`preset ${state.preset}`]), state.dim ? count(state.dim, "feature") : "no features yet"];
     $("about").textContent = parts.join(" · ");
     $("version").textContent = `sclub ${state.version ?? ""} · up ${lasting(state.uptime_seconds ?? 0)} · ${count(state.events ?? 0, "event")} in the log`;
     $("writable").hidden = false;
@@ -431,17 +435,112 @@ function dashboard() {
     const figures = { ...state, ...(live ?? {}) };
     const recent = rewardOver(60000);
     const ever = state.rewards > 0 ? state.reward_sum / state.rewards : null;
-    const share = figures.users > 0 ? (100 * figures.singletons) / figures.users : null;
+    const alone = state.clustering ? null : figures.users > 0 ? (100 * figures.singletons) / figures.users : null;
+    const share = state.clustering && figures.users > 0 ? 100 * state.clustering.unplaced : alone;
     put("users", whole(figures.users), state.expected_users > 0 ? `${whole(state.expected_users)} expected` : "");
     const each = figures.clusters > 0 && figures.users > 0 ? figures.users / figures.clusters : null;
     put("clusters", whole(figures.clusters), each === null ? "" : `${short(each)} users each`);
-    put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : `${whole(figures.singletons)} of ${whole(figures.users)}`, "%");
+    $("name-singletons").textContent = state.clustering ? "Not placed" : "Users alone";
+    const whom = state.clustering ? "of the users, at the last fit" : `${whole(figures.singletons)} of ${whole(figures.users)}`;
+    put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : whom, "%");
     put("rounds", whole(figures.rounds), `${whole(figures.events)} events`);
     put("items", whole(figures.items), "in the catalogue");
     put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
     put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `${whole(live.feedbacks_per_second)} feedbacks` : "");
     put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
   }
+
+  // The clusters as a whole: how many there were, and what they are worth.
+
+  const clustering = (() => {
+    const [box, read] = [$("chart-clusters"), $("read-clusters")];
+    let last = null;
+
+    // As many clusters from one fit to the next: a line in steps.
+    function draw() {
+      const [width, height] = [box.clientWidth, box.clientHeight];
+      const fits = last?.history ?? [];
+      if (!width || document.hidden) return;
+      if (!fits.length) {
+        box.replaceChildren(el("p", { class: "muted" }, "Nothing has been fitted yet: all users are one."));
+        return;
+      }
+      const [left, right, top, bottom] = [52, 14, 28, 26];
+      const end = Math.max(world.latest?.rounds ?? 0, world.state.rounds, fits.at(-1).rounds, 1);
+      const begin = Math.max(1, fits[0].rounds);
+      const kind = end / begin > 30 ? "log" : "linear";
+      const most = Math.max(1, ...fits.map((fit) => fit.clusters));
+      const rows = linearTicks(0, most, 5).filter(Number.isInteger);
+      const columns = kind === "log" ? { ticks: logTicks(begin, end), low: begin, high: end } : { ticks: linearTicks(0, end, 4).filter((tick) => tick <= end), low: 0, high: end };
+      const x = (rounds) => left + scales[kind].share(Math.max(rounds, columns.low), columns.low, columns.high) * (width - left - right);
+      const y = (clusters) => top + (1 - clusters / rows.at(-1)) * (height - top - bottom);
+      // So many labels as there is room for.
+      const every = Math.ceil(columns.ticks.length / Math.max(2, Math.floor((width - left - right) / 80)));
+      const named = columns.ticks.filter((_, n) => n % every === 0);
+      const axis = svg("g", { class: "axis" },
+        rows.map((tick) => [
+          svg("line", { class: "grid", x1: left, x2: width - right, y1: y(tick), y2: y(tick) }),
+          svg("text", { x: left - 8, y: y(tick) + 4, "text-anchor": "end" }, whole(tick)),
+        ]),
+        svg("text", { x: 0, y: 11 }, `clusters, by rounds${kind === "log" ? ", logarithmic" : ""}`),
+        named.map((tick) => [
+          svg("line", { class: "line", x1: x(tick), x2: x(tick), y1: height - bottom, y2: height - bottom + 4 }),
+          svg("text", { x: x(tick), y: height - 6, "text-anchor": x(tick) > width - 40 ? "end" : "middle" }, whole(tick)),
+        ]),
+        svg("line", { class: "line", x1: left, x2: width - right, y1: height - bottom, y2: height - bottom }));
+      const steps = fits.map((fit, n) => `${n === 0 ? "M" : "H"}${x(fit.rounds).toFixed(1)}${n === 0 ? " " : "V"}${y(fit.clusters).toFixed(1)}`);
+      const points = fits.map((fit) => svg("circle", { class: "fit ink-reward", cx: x(fit.rounds).toFixed(1), cy: y(fit.clusters).toFixed(1), r: 3 },
+        svg("title", {}, `round ${whole(fit.rounds)}: ${count(fit.clusters, "cluster")}`)));
+      box.replaceChildren(svg("svg", { viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, axis,
+        svg("path", { class: "series ink-reward", d: `${steps.join("")}H${x(end).toFixed(1)}` }), points));
+    }
+
+    function tell() {
+      const found = last;
+      const fitted = found.fits === 0 ? "No fit so far" : `${count(found.clusters, "cluster")} at the last of ${count(found.fits, "fit")}, from the first ${count(found.fitted_at, "round")}`;
+      const took = found.fit_seconds === null ? "" : `; it took ${short(found.fit_seconds)}\u202fs`;
+      read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed; recommending goes on." : ""}`;
+    }
+
+    function worth() {
+      const state = world.state;
+      const found = last;
+      const numbers = state.users * (state.dim ?? 0);
+      const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
+      const better = found.gain >= 0 ? "better" : "worse";
+      const contents = [el("dl", { class: "facts worth" },
+        fact("Clusters", found.used ? "in use" : "not in use", found.used ? "recommendations use them" : "recommendations come from what all have in common and each user’s own rewards"),
+        fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
+        fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has them with 50\u202f% or more"),
+        fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `settled by the rewards, of ${whole(numbers)}` : "settled by the rewards"),
+        fact("Noise", short(found.noise), "variance of a reward around its mean"))];
+      const text = JSON.stringify([found, numbers]);
+      if ($("worth").dataset.text === text) return;
+      $("worth").dataset.text = text;
+      $("worth").replaceChildren(...contents);
+    }
+
+    function take(found) {
+      last = found ?? null;
+      $("clustering").hidden = !last;
+      if (!last) return;
+      const warning = last.warning ? `${last.warning.charAt(0).toUpperCase()}${last.warning.slice(1)}` : "";
+      if ($("worth-warning").textContent !== warning) $("worth-warning").textContent = warning;
+      $("worth-warning").hidden = !warning;
+      worth();
+      tell();
+      draw();
+    }
+
+    // Fits begin and end between two looks at the whole state.
+    function live(second) {
+      $("fitting").hidden = !second.fitting;
+      return last !== null && (second.fits !== last.fits || second.fitting !== last.fitting);
+    }
+
+    new ResizeObserver(draw).observe(box);
+    return { take, live, draw };
+  })();
 
   // The map.
 
@@ -587,6 +686,7 @@ function dashboard() {
         node.from = { ...node.at };
         node.since = started;
         node.heir = leaving.heir;
+        node.settled = false;
         going.add(node);
       }
     }
@@ -715,8 +815,9 @@ function dashboard() {
   let emptyKind = null;
 
   function drawEmpty(drawn) {
-    const nobody = drawn === 0 || (drawn === 1 && !(world.latest?.rounds ?? world.state?.rounds));
-    const kind = nobody ? "nobody" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
+    const begun = (world.latest?.rounds ?? world.state?.rounds) > 0;
+    const nobody = drawn <= 1 && !begun;
+    const kind = nobody ? "nobody" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
     const empty = $("map-empty");
     empty.hidden = kind === null;
     layer.setAttribute("visibility", nobody ? "hidden" : "visible");
@@ -726,7 +827,12 @@ function dashboard() {
     const commands = [command("sclub serve"), command(`sclub simulate --url ${location.origin}`)];
     if (kind === null) empty.replaceChildren();
     else if (nobody) empty.replaceChildren(el("strong", {}, "Nobody has been served yet"), el("p", {}, "A server and a world to try it on are two commands:"), ...commands);
-    else {
+    else if (drawn === 0) {
+      empty.replaceChildren(el("strong", {}, "No clusters yet"),
+        el("p", {}, "Nothing tells users apart so far. They are recommended what all have in common and what their own rewards say."));
+    } else if (isSoft()) {
+      empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "Others show when a fit finds users whom they predict better."));
+    } else {
       const users = world.clusters[0].users;
       empty.replaceChildren(el("strong", {}, users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`),
         el("p", {}, users === 1 ? "Clusters show as more users are served." : "Nothing tells them apart yet. A point leaves when its estimate is too far from the others’."));
@@ -867,7 +973,7 @@ function dashboard() {
         el("h3", {}, "Favourites"), favourites(found.favourites),
         el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
         members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
-        el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another."),
+        isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another.")],
         el("p", { class: "note" }, chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
     }
 
@@ -916,7 +1022,7 @@ function dashboard() {
       text = "";
       last = null;
       ticket += 1;
-      fill(card, el("p", { class: "muted" }, "Search an id, or choose a user among the members of a cluster or in a split."));
+      fill(card, el("p", { class: "muted" }, "Search an id, or choose a user among the members of a cluster."));
     }
 
     function draw(found) {
@@ -925,29 +1031,70 @@ function dashboard() {
         el("h3", {}, idOf(found.user)),
         unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
         facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
-          ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
+          isSoft() && found.cluster === 0 ? ["Cluster", "none"]
+            : ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
           ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
-        el("h3", {}, "Why she is there"),
-        whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join."),
+        found.placement ? placed(found.placement) : isSoft() ? el("p", { class: "muted" }, "Where she belongs is known after the first fit.") : [el("h3", {}, "Why she is there"),
+          whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join.")],
         estimates(found));
+    }
+
+    const percent = (share) => {
+      const value = 100 * share;
+      if (value > 0 && value < 0.1) return "<\u202f0.1\u202f%";
+      return `${decimal(value, value < 10 || value > 90 ? 1 : 0)}\u202f%`;
+    };
+
+    // What her rewards say about a cluster.
+    function says(evidence) {
+      const size = Math.abs(evidence);
+      if (size < 0.005) return "her rewards say nothing about it";
+      const times = size > 10 ? `10^${whole(size / Math.LN10)}` : short(Math.exp(size));
+      return `her rewards are ${times} times ${evidence > 0 ? "likelier" : "less likely"} here than in none`;
+    }
+
+    // The probability of each cluster, and of none, with what makes it.
+    function placed(placement) {
+      const likely = placement.clusters.filter((place, n) => n < PLACES && (n === 0 || place.probability >= 0.001));
+      const others = placement.clusters.slice(likely.length);
+      const row = (name, share, probability, under, kind) => {
+        const bar = el("i");
+        bar.style.left = "0";
+        bar.style.width = `${100 * probability}%`;
+        return el("li", { class: kind }, el("span", { class: "label" }, name), el("span", { class: `track ${kind}` }, bar), el("span", { class: "value" }, percent(probability)),
+          el("span", { class: "says" }, `${percent(share)} ${under}`));
+      };
+      const prior = Math.max(0, 1 - placement.clusters.reduce((sum, place) => sum + place.share, 0));
+      const rest = others.reduce((sum, place) => sum + place.probability, 0);
+      return el("div", { id: "placement" },
+        el("h3", {}, "Where she seems to belong"),
+        el("ol", { class: "bars placed" },
+          likely.map((place) => row(clusterLink(place.cluster), place.share, place.probability, `before any reward; ${says(place.evidence)}`, "some")),
+          row("none of them", prior, placement.none, "before any reward; a taste of her own", "nobody")),
+        others.length ? el("p", { class: "note" }, `${count(others.length, "other cluster")}: ${percent(rest)} together.`) : null,
+        el("p", { class: "note" }, placement.used ? "Recommendations weigh what the clusters like by these probabilities." : "Recommendations do not use the clusters for now: they come from what all users have in common and her own rewards."));
     }
 
     function estimates(found) {
       const [hers, theirs] = [found.estimate ?? [], found.cluster_estimate ?? []];
       if (!hers.length) return null;
-      const alone = found.cluster_users === 1;
+      const [own, other] = isSoft()
+        ? ["without clusters", "with them, as it is recommended from"]
+        : ["hers", found.cluster_users === 1 ? "her cluster’s: she is alone in it" : "her cluster’s"];
+      const title = isSoft() ? "What she likes, without clusters and with them" : "Her estimate and her cluster’s";
+      const [first, second] = isSoft() ? ["Without", "With"] : ["Hers", "Cluster’s"];
       const rows = hers.map((x, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
         el("td", { class: "number" }, decimal(x, 4)), el("td", { class: "number" }, decimal(theirs[i] ?? NaN, 4))));
       return el("div", { class: "estimates" },
-        el("h3", {}, "Her estimate and her cluster’s"),
-        el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), "hers"), el("li", {}, el("span", { class: "sample ink-p99" }), alone ? "her cluster’s: she is alone in it" : "her cluster’s")),
-        pairs(hers, theirs, Math.max(200, card.clientWidth)),
+        el("h3", {}, title),
+        el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), own), el("li", {}, el("span", { class: "sample ink-p99" }), other)),
+        pairs(hers, theirs, Math.max(200, card.clientWidth), title, [first, second]),
         el("details", {}, el("summary", {}, "The numbers"),
-          el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, "Hers"), el("th", { class: "number", scope: "col" }, "Cluster’s"))), el("tbody", {}, rows))));
+          el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, first), el("th", { class: "number", scope: "col" }, second))), el("tbody", {}, rows))));
     }
 
     // Two bars a feature, from nought up or down.
-    function pairs(hers, theirs, width) {
+    function pairs(hers, theirs, width, title, [first, second]) {
       const [height, left, bottom, top] = [150, 44, 20, 8];
       const all = [...hers, ...theirs].filter(Number.isFinite);
       const ticks = linearTicks(Math.min(0, ...all), Math.max(0, ...all, 1e-9), 4);
@@ -964,10 +1111,10 @@ function dashboard() {
         const middle = left + each * (i + 0.5);
         const bar = (value, from, name) => svg("rect", { class: name, x: from.toFixed(1), width: thick.toFixed(1), y: Math.min(y(0), y(value)).toFixed(1), height: Math.max(0.5, Math.abs(y(value) - y(0))).toFixed(1) });
         const label = i % every === 0 ? svg("text", { x: middle, y: height - 4, "text-anchor": "middle" }, String(i + 1)) : null;
-        return [svg("g", {}, svg("title", {}, `feature ${i + 1}: hers ${decimal(x, 3)}, her cluster’s ${decimal(theirs[i] ?? NaN, 3)}`),
+        return [svg("g", {}, svg("title", {}, `feature ${i + 1}: ${first.toLowerCase()} ${decimal(x, 3)}, ${second.toLowerCase()} ${decimal(theirs[i] ?? NaN, 3)}`),
           bar(x, middle - thick, "hers"), Number.isFinite(theirs[i]) ? bar(theirs[i], middle, "theirs") : null), label && svg("g", { class: "axis" }, label)];
       });
-      return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": "Her estimate and her cluster’s, feature by feature; the numbers are below" }, axis, bars);
+      return svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img", "aria-label": `${title}, feature by feature; the numbers are below` }, axis, bars);
     }
 
     // For who cannot see the card: once a search, not at every refresh.
@@ -988,7 +1135,7 @@ function dashboard() {
         const now = JSON.stringify(found);
         if (now !== text) draw(found);
         text = now;
-        if (fresh && !byItself) announce(`${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
+        if (fresh && !byItself) announce(isSoft() && found.cluster === 0 ? `${id}: in no cluster` : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
       } catch (error) {
         if (mine !== ticket) return;
         text = "";
@@ -1391,6 +1538,7 @@ function dashboard() {
     if (world.latest && restarted) world.latest = null;
     drawHeader();
     drawFigures();
+    clustering.take(state.clustering);
   }
 
   function takeClusters(answer) {
@@ -1448,7 +1596,8 @@ function dashboard() {
       world.seen = seen;
       world.latest = state;
       remember(state);
-      if (world.state && state.writable !== world.state.writable) sclub.get("/v1/state?hash=false").then(takeState, () => {});
+      const fits = clustering.live(state);
+      if (world.state && (fits || state.writable !== world.state.writable)) sclub.get("/v1/state?hash=false").then(takeState, () => {});
       if (document.hidden) return;
       drawFigures();
       for (const one of charts) one.draw();
@@ -1561,6 +1710,7 @@ function dashboard() {
       events.flush();
       if (world.state) drawMap();
       for (const one of charts) one.draw();
+      clustering.draw();
       poll();
     });
     setInterval(poll, POLL_MS);

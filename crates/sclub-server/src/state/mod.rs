@@ -69,6 +69,10 @@ struct Forgotten {
 pub struct Effect {
     /// Splits and merges.
     pub changes: Vec<Record>,
+    /// Whether somebody was forgotten of whom something was known.
+    pub forgot: bool,
+    /// Why a fit was not taken.
+    pub fit_refused: Option<String>,
 }
 
 /// Candidates to choose from.
@@ -143,8 +147,7 @@ impl State {
 
     /// The policy before the first round.
     fn make(&self, dim: usize) -> Result<Box<dyn Keep>, Error> {
-        let params = self.identity.constants.params();
-        self.identity.policy.make(dim, self.expected, &params)
+        self.identity.make(dim, self.expected)
     }
 
     /// Learns an event, the next one.
@@ -172,7 +175,8 @@ impl State {
                     learned.catalogue.remove(item, at);
                 }
             }
-            Event::Forget { user } => self.forget(at, user),
+            Event::Forget { user } => effect.forgot |= self.forget(at, user),
+            Event::Fit { fit } => effect.fit_refused = self.take_fit(fit).err(),
         }
         self.events += 1;
         Ok(())
@@ -287,19 +291,33 @@ impl State {
         effect.changes.push(record);
     }
 
-    fn forget(&mut self, at: u64, user: &str) {
+    /// Takes a fit, or says why not. One that is refused changes nothing: the log that has it is as
+    /// good as one without it, live and when it is read again.
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
+        match &mut self.learned {
+            Some(learned) => learned
+                .policy
+                .take_fit(fit)
+                .map_err(|error| error.to_string()),
+            None => Err("nothing has been learned that could be fitted".to_owned()),
+        }
+    }
+
+    /// Returns whether anything was known of her.
+    fn forget(&mut self, at: u64, user: &str) -> bool {
         if let Some(key) = self.identity.key() {
             let print = crate::decision::Sealer::new(key).print(user);
             self.forgotten.push(Forgotten { print, at });
         }
         let Some(number) = self.users.dismiss(user) else {
-            return;
+            return false;
         };
         self.history.forget(number);
         (self.rewards, self.reward_sum) = self.users.rewards();
         if let Some(learned) = &mut self.learned {
             learned.policy.forget(UserId::from(number));
         }
+        true
     }
 
     /// Lets go of what only decisions handed out before a time would need.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::Saved as SavedCatalogue;
 use super::{Answered, Catalogue, Forgotten, History, Learned, State, User, Users};
-use crate::identity::{FORMAT, Identity};
+use crate::identity::Identity;
 
 /// Users in a part.
 const USERS: usize = 4096;
@@ -67,7 +67,7 @@ impl State {
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         let (known, free) = self.users.parts();
         let header = Header {
-            format: FORMAT,
+            format: self.identity.format,
             events: self.events,
             expected: self.expected,
             idle: self.idle,
@@ -101,10 +101,10 @@ impl State {
     /// Where it cannot be read or is something else.
     pub fn load(identity: Identity, from: &mut dyn Read) -> Result<Self, LoadError> {
         let header: Header = take(from)?;
-        if header.format != FORMAT {
+        if header.format != identity.format {
             return Err(LoadError::Bad(format!(
-                "it is of format {} and this version reads {FORMAT}",
-                header.format
+                "it is of format {} and its folder of {}",
+                header.format, identity.format
             )));
         }
         let mut known: Vec<Option<User>> = Vec::new();
