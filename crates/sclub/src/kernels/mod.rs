@@ -111,7 +111,6 @@ dispatched! {
         = batch::quadratic;
     fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
-    fn dot<'a>(a: &'a [f64], b: &'a [f64]) -> f64 = lanes::dot;
     fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;
     fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
 }

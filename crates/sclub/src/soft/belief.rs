@@ -26,6 +26,8 @@ pub(crate) struct Model {
     pub log_shares: Vec<f64>,
     /// The centres, one after another.
     pub means: Vec<f64>,
+    /// The centres with one of all in each lane: entry i of centre k at `i * width + k`.
+    by_feature: Vec<f64>,
     pub labels: Vec<ClusterId>,
     /// V of each centre that is not yet well known.
     pub spreads: Vec<Option<Vec<f64>>>,
@@ -46,6 +48,8 @@ pub(crate) struct Belief {
     pub weights: Vec<f64>,
     /// ln Σ π e^L
     pub log_sum: f64,
+    /// Memory for what each hypothesis expects.
+    pub expected: Vec<f64>,
 }
 
 /// V where it is not negligible beside C.
@@ -68,6 +72,7 @@ impl Model {
             background: fit.background.clone(),
             log_shares,
             means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
+            by_feature: vec![0.0; layout.dim * centres.len().next_multiple_of(kernels::LANES)],
             labels: centres.iter().map(|c| c.label).collect(),
             spreads: fit
                 .spreads
@@ -78,6 +83,12 @@ impl Model {
             block: vec![0.0; Shape { dim: layout.dim }.block()],
             newcomer: Belief::default(),
         };
+        let width = centres.len().next_multiple_of(kernels::LANES);
+        for (k, centre) in centres.iter().enumerate() {
+            for (i, &value) in centre.mean.iter().enumerate() {
+                model.by_feature[i * width + k] = value;
+            }
+        }
         let row = vec![0.0; layout.row()];
         let mut block = std::mem::take(&mut model.block);
         let mut newcomer = Belief::default();
@@ -138,6 +149,7 @@ impl Model {
                 logs,
                 weights,
                 log_sum,
+                expected: Vec::new(),
             };
             take(lane, &block, belief);
         }
@@ -166,10 +178,13 @@ impl Model {
         let inverse = 1.0 / self.noise;
         let before = belief.log_sum;
         belief.logs[0] += background;
-        let means = self.means.chunks_exact(self.layout.dim);
-        for (log, mean) in belief.logs[1..].iter_mut().zip(means) {
-            let expected = kernels::dot(item, mean);
-            *log += expected * (reward - 0.5 * expected) * inverse;
+        if !self.labels.is_empty() {
+            let width = self.labels.len().next_multiple_of(kernels::LANES);
+            belief.expected.resize(width, 0.0);
+            kernels::means(item, &self.by_feature, &mut belief.expected);
+            for (log, &expected) in belief.logs[1..].iter_mut().zip(&belief.expected) {
+                *log += expected * (reward - 0.5 * expected) * inverse;
+            }
         }
         belief.weights.copy_from_slice(&belief.logs);
         let after = normalise(&mut belief.weights);

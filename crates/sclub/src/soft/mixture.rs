@@ -12,7 +12,7 @@ use crate::policy::ClusterId;
 use crate::refit::Workers;
 
 /// Weights below this are nought: a user has few clusters.
-const LEAST: f64 = 1e-6;
+const LEAST: f64 = 1e-5;
 
 /// The label of a cluster that no fit has kept yet.
 pub(crate) const UNNAMED: ClusterId = 0;

@@ -247,25 +247,30 @@ impl SclubSoft {
             None => self.admit(user),
         };
         self.counts[slot] += 1;
-        let mut served = self.served.take();
-        if let Some(served) = &mut served {
-            if self.beliefs[slot].fit != served.number {
-                let (block, belief) = self.fresh(served, slot);
-                self.blocks.get_mut(slot).copy_from_slice(&block);
-                self.beliefs[slot] = belief;
-            }
+        let number = self.served.as_ref().map_or(0, |served| served.number);
+        if self.beliefs[slot].fit != number {
+            self.refresh(slot);
+        }
+        if let Some(served) = &self.served {
             let (block, belief) = (self.blocks.get_mut(slot), &mut self.beliefs[slot]);
             let model = &served.model;
             self.gain += model.observe(block, belief, item, &mut self.scaled, reward);
         }
         self.sums.observe(slot, item, reward, self.params.keep());
-        if let (Some(served), Some(_)) = (&served, self.params.half_life) {
+        if self.params.half_life.is_some() {
             // All that she said before has lost weight: nothing follows by rank 1.
+            self.refresh(slot);
+        }
+    }
+
+    /// Makes what is believed about a user anew.
+    #[cold]
+    fn refresh(&mut self, slot: usize) {
+        if let Some(served) = &self.served {
             let (block, belief) = self.fresh(served, slot);
             self.blocks.get_mut(slot).copy_from_slice(&block);
             self.beliefs[slot] = belief;
         }
-        self.served = served;
     }
 }
 
