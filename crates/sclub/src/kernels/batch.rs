@@ -170,6 +170,33 @@ impl<S: Simd> Strip<S> {
         S::as_mut_simd_f64s(lanes.as_flattened_mut()).0
     }
 
+    /// `count` registers from `start` on.
+    #[inline(always)]
+    fn several(
+        self,
+        lanes: &[S::f64s],
+        start: usize,
+        count: usize,
+    ) -> impl Iterator<Item = &S::f64s> {
+        let lanes = &lanes[start * self.parts..(start + count) * self.parts];
+        lanes
+            .chunks_exact(self.parts)
+            .map(move |one| &one[self.part])
+    }
+
+    #[inline(always)]
+    fn several_mut(
+        self,
+        lanes: &mut [S::f64s],
+        start: usize,
+        count: usize,
+    ) -> impl Iterator<Item = &mut S::f64s> {
+        let lanes = &mut lanes[start * self.parts..(start + count) * self.parts];
+        lanes
+            .chunks_exact_mut(self.parts)
+            .map(move |one| &mut one[self.part])
+    }
+
     /// From Λ and r in the batch to everything else.
     #[inline(always)]
     fn solve(self, dim: usize, batch: &mut Batch) {
@@ -194,9 +221,9 @@ impl<S: Simd> Strip<S> {
                 let weight = simd.mul_f64s(own, inverse);
                 lower[self.at(start + k)] = weight;
                 let weight = simd.neg_f64s(weight);
-                for j in k + 1..=i {
-                    let at = self.at(start + j);
-                    lower[at] = simd.mul_add_f64s(weight, mean[self.at(j)], lower[at]);
+                let row = self.several_mut(lower, start + k + 1, i - k);
+                for (x, column) in row.zip(self.several(mean, k + 1, i - k)) {
+                    *x = simd.mul_add_f64s(weight, *column, *x);
                 }
                 start += i + 1;
             }
@@ -212,9 +239,12 @@ impl<S: Simd> Strip<S> {
             let mut above = 0;
             for k in 0..i {
                 let weight = simd.neg_f64s(lower[self.at(lower_start + k)]);
-                for j in 0..k {
-                    let at = self.at(start + j);
-                    factor[at] = simd.mul_add_f64s(weight, factor[self.at(above + j)], factor[at]);
+                let (done, rest) = factor.split_at_mut(start * self.parts);
+                for (x, m) in self
+                    .several_mut(rest, 0, k)
+                    .zip(self.several(done, above, k))
+                {
+                    *x = simd.mul_add_f64s(weight, *m, *x);
                 }
                 let at = self.at(start + k);
                 factor[at] = simd.add_f64s(factor[at], weight);
@@ -303,10 +333,9 @@ impl AddMoments<'_> {
             let mut gram = 0;
             for i in 0..k {
                 let weight = simd.mul_f64s(scale, factor[strip.at(start + i)]);
-                for j in 0..=i {
-                    let at = strip.at(gram + j);
-                    covariance[at] =
-                        simd.mul_add_f64s(weight, factor[strip.at(start + j)], covariance[at]);
+                let row = strip.several_mut(covariance, gram, i + 1);
+                for (p, m) in row.zip(strip.several(factor, start, i + 1)) {
+                    *p = simd.mul_add_f64s(weight, *m, *p);
                 }
                 gram += i + 1;
             }
@@ -348,9 +377,9 @@ impl AddMoments<'_> {
             let at = strip.at(i);
             sum_shift[at] = simd.add_f64s(sum_shift[at], shift);
             pull[at] = shift;
-            for j in 0..=i {
-                let at = strip.at(gram + j);
-                sum_spread[at] = simd.mul_add_f64s(shift, pull[strip.at(j)], sum_spread[at]);
+            let row = strip.several_mut(sum_spread, gram, i + 1);
+            for (sum, other) in row.zip(strip.several(pull, 0, i + 1)) {
+                *sum = simd.mul_add_f64s(shift, *other, *sum);
             }
             gram += i + 1;
         }

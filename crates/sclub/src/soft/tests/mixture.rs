@@ -160,8 +160,8 @@ fn the_expectation_is_that_of_the_definition() {
         for k in 0..case.mixture.centres.len() {
             let own = |user: usize| weights[user][k + 1];
             let sum: f64 = (0..weights.len()).map(own).sum();
-            // Weights of less than a millionth may be left out.
-            let slack = 1e-6 * weights.len() as f64;
+            // Weights below 1e-5 may be left out.
+            let slack = 1e-5 * weights.len() as f64;
             assert!((expected.weights[k] - sum).abs() < slack);
             assert!((sizes[k].0 - sum).abs() < slack);
             let said = |user: usize| case.world.said[user].len() as f64;
@@ -189,14 +189,14 @@ fn the_maximum_is_that_of_the_definition() {
         let mut shares = found.none;
         for (k, centre) in found.centres.iter().enumerate() {
             let sum: f64 = weights.iter().map(|w| w[k + 1]).sum();
-            assert!(close(centre.share, (sum + 0.5) / whole, 1e-5));
+            assert!(close(centre.share, (sum + 0.5) / whole, 1e-4));
             shares += centre.share;
             let (gram, moment) = case.information(&weights, k, |w| w);
             let mean = inverse(&(case.precision() + gram)) * (&pull + moment);
-            assert!((column(&centre.mean) - mean).norm_max() < 1e-5);
+            assert!((column(&centre.mean) - mean).norm_max() < 1e-4);
             assert_eq!(centre.label, case.mixture.centres[k].label);
         }
-        assert!(close(shares, 1.0, 1e-5));
+        assert!(close(shares, 1.0, 1e-4));
     }
 }
 
@@ -247,7 +247,6 @@ fn the_score_of_a_search_is_the_evidence_less_prices_and_parameters() {
             noise: case.noise,
             params: &params,
             workers: &Alone,
-            next_label: 100,
             draws: Draws(1),
         };
         for start in [case.mixture.clone(), Mixture::none()] {
