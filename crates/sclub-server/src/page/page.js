@@ -535,7 +535,8 @@ function dashboard() {
     // Fits begin and end between two looks at the whole state.
     function live(second) {
       $("fitting").hidden = !second.fitting;
-      return last !== null && (second.fits !== last.fits || second.fitting !== last.fitting);
+      // Before the first item there is no policy, so nothing that fits.
+      return second.fits !== (last?.fits ?? 0) || second.fitting !== (last?.fitting ?? false);
     }
 
     new ResizeObserver(draw).observe(box);
