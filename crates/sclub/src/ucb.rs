@@ -48,46 +48,65 @@ impl Ranking {
     /// `items` is not empty and has the dimension of `view`; the caller has checked.
     #[inline]
     pub fn choose(&self, view: View<'_>, beta: f64, items: &ItemSet) -> Decision {
-        let mut best = Decision {
-            index: 0,
-            score: Score {
-                score: f64::NEG_INFINITY,
-                mean: 0.0,
-                width: 0.0,
-            },
-        };
-        let mut scores = Scores::new();
-        for group in items.groups() {
+        choose(items, |group, scores| {
             scores.fill(self.index, view, beta, group);
-            for lane in 0..group.len {
-                if scores.score[lane] > best.score.score {
-                    best = Decision {
-                        index: group.first + lane,
-                        score: scores.of(lane),
-                    };
-                }
-            }
-        }
-        best
+        })
     }
 
     /// Score, mean and width of every candidate.
     pub fn explain(&self, view: View<'_>, beta: f64, items: &ItemSet, out: &mut Vec<Score>) {
-        out.clear();
-        out.reserve(items.len());
-        let mut scores = Scores::new();
-        for group in items.groups() {
+        explain(items, out, |group, scores| {
             scores.fill(self.index, view, beta, group);
-            out.extend((0..group.len).map(|lane| scores.of(lane)));
+        });
+    }
+}
+
+/// The item with the largest score, the first of them on a tie; `fill` scores a group.
+#[inline]
+pub(crate) fn choose(items: &ItemSet, mut fill: impl FnMut(Group<'_>, &mut Scores)) -> Decision {
+    let mut best = Decision {
+        index: 0,
+        score: Score {
+            score: f64::NEG_INFINITY,
+            mean: 0.0,
+            width: 0.0,
+        },
+    };
+    let mut scores = Scores::new();
+    for group in items.groups() {
+        fill(group, &mut scores);
+        for lane in 0..group.len {
+            if scores.score[lane] > best.score.score {
+                best = Decision {
+                    index: group.first + lane,
+                    score: scores.of(lane),
+                };
+            }
         }
+    }
+    best
+}
+
+/// The scores of all items, in their order; replaces what `out` held.
+pub(crate) fn explain(
+    items: &ItemSet,
+    out: &mut Vec<Score>,
+    mut fill: impl FnMut(Group<'_>, &mut Scores),
+) {
+    out.clear();
+    out.reserve(items.len());
+    let mut scores = Scores::new();
+    for group in items.groups() {
+        fill(group, &mut scores);
+        out.extend((0..group.len).map(|lane| scores.of(lane)));
     }
 }
 
 /// The scores of one group.
-struct Scores {
-    score: [f64; GROUP],
-    mean: [f64; GROUP],
-    width: [f64; GROUP],
+pub(crate) struct Scores {
+    pub score: [f64; GROUP],
+    pub mean: [f64; GROUP],
+    pub width: [f64; GROUP],
 }
 
 impl Scores {

@@ -14,6 +14,7 @@ use crate::items::{GROUP, Group, ItemSet};
 use crate::kernels::{self, Scoring};
 use crate::policy::{Decision, Score, UserId};
 use crate::statistics::View;
+use crate::ucb::{self, Scores};
 
 /// Least weight of a hypothesis that is asked about an item.
 const HEARD: f64 = 1e-5;
@@ -88,38 +89,12 @@ impl SclubSoft {
 impl Ranking<'_> {
     /// The item with the largest score, the first of them on a tie.
     pub fn choose(&self, items: &ItemSet) -> Decision {
-        let mut best = Decision {
-            index: 0,
-            score: Score {
-                score: f64::NEG_INFINITY,
-                mean: 0.0,
-                width: 0.0,
-            },
-        };
-        let mut scores = Scores::new();
-        for group in items.groups() {
-            scores.fill(self, group);
-            for lane in 0..group.len {
-                if scores.score[lane] > best.score.score {
-                    best = Decision {
-                        index: group.first + lane,
-                        score: scores.of(lane),
-                    };
-                }
-            }
-        }
-        best
+        ucb::choose(items, |group, scores| self.fill(group, scores))
     }
 
     /// Score, mean and width of every item.
     pub fn explain(&self, items: &ItemSet, out: &mut Vec<Score>) {
-        out.clear();
-        out.reserve(items.len());
-        let mut scores = Scores::new();
-        for group in items.groups() {
-            scores.fill(self, group);
-            out.extend((0..group.len).map(|lane| scores.of(lane)));
-        }
+        ucb::explain(items, out, |group, scores| self.fill(group, scores));
     }
 
     /// Σ w μ
@@ -134,48 +109,22 @@ impl Ranking<'_> {
         }
         mean
     }
-}
 
-/// The scores of one group of items.
-struct Scores {
-    score: [f64; GROUP],
-    mean: [f64; GROUP],
-    width: [f64; GROUP],
-}
-
-impl Scores {
-    #[inline(always)]
-    fn new() -> Self {
-        Self {
-            score: [0.0; GROUP],
-            mean: [0.0; GROUP],
-            width: [0.0; GROUP],
-        }
-    }
-
-    #[inline(always)]
-    fn of(&self, lane: usize) -> Score {
-        Score {
-            score: self.score[lane],
-            mean: self.mean[lane],
-            width: self.width[lane],
-        }
-    }
-
-    fn fill(&mut self, ranking: &Ranking<'_>, group: Group<'_>) {
+    /// The scores of one group of items.
+    fn fill(&self, group: Group<'_>, scores: &mut Scores) {
         let lanes = group.width;
-        let (mean, width) = (&mut self.mean[..lanes], &mut self.width[..lanes]);
+        let (mean, width) = (&mut scores.mean[..lanes], &mut scores.width[..lanes]);
         let mut one = [0.0; GROUP];
         let mut second = [0.0; GROUP];
         let (one, second) = (&mut one[..lanes], &mut second[..lanes]);
         mean.fill(0.0);
         width.fill(0.0);
-        let none = ranking.none;
+        let none = self.none;
         if none > HEARD {
             kernels::score(Scoring {
-                factor: ranking.view.factor,
-                scale: ranking.view.scale,
-                estimate: ranking.view.estimate,
+                factor: self.view.factor,
+                scale: self.view.scale,
+                estimate: self.view.estimate,
                 items: group.features,
                 mean: one,
                 norm: width,
@@ -186,11 +135,11 @@ impl Scores {
                 width[l] *= none;
             }
         }
-        let dim = ranking.view.estimate.len();
-        let centres = ranking.means.chunks_exact(dim);
+        let dim = self.view.estimate.len();
+        let centres = self.means.chunks_exact(dim);
         let mut spread = Vec::new();
-        for ((&weight, centre), own) in ranking.weights.iter().zip(centres).zip(ranking.spreads) {
-            let weight = ranking.trust * weight;
+        for ((&weight, centre), own) in self.weights.iter().zip(centres).zip(self.spreads) {
+            let weight = self.trust * weight;
             if weight > HEARD {
                 kernels::means(centre, group.features, one);
                 for l in 0..lanes {
@@ -208,8 +157,8 @@ impl Scores {
         }
         for l in 0..lanes {
             let between = (second[l] - mean[l] * mean[l]).max(0.0).sqrt();
-            width[l] = ranking.between * between + ranking.within * width[l].max(0.0).sqrt();
-            self.score[l] = mean[l] + width[l];
+            width[l] = self.between * between + self.within * width[l].max(0.0).sqrt();
+            scores.score[l] = mean[l] + width[l];
         }
     }
 }
