@@ -1,7 +1,6 @@
 //! The command `sclub`: arguments in, exit code out.
 
 mod args;
-mod config;
 mod explain;
 mod features;
 mod files;

@@ -16,6 +16,7 @@ use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Parts, Plan, ROUNDS, Source};
 use sclub_lab::report::model::{Origin, Panel, Report};
 use sclub_lab::report::render;
+use sclub_lab::run::threads;
 use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
@@ -23,7 +24,7 @@ use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
-use crate::run::{INTERRUPTED, stop_on_ctrl_c, threads};
+use crate::run::{INTERRUPTED, stop_on_ctrl_c};
 
 /// Rounds and seeds of `--quick`.
 const QUICK_ROUNDS: u64 = (1 << 18) - 2;

@@ -15,6 +15,7 @@ use sclub_lab::data::Options;
 use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Data, Progress as Done};
 use sclub_lab::robust::{Measure, Pass, Plan, Table};
+use sclub_lab::run::threads;
 use serde_json::json;
 
 use crate::args::whole;
@@ -22,7 +23,7 @@ use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::paper::command_line;
 use crate::progress::Progress;
 use crate::reading::read_file;
-use crate::run::{INTERRUPTED, stop_on_ctrl_c, threads};
+use crate::run::{INTERRUPTED, stop_on_ctrl_c};
 
 /// Rounds and seeds unless they are said, and of `--quick`.
 const ROUNDS: u64 = 1 << 18;

@@ -7,16 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use sclub_lab::Deviations;
 use sclub_lab::clustering;
 use sclub_lab::data::Options;
-use sclub_lab::data::features::{Selection, factorise, user_weights};
+use sclub_lab::document::config;
 use sclub_lab::figure;
-use sclub_lab::held_out::{Others, Protocol};
-use sclub_lab::paper::Switch;
-use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset};
-use sclub_lab::run::{Experiment, Run};
-use sclub_lab::setting::{Ratings, Setting};
+use sclub_lab::held_out::Others;
+use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset, choose, deviations, usual_graph};
+use sclub_lab::run::{Experiment, Run, threads};
+use sclub_lab::setting::Setting;
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe, Sizes, Twists};
 use sclub_lab::world::Rewards;
@@ -26,20 +24,10 @@ use crate::args::{
     FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs,
     SizeKind, WorldKind,
 };
-use crate::config::config;
 use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::table;
-
-/// Users up to which a complete graph is taken without being asked for: 10^8 ends of edges.
-const MOST_COMPLETE: u64 = 10_000;
-
-/// T unless it is said.
-const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
-
-/// More threads than this help on no machine.
-const MOST_THREADS: u64 = 256;
 
 /// What a shell expects from a program that Ctrl-C has ended.
 pub const INTERRUPTED: u8 = 130;
@@ -54,7 +42,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
     let plays = (experiment.policies.len() * experiment.seeds.len()) as u64;
-    let total = expected_rounds(&experiment).saturating_mul(plays);
+    let total = experiment
+        .world
+        .expected_rounds(experiment.rounds)
+        .saturating_mul(plays);
     let progress = Progress::new(total, args.quiet, Arc::clone(&cancelled));
     let start = Instant::now();
     let runs = experiment.run(&progress)?;
@@ -154,14 +145,6 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// Rounds of one policy in one world, about.
-fn expected_rounds(experiment: &Experiment) -> u64 {
-    match &experiment.world {
-        Setting::Ratings(ratings) => experiment.rounds.min(ratings.interactions.len() as u64 / 2),
-        _ => experiment.rounds,
-    }
-}
-
 /// What a synthetic world is made from.
 pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
     let small = |name: &str, value: u64| -> Result<usize> {
@@ -219,104 +202,48 @@ fn setting(args: &RunArgs) -> Result<Setting> {
     };
     let read = read_file(path, &options, args.quiet)?;
     if args.world == WorldKind::Vectors {
-        let selection = Selection {
-            users: recipe.users,
-            items: 1000,
-        };
-        let chosen = selection.choose(&read.interactions);
-        for shortage in &chosen.shortages {
+        let (setting, shortages) = Setting::vectors(recipe, &read.interactions)?;
+        for shortage in &shortages {
             eprintln!("sclub: warning: {shortage}");
         }
-        let (svd, _) = factorise(&chosen.matrix, recipe.dim)?;
-        let weights = user_weights(&svd);
-        let weights = (0..weights.rows()).map(|row| weights.row(row).to_vec());
-        return Ok(Setting::Vectors(recipe, Arc::new(weights.collect())));
+        return Ok(setting);
     }
-    let digest = read.interactions.digest();
-    Ok(Setting::Ratings(Ratings {
-        interactions: Arc::new(read.interactions),
-        digest,
-        protocol: Protocol {
-            dim: recipe.dim,
-            candidates: recipe.candidates,
-            ..Protocol::default()
-        },
-        others: match args.others {
-            OthersKind::Uniform => Others::Uniform,
-            OthersKind::Popular => Others::Popular,
-        },
-        scale: args.feature_scale,
-        placebo: args.placebo,
-    }))
-}
-
-fn policies(args: &RunArgs) -> Result<Vec<Name>> {
-    let has_truth = args.world == WorldKind::Synthetic;
-    let Some(asked) = &args.policies else {
-        let all = Name::ALL.into_iter();
-        return Ok(all.filter(|name| has_truth || !name.is_told()).collect());
+    let others = match args.others {
+        OthersKind::Uniform => Others::Uniform,
+        OthersKind::Popular => Others::Popular,
     };
-    let mut policies: Vec<Name> = Vec::new();
-    for &name in asked {
-        if policies.contains(&name) {
-            bail!("policy '{name}' is named twice");
-        }
-        if name.is_told() && !has_truth {
-            bail!("policy '{name}' is told the true clusters, and this world has none");
-        }
-        policies.push(name);
-    }
-    Ok(policies)
-}
-
-fn deviations(args: &RunArgs) -> Result<Option<Deviations>> {
-    let Some(names) = &args.deviations else {
-        return Ok(None);
-    };
-    let mut deviations = Deviations::NONE;
-    for name in names {
-        match name.as_str() {
-            "all" | "none" if names.len() > 1 => bail!("deviation '{name}' stands alone"),
-            "all" => deviations = Deviations::ALL,
-            "none" => deviations = Deviations::NONE,
-            name => {
-                let Some(switch) = Switch::ALL.into_iter().find(|s| s.name == name) else {
-                    let known: Vec<&str> = Switch::ALL.iter().map(|s| s.name).collect();
-                    bail!(
-                        "there is no deviation '{name}'; there are all, none, {}",
-                        known.join(", ")
-                    );
-                };
-                deviations = switch.with(deviations, true);
-            }
-        }
-    }
-    Ok(Some(deviations))
+    Ok(Setting::ratings(
+        read.interactions,
+        (recipe.dim, recipe.candidates),
+        others,
+        args.feature_scale,
+        args.placebo,
+    ))
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
-    let policies = policies(args)?;
+    let has_truth = args.world == WorldKind::Synthetic;
+    let policies = choose(args.policies.as_deref(), has_truth)?;
     if args.half_life.is_some() && !policies.iter().any(|name| name.is_soft()) {
         bail!("--half-life goes with sclub-soft or gaussian among the --policies");
     }
-    let deviations = deviations(args)?;
+    let deviations = args.deviations.as_deref().map(deviations).transpose()?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
     };
     let threads = threads(args.threads)?;
+    let world = setting(args)?;
+    let preset = match args.preset {
+        PresetKind::Theory => Preset::Theory,
+        PresetKind::Released => Preset::Released,
+        PresetKind::Tuned => Preset::Tuned,
+    };
     Ok(Experiment {
-        world: setting(args)?,
         policies,
-        rounds: args.rounds.unwrap_or(match args.world {
-            WorldKind::Ratings => Protocol::default().most_rounds as u64,
-            WorldKind::Synthetic | WorldKind::Vectors => DEFAULT_ROUNDS,
-        }),
+        rounds: args.rounds.unwrap_or(world.usual_rounds()),
+        world,
         seeds: (args.first_seed..after_last).collect(),
-        preset: match args.preset {
-            PresetKind::Theory => Preset::Theory,
-            PresetKind::Released => Preset::Released,
-            PresetKind::Tuned => Preset::Tuned,
-        },
+        preset,
         overrides: Overrides {
             alpha_theta: args.alpha_theta,
             alpha_p: args.alpha_p,
@@ -328,25 +255,11 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         graph: match args.graph {
             Some(GraphKind::Random) => InitialGraph::Random,
             Some(GraphKind::Complete) => InitialGraph::Complete,
-            None if args.preset == PresetKind::Released && args.recipe.users <= MOST_COMPLETE => {
-                InitialGraph::Complete
-            }
-            None => InitialGraph::Random,
+            None => usual_graph(preset, args.recipe.users),
         },
         deviations,
         threads,
     })
-}
-
-/// The threads to use: as many as asked for, or one for each core.
-pub fn threads(asked: Option<u64>) -> Result<usize> {
-    match asked {
-        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
-            bail!("threads is {threads}; it must be between 1 and {MOST_THREADS}")
-        }
-        Some(threads) => Ok(threads as usize),
-        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get())),
-    }
 }
 
 /// The first Ctrl-C ends the run in order, a second one at once.

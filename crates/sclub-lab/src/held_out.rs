@@ -10,6 +10,7 @@
 //!
 //! So nothing that a policy is served with has been made from the users it serves.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use rand::RngExt;
@@ -21,6 +22,7 @@ use serde::Serialize;
 use crate::data::Interactions;
 use crate::data::features::{self, FeatureError};
 use crate::data::matrix::{Matrix, Sparse};
+use crate::named::named;
 use crate::streams::{Purpose, stream};
 use crate::world::{AGES, BLOCK, Block, Rewards, Truth, World};
 
@@ -35,6 +37,15 @@ pub enum Others {
     Uniform,
     /// As often as served users took them, so that being popular gives nothing away.
     Popular,
+}
+
+impl FromStr for Others {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [("uniform", Others::Uniform), ("popular", Others::Popular)];
+        named("way to draw the others", text, &all)
+    }
 }
 
 /// Numbers that a split is made with.

@@ -1,5 +1,7 @@
 //! The policies by name, and how they are made for a world.
 
+mod choice;
+
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::str::FromStr;
@@ -10,9 +12,12 @@ use sclub::{
 };
 use serde::{Serialize, Serializer};
 
+use crate::named::named;
 use crate::streams::{Purpose, mix};
 use crate::world::World;
 use crate::yardsticks::{Informed, Oracle, Random};
+
+pub use choice::{ChoiceError, MOST_COMPLETE, choose, deviations, usual_deviations, usual_graph};
 
 /// A policy by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -109,16 +114,7 @@ impl FromStr for Name {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Name::ALL
-            .into_iter()
-            .find(|name| name.as_str() == text)
-            .ok_or_else(|| {
-                let known: Vec<&str> = Name::ALL.iter().map(|name| name.as_str()).collect();
-                format!(
-                    "there is no policy '{text}'; there are {}",
-                    known.join(", ")
-                )
-            })
+        named("policy", text, &Name::ALL.map(|name| (name.as_str(), name)))
     }
 }
 
@@ -144,6 +140,19 @@ impl fmt::Display for Preset {
     }
 }
 
+impl FromStr for Preset {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [
+            ("theory", Preset::Theory),
+            ("released", Preset::Released),
+            ("tuned", Preset::Tuned),
+        ];
+        named("preset", text, &all)
+    }
+}
+
 /// The graph that CLUB starts from; a random one is drawn from the world's seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -153,6 +162,18 @@ pub enum InitialGraph {
     Random,
     /// Every edge.
     Complete,
+}
+
+impl FromStr for InitialGraph {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [
+            ("random", InitialGraph::Random),
+            ("complete", InitialGraph::Complete),
+        ];
+        named("graph", text, &all)
+    }
 }
 
 /// Constants to use in place of the preset's.
@@ -237,15 +258,6 @@ impl Entry {
             half_life: self.half_life,
             ..params
         }
-    }
-}
-
-/// What SCLUB does otherwise than the pseudo-code unless it is said: as the published code with its
-/// constants, nothing else.
-pub fn usual_deviations(preset: Preset) -> Deviations {
-    match preset {
-        Preset::Released => Deviations::ALL,
-        Preset::Theory | Preset::Tuned => Deviations::NONE,
     }
 }
 

@@ -4,18 +4,23 @@
 //! and played by all. Nothing depends on which thread does what, so any number of threads gives the
 //! same bits.
 
+mod player;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
 
 use rayon::prelude::*;
-use sclub::{Change, Deviations, Observation, SoftParams};
+use sclub::{Deviations, SoftParams};
 use serde::Serialize;
 
-use crate::adjusted_rand::adjusted_rand;
 use crate::clustering::Clustering;
-use crate::policies::{self, Entry, InitialGraph, Made, Name, Overrides, Preset};
+use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
 use crate::setting::{Setting, SettingError};
-use crate::world::{AGES, Block, Blocks, Tally, World};
+use crate::world::{Blocks, World};
+
+pub use player::Player;
+
+/// More threads than this help on no machine.
+pub const MOST_THREADS: u64 = 256;
 
 /// Points of a regret curve at equal distances, for drawing.
 pub const CURVE_POINTS: u64 = 64;
@@ -55,6 +60,9 @@ pub enum RunError {
     /// The threads cannot be started.
     #[error("cannot start the threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    /// As many threads as nobody can use.
+    #[error("threads is {0}; it must be between 1 and {MOST_THREADS}")]
+    ThreadCount(u64),
     /// Nothing to run.
     #[error("{0}")]
     Nothing(&'static str),
@@ -66,6 +74,10 @@ pub trait Observer: Sync {
     fn played(&self, rounds: u64);
 
     /// Whether to stop. Seeds that are not complete are then left out.
+    ///
+    /// It is asked after each block that was drawn, and when a policy has failed: a world or a policy
+    /// that fails for reasons which are not in [`sclub::Error`] keeps them where its caller finds them
+    /// and has the observer say so here. What it has drawn or returned does not matter then.
     fn is_cancelled(&self) -> bool {
         false
     }
@@ -76,11 +88,11 @@ impl Observer for () {
     fn played(&self, _rounds: u64) {}
 }
 
-/// One policy in one world, to the end.
+/// One policy in one world, to the end. `N` says who it is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Run {
+pub struct Run<N = Name> {
     /// Who played.
-    pub policy: Name,
+    pub policy: N,
     /// With which constants.
     pub preset: Preset,
     /// In which world.
@@ -109,153 +121,12 @@ pub struct Run {
     /// (round, regret so far) at equal distances.
     #[serde(skip)]
     pub even_curve: Vec<(u64, f64)>,
-    /// (recommendations, sum of rewards) at each of [`AGES`]; empty where ages do not matter.
+    /// (recommendations, sum of rewards) at each of [`AGES`](crate::world::AGES); empty where ages do not matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_age: Vec<(u64, f64)>,
     /// A digest of the policy's final state.
     #[serde(skip)]
     pub digest: u64,
-}
-
-/// A policy on its way through a world.
-struct Player {
-    name: Name,
-    policy: Made,
-    preset: Preset,
-    rounds: u64,
-    tally: Tally,
-    by_age: [(u64, f64); AGES.len()],
-    seconds: f64,
-    curve: Vec<(u64, f64)>,
-    even_curve: Vec<(u64, f64)>,
-    item: Vec<f64>,
-    /// Items and rewards of a round with several users.
-    together: Vec<f64>,
-    rewards: Vec<f64>,
-    changes: Vec<Change>,
-}
-
-impl Player {
-    fn new(name: Name, preset: Preset, policy: Made) -> Self {
-        let item = vec![0.0; policy.dim()];
-        Self {
-            name,
-            policy,
-            preset,
-            rounds: 0,
-            tally: Tally::default(),
-            by_age: Default::default(),
-            seconds: 0.0,
-            curve: Vec::new(),
-            even_curve: vec![(0, 0.0)],
-            item,
-            together: Vec::new(),
-            rewards: Vec::new(),
-            changes: Vec::new(),
-        }
-    }
-
-    /// Plays a block. The clock runs for the block as a whole: looking up the reward that the world
-    /// has drawn takes a few nanoseconds a round, reading the clock twice a round would take more.
-    fn play(&mut self, block: &Block, total: u64) -> Result<(), sclub::Error> {
-        let start = Instant::now();
-        let step = total.div_ceil(CURVE_POINTS);
-        let several = !block.ends.is_empty();
-        for round in 0..block.rounds() {
-            if several {
-                self.play_together(block, block.users_of(round))?;
-            } else {
-                let user = block.users[round];
-                let reward = self.serve(block, round)?;
-                let observation = Observation {
-                    user,
-                    item: &self.item,
-                    reward,
-                };
-                self.policy.learn_round(&[observation], &mut self.changes)?;
-            }
-            self.changes.clear();
-            self.rounds += 1;
-            if self.rounds.is_power_of_two() || self.rounds == total {
-                self.curve.push((self.rounds, self.tally.regret));
-            }
-            if self.rounds.is_multiple_of(step) || self.rounds == total {
-                self.even_curve.push((self.rounds, self.tally.regret));
-            }
-        }
-        self.seconds += start.elapsed().as_secs_f64();
-        Ok(())
-    }
-
-    /// Serves one user, counts what it brought, and leaves the item in `self.item`.
-    #[inline]
-    fn serve(&mut self, block: &Block, at: usize) -> Result<f64, sclub::Error> {
-        let items = &block.items[at];
-        let choice = self.policy.recommend(block.users[at], items)?.index;
-        let reward = self.tally.count(block, at, choice);
-        items.copy_item(choice, &mut self.item);
-        if let Some(&age) = block.ages.get(at) {
-            let (rounds, rewards) = &mut self.by_age[usize::from(age)];
-            *rounds += 1;
-            *rewards += reward;
-        }
-        Ok(reward)
-    }
-
-    /// Serves several users on the same history, then learns from all.
-    fn play_together(
-        &mut self,
-        block: &Block,
-        users: std::ops::Range<usize>,
-    ) -> Result<(), sclub::Error> {
-        self.together.clear();
-        self.rewards.clear();
-        for at in users.clone() {
-            let reward = self.serve(block, at)?;
-            self.rewards.push(reward);
-            self.together.extend_from_slice(&self.item);
-        }
-        let observations: Vec<Observation<'_>> = block.users[users]
-            .iter()
-            .zip(self.together.chunks_exact(self.item.len()))
-            .zip(&self.rewards)
-            .map(|((&user, item), &reward)| Observation { user, item, reward })
-            .collect();
-        self.policy.learn_round(&observations, &mut self.changes)
-    }
-
-    fn finish(self, seed: u64, world: &dyn World) -> Run {
-        let adjusted_rand = world.truth().map(|truth| {
-            let found: Vec<u64> = (0..world.users())
-                .map(|user| self.policy.cluster_of(user))
-                .collect();
-            let at_the_end = truth.clusters_in(self.rounds.saturating_sub(1));
-            let true_ones: Vec<u64> = at_the_end.iter().map(|&c| u64::from(c)).collect();
-            adjusted_rand(&found, &true_ones)
-        });
-        Run {
-            policy: self.name,
-            preset: self.preset,
-            seed,
-            rounds: self.rounds,
-            served: self.tally.served,
-            regret: self.tally.regret,
-            reward: self.tally.reward,
-            random_regret: self.tally.random_regret,
-            clusters: self.policy.clusters(),
-            adjusted_rand,
-            clustering: self.policy.outlook().map(Clustering::from),
-            policy_seconds: self.seconds,
-            curve: self.curve,
-            even_curve: self.even_curve,
-            by_age: if self.by_age.iter().any(|&(rounds, _)| rounds > 0) {
-                self.by_age.to_vec()
-            } else {
-                Vec::new()
-            },
-            digest: self.policy.digest(),
-        }
-    }
 }
 
 /// Plays some policies through a world, each round drawn once for all of them. Policies that the
@@ -276,20 +147,91 @@ pub fn play(
             players.push(Player::new(entry.name, entry.preset, policy));
         }
     }
+    play_all(world, seed, players, rounds, observer)
+}
+
+/// As [`play`], with policies that have been made, here or elsewhere.
+///
+/// # Errors
+/// [`RunError::Policy`].
+pub fn play_all<N: Send>(
+    world: &dyn World,
+    seed: u64,
+    mut players: Vec<Player<N>>,
+    rounds: u64,
+    observer: &dyn Observer,
+) -> Result<Option<Vec<Run<N>>>, RunError> {
     let mut blocks = Blocks::new(world, rounds);
     let mut block = world.new_block();
     while let Some(some) = blocks.draw(&mut block) {
         if observer.is_cancelled() {
             return Ok(None);
         }
-        players.par_iter_mut().try_for_each(|player| {
+        let played = players.par_iter_mut().try_for_each(|player| {
             player.play(&block, blocks.rounds())?;
             observer.played(some);
             Ok::<(), sclub::Error>(())
-        })?;
+        });
+        match played {
+            Err(_) if observer.is_cancelled() => return Ok(None),
+            played => played?,
+        }
     }
     let runs = players.into_iter().map(|p| p.finish(seed, world));
     Ok(Some(runs.collect()))
+}
+
+/// Runs `one` for every seed on the threads of a pool. Returns the runs by seed, in the order of the
+/// seeds; where one comes back with nothing, those of the seeds that are complete.
+///
+/// # Errors
+/// The error of a seed. No other is begun after it.
+pub fn over_seeds<N: Send, E: Send>(
+    pool: &rayon::ThreadPool,
+    seeds: &[u64],
+    one: impl Fn(u64) -> Result<Option<Vec<Run<N>>>, E> + Sync,
+) -> Result<Vec<Run<N>>, E> {
+    // Seeds are taken in order, so that what an interruption keeps are the first ones.
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let place = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = seeds.get(place) else {
+                return Ok(done);
+            };
+            match one(seed) {
+                Ok(Some(runs)) => done.push((place, runs)),
+                Ok(None) => return Ok(done),
+                Err(error) => {
+                    next.store(seeds.len(), Ordering::Relaxed);
+                    return Err(error);
+                }
+            }
+        }
+    };
+    let workers: Vec<Vec<(usize, Vec<Run<N>>)>> = pool.install(|| {
+        let workers = 0..pool.current_num_threads().min(seeds.len());
+        let workers = workers.into_par_iter().map(|_| work());
+        workers.collect::<Result<_, _>>()
+    })?;
+    let mut seeds: Vec<(usize, Vec<Run<N>>)> = workers.into_iter().flatten().collect();
+    seeds.sort_unstable_by_key(|&(place, _)| place);
+    Ok(seeds.into_iter().flat_map(|(_, runs)| runs).collect())
+}
+
+/// The threads to use: as many as asked for, or one for each core.
+///
+/// # Errors
+/// [`RunError::ThreadCount`].
+pub fn threads(asked: Option<u64>) -> Result<usize, RunError> {
+    match asked {
+        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
+            Err(RunError::ThreadCount(threads))
+        }
+        Some(threads) => Ok(threads as usize),
+        None => Ok(std::thread::available_parallelism().map_or(1, |cores| cores.get())),
+    }
 }
 
 impl Experiment {
@@ -338,36 +280,7 @@ impl Experiment {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()?;
-        // Seeds are taken in order, so that what an interruption keeps are the first ones.
-        let next = AtomicUsize::new(0);
-        let workers: Vec<Vec<(usize, Vec<Run>)>> = pool.install(|| {
-            let workers = (0..threads.min(self.seeds.len())).into_par_iter();
-            workers
-                .map(|_| self.run_some(&next, observer))
-                .collect::<Result<_, _>>()
-        })?;
-        let mut seeds: Vec<(usize, Vec<Run>)> = workers.into_iter().flatten().collect();
-        seeds.sort_unstable_by_key(|&(place, _)| place);
-        Ok(seeds.into_iter().flat_map(|(_, runs)| runs).collect())
-    }
-
-    /// Runs the seeds that nobody else has taken yet.
-    fn run_some(
-        &self,
-        next: &AtomicUsize,
-        observer: &dyn Observer,
-    ) -> Result<Vec<(usize, Vec<Run>)>, RunError> {
-        let mut done = Vec::new();
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&seed) = self.seeds.get(place) else {
-                return Ok(done);
-            };
-            let Some(runs) = self.run_seed(seed, observer)? else {
-                return Ok(done);
-            };
-            done.push((place, runs));
-        }
+        over_seeds(&pool, &self.seeds, |seed| self.run_seed(seed, observer))
     }
 
     fn run_seed(&self, seed: u64, observer: &dyn Observer) -> Result<Option<Vec<Run>>, RunError> {

@@ -5,9 +5,16 @@ use std::sync::Arc;
 use sclub::Assumptions;
 
 use crate::data::Interactions;
+use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
 use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::World;
+
+/// T unless it is said.
+pub const USUAL_ROUNDS: u64 = (1 << 17) - 2;
+
+/// Items that tastes are made from, those taken most.
+const ITEMS_FOR_TASTES: usize = 1000;
 
 /// A family of worlds, one for each seed.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +56,70 @@ pub enum SettingError {
 }
 
 impl Setting {
+    /// Tastes made from what real users took (section 5.2 of the paper), those of the recipe's number
+    /// of users who took most; and what there is less of than that.
+    ///
+    /// # Errors
+    /// As [`factorise`].
+    pub fn vectors(
+        recipe: Recipe,
+        interactions: &Interactions,
+    ) -> Result<(Self, Vec<Shortage>), FeatureError> {
+        let selection = Selection {
+            users: recipe.users,
+            items: ITEMS_FOR_TASTES,
+        };
+        let chosen = selection.choose(interactions);
+        let (svd, _) = factorise(&chosen.matrix, recipe.dim)?;
+        let weights = user_weights(&svd);
+        let weights = (0..weights.rows()).map(|row| weights.row(row).to_vec());
+        let setting = Setting::Vectors(recipe, Arc::new(weights.collect()));
+        Ok((setting, chosen.shortages))
+    }
+
+    /// What real users took, with the usual limits.
+    pub fn ratings(
+        interactions: Interactions,
+        (dim, candidates): (usize, usize),
+        others: Others,
+        scale: f64,
+        placebo: bool,
+    ) -> Self {
+        Setting::Ratings(Ratings {
+            digest: interactions.digest(),
+            interactions: Arc::new(interactions),
+            protocol: Protocol {
+                dim,
+                candidates,
+                ..Protocol::default()
+            },
+            others,
+            scale,
+            placebo,
+        })
+    }
+
+    /// Rounds to play unless it is said; of real users, all there are.
+    pub fn usual_rounds(&self) -> u64 {
+        match self {
+            Setting::Ratings(ratings) => ratings.protocol.most_rounds as u64,
+            Setting::Synthetic(_) | Setting::Vectors(..) => USUAL_ROUNDS,
+        }
+    }
+
+    /// How many of so many rounds a policy will play in one world, about.
+    pub fn expected_rounds(&self, rounds: u64) -> u64 {
+        match self {
+            Setting::Ratings(ratings) => rounds.min(ratings.interactions.len() as u64 / 2),
+            Setting::Synthetic(_) | Setting::Vectors(..) => rounds,
+        }
+    }
+
+    /// Whether there are true clusters to tell.
+    pub fn has_truth(&self) -> bool {
+        matches!(self, Setting::Synthetic(_))
+    }
+
     /// Checks every number that can be checked without making a world.
     ///
     /// # Errors

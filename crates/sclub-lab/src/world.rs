@@ -50,6 +50,9 @@ pub struct Block {
     pub noise: Vec<f64>,
     /// How noise and mean make a reward.
     pub rewards: Rewards,
+    /// The reward of each candidate, round by round, where the world has drawn them itself: noise is
+    /// not looked at then. Empty where it has not.
+    pub given: Vec<f64>,
     /// Candidates in a round.
     pub candidates: usize,
 }
@@ -70,6 +73,7 @@ impl Block {
             average: Vec::with_capacity(BLOCK),
             noise: Vec::with_capacity(BLOCK),
             rewards,
+            given: Vec::new(),
             candidates,
         })
     }
@@ -111,6 +115,7 @@ impl Block {
         self.best.clear();
         self.average.clear();
         self.noise.clear();
+        self.given.clear();
         self.means.clear();
         self.means.resize(users * self.candidates, 0.0);
         while self.items.len() < users {
@@ -128,6 +133,9 @@ impl Block {
     /// The reward of a candidate: the same for every policy that chooses it.
     #[inline]
     pub fn reward(&self, round: usize, choice: usize) -> f64 {
+        if !self.given.is_empty() {
+            return self.given[round * self.candidates + choice];
+        }
         let mean = self.mean(round, choice);
         match self.rewards {
             Rewards::Bernoulli => f64::from(u8::from(self.noise[round] < mean)),

@@ -17,6 +17,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use futures_util::future::try_join_all;
 use indicatif::{ProgressBar, ProgressStyle};
+use sclub_lab::document::world_json;
 use sclub_lab::setting::Setting;
 use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Synthetic};
@@ -28,7 +29,6 @@ use serde_json::{Value, json};
 
 use super::latency::{Latencies, shown};
 use super::{SimulateArgs, connections};
-use crate::config::world_json;
 use crate::files::{save, say};
 use crate::progress::LINE_EVERY;
 use crate::remote::{Refusal, Remote, block_on, body_of, call};

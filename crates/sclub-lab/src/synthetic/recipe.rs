@@ -1,7 +1,10 @@
 //! What a synthetic world is made from.
 
+use std::str::FromStr;
+
 use serde::Serialize;
 
+use crate::named::named;
 use crate::world::Rewards;
 
 /// Most users of a world: what fits into the memory of a large machine.
@@ -17,6 +20,19 @@ pub enum Frequencies {
     Clusters,
     /// Figure (1c): users by a flat Dirichlet draw.
     Users,
+}
+
+impl FromStr for Frequencies {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [
+            ("uniform", Frequencies::Uniform),
+            ("clusters", Frequencies::Clusters),
+            ("users", Frequencies::Users),
+        ];
+        named("way for users to appear", text, &all)
+    }
 }
 
 /// What a synthetic world is made from.
@@ -50,6 +66,15 @@ pub enum Sizes {
     Equal,
     /// One user each; of the others, cluster k = 1, 2, … has a share in proportion to k^−1.5.
     Unequal,
+}
+
+impl FromStr for Sizes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [("equal", Sizes::Equal), ("unequal", Sizes::Unequal)];
+        named("kind of sizes", text, &all)
+    }
 }
 
 /// What the paper's world has not. By default there is nothing of it.
