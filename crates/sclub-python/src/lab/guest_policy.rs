@@ -1,0 +1,231 @@
+//! A policy that is written in Python.
+
+use std::sync::Arc;
+
+use numpy::ndarray::{ArrayView1, ArrayView2};
+use numpy::{PyArray1, PyArray2, PyArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use sclub::{Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Score, UserId};
+
+use super::halt::Halt;
+
+/// What the lab is told where an exception says more.
+const FAILED: Error = Error::NoCandidates;
+
+/// What a guest learns of the world it plays in.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// Features of an item.
+    pub dim: usize,
+    /// Number of users.
+    pub users: u64,
+    /// Whether several users may appear in a round.
+    pub is_for_several: bool,
+}
+
+/// A Python object with `recommend` and `learn`, and perhaps `learn_round` and `cluster_of`.
+pub struct GuestPolicy {
+    label: String,
+    object: Py<PyAny>,
+    place: Place,
+    learns_rounds: bool,
+    has_clusters: bool,
+    /// Numbers of the clusters that `cluster_of` has named.
+    numbers: Py<PyDict>,
+    rounds: u64,
+    halt: Arc<Halt>,
+}
+
+impl GuestPolicy {
+    /// A guest for one world.
+    pub fn new(
+        label: String,
+        object: &Bound<'_, PyAny>,
+        place: Place,
+        halt: Arc<Halt>,
+    ) -> PyResult<Self> {
+        let py = object.py();
+        for method in ["recommend", "learn"] {
+            if !object.hasattr(method)? {
+                return Err(PyTypeError::new_err(format!(
+                    "policy '{label}' has no method {method}; it needs recommend(user, items) and \
+                     learn(user, item, reward)"
+                )));
+            }
+        }
+        Ok(Self {
+            learns_rounds: place.is_for_several && object.hasattr(intern!(py, "learn_round"))?,
+            has_clusters: object.hasattr(intern!(py, "cluster_of"))?,
+            object: object.clone().unbind(),
+            numbers: PyDict::new(py).unbind(),
+            rounds: 0,
+            label,
+            place,
+            halt,
+        })
+    }
+
+    /// Whether it says who belongs together.
+    pub fn has_clusters(&self) -> bool {
+        self.has_clusters
+    }
+
+    /// Does something with the object; what that raises stops the run.
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
+    ) -> Result<T, Error> {
+        if self.halt.is_stopped() {
+            return Err(FAILED);
+        }
+        Python::attach(|py| work(self.object.bind(py))).map_err(|error| {
+            self.halt.fail(error);
+            FAILED
+        })
+    }
+
+    fn choose(&self, object: &Bound<'_, PyAny>, user: UserId, items: &ItemSet) -> PyResult<usize> {
+        let py = object.py();
+        let mut rows = Vec::with_capacity(items.len() * items.dim());
+        for item in 0..items.len() {
+            rows.extend(items.item(item));
+        }
+        let array = matrix(py, &rows, self.place.dim)?;
+        let answer = object.call_method1(intern!(py, "recommend"), (user, array))?;
+        let choice: i64 = answer.extract().map_err(|_| {
+            PyTypeError::new_err(format!(
+                "recommend of policy '{}' returned {answer} in round {}; the position of an item is \
+                 expected",
+                self.label, self.rounds,
+            ))
+        })?;
+        match usize::try_from(choice) {
+            Ok(index) if index < items.len() => Ok(index),
+            _ => Err(PyValueError::new_err(format!(
+                "recommend of policy '{}' returned {choice} in round {}; there are the items 0 to {}",
+                self.label,
+                self.rounds,
+                items.len() - 1,
+            ))),
+        }
+    }
+
+    /// The number of the cluster that a user is said to be in.
+    fn number(&self, object: &Bound<'_, PyAny>, user: UserId) -> PyResult<ClusterId> {
+        let py = object.py();
+        let cluster = object.call_method1(intern!(py, "cluster_of"), (user,))?;
+        let numbers = self.numbers.bind(py);
+        if let Some(number) = numbers.get_item(&cluster)? {
+            return number.extract();
+        }
+        let number = numbers.len() as ClusterId + 1;
+        numbers.set_item(cluster, number)?;
+        Ok(number)
+    }
+}
+
+/// Rows that Python may read and not write.
+fn matrix<'py>(py: Python<'py>, rows: &[f64], dim: usize) -> PyResult<Bound<'py, PyAny>> {
+    let view = ArrayView2::from_shape((rows.len() / dim, dim), rows)
+        .map_err(|why| PyValueError::new_err(why.to_string()))?;
+    let array = PyArray2::from_array(py, &view);
+    array.readwrite().make_nonwriteable();
+    Ok(array.into_any())
+}
+
+/// A row that Python may read and not write.
+fn vector<'py>(py: Python<'py>, row: &[f64]) -> Bound<'py, PyAny> {
+    let array = PyArray1::from_array(py, &ArrayView1::from(row));
+    array.readwrite().make_nonwriteable();
+    array.into_any()
+}
+
+impl Policy for GuestPolicy {
+    fn dim(&self) -> usize {
+        self.place.dim
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        let index = self.with(|object| self.choose(object, user, items))?;
+        Ok(Decision {
+            index,
+            score: NO_SCORE,
+        })
+    }
+
+    fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        scores.clear();
+        scores.resize(items.len(), NO_SCORE);
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        _changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        self.with(|object| {
+            let py = object.py();
+            if self.learns_rounds {
+                let users: Vec<UserId> = round.iter().map(|seen| seen.user).collect();
+                let rows: Vec<f64> = round.iter().flat_map(|seen| seen.item).copied().collect();
+                let rewards: Vec<f64> = round.iter().map(|seen| seen.reward).collect();
+                let items = matrix(py, &rows, self.place.dim)?;
+                let seen = (users, items, vector(py, &rewards));
+                object.call_method1(intern!(py, "learn_round"), seen)?;
+                return Ok(());
+            }
+            for seen in round {
+                let seen = (seen.user, vector(py, seen.item), seen.reward);
+                object.call_method1(intern!(py, "learn"), seen)?;
+            }
+            Ok(())
+        })?;
+        self.rounds += 1;
+        Ok(())
+    }
+
+    /// Nobody's where the guest does not say.
+    fn cluster_of(&self, user: UserId) -> ClusterId {
+        if !self.has_clusters {
+            return 0;
+        }
+        self.with(|object| self.number(object, user)).unwrap_or(0)
+    }
+
+    fn clusters(&self) -> usize {
+        if !self.has_clusters {
+            return 0;
+        }
+        let all = self.with(|object| {
+            let users = 0..self.place.users;
+            users
+                .map(|user| self.number(object, user))
+                .collect::<PyResult<std::collections::HashSet<ClusterId>>>()
+        });
+        all.map_or(0, |all| all.len())
+    }
+
+    fn estimate(&self, _user: UserId) -> Vec<f64> {
+        vec![0.0; self.place.dim]
+    }
+
+    /// The state is Python's; of it nothing is known but how long it has learned.
+    fn digest(&self) -> u64 {
+        self.rounds
+    }
+}
+
+/// A guest does not say how it ranks items.
+const NO_SCORE: Score = Score {
+    score: 0.0,
+    mean: 0.0,
+    width: 0.0,
+};

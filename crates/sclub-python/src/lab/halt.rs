@@ -1,0 +1,34 @@
+//! Why a run is to stop.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::PyErr;
+
+/// Holds the first exception, and says to everybody that there is one.
+#[derive(Default)]
+pub struct Halt {
+    stopped: AtomicBool,
+    error: Mutex<Option<PyErr>>,
+}
+
+impl Halt {
+    /// Stops the run. Of several exceptions the first is kept.
+    pub fn fail(&self, error: PyErr) {
+        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.get_or_insert(error);
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether the run is to stop.
+    #[inline]
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// The exception, if there was one.
+    pub fn take(&self) -> Option<PyErr> {
+        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.take()
+    }
+}

@@ -1,0 +1,314 @@
+//! The lab's own worlds.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use numpy::ndarray::Array2;
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError};
+use pyo3::prelude::*;
+use sclub_lab::data::{Options, Read, ReadError, read};
+use sclub_lab::setting::{Setting, SettingError};
+use sclub_lab::summary::thousands;
+use sclub_lab::synthetic::{Recipe, Twists};
+use sclub_lab::world::{Block, Rewards, World};
+
+/// A refusal in Python's spelling of the names.
+pub fn refused(error: impl std::fmt::Display) -> PyErr {
+    let mut message = error.to_string();
+    for name in [
+        "users-a-round",
+        "reward-scale",
+        "newcomers-every",
+        "change-at",
+        "half-life",
+    ] {
+        message = message.replace(name, &name.replace('-', "_"));
+    }
+    PyValueError::new_err(message)
+}
+
+/// What a synthetic world is made from, as the Python part of the package says it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct RecipeArgs {
+    users: usize,
+    clusters: usize,
+    dim: usize,
+    items: usize,
+    frequencies: String,
+    rewards: String,
+    noise: Option<f64>,
+    users_a_round: Option<f64>,
+    sizes: String,
+    spread: f64,
+    reward_scale: f64,
+    newcomers_every: Option<f64>,
+    change_at: Option<u64>,
+}
+
+impl RecipeArgs {
+    fn recipe(&self) -> PyResult<Recipe> {
+        let rewards = match (&*self.rewards, self.noise) {
+            ("bernoulli", None) => Rewards::Bernoulli,
+            ("bernoulli", Some(_)) => return Err(refused("noise goes with rewards='gaussian'")),
+            ("gaussian", noise) => Rewards::Gaussian(noise.unwrap_or(0.5)),
+            (other, _) => {
+                return Err(refused(format!(
+                    "there are no rewards '{other}'; there are bernoulli, gaussian"
+                )));
+            }
+        };
+        Ok(Recipe {
+            users: self.users,
+            clusters: self.clusters,
+            dim: self.dim,
+            candidates: self.items,
+            frequencies: self.frequencies.parse().map_err(refused)?,
+            rewards,
+            users_a_round: self.users_a_round,
+            twists: Twists {
+                sizes: self.sizes.parse().map_err(refused)?,
+                spread: self.spread,
+                reward_scale: self.reward_scale,
+                newcomers_every: self.newcomers_every,
+                change_at: self.change_at,
+            },
+        })
+    }
+}
+
+/// A family of worlds, one for each seed.
+#[pyclass(module = "sclub._sclub", frozen)]
+pub struct LabSetting {
+    pub setting: Setting,
+    /// The number of users that a graph's size is judged by, as the command line does.
+    pub graph_users: u64,
+}
+
+impl LabSetting {
+    fn checked(setting: Setting, graph_users: usize) -> PyResult<Self> {
+        setting.check().map_err(refused)?;
+        Ok(Self {
+            setting,
+            graph_users: graph_users as u64,
+        })
+    }
+}
+
+/// A setting and what should be said about its data.
+type Warned = (LabSetting, Vec<String>);
+
+#[pymethods]
+impl LabSetting {
+    /// Tastes in clusters, drawn with everything else.
+    #[staticmethod]
+    fn synthetic(recipe: RecipeArgs) -> PyResult<Self> {
+        let recipe = recipe.recipe()?;
+        Self::checked(Setting::Synthetic(recipe), recipe.users)
+    }
+
+    /// Given tastes, a row for each user.
+    #[staticmethod]
+    fn vectors(recipe: RecipeArgs, weights: PyReadonlyArray2<'_, f64>) -> PyResult<Self> {
+        let weights = weights.as_array();
+        let recipe = Recipe {
+            users: weights.nrows(),
+            dim: weights.ncols(),
+            ..recipe.recipe()?
+        };
+        let rows = weights.rows().into_iter().map(|row| row.to_vec()).collect();
+        Self::checked(Setting::Vectors(recipe, Arc::new(rows)), recipe.users)
+    }
+
+    /// Tastes made from a file of ratings.
+    #[staticmethod]
+    fn vectors_of_file(
+        py: Python<'_>,
+        recipe: RecipeArgs,
+        path: PathBuf,
+        skip_bad_lines: bool,
+    ) -> PyResult<Warned> {
+        let recipe = recipe.recipe()?;
+        py.detach(|| {
+            let (read, mut warnings) = read_file(&path, skip_bad_lines)?;
+            let (setting, shortages) =
+                Setting::vectors(recipe, &read.interactions).map_err(refused)?;
+            warnings.extend(shortages.iter().map(ToString::to_string));
+            Ok((Self::checked(setting, recipe.users)?, warnings))
+        })
+    }
+
+    /// What real users took.
+    #[staticmethod]
+    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
+    fn ratings(
+        py: Python<'_>,
+        path: PathBuf,
+        dim: usize,
+        items: usize,
+        others: &str,
+        feature_scale: f64,
+        placebo: bool,
+        skip_bad_lines: bool,
+        graph_users: usize,
+    ) -> PyResult<Warned> {
+        let others = others.parse().map_err(refused)?;
+        py.detach(|| {
+            let (read, warnings) = read_file(&path, skip_bad_lines)?;
+            let shape = (dim, items);
+            let setting =
+                Setting::ratings(read.interactions, shape, others, feature_scale, placebo);
+            Ok((Self::checked(setting, graph_users)?, warnings))
+        })
+    }
+
+    /// The world of a seed.
+    fn world(&self, py: Python<'_>, seed: u64) -> PyResult<LabWorld> {
+        let world = py.detach(|| self.setting.world(seed)).map_err(in_full)?;
+        let block = world.new_block();
+        Ok(LabWorld {
+            world,
+            drawn: Mutex::new((None, block)),
+        })
+    }
+}
+
+/// What is wrong, with what lies behind it.
+pub fn in_full(error: SettingError) -> PyErr {
+    let mut message = error.to_string();
+    let mut behind = std::error::Error::source(&error);
+    while let Some(error) = behind {
+        message.push_str(&format!(": {error}"));
+        behind = error.source();
+    }
+    refused(message)
+}
+
+fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Vec<String>)> {
+    let options = Options {
+        format: None,
+        skip_bad_lines,
+    };
+    let read = read(path, &options, &|_, _| ()).map_err(|error| match &error {
+        ReadError::Io { source, .. } => {
+            let message = format!("{error}: {source}");
+            if source.kind() == std::io::ErrorKind::NotFound {
+                PyFileNotFoundError::new_err(message)
+            } else {
+                PyOSError::new_err(message)
+            }
+        }
+        _ => PyValueError::new_err(error.to_string()),
+    })?;
+    let mut warnings = Vec::new();
+    if let Some((line, reason)) = &read.first_bad {
+        let many = thousands(read.bad_lines as f64);
+        let file = path.display();
+        warnings.push(format!(
+            "bad lines passed over: {many}, the first {file}:{line}: {reason}"
+        ));
+    }
+    if read.odd_first_line {
+        let all = &read.interactions;
+        warnings.push(format!(
+            "the first line of {} ({}, {}) was read as data, though all others are numbers; if it is a \
+             header, call its columns user and item",
+            path.display(),
+            all.user_name(0),
+            all.item_name(0),
+        ));
+    }
+    Ok((read, warnings))
+}
+
+/// A user, the items she is offered, and what each brings on average.
+type Drawn<'py> = (u64, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
+
+/// One of the lab's own worlds, to look at: it is what a world written in Python is.
+///
+/// Examples
+/// --------
+/// >>> import sclub
+/// >>> world = sclub.lab.Synthetic(users=50, clusters=5, dim=4, items=3).world(seed=1)
+/// >>> user, items, means = world.draw(0)
+/// >>> items.shape, means.shape
+/// ((3, 4), (3,))
+/// >>> len(set(world.clusters))
+/// 5
+#[pyclass(module = "sclub.lab", name = "World", frozen)]
+pub struct LabWorld {
+    world: Arc<dyn World>,
+    /// The block that was drawn last.
+    drawn: Mutex<(Option<u64>, Block)>,
+}
+
+#[pymethods]
+impl LabWorld {
+    /// Features of an item.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.world.dim()
+    }
+
+    /// Number of users.
+    #[getter]
+    fn users(&self) -> u64 {
+        self.world.users()
+    }
+
+    /// Rounds there are; None where they do not end.
+    #[getter]
+    fn length(&self) -> Option<u64> {
+        self.world.length()
+    }
+
+    /// The true cluster of each user at the start; None where there are none.
+    #[getter]
+    fn clusters<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
+        let truth = self.world.truth()?;
+        Some(PyArray1::from_slice(py, &truth.cluster_of))
+    }
+
+    /// The standard deviation of the noise; None for Bernoulli rewards.
+    #[getter]
+    fn noise(&self) -> Option<f64> {
+        match self.block().1.rewards {
+            Rewards::Bernoulli => None,
+            Rewards::Gaussian(scale) => Some(scale),
+        }
+    }
+
+    /// A round, counted from 0: the user, her items as rows, and what each brings on average.
+    fn draw<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Drawn<'py>> {
+        if self.world.length().is_some_and(|length| round >= length) {
+            return Err(PyIndexError::new_err(format!("there is no round {round}")));
+        }
+        let rounds = self.world.block_rounds() as u64;
+        let (index, at) = (round / rounds, (round % rounds) as usize);
+        let mut drawn = self.block();
+        if drawn.0 != Some(index) {
+            let left = self.world.length().map_or(u64::MAX, |length| length - index * rounds);
+            self.world.draw(index, left.min(rounds) as usize, &mut drawn.1);
+            drawn.0 = Some(index);
+        }
+        let block = &drawn.1;
+        if !block.ends.is_empty() {
+            return Err(PyValueError::new_err(
+                "several users may appear in a round of this world; only worlds of one can be drawn",
+            ));
+        }
+        let (items, count) = (&block.items[at], block.candidates);
+        let rows: Vec<f64> = (0..items.len()).flat_map(|item| items.item(item)).collect();
+        let rows = Array2::from_shape_vec((items.len(), items.dim()), rows)
+            .map_err(|why| PyValueError::new_err(why.to_string()))?;
+        let means = PyArray1::from_slice(py, &block.means[at * count..][..count]);
+        Ok((block.users[at], rows.into_pyarray(py), means))
+    }
+}
+
+impl LabWorld {
+    fn block(&self) -> std::sync::MutexGuard<'_, (Option<u64>, Block)> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
