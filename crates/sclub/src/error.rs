@@ -99,8 +99,9 @@ pub(crate) fn check_dim(dim: usize) -> Result<usize, Error> {
     }
 }
 
+/// Whether a number can be a feature or a reward.
 #[inline]
-fn acceptable(value: f64) -> bool {
+pub(crate) fn acceptable(value: f64) -> bool {
     value.abs() <= MAX_MAGNITUDE
 }
 

@@ -3,7 +3,7 @@
 //! Items stand in groups of up to 32, a whole number of lanes wide. Inside a group, feature k of all
 //! its items is contiguous: `group[k * width + lane]`. Lanes without an item hold zeros.
 
-use crate::error::{Error, check_dim, check_features};
+use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
 
 /// Widest group of items.
@@ -27,6 +27,8 @@ pub struct ItemSet {
     dim: usize,
     len: usize,
     lanes: Vec<f64>,
+    /// Memory for the next items while these are still needed. Empty between calls.
+    spare: Vec<f64>,
 }
 
 /// A group of items side by side: `features[k * width + lane]`.
@@ -51,6 +53,7 @@ impl ItemSet {
             dim: check_dim(dim)?,
             len: 0,
             lanes: Vec::new(),
+            spare: Vec::new(),
         })
     }
 
@@ -236,6 +239,52 @@ impl ItemSet {
         Ok(())
     }
 
+    /// Replaces the items by `len` others that are asked for number by number: `feature(i, k)` is
+    /// feature k of item i, and is asked for once. For numbers that lie elsewhere, in whatever
+    /// order and precision; the memory of two sets is kept.
+    ///
+    /// ```
+    /// use sclub::ItemSet;
+    /// let elsewhere: [[f32; 2]; 3] = [[1.0, 0.0], [0.0, 1.0], [0.5, 0.25]];
+    /// let mut items = ItemSet::new(2)?;
+    /// items.refill_with(3, |i, k| f64::from(elsewhere[i][k]))?;
+    /// assert_eq!(items.item(2).collect::<Vec<_>>(), [0.5, 0.25]);
+    /// # Ok::<(), sclub::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadFeature`], [`Error::TooMany`]; the set is then unchanged, as it is where `feature`
+    /// panics.
+    pub fn refill_with(
+        &mut self,
+        len: usize,
+        feature: impl Fn(usize, usize) -> f64,
+    ) -> Result<(), Error> {
+        check_len(len)?;
+        let mut lanes = std::mem::take(&mut self.spare);
+        lanes.reserve(len.next_multiple_of(LANES) * self.dim);
+        let mut filled = Ok(());
+        for first in (0..len).step_by(GROUP) {
+            let (count, width) = ((len - first).min(GROUP), width(len - first));
+            let start = lanes.len();
+            for k in 0..self.dim {
+                lanes.extend((first..first + count).map(|item| feature(item, k)));
+                lanes.resize(start + (k + 1) * width, 0.0);
+            }
+            filled = check_group(first, width, &lanes[start..]);
+            if filled.is_err() {
+                break;
+            }
+        }
+        if filled.is_ok() {
+            self.len = len;
+            std::mem::swap(&mut self.lanes, &mut lanes);
+        }
+        lanes.clear();
+        self.spare = lanes;
+        filled
+    }
+
     /// Makes room for `len` items; lanes without an item hold zeros.
     fn resize(&mut self, len: usize) -> Result<(), Error> {
         check_len(len)?;
@@ -310,6 +359,28 @@ impl ItemSet {
             }
         })
     }
+}
+
+/// Checks the features of a group that begins with item `first`.
+fn check_group(first: usize, width: usize, features: &[f64]) -> Result<(), Error> {
+    // To the end in any case: lanes are then compared side by side.
+    let good = features
+        .iter()
+        .fold(true, |good, &value| good & acceptable(value));
+    if good {
+        return Ok(());
+    }
+    let bad = features.iter().enumerate();
+    let bad = bad.filter(|&(_, &value)| !acceptable(value));
+    let first_bad = bad.map(|(at, &value)| (at % width, at / width, value));
+    let (lane, feature, value) = first_bad
+        .min_by_key(|&(lane, feature, _)| (lane, feature))
+        .expect("one is bad");
+    Err(Error::BadFeature {
+        item: first + lane,
+        feature,
+        value,
+    })
 }
 
 fn check_len(len: usize) -> Result<(), Error> {
@@ -439,6 +510,13 @@ mod tests {
             let mut again = ItemSet::from_rows(3, &[7.0; 30]).unwrap();
             again.refill_by_feature(len, &by_feature).unwrap();
             assert_eq!(again, set);
+            for other in [0, len, 30] {
+                let mut again = ItemSet::from_rows(3, &vec![7.0; other * 3]).unwrap();
+                for _ in 0..3 {
+                    again.refill_with(len, |i, k| rows[i * 3 + k]).unwrap();
+                    assert_eq!(again, set);
+                }
+            }
             let covered: usize = set.groups().map(|group| group.len).sum();
             assert_eq!(covered, len);
         }
@@ -482,5 +560,33 @@ mod tests {
             })
         );
         assert_eq!(set, before);
+    }
+
+    proptest! {
+        #[test]
+        fn filled_with_is_filled_from_rows(
+            dim in 1usize..6,
+            lens in prop::collection::vec(0usize..150, 1..4),
+            bad in prop::collection::vec((any::<prop::sample::Index>(), prop::sample::select(vec![f64::NAN, f64::INFINITY, -1.1e12])), 0..3),
+        ) {
+            let (mut set, mut expected) = (ItemSet::new(dim).unwrap(), ItemSet::new(dim).unwrap());
+            for (turn, &len) in lens.iter().enumerate() {
+                let mut rows: Vec<f64> = (0..len * dim).map(|at| (at + turn) as f64).collect();
+                if turn > 0 && len > 0 {
+                    bad.iter().for_each(|(at, value)| rows[at.index(len * dim)] = *value);
+                }
+                let filled = set.refill_with(len, |item, k| rows[item * dim + k]);
+                // As text: what is not a number is not equal to itself.
+                prop_assert_eq!(format!("{filled:?}"), format!("{:?}", expected.refill(&rows)));
+                prop_assert_eq!(&set, &expected);
+            }
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                set.refill_with(40, |item, _| [1.0; 35][item])
+            }));
+            prop_assert!(panicked.is_err());
+            prop_assert_eq!(&set, &expected);
+            prop_assert!(set.refill_with(MAX_ITEMS + 1, |_, _| 0.0).is_err());
+            prop_assert_eq!(&set, &expected);
+        }
     }
 }

@@ -4,6 +4,7 @@
 use std::io::{Read, Write};
 
 use crate::bytes::{Reader, Save, bad};
+use crate::club::Club;
 use crate::error::{Error, LoadError};
 use crate::linucb::{LinUcbInd, LinUcbShared};
 use crate::policy::{ClusterId, Policy, UserId};
@@ -114,6 +115,9 @@ pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Keep>, LoadError> {
         LinUcbInd::MAGIC => Ok(Box::new(LinUcbInd::load_words(reader)?)),
         SclubSoft::MAGIC => Ok(Box::new(SclubSoft::load_words(reader)?)),
         LinUcbShared::MAGIC => Ok(Box::new(LinUcbShared::load_words(reader)?)),
+        Club::MAGIC => {
+            Err(bad("it is of CLUB, which cannot forget users; Club::load_from reads it").into())
+        }
         _ => Err(bad("it is something else").into()),
     }
 }

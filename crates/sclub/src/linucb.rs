@@ -60,6 +60,20 @@ impl LinUcbShared {
         Self::new(dim, group_of, last as usize + 2, params)
     }
 
+    /// As [`LinUcbShared::known`], to the bit, and keeps beside it what each user alone has brought.
+    ///
+    /// # Errors
+    /// As [`LinUcbShared::known`].
+    pub fn known_keeping_users(
+        dim: usize,
+        group_of: Vec<u32>,
+        params: &Params,
+    ) -> Result<Self, Error> {
+        let mut known = Self::known(dim, group_of, params)?;
+        known.ledger = Some(Ledger::new(known.scratch.shape()));
+        Ok(known)
+    }
+
     fn new(dim: usize, group_of: Vec<u32>, groups: usize, params: &Params) -> Result<Self, Error> {
         params.check()?;
         let shape = Shape {

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
-    ClusterView, Error, Exploration, Index, ItemSet, Keep, LinUcbInd, LinUcbShared, LoadError,
-    Observation, Params, Policy, Sclub, Users, load_policy,
+    Change, Club, ClusterView, Error, Exploration, Graph, Index, ItemSet, Keep, LinUcbInd,
+    LinUcbShared, LoadError, Observation, Params, Policy, Sclub, Users, load_policy,
 };
 use std::io::{self, Read};
 
@@ -49,7 +49,7 @@ impl Life {
     }
 }
 
-fn learn(policy: &mut (impl Policy + ?Sized), observed: &[(u64, Vec<f64>, f64)]) {
+fn learn(policy: &mut (impl Policy + ?Sized), observed: &[(u64, Vec<f64>, f64)]) -> Vec<Change> {
     let round: Vec<Observation<'_>> = observed
         .iter()
         .map(|(user, item, reward)| Observation {
@@ -58,7 +58,9 @@ fn learn(policy: &mut (impl Policy + ?Sized), observed: &[(u64, Vec<f64>, f64)])
             reward: *reward,
         })
         .collect();
-    policy.learn_round(&round, &mut Vec::new()).unwrap();
+    let mut changes = Vec::new();
+    policy.learn_round(&round, &mut changes).unwrap();
+    changes
 }
 
 /// One of each kind that can be kept.
@@ -71,6 +73,12 @@ fn kinds(dim: usize, params: &Params) -> [Box<dyn Keep>; 3] {
 }
 
 fn saved(policy: &dyn Keep) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    policy.save_to(&mut bytes).unwrap();
+    bytes
+}
+
+fn saved_club(policy: &Club) -> Vec<u8> {
     let mut bytes = Vec::new();
     policy.save_to(&mut bytes).unwrap();
     bytes
@@ -98,6 +106,13 @@ prop_compose! {
         let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         (Life { rng, dim, users, many_a_round }, Sclub::new(dim, who, &params).unwrap())
     }
+}
+
+fn graph() -> impl Strategy<Value = Graph> {
+    prop_oneof![
+        Just(Graph::Complete),
+        any::<u64>().prop_map(|seed| Graph::Random { seed })
+    ]
 }
 
 impl std::fmt::Debug for Life {
@@ -284,6 +299,46 @@ proptest! {
         prop_assert_eq!(twin.save(), policy.save());
     }
 
+    /// Some of the users are declared, the others come as newcomers.
+    #[test]
+    fn club_lives_on_to_the_bit((mut life, _) in life(), declared in 0u64..30, graph in graph(), alpha in -1.5f64..1.0, before in 0usize..300, after in 1usize..150) {
+        let params = Params { alpha_theta: alpha.exp(), ..Params::tuned() };
+        let users = if declared == 0 { Users::Appear } else { Users::Declared(declared) };
+        let mut policy = Club::new(life.dim, users, graph, &params).unwrap();
+        let mut appeared = std::collections::BTreeMap::new();
+        for _ in 0..before {
+            let observed = life.observations();
+            learn(&mut policy, &observed);
+            observed.iter().for_each(|(user, ..)| *appeared.entry(*user).or_insert(0u64) += 1);
+        }
+        prop_assert_eq!(policy.users(), appeared.len() as u64);
+        for user in 0..life.users.max(declared) {
+            prop_assert_eq!(policy.count(user), appeared.get(&user).copied());
+            prop_assert_eq!(policy.own_estimate(user).is_some(), appeared.contains_key(&user));
+        }
+        let mut bytes = saved_club(&policy);
+        let length = bytes.len();
+        bytes.extend([7; 5]);
+        let mut input = bytes.as_slice();
+        let mut twin = Club::load_from(&mut input).unwrap();
+        prop_assert_eq!(input, &[7; 5][..], "more was read than was written");
+        prop_assert_eq!(twin.digest(), policy.digest());
+        prop_assert_eq!(&saved_club(&twin), &bytes[..length]);
+        // Some who come now have not been seen before the state was saved.
+        life.users += 10;
+        for _ in 0..after {
+            let (observed, items) = (life.observations(), life.items());
+            prop_assert_eq!(learn(&mut twin, &observed), learn(&mut policy, &observed));
+            let user = life.rng.random_range(0..life.users);
+            prop_assert_eq!(twin.recommend(user, &items), policy.recommend(user, &items));
+            prop_assert_eq!(twin.own_estimate(user), policy.own_estimate(user));
+            prop_assert_eq!(twin.neighbours(user), policy.neighbours(user));
+            prop_assert_eq!(twin.clusters(), policy.clusters());
+            prop_assert_eq!(twin.digest(), policy.digest());
+        }
+        prop_assert_eq!(saved_club(&twin), saved_club(&policy));
+    }
+
     #[test]
     fn who_is_forgotten_is_gone_and_the_rest_goes_on((mut life, mut policy) in life(), steps in prop::collection::vec((1usize..40, any::<prop::sample::Index>()), 1..12)) {
         for (rounds, who) in steps {
@@ -374,13 +429,30 @@ fn lived() -> [Box<dyn Keep>; 3] {
     policies
 }
 
+/// CLUB after a little, with users who were declared and users who were not.
+fn lived_club(graph: Graph) -> Club {
+    let mut policy = Club::new(2, Users::Declared(4), graph, &Params::tuned()).unwrap();
+    for round in 0..40u64 {
+        let reward = if round % 2 == 0 { 1.0 } else { -1.0 };
+        policy
+            .learn(round % 6, &[0.3, 0.1 * round as f64], reward)
+            .unwrap();
+    }
+    policy
+}
+
 #[test]
 fn a_damaged_stream_is_refused() {
-    for policy in lived() {
-        let bytes = saved(&*policy);
-        let refused = |damaged: &[u8]| {
+    type Load = fn(&mut dyn Read) -> Result<(), LoadError>;
+    let keep: Load = |input| load_policy(input).map(drop);
+    let club: Load = |input| Club::load_from(input).map(drop);
+    let states = lived().map(|policy| (saved(&*policy), keep));
+    let graphs = [Graph::Complete, Graph::Random { seed: 5 }];
+    let clubs = graphs.map(|graph| (saved_club(&lived_club(graph)), club));
+    for (bytes, load) in states.into_iter().chain(clubs) {
+        let refused = |mut damaged: &[u8]| {
             matches!(
-                load_policy(&mut &*damaged),
+                load(&mut damaged),
                 Err(LoadError::State(
                     Error::BadSnapshot { .. }
                         | Error::BadParameter { .. }
@@ -388,6 +460,7 @@ fn a_damaged_stream_is_refused() {
                 ))
             )
         };
+        load(&mut bytes.as_slice()).unwrap();
         for at in 0..bytes.len() {
             for bit in 0..8 {
                 let mut damaged = bytes.clone();
@@ -420,6 +493,11 @@ fn a_state_is_read_by_its_own_kind_only() {
         let expected: [bool; 3] = std::array::from_fn(|other| other == kind);
         assert_eq!(loaded, expected);
     }
+    let club = saved_club(&lived_club(Graph::Complete));
+    assert!(Sclub::load_from(&mut club.as_slice()).is_err());
+    assert!(Club::load_from(&mut states[0].as_slice()).is_err());
+    let refused = load_policy(&mut club.as_slice()).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("Club::load_from"), "{refused}");
     let mut known = LinUcbShared::known(2, vec![0, 2, 2], &Params::tuned()).unwrap();
     known.learn(1, &[0.6, 0.8], 1.0).unwrap();
     let again = LinUcbShared::load_from(&mut saved(&known).as_slice()).unwrap();

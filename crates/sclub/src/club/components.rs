@@ -2,6 +2,7 @@
 
 use super::Nodes;
 use super::graph::Edges;
+use crate::digest::Digest;
 use crate::policy::{Change, ClusterId, Why};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
@@ -10,20 +11,21 @@ use crate::statistics::{Aggregate, Scratch, Shape};
 pub(super) struct Components {
     scratch: Scratch,
     shape: Shape,
-    of_node: Vec<u32>,
+    pub of_node: Vec<u32>,
     /// Where a node is in its component's list of those seen.
-    position: Vec<u32>,
-    list: Vec<Option<Component>>,
-    live: usize,
+    pub position: Vec<u32>,
+    /// In the order of founding; nothing where one has joined another.
+    pub list: Vec<Option<Component>>,
+    pub live: usize,
 }
 
 #[derive(Debug, Clone)]
-struct Component {
-    label: ClusterId,
+pub(super) struct Component {
+    pub label: ClusterId,
     /// Users of the component who have appeared.
-    seen: Vec<u32>,
+    pub seen: Vec<u32>,
     /// Present where more than one has.
-    sums: Option<Box<Aggregate>>,
+    pub sums: Option<Box<Aggregate>>,
 }
 
 impl Components {
@@ -77,14 +79,30 @@ impl Components {
     /// Adds a component nobody has appeared in. Labels follow the order of founding, from 1.
     fn found(&mut self) -> u32 {
         let index = self.list.len() as u32;
-        let label = ClusterId::from(index) + 1;
         self.list.push(Some(Component {
-            label,
+            label: label_at(index),
             seen: Vec::new(),
             sums: None,
         }));
         self.live += 1;
         index
+    }
+
+    /// What later sums are made of and no block shows.
+    pub fn digest(&self, digest: Digest) -> Digest {
+        let digest = digest.word(self.list.len() as u64);
+        self.list.iter().flatten().fold(digest, |mut digest, one| {
+            digest = digest.word(one.seen.len() as u64);
+            for &node in &one.seen {
+                digest = digest.word(u64::from(node));
+            }
+            match &one.sums {
+                Some(sums) => digest
+                    .numbers(sums.gram())
+                    .word(u64::from(sums.since_factorised())),
+                None => digest,
+            }
+        })
     }
 
     /// The block and the count that recommendations to a node's user are made from.
@@ -240,4 +258,9 @@ impl Components {
         }
         kept
     }
+}
+
+/// The label of the component founded at a place.
+pub(super) fn label_at(index: u32) -> ClusterId {
+    ClusterId::from(index) + 1
 }

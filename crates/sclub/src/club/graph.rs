@@ -17,11 +17,13 @@ pub enum Graph {
 /// Neighbours of each node, and the searches that find what a cut has parted.
 #[derive(Debug, Clone)]
 pub(super) struct Edges {
-    kind: Graph,
-    draws: u64,
-    neighbours: Vec<Vec<u32>>,
+    pub kind: Graph,
+    /// Random numbers drawn so far.
+    pub draws: u64,
+    /// The order of each list is the order in which edges are looked at.
+    pub neighbours: Vec<Vec<u32>>,
     /// The search in which a node was last reached, times two, plus its side.
-    reached: Vec<u64>,
+    pub reached: Vec<u64>,
     searches: u64,
 }
 

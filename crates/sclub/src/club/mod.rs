@@ -3,6 +3,7 @@
 
 mod components;
 mod graph;
+mod saved;
 
 pub use graph::Graph;
 
@@ -33,8 +34,25 @@ use graph::Edges;
 ///
 /// A user who was not declared draws edges to those before her when she appears, as if she had been
 /// there all along; components that she connects become one.
+///
+/// Its state can be saved and comes back to the bit, but it is no [`crate::Keep`]: the edges that a
+/// user's observations have cut stay cut, so that she cannot be forgotten.
+///
+/// ```
+/// use sclub::{Club, Graph, Params, Policy, Users};
+///
+/// let mut policy = Club::new(2, Users::Declared(3), Graph::Complete, &Params::tuned())?;
+/// policy.learn(1, &[0.6, 0.8], 1.0)?;
+/// let mut file = Vec::new();
+/// policy.save_to(&mut file)?;
+/// let again = Club::load_from(&mut file.as_slice())?;
+/// assert_eq!(again.digest(), policy.digest());
+/// assert_eq!(again.count(1), Some(1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Club {
+    params: Params,
     shape: Shape,
     ranking: Ranking,
     thresholds: Thresholds,
@@ -117,6 +135,7 @@ impl Club {
         nodes.grow_to(declared as usize);
         let components = Components::of(shape, &mut edges);
         Ok(Self {
+            params: *params,
             shape,
             ranking: Ranking::new(dim, params),
             thresholds: Thresholds::new(params),
@@ -148,6 +167,27 @@ impl Club {
             None => UserId::from(node),
         };
         self.edges.of(node).iter().map(user_of).collect()
+    }
+
+    /// How many users have appeared.
+    pub fn users(&self) -> u64 {
+        self.nodes.blocks.len() as u64
+    }
+
+    /// T_i, how often a user has appeared; nothing if she has not.
+    pub fn count(&self, user: UserId) -> Option<u64> {
+        Some(self.nodes.count(self.seen_node(user)?))
+    }
+
+    /// θ̂_i, the estimate from a user's own observations; nothing if she has not appeared.
+    pub fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        let block = self.nodes.block(self.seen_node(user)?);
+        Some(self.shape.view(block).estimate.to_vec())
+    }
+
+    /// The node of a user who has appeared.
+    fn seen_node(&self, user: UserId) -> Option<u32> {
+        self.node(user).filter(|&node| self.nodes.is_seen(node))
     }
 
     #[inline]
@@ -306,6 +346,8 @@ impl Policy for Club {
                 digest = digest.word(u64::from(other));
             }
         }
-        digest.finish()
+        self.components
+            .digest(digest.word(self.edges.draws))
+            .finish()
     }
 }

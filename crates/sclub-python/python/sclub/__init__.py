@@ -1,0 +1,53 @@
+"""Online clustering of bandits: recommend, and find out on the way who likes the same things.
+
+=====================  ====================================================================
+`Sclub`                sets of users, split and merged: the paper's algorithm
+`SclubSoft`            clusters by probability, and only as far as they are worth it
+`Club`                 connected components of a graph of users
+`LinUcb`               each user alone, everybody together, or groups that you know
+`Recommender`          any of them over a fixed list of items, with `partial_fit` and `predict`
+`lab`                  worlds to compare policies in, also ones that you write
+`Client`               a running `sclub serve`; `AsyncClient` is the same for asyncio
+=====================  ====================================================================
+
+>>> import numpy as np, sclub
+>>> films = np.array([[0.6, 0.8, 1.0], [0.0, 1.0, 1.0]])
+>>> policy = sclub.Sclub(dim=3)
+>>> shown = policy.recommend("anna", films)
+>>> policy.learn("anna", films[shown], reward=1.0)
+"""
+
+from __future__ import annotations
+
+from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft, __version__, load
+from ._types import (
+    Cluster,
+    Comparison,
+    Explanation,
+    Merge,
+    Outlook,
+    Place,
+    Placement,
+    Scores,
+    Split,
+)
+
+__all__ = [
+    "Club",
+    "Cluster",
+    "Comparison",
+    "Explanation",
+    "Items",
+    "LinUcb",
+    "Merge",
+    "Outlook",
+    "Place",
+    "Placement",
+    "Policy",
+    "Sclub",
+    "SclubSoft",
+    "Scores",
+    "Split",
+    "__version__",
+    "load",
+]

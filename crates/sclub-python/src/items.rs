@@ -1,0 +1,394 @@
+//! NumPy arrays of items, read where they lie into the layout that is scored.
+//!
+//! float64 and float32, C order, Fortran order and any strides are read without a copy in between.
+//! Everything else that NumPy can make an array of floats from is first made one.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use numpy::ndarray::{ArrayView2, ArrayView3, Axis, Ix1, Ix2, Ix3};
+use numpy::{
+    Element, PyArray, PyArrayMethods, PyReadonlyArray, PyUntypedArray, PyUntypedArrayMethods,
+};
+use pyo3::prelude::*;
+use sclub::{Error, ItemSet};
+
+use crate::errors::{refused, wrong_type, wrong_value};
+
+/// Items that are checked and laid out once, for many calls.
+///
+/// Parameters
+/// ----------
+/// features : array of shape (L, d)
+///     One row an item.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np, sclub
+/// >>> films = sclub.Items(np.array([[0.6, 0.8], [1.0, 0.0]]))
+/// >>> films
+/// Items(2 items, 2 features)
+/// >>> sclub.LinUcb(dim=2).recommend("anna", films)
+/// 0
+#[pyclass(module = "sclub", frozen)]
+pub struct Items {
+    pub set: Arc<ItemSet>,
+}
+
+#[pymethods]
+impl Items {
+    #[new]
+    fn new(features: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let rows = Rows::of(features, "features")?;
+        let mut set = ItemSet::new(rows.dim()).map_err(|error| refused("features", &error))?;
+        rows.fill(&mut set)
+            .map_err(|error| refused("features", &error))?;
+        Ok(Self { set: Arc::new(set) })
+    }
+
+    /// Features of an item.
+    #[getter]
+    fn dim(&self) -> usize {
+        self.set.dim()
+    }
+
+    fn __len__(&self) -> usize {
+        self.set.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "Items({} items, {} features)",
+            self.set.len(),
+            self.set.dim()
+        )
+    }
+
+    /// The features, as an array of shape (L, d).
+    fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray<f64, Ix2>>> {
+        let rows: Vec<f64> = (0..self.set.len())
+            .flat_map(|item| self.set.item(item))
+            .collect();
+        numpy::IntoPyArray::into_pyarray(rows, py).reshape([self.set.len(), self.set.dim()])
+    }
+
+    fn __reduce__<'py>(
+        slf: &Bound<'py, Self>,
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>,))> {
+        let rows = slf.get().to_numpy(slf.py())?;
+        Ok((slf.get_type().into_any(), (rows.into_any(),)))
+    }
+}
+
+/// A matrix of floats, one row an item.
+pub enum Rows<'py> {
+    Double(PyReadonlyArray<'py, f64, Ix2>),
+    Single(PyReadonlyArray<'py, f32, Ix2>),
+}
+
+/// Several such matrices.
+pub enum Blocks<'py> {
+    Double(PyReadonlyArray<'py, f64, Ix3>),
+    Single(PyReadonlyArray<'py, f32, Ix3>),
+}
+
+/// What there is to choose from.
+pub enum Candidates<'py> {
+    /// Items laid out before.
+    Ready(Arc<ItemSet>),
+    /// The same for everybody.
+    Shared(Rows<'py>),
+    /// For each user others.
+    Own(Blocks<'py>),
+}
+
+/// Where the numbers of a matrix are. What it borrows can be read while Python goes on.
+#[derive(Clone, Copy)]
+pub enum Table<'a> {
+    /// Row by row.
+    ByItem(&'a [f64]),
+    /// Column by column.
+    ByFeature(&'a [f64], usize),
+    Double(ArrayView2<'a, f64>),
+    Single(ArrayView2<'a, f32>),
+}
+
+impl Table<'_> {
+    fn double(view: ArrayView2<'_, f64>) -> Table<'_> {
+        let (len, dim) = view.dim();
+        if let Some(rows) = view.to_slice() {
+            Table::ByItem(rows)
+        } else if let Some(columns) = view.reversed_axes().to_slice()
+            && len > 0
+            && dim > 0
+        {
+            Table::ByFeature(columns, len)
+        } else {
+            Table::Double(view)
+        }
+    }
+
+    /// Lays the items out.
+    pub fn fill(&self, set: &mut ItemSet) -> Result<(), Error> {
+        match *self {
+            Table::ByItem(rows) => set.refill(rows),
+            Table::ByFeature(columns, len) => set.refill_by_feature(len, columns),
+            Table::Double(view) => set.refill_with(view.nrows(), |item, k| view[[item, k]]),
+            Table::Single(view) => {
+                set.refill_with(view.nrows(), |item, k| f64::from(view[[item, k]]))
+            }
+        }
+    }
+
+    /// Copies one row.
+    #[inline]
+    pub fn copy_row(&self, row: usize, to: &mut [f64]) {
+        match *self {
+            Table::ByItem(rows) => to.copy_from_slice(&rows[row * to.len()..][..to.len()]),
+            Table::ByFeature(columns, len) => {
+                for (k, value) in to.iter_mut().enumerate() {
+                    *value = columns[k * len + row];
+                }
+            }
+            Table::Double(view) => {
+                to.iter_mut()
+                    .zip(view.row(row))
+                    .for_each(|(to, &value)| *to = value);
+            }
+            Table::Single(view) => {
+                to.iter_mut()
+                    .zip(view.row(row))
+                    .for_each(|(to, &value)| *to = f64::from(value));
+            }
+        }
+    }
+}
+
+impl<'py> Rows<'py> {
+    /// A matrix, or what can be made one.
+    pub fn of(object: &Bound<'py, PyAny>, argument: &str) -> PyResult<Self> {
+        let array = as_floats(object, argument)?;
+        let dimensions = array.ndim();
+        if dimensions != 2 {
+            let why = format!(
+                "an array of shape (L, d) is expected, got {}",
+                shape(&array)
+            );
+            return Err(wrong_value(argument, why));
+        }
+        match typed(&array, argument)? {
+            Typed::Double(array) => Ok(Rows::Double(array)),
+            Typed::Single(array) => Ok(Rows::Single(array)),
+        }
+    }
+
+    /// Rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Rows::Double(array) => array.shape()[0],
+            Rows::Single(array) => array.shape()[0],
+        }
+    }
+
+    /// Columns.
+    pub fn dim(&self) -> usize {
+        match self {
+            Rows::Double(array) => array.shape()[1],
+            Rows::Single(array) => array.shape()[1],
+        }
+    }
+
+    /// Where the numbers are.
+    pub fn table(&self) -> Table<'_> {
+        match self {
+            Rows::Double(array) => Table::double(array.as_array()),
+            Rows::Single(array) => Table::Single(array.as_array()),
+        }
+    }
+
+    /// Lays the items out.
+    pub fn fill(&self, set: &mut ItemSet) -> Result<(), Error> {
+        if self.dim() != set.dim() {
+            return Err(Error::DimensionMismatch {
+                expected: set.dim(),
+                got: self.dim(),
+            });
+        }
+        self.table().fill(set)
+    }
+}
+
+impl Blocks<'_> {
+    /// How many matrices, of how many items of how many features.
+    pub fn shape(&self) -> [usize; 3] {
+        let shape = match self {
+            Blocks::Double(array) => array.shape(),
+            Blocks::Single(array) => array.shape(),
+        };
+        [shape[0], shape[1], shape[2]]
+    }
+
+    /// Where the numbers are.
+    pub fn tables(&self) -> Tables<'_> {
+        match self {
+            Blocks::Double(array) => Tables::Double(array.as_array()),
+            Blocks::Single(array) => Tables::Single(array.as_array()),
+        }
+    }
+}
+
+/// The numbers of several matrices.
+#[derive(Clone, Copy)]
+pub enum Tables<'a> {
+    Double(ArrayView3<'a, f64>),
+    Single(ArrayView3<'a, f32>),
+}
+
+impl<'a> Tables<'a> {
+    /// One of them.
+    #[inline]
+    pub fn get(&self, index: usize) -> Table<'a> {
+        match *self {
+            Tables::Double(view) => Table::double(view.index_axis_move(Axis(0), index)),
+            Tables::Single(view) => Table::Single(view.index_axis_move(Axis(0), index)),
+        }
+    }
+}
+
+impl<'py> Candidates<'py> {
+    /// The candidates of one user.
+    pub fn of_one(object: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if let Ok(items) = object.cast::<Items>() {
+            return Ok(Candidates::Ready(Arc::clone(&items.get().set)));
+        }
+        Ok(Candidates::Shared(Rows::of(object, "items")?))
+    }
+
+    /// The candidates of `users` users.
+    pub fn of_many(object: &Bound<'py, PyAny>, users: usize) -> PyResult<Self> {
+        if let Ok(items) = object.cast::<Items>() {
+            return Ok(Candidates::Ready(Arc::clone(&items.get().set)));
+        }
+        let array = as_floats(object, "items")?;
+        match array.ndim() {
+            2 => Ok(Candidates::Shared(Rows::of(array.as_any(), "items")?)),
+            3 if array.shape()[0] != users => {
+                let why = format!(
+                    "there are {} sets of items for {users} users",
+                    array.shape()[0]
+                );
+                Err(wrong_value("items", why))
+            }
+            3 => Ok(Candidates::Own(match typed(&array, "items")? {
+                Typed::Double(array) => Blocks::Double(array),
+                Typed::Single(array) => Blocks::Single(array),
+            })),
+            _ => {
+                let why = format!(
+                    "an array of shape (L, d) or (n, L, d) is expected, got {}",
+                    shape(&array)
+                );
+                Err(wrong_value("items", why))
+            }
+        }
+    }
+}
+
+/// One item: a vector of `dim` floats, copied into `to`.
+pub fn vector(object: &Bound<'_, PyAny>, argument: &str, to: &mut Vec<f64>) -> PyResult<()> {
+    let array = as_floats(object, argument)?;
+    if array.ndim() != 1 {
+        let why = format!("an array of shape (d,) is expected, got {}", shape(&array));
+        return Err(wrong_value(argument, why));
+    }
+    to.clear();
+    match typed::<Ix1>(&array, argument)? {
+        Typed::Double(array) => to.extend(array.as_array()),
+        Typed::Single(array) => to.extend(array.as_array().iter().map(|&value| f64::from(value))),
+    }
+    Ok(())
+}
+
+enum Typed<'py, D: numpy::ndarray::Dimension> {
+    Double(PyReadonlyArray<'py, f64, D>),
+    Single(PyReadonlyArray<'py, f32, D>),
+}
+
+fn typed<'py, D: numpy::ndarray::Dimension>(
+    array: &Bound<'py, PyUntypedArray>,
+    argument: &str,
+) -> PyResult<Typed<'py, D>> {
+    fn borrow<'py, T: Element, D: numpy::ndarray::Dimension>(
+        array: &Bound<'py, PyArray<T, D>>,
+        argument: &str,
+    ) -> PyResult<PyReadonlyArray<'py, T, D>> {
+        array
+            .try_readonly()
+            .map_err(|why| wrong_value(argument, why))
+    }
+    if let Ok(double) = array.cast::<PyArray<f64, D>>() {
+        return Ok(Typed::Double(borrow(double, argument)?));
+    }
+    let single = array.cast::<PyArray<f32, D>>()?;
+    Ok(Typed::Single(borrow(single, argument)?))
+}
+
+/// An array of float64 or float32, as it is or made of what is there.
+fn as_floats<'py>(
+    object: &Bound<'py, PyAny>,
+    argument: &str,
+) -> PyResult<Bound<'py, PyUntypedArray>> {
+    if let Ok(array) = object.cast::<PyUntypedArray>()
+        && is_read_as_it_is(array)
+    {
+        return Ok(array.clone());
+    }
+    let py = object.py();
+    let make = py.import(pyo3::intern!(py, "numpy"))?;
+    let array = make
+        .call_method1(
+            pyo3::intern!(py, "asarray"),
+            (object, numpy::dtype::<f64>(py)),
+        )
+        .map_err(|why| {
+            wrong_type(
+                argument,
+                format!("it cannot be made an array of floats: {}", why.value(py)),
+            )
+        })?;
+    Ok(array.cast_into::<PyUntypedArray>()?)
+}
+
+fn is_read_as_it_is(array: &Bound<'_, PyUntypedArray>) -> bool {
+    use numpy::PyArrayDescrMethods;
+    let py = array.py();
+    let kind = array.dtype();
+    (kind.is_equiv_to(&numpy::dtype::<f64>(py)) || kind.is_equiv_to(&numpy::dtype::<f32>(py)))
+        && array.is_aligned()
+}
+
+fn shape(array: &Bound<'_, PyUntypedArray>) -> String {
+    let sizes: Vec<String> = array.shape().iter().map(ToString::to_string).collect();
+    match sizes.len() {
+        1 => format!("({},)", sizes[0]),
+        _ => format!("({})", sizes.join(", ")),
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Option<ItemSet>> = const { RefCell::new(None) };
+}
+
+/// Lends a set of items to lay others out in, which is kept for the next call on this thread.
+pub fn with_scratch<T>(
+    dim: usize,
+    work: impl FnOnce(&mut ItemSet) -> Result<T, Error>,
+) -> Result<T, Error> {
+    SCRATCH.with_borrow_mut(|kept| {
+        let set = match kept {
+            Some(set) if set.dim() == dim => set,
+            _ => kept.insert(ItemSet::new(dim)?),
+        };
+        work(set)
+    })
+}

@@ -1,0 +1,38 @@
+//! The Python module `sclub._sclub`: the library's policies as Python objects, and the lab.
+//!
+//! Python's users are any hashable object and the library's are numbers: [`names`] keeps who is who.
+//! [`items`] reads NumPy arrays into the layout that is scored. [`policy`] is the class that all
+//! policies share. What is only shown, dataclasses, lives in the Python part of the package.
+
+mod classes;
+mod engine;
+mod errors;
+mod items;
+mod look;
+mod names;
+mod policy;
+mod saved;
+mod speed;
+
+use pyo3::prelude::*;
+
+/// What the Python part of the package builds on.
+#[pymodule]
+mod _sclub {
+    #[pymodule_export]
+    use crate::classes::{Club, LinUcb, Sclub, SclubSoft};
+    #[pymodule_export]
+    use crate::items::Items;
+    #[pymodule_export]
+    use crate::policy::Policy;
+    #[pymodule_export]
+    use crate::saved::{load, restore};
+    #[pymodule_export]
+    use crate::speed::seconds_in_rust;
+
+    #[pymodule_init]
+    fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
+        use super::PyModuleMethods;
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

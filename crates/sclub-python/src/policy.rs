@@ -1,0 +1,680 @@
+//! The class that all policies share.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, RwLock};
+
+use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
+use pyo3::types::{PyList, PyType};
+use sclub::{Change, Decision, Error, ItemSet, Observation, Score, UserId};
+
+use crate::engine::Engine;
+use crate::errors::{broken, refused, wrong_type, wrong_value};
+use crate::items::{Candidates, Rows, Table, vector, with_scratch};
+use crate::look;
+use crate::names::{NOBODY, Names, several};
+use crate::saved;
+
+/// Events between two looks for Ctrl-C: some milliseconds of work.
+const PIECE: usize = 2048;
+
+/// What all policies do: recommend, learn, and say what they think.
+///
+/// A user is any hashable object. The GIL is released while a policy works; any number of threads may
+/// recommend at once, and learning waits for them. A call that raises has changed nothing, unless it
+/// says otherwise.
+#[pyclass(module = "sclub", subclass, frozen)]
+pub struct Policy {
+    pub names: Mutex<Names>,
+    pub engine: RwLock<Engine>,
+}
+
+/// An argument and what is wrong with it.
+type Refused = (&'static str, Error);
+
+impl Policy {
+    pub fn new(engine: Engine, names: Names) -> Self {
+        Self {
+            names: Mutex::new(names),
+            engine: RwLock::new(engine),
+        }
+    }
+
+    pub fn names(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Names>> {
+        self.names.lock_py_attached(py).map_err(|_| broken())
+    }
+
+    /// Reads the policy while Python goes on.
+    pub fn read<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&Engine) -> T + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let engine = self.engine.read().map_err(|_| ())?;
+            Ok::<T, ()>(work(&engine))
+        })
+        .map_err(|()| broken())
+    }
+
+    /// Changes the policy while Python goes on.
+    fn write<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Engine) -> T + Send,
+    ) -> PyResult<T> {
+        py.detach(|| {
+            let mut engine = self.engine.write().map_err(|_| ())?;
+            Ok::<T, ()>(work(&mut engine))
+        })
+        .map_err(|()| broken())
+    }
+
+    fn number(&self, user: &Bound<'_, PyAny>) -> PyResult<UserId> {
+        self.names(user.py())?.number(user, "user")
+    }
+
+    /// Lays the candidates of one user out and asks the policy about them.
+    fn ask<T: Send>(
+        &self,
+        user: &Bound<'_, PyAny>,
+        items: &Bound<'_, PyAny>,
+        question: impl FnOnce(&Engine, UserId, &ItemSet) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let py = user.py();
+        let number = self.number(user)?;
+        let answer = match Candidates::of_one(items)? {
+            Candidates::Ready(set) => self.read(py, |engine| question(engine, number, &set))?,
+            Candidates::Shared(rows) => {
+                let (table, found) = (rows.table(), rows.dim());
+                self.read(py, |engine| {
+                    let dim = engine.policy().dim();
+                    check_dim(found, dim)?;
+                    with_scratch(dim, |set| {
+                        table.fill(set)?;
+                        question(engine, number, set)
+                    })
+                })?
+            }
+            Candidates::Own(_) => {
+                return Err(wrong_value("items", "one user has one set of items"));
+            }
+        };
+        answer.map_err(|error| refused("items", &error))
+    }
+
+    /// Learns rows of a table one after another, each a round. Says how many were learned, and what
+    /// went wrong then.
+    fn learn_rows(
+        &self,
+        py: Python<'_>,
+        users: &[UserId],
+        table: Table<'_>,
+        rewards: &[f64],
+        dim: usize,
+    ) -> (usize, PyResult<()>) {
+        let mut changes = Vec::new();
+        let mut item = vec![0.0; dim];
+        let mut learned = 0;
+        while learned < users.len() {
+            let end = (learned + PIECE).min(users.len());
+            let outcome = self.write(py, |engine| {
+                let policy = engine.policy_mut();
+                while learned < end {
+                    let item: &[f64] = match table {
+                        Table::ByItem(rows) => &rows[learned * dim..][..dim],
+                        _ => {
+                            table.copy_row(learned, &mut item);
+                            &item
+                        }
+                    };
+                    let (user, reward) = (users[learned], rewards[learned]);
+                    policy.learn_round(&[Observation { user, item, reward }], &mut changes)?;
+                    changes.clear();
+                    learned += 1;
+                }
+                Ok::<(), Error>(())
+            });
+            let outcome = match outcome {
+                Ok(Ok(())) => py.check_signals(),
+                Ok(Err(error)) => Err(refused("items", &error)),
+                Err(broken) => Err(broken),
+            };
+            if outcome.is_err() {
+                return (learned, outcome);
+            }
+        }
+        (learned, Ok(()))
+    }
+}
+
+#[pymethods]
+impl Policy {
+    /// Features of an item.
+    #[getter]
+    fn dim(&self, py: Python<'_>) -> PyResult<usize> {
+        self.read(py, |engine| engine.policy().dim())
+    }
+
+    /// Rounds learned so far.
+    #[getter]
+    fn rounds(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, |engine| engine.policy().rounds())
+    }
+
+    /// Number of clusters.
+    #[getter]
+    fn n_clusters(&self, py: Python<'_>) -> PyResult<usize> {
+        self.read(py, |engine| engine.policy().clusters())
+    }
+
+    /// Everybody who was declared or learned from, in the order in which they came.
+    #[getter]
+    fn users<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let names = self.names(py)?;
+        PyList::new(py, names.iter().map(|(_, user)| user.clone_ref(py)))
+    }
+
+    /// Chooses among items for a user.
+    ///
+    /// Parameters
+    /// ----------
+    /// user : hashable
+    ///     Anybody; also someone who has never been seen.
+    /// items : array of shape (L, d), or Items
+    ///     One row a candidate. float64 and float32 are read where they lie.
+    ///
+    /// Returns
+    /// -------
+    /// int
+    ///     The row to show.
+    fn recommend(&self, user: &Bound<'_, PyAny>, items: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let decision = self.ask(user, items, |engine, user, set| {
+            engine.policy().recommend(user, set)
+        })?;
+        Ok(decision.index)
+    }
+
+    /// Chooses for many users, all on what is known now.
+    ///
+    /// Parameters
+    /// ----------
+    /// users : sequence of n hashables
+    /// items : array of shape (L, d), or (n, L, d), or Items
+    ///     The same candidates for everybody, or for each user others.
+    ///
+    /// Returns
+    /// -------
+    /// array of n int64
+    fn recommend_many<'py>(
+        &self,
+        py: Python<'py>,
+        users: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let users = several(users)?;
+        let numbers = {
+            let names = self.names(py)?;
+            let numbers = users.iter().map(|user| names.number(&user, "users"));
+            numbers.collect::<PyResult<Vec<UserId>>>()?
+        };
+        let candidates = Candidates::of_many(items, numbers.len())?;
+        let dim = self.dim(py)?;
+        let mut chosen: Vec<i64> = Vec::with_capacity(numbers.len());
+        // Candidates that all share are laid out once.
+        let shared = match &candidates {
+            Candidates::Shared(rows) => {
+                let mut set = ItemSet::new(dim).map_err(|error| refused("items", &error))?;
+                rows.fill(&mut set)
+                    .map_err(|error| refused("items", &error))?;
+                Some(std::sync::Arc::new(set))
+            }
+            Candidates::Ready(set) => Some(std::sync::Arc::clone(set)),
+            Candidates::Own(_) => None,
+        };
+        let own = match &candidates {
+            Candidates::Own(blocks) => {
+                check_dim(blocks.shape()[2], dim).map_err(|error| refused("items", &error))?;
+                Some(blocks.tables())
+            }
+            _ => None,
+        };
+        for piece in numbers.chunks(PIECE) {
+            let outcome = self.read(py, |engine| {
+                let policy = engine.policy();
+                for &user in piece {
+                    let decision = match (&shared, &own) {
+                        (Some(set), _) => policy.recommend(user, set),
+                        (None, Some(tables)) => with_scratch(dim, |set| {
+                            tables.get(chosen.len()).fill(set)?;
+                            policy.recommend(user, set)
+                        }),
+                        (None, None) => Err(Error::NoCandidates),
+                    };
+                    chosen.push(decision?.index as i64);
+                }
+                Ok::<(), Error>(())
+            })?;
+            if let Err(error) = outcome {
+                let place = if own.is_some() {
+                    format!("items[{}]", chosen.len())
+                } else {
+                    "items".into()
+                };
+                return Err(refused(&place, &error));
+            }
+            py.check_signals()?;
+        }
+        Ok(chosen.into_pyarray(py))
+    }
+
+    /// The best `k` items for a user, the best first.
+    ///
+    /// Parameters
+    /// ----------
+    /// user : hashable
+    /// items : array of shape (L, d), or Items
+    /// k : int
+    ///     How many; fewer come back where there are fewer.
+    /// exclude : iterable of int
+    ///     Rows that must not be among them.
+    ///
+    /// Returns
+    /// -------
+    /// array of int64
+    #[pyo3(signature = (user, items, k=10, *, exclude=None))]
+    fn best<'py>(
+        &self,
+        py: Python<'py>,
+        user: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+        k: usize,
+        exclude: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let mut without = std::collections::HashSet::new();
+        if let Some(exclude) = exclude {
+            let rows = exclude.try_iter();
+            for row in
+                rows.map_err(|_| wrong_type("exclude", "several row numbers are expected"))?
+            {
+                let row = row?.extract::<usize>();
+                without
+                    .insert(row.map_err(|_| wrong_value("exclude", "a row number is expected"))?);
+            }
+        }
+        let best = self.ask(user, items, |engine, user, set| {
+            let mut best: Vec<Decision> = Vec::new();
+            let policy = engine.policy();
+            policy.best(user, set, k, &|row| without.contains(&row), &mut best)?;
+            Ok(best)
+        })?;
+        let rows: Vec<i64> = best.iter().map(|decision| decision.index as i64).collect();
+        Ok(rows.into_pyarray(py))
+    }
+
+    /// How every item is ranked for a user: `score = mean + width`, three arrays of L.
+    fn scores<'py>(
+        &self,
+        py: Python<'py>,
+        user: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let scores = self.ask(user, items, |engine, user, set| {
+            let mut scores: Vec<Score> = Vec::new();
+            engine.policy().explain(user, set, &mut scores)?;
+            Ok(scores)
+        })?;
+        look::scores(py, &scores)
+    }
+
+    /// Learns what an item has brought, as a round of its own.
+    ///
+    /// Parameters
+    /// ----------
+    /// user : hashable
+    /// item : array of shape (d,)
+    ///     The features of the item that was shown.
+    /// reward : float
+    fn learn(
+        &self,
+        user: &Bound<'_, PyAny>,
+        item: &Bound<'_, PyAny>,
+        reward: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let py = user.py();
+        let reward: f64 = reward
+            .extract()
+            .map_err(|why: PyErr| wrong_type("reward", why.value(py)))?;
+        let mut features = Vec::new();
+        vector(item, "item", &mut features)?;
+        let mut names = self.names(py)?;
+        let before = names.len();
+        let user = names.admit(user, "user")?;
+        let learned = self.write(py, |engine| {
+            engine.policy_mut().learn(user, &features, reward)
+        })?;
+        if let Err(error) = learned {
+            names.truncate(py, before)?;
+            return Err(refused(of_learning(&error, "item", "reward"), &error));
+        }
+        Ok(())
+    }
+
+    /// Learns many observations in their order, each as a round of its own, as `learn` would.
+    ///
+    /// All are checked before the first is learned. Ctrl-C stops it between two rounds: those before
+    /// have then been learned, and `rounds` says how many there are.
+    ///
+    /// Parameters
+    /// ----------
+    /// users : sequence of n hashables
+    /// items : array of shape (n, d)
+    ///     What each of them was shown.
+    /// rewards : array of n floats
+    fn learn_many(
+        &self,
+        py: Python<'_>,
+        users: &Bound<'_, PyAny>,
+        items: &Bound<'_, PyAny>,
+        rewards: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let (users, rows, rewards) = self.observations(users, items, rewards)?;
+        let dim = rows.dim();
+        let mut names = self.names(py)?;
+        let before = names.len();
+        let numbers = match admit_all(&mut names, &users) {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                names.truncate(py, before)?;
+                return Err(error);
+            }
+        };
+        let (learned, outcome) = self.learn_rows(py, &numbers, rows.table(), &rewards, dim);
+        if outcome.is_err() {
+            // Newcomers have numbers in the order in which they came.
+            let last = numbers[..learned]
+                .iter()
+                .max()
+                .map_or(0, |&last| last as usize + 1);
+            names.truncate(py, before.max(last))?;
+        }
+        outcome
+    }
+
+    /// Learns what came back from several users who were served on the same history, as one round
+    /// (the paper's Theorem 3). A round may be empty: time passes.
+    ///
+    /// Returns
+    /// -------
+    /// list of Split and Merge
+    ///     What changed in the clusters, and why.
+    fn learn_round<'py>(
+        &self,
+        py: Python<'py>,
+        users: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let users = several(users)?;
+        let mut changes: Vec<Change> = Vec::new();
+        if users.is_empty() {
+            let learned = self.write(py, |engine| {
+                engine.policy_mut().learn_round(&[], &mut changes)
+            })?;
+            learned.map_err(|error| refused("users", &error))?;
+            return look::changes(py, &changes);
+        }
+        let (users, rows, rewards) = self.observations(users.as_any(), items, rewards)?;
+        let (dim, table) = (rows.dim(), rows.table());
+        let mut features = vec![0.0; dim * users.len()];
+        for (row, item) in features.chunks_exact_mut(dim).enumerate() {
+            table.copy_row(row, item);
+        }
+        let mut names = self.names(py)?;
+        let before = names.len();
+        let numbers = match admit_all(&mut names, &users) {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                names.truncate(py, before)?;
+                return Err(error);
+            }
+        };
+        let round: Vec<Observation<'_>> = numbers
+            .iter()
+            .zip(features.chunks_exact(dim))
+            .zip(&rewards)
+            .map(|((&user, item), &reward)| Observation { user, item, reward })
+            .collect();
+        let learned = self.write(py, |engine| {
+            engine.policy_mut().learn_round(&round, &mut changes)
+        })?;
+        if let Err(error) = learned {
+            names.truncate(py, before)?;
+            return Err(refused(of_learning(&error, "items", "rewards"), &error));
+        }
+        look::changes(py, &changes)
+    }
+
+    /// The cluster that a recommendation to a user would be made from; 0 where there is none.
+    fn cluster_of(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let number = self.number(user)?;
+        self.read(py, |engine| engine.policy().cluster_of(number))
+    }
+
+    /// Every cluster with its users, observations and estimate, the largest first.
+    fn clusters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        look::clusters(self, py)
+    }
+
+    /// The weight vector that a recommendation to a user would be made from.
+    fn estimate<'py>(
+        &self,
+        py: Python<'py>,
+        user: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let number = self.number(user)?;
+        let estimate = self.read(py, |engine| engine.policy().estimate(number))?;
+        Ok(estimate.into_pyarray(py))
+    }
+
+    /// What the policy knows and thinks about a user, and with `items` how it ranks them for her.
+    #[pyo3(signature = (user, items=None))]
+    fn explain<'py>(
+        &self,
+        py: Python<'py>,
+        user: &Bound<'py, PyAny>,
+        items: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let number = self.number(user)?;
+        let scores = match items {
+            Some(items) => Some(self.scores(py, user, items)?),
+            None => None,
+        };
+        look::explanation(self, user, number, scores)
+    }
+
+    /// How the clustering does as a whole; None where a policy fits nothing.
+    fn outlook<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let outlook = self.read(py, |engine| match engine {
+            Engine::Keep(policy) => policy.outlook(),
+            Engine::Club(_) => None,
+        })?;
+        outlook
+            .map(|outlook| look::outlook(py, outlook))
+            .transpose()
+    }
+
+    /// Forgets a user: her statistics and her share in the sums of others.
+    ///
+    /// Returns
+    /// -------
+    /// bool
+    ///     Whether there was anything to forget.
+    fn forget(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let mut names = self.names(py)?;
+        let number = names.number(user, "user")?;
+        if number == NOBODY {
+            return Ok(false);
+        }
+        let forgotten = self.write(py, |engine| match engine {
+            Engine::Keep(policy) => Some(policy.forget(number)),
+            Engine::Club(_) => None,
+        })?;
+        match forgotten {
+            None => Err(pyo3::exceptions::PyNotImplementedError::new_err(
+                "Club cannot forget a user: what others learned of her is in the edges that were cut",
+            )),
+            Some(forgotten) => {
+                if forgotten {
+                    names.forget(user, number)?;
+                }
+                Ok(forgotten)
+            }
+        }
+    }
+
+    /// A number that is equal for equal histories: a digest of every bit of the state.
+    fn digest(&self, py: Python<'_>) -> PyResult<u64> {
+        self.read(py, |engine| engine.policy().digest())
+    }
+
+    /// Writes the whole state to a file, which `load` has back to the bit.
+    ///
+    /// Users can be numbers, strings, bytes, None, and tuples of such; for others use pickle. A file
+    /// that was there is replaced in one step, when all is written.
+    ///
+    /// Parameters
+    /// ----------
+    /// path : str or path
+    fn save(slf: &Bound<'_, Self>, path: PathBuf) -> PyResult<()> {
+        saved::save(slf, &path)
+    }
+
+    /// Reads what `save` wrote.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import os, tempfile, numpy as np, sclub
+    /// >>> policy = sclub.Sclub(dim=2)
+    /// >>> policy.learn("anna", np.array([0.6, 0.8]), 1.0)
+    /// >>> with tempfile.TemporaryDirectory() as folder:
+    /// ...     path = os.path.join(folder, "state")
+    /// ...     policy.save(path)
+    /// ...     again = sclub.Sclub.load(path)
+    /// >>> again.digest() == policy.digest(), again.users
+    /// (True, ['anna'])
+    #[classmethod]
+    fn load<'py>(class: &Bound<'py, PyType>, path: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+        saved::read_file(class.py(), &path, Some(class))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<saved::Reduced<'py>> {
+        saved::reduce(slf)
+    }
+
+    fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
+        let py = slf.py();
+        let name = slf.get_type().name()?;
+        let this = slf.get();
+        let users = this.names(py)?.iter().count();
+        let (dim, rounds, clusters) = this.read(py, |engine| {
+            let policy = engine.policy();
+            (policy.dim(), policy.rounds(), policy.clusters())
+        })?;
+        Ok(format!(
+            "<{name} dim={dim} rounds={rounds} users={users} clusters={clusters}>"
+        ))
+    }
+}
+
+impl Policy {
+    /// Reads and checks what is to be learned, before anything is.
+    fn observations<'py>(
+        &self,
+        users: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+        rewards: &Bound<'py, PyAny>,
+    ) -> PyResult<(Bound<'py, PyList>, Rows<'py>, Vec<f64>)> {
+        let py = users.py();
+        let users = several(users)?;
+        let rows = Rows::of(items, "items")?;
+        let rewards = match rewards.extract::<PyReadonlyArray1<'_, f64>>() {
+            Ok(array) => array.as_array().to_vec(),
+            Err(_) => {
+                let mut read = Vec::new();
+                vector(rewards, "rewards", &mut read)?;
+                read
+            }
+        };
+        for (argument, len) in [("items", rows.len()), ("rewards", rewards.len())] {
+            if len != users.len() {
+                return Err(wrong_value(
+                    argument,
+                    format!("there are {len} for {} users", users.len()),
+                ));
+            }
+        }
+        let dim = self.dim(py)?;
+        check_dim(rows.dim(), dim).map_err(|error| refused("items", &error))?;
+        let table = rows.table();
+        let checked = py.detach(|| check_all(table, &rewards, dim));
+        checked.map_err(|(argument, error)| refused(argument, &error))?;
+        Ok((users, rows, rewards))
+    }
+}
+
+/// Checks all observations as learning them would, with their places.
+fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refused> {
+    let mut item = vec![0.0; dim];
+    for (place, &reward) in rewards.iter().enumerate() {
+        table.copy_row(place, &mut item);
+        let observation = Observation {
+            user: 0,
+            item: &item,
+            reward,
+        };
+        sclub::check_round(&[observation], dim).map_err(|error| match error {
+            Error::BadFeature { feature, value, .. } => (
+                "items",
+                Error::BadFeature {
+                    item: place,
+                    feature,
+                    value,
+                },
+            ),
+            Error::BadReward { value, .. } => (
+                "rewards",
+                Error::BadReward {
+                    observation: place,
+                    value,
+                },
+            ),
+            other => ("items", other),
+        })?;
+    }
+    Ok(())
+}
+
+fn admit_all(names: &mut Names, users: &Bound<'_, PyList>) -> PyResult<Vec<UserId>> {
+    users
+        .iter()
+        .map(|user| names.admit(&user, "users"))
+        .collect()
+}
+
+fn check_dim(got: usize, expected: usize) -> Result<(), Error> {
+    if got == expected {
+        Ok(())
+    } else {
+        Err(Error::DimensionMismatch { expected, got })
+    }
+}
+
+/// The argument that an error of learning is about.
+fn of_learning(error: &Error, item: &'static str, reward: &'static str) -> &'static str {
+    match error {
+        Error::BadReward { .. } => reward,
+        _ => item,
+    }
+}

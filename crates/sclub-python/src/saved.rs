@@ -1,0 +1,310 @@
+//! Policies kept and brought back: `pickle`, `copy`, `save` and `load`.
+//!
+//! Both ways keep the library's state to the bit, with the users beside it. `pickle` leaves the users to
+//! `pickle`. A file of `save` holds only plain users (numbers, strings, bytes, `None` and tuples of
+//! such), so that to load one runs nobody's code.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+
+use crate::engine::Engine;
+use crate::errors::{broken, not_loaded};
+use crate::names::Names;
+use crate::policy::Policy;
+
+/// How a file begins; the number behind it is that of the format.
+const HEAD: &[u8; 8] = b"sclub py";
+const FORMAT: u64 = 1;
+
+/// Users nested in tuples deeper than this are nobody's.
+const DEEPEST: usize = 16;
+
+/// A state as bytes, the users by number, and the numbers of those who were forgotten.
+type Kept<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Vec<u64>);
+
+impl Policy {
+    fn kept<'py>(&self, py: Python<'py>) -> PyResult<Kept<'py>> {
+        let names = self.names(py)?;
+        let state = self.read(py, |engine| {
+            let mut state = Vec::new();
+            engine.save_to(&mut state).map(|()| state)
+        })??;
+        Ok((PyBytes::new(py, &state), names.list(py)?, names.gone()))
+    }
+
+    fn replace(&self, py: Python<'_>, engine: Engine, names: Names) -> PyResult<()> {
+        *self.names(py)? = names;
+        *self.engine.write().map_err(|_| broken())? = engine;
+        Ok(())
+    }
+}
+
+/// What `pickle` calls: an object of a class with a state that was kept.
+#[pyfunction(name = "_restore")]
+pub fn restore<'py>(
+    class: &Bound<'py, PyType>,
+    state: &[u8],
+    users: &Bound<'py, PyList>,
+    gone: Vec<u64>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let engine = Engine::load_from(&mut &state[..]).map_err(not_loaded)?;
+    bring_back(class, engine, Names::restored(users, &gone)?)
+}
+
+fn bring_back<'py>(
+    class: &Bound<'py, PyType>,
+    engine: Engine,
+    names: Names,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let object = class.call_method1(pyo3::intern!(py, "__new__"), (class, 1))?;
+    object.cast::<Policy>()?.get().replace(py, engine, names)?;
+    Ok(object)
+}
+
+/// What calls of `_restore` make an object from, and what a subclass has added to it.
+pub type Reduced<'py> = (
+    Bound<'py, PyAny>,
+    (
+        Bound<'py, PyType>,
+        Bound<'py, PyBytes>,
+        Bound<'py, PyList>,
+        Vec<u64>,
+    ),
+    Option<Bound<'py, PyAny>>,
+);
+
+/// What `pickle` and `copy` ask for.
+pub fn reduce<'py>(policy: &Bound<'py, Policy>) -> PyResult<Reduced<'py>> {
+    let py = policy.py();
+    let restore = py.import("sclub._sclub")?.getattr("_restore")?;
+    let (state, users, gone) = policy.get().kept(py)?;
+    let own = policy.as_any().getattr_opt("__dict__")?;
+    Ok((restore, (policy.get_type(), state, users, gone), own))
+}
+
+/// Writes a file beside the one that is meant, and puts it into its place when it is whole.
+pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
+    let py = policy.py();
+    let class = builtin_class(&policy.get_type())?;
+    let (state, list, gone) = policy.get().kept(py)?;
+    let mut users = Vec::new();
+    for user in list.iter() {
+        write_user(&user, &mut users, 0)?;
+    }
+    let state = state.as_bytes();
+    py.detach(|| {
+        let mut beside = path.to_path_buf().into_os_string();
+        beside.push(".part");
+        let mut file = BufWriter::new(File::create(&beside)?);
+        file.write_all(HEAD)?;
+        file.write_all(&FORMAT.to_le_bytes())?;
+        for bytes in [class.as_bytes(), &users, &gone_bytes(&gone), state] {
+            file.write_all(&(bytes.len() as u64).to_le_bytes())?;
+            file.write_all(bytes)?;
+        }
+        let file = file.into_inner().map_err(|error| error.into_error())?;
+        file.sync_all()?;
+        std::fs::rename(&beside, path)
+    })?;
+    Ok(())
+}
+
+/// Reads what `save` wrote, whichever policy it is.
+#[pyfunction]
+pub fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
+    read_file(py, &path, None)
+}
+
+/// An object of the class that was saved, or of `wanted` where that is one or comes from one.
+pub fn read_file<'py>(
+    py: Python<'py>,
+    path: &Path,
+    wanted: Option<&Bound<'py, PyType>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let no_state = |why: &str| {
+        PyValueError::new_err(format!(
+            "{}: this is no saved policy: {why}",
+            path.display()
+        ))
+    };
+    let (class, users, gone, engine) = py.detach(|| {
+        let file = File::open(path)?;
+        let most = file.metadata()?.len();
+        let mut file = BufReader::new(file);
+        let mut head = [0; 16];
+        file.read_exact(&mut head)
+            .map_err(|_| no_state("it is too short"))?;
+        if &head[..8] != HEAD {
+            return Err(no_state("it is something else"));
+        }
+        if head[8..] != FORMAT.to_le_bytes() {
+            return Err(no_state("it is of another format"));
+        }
+        let mut part = || -> PyResult<Vec<u8>> {
+            let mut len = [0; 8];
+            file.read_exact(&mut len)
+                .map_err(|_| no_state("it ends too early"))?;
+            let len = u64::from_le_bytes(len);
+            if len > most {
+                return Err(no_state("it ends too early"));
+            }
+            let mut bytes = vec![0; len as usize];
+            file.read_exact(&mut bytes)
+                .map_err(|_| no_state("it ends too early"))?;
+            Ok(bytes)
+        };
+        let (class, users, gone, state) = (part()?, part()?, part()?, part()?);
+        let engine = Engine::load_from(&mut &state[..]).map_err(not_loaded)?;
+        Ok((class, users, gone, engine))
+    })?;
+    let class = String::from_utf8(class).map_err(|_| no_state("it names no class"))?;
+    let list = PyList::empty(py);
+    let mut rest = &users[..];
+    while !rest.is_empty() {
+        let user =
+            read_user(py, &mut rest, 0)?.ok_or_else(|| no_state("its users cannot be read"))?;
+        list.append(user)?;
+    }
+    let gone: Vec<u64> = gone
+        .chunks_exact(8)
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
+        .collect();
+    let builtin = match class.as_str() {
+        "Sclub" | "SclubSoft" | "Club" | "LinUcb" => py
+            .import("sclub._sclub")?
+            .getattr(&*class)?
+            .cast_into::<PyType>()?,
+        _ => return Err(no_state("it names no class")),
+    };
+    let class = match wanted {
+        None => builtin,
+        Some(wanted) if wanted.is_subclass(&builtin)? => wanted.clone(),
+        Some(wanted) if builtin.is_subclass(wanted)? => builtin,
+        Some(wanted) => {
+            let message = format!(
+                "{} holds a {class}, not a {}",
+                path.display(),
+                wanted.name()?
+            );
+            return Err(PyTypeError::new_err(message));
+        }
+    };
+    bring_back(&class, engine, Names::restored(&list, &gone)?)
+}
+
+/// The class of ours that a class is or comes from.
+fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
+    let module = class.py().import("sclub._sclub")?;
+    for name in ["Sclub", "SclubSoft", "Club", "LinUcb"] {
+        if class.is_subclass(&module.getattr(name)?)? {
+            return Ok(name.into());
+        }
+    }
+    Err(PyTypeError::new_err(
+        "only sclub's own policies can be saved",
+    ))
+}
+
+fn gone_bytes(gone: &[u64]) -> Vec<u8> {
+    gone.iter()
+        .flat_map(|number| number.to_le_bytes())
+        .collect()
+}
+
+fn write_user(user: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
+    let mut put = |tag: u8, bytes: &[u8]| {
+        out.push(tag);
+        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+        out.extend_from_slice(bytes);
+    };
+    if user.is_none() {
+        put(b'n', &[]);
+    } else if let Ok(value) = user.cast_exact::<PyBool>() {
+        put(b'b', &[u8::from(value.is_true())]);
+    } else if let Ok(value) = user.cast::<PyString>() {
+        put(b's', value.to_str()?.as_bytes());
+    } else if let Ok(value) = user.cast::<PyBytes>() {
+        put(b'y', value.as_bytes());
+    } else if let Ok(value) = user.cast::<PyFloat>() {
+        put(b'f', &value.extract::<f64>()?.to_le_bytes());
+    } else if let Ok(value) = user.cast_exact::<PyTuple>()
+        && depth < DEEPEST
+    {
+        put(b't', &[]);
+        out.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        for part in value.iter() {
+            write_user(&part, out, depth + 1)?;
+        }
+    } else if let Ok(value) = user.call_method0("__index__") {
+        // Python's integers are as long as they like, and NumPy's are integers too.
+        put(b'i', value.cast::<PyInt>()?.str()?.to_str()?.as_bytes());
+    } else {
+        let message = format!(
+            "user {} cannot be saved: users of a file are numbers, strings, bytes, None, and tuples of such; use pickle",
+            user.repr()?
+        );
+        return Err(PyTypeError::new_err(message));
+    }
+    Ok(())
+}
+
+/// The next user, or nothing where there is none to be read.
+fn read_user<'py>(
+    py: Python<'py>,
+    rest: &mut &[u8],
+    depth: usize,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let mut take = |count: usize| -> Option<&[u8]> {
+        let (taken, left) = rest.split_at_checked(count)?;
+        *rest = left;
+        Some(taken)
+    };
+    let length = |bytes: &[u8]| {
+        bytes
+            .try_into()
+            .ok()
+            .map(u64::from_le_bytes)
+            .map(|len| len as usize)
+    };
+    let Some(tag) = take(1).map(|bytes| bytes[0]) else {
+        return Ok(None);
+    };
+    let Some(bytes) = take(8).and_then(length).and_then(&mut take) else {
+        return Ok(None);
+    };
+    Ok(Some(match tag {
+        b'n' => py.None().into_bound(py),
+        b'b' => PyBool::new(py, bytes == [1]).to_owned().into_any(),
+        b's' => PyString::from_bytes(py, bytes)?.into_any(),
+        b'y' => PyBytes::new(py, bytes).into_any(),
+        b'f' => {
+            let Ok(bytes) = bytes.try_into() else {
+                return Ok(None);
+            };
+            PyFloat::new(py, f64::from_le_bytes(bytes)).into_any()
+        }
+        b'i' => py
+            .get_type::<PyInt>()
+            .call1((PyString::from_bytes(py, bytes)?,))?,
+        b't' if depth < DEEPEST => {
+            let Some(count) = take(8).and_then(length) else {
+                return Ok(None);
+            };
+            let mut parts = Vec::new();
+            for _ in 0..count {
+                let Some(part) = read_user(py, rest, depth + 1)? else {
+                    return Ok(None);
+                };
+                parts.push(part);
+            }
+            PyTuple::new(py, parts)?.into_any()
+        }
+        _ => return Ok(None),
+    }))
+}
