@@ -8,12 +8,11 @@ mod vectors;
 
 use pulp::Arch;
 use rand::RngExt;
-use rand_distr::{Distribution, StandardNormal};
 use sclub::UserId;
 
 use crate::normals::Normals;
 use crate::streams::{Purpose, stream};
-use crate::world::{BLOCK, Block, Changed, Rewards, Truth, World};
+use crate::world::{BLOCK, Block, Changed, Truth, World};
 use vectors::DrawVectors;
 
 pub use recipe::{Frequencies, MOST_USERS, Recipe, RecipeError, Sizes, Twists};
@@ -257,10 +256,7 @@ impl World for Synthetic {
             block
                 .average
                 .push(means.iter().sum::<f64>() / candidates as f64);
-            block.noise.push(match rewards {
-                Rewards::Bernoulli => noise.random::<f64>(),
-                Rewards::Gaussian(_) => StandardNormal.sample(&mut noise),
-            });
+            block.noise.push(rewards.draw(&mut noise));
         }
     }
 }

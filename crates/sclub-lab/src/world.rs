@@ -2,6 +2,9 @@
 
 use std::ops::Range;
 
+use rand::RngExt;
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemSet, UserId};
 
 /// Rounds drawn and played at a time: few enough to stay in cache, many enough to share work.
@@ -14,6 +17,16 @@ pub enum Rewards {
     Bernoulli,
     /// The mean plus Gaussian noise of this standard deviation.
     Gaussian(f64),
+}
+
+impl Rewards {
+    /// The draw that the noise of a round is made from, [`Block::noise`].
+    pub fn draw(self, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        match self {
+            Rewards::Bernoulli => rng.random::<f64>(),
+            Rewards::Gaussian(_) => StandardNormal.sample(rng),
+        }
+    }
 }
 
 /// The ages of users that rates are told apart by, in rounds of theirs: 1 to 5, 6 to 20, and so on.

@@ -8,6 +8,7 @@ mod classes;
 mod engine;
 mod errors;
 mod items;
+mod lab;
 mod look;
 mod names;
 mod policy;
@@ -23,6 +24,8 @@ mod _sclub {
     use crate::classes::{Club, LinUcb, Sclub, SclubSoft};
     #[pymodule_export]
     use crate::items::Items;
+    #[pymodule_export]
+    use crate::lab::{LabSetting, LabWorld, lab_run};
     #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]

@@ -42,7 +42,7 @@ mod statistics;
 mod ucb;
 
 pub use club::{Club, Graph};
-pub use error::{Error, LoadError};
+pub use error::{Error, LoadError, MAX_MAGNITUDE};
 pub use items::{ItemSet, MAX_ITEMS};
 pub use keep::{ClusterView, Keep, load_policy};
 pub use kernels::MAX_DIM;

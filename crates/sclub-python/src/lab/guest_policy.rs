@@ -1,5 +1,6 @@
 //! A policy that is written in Python.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use numpy::ndarray::{ArrayView1, ArrayView2};
@@ -11,6 +12,7 @@ use pyo3::types::PyDict;
 use sclub::{Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Score, UserId};
 
 use super::halt::Halt;
+use crate::engine::Engine;
 
 /// What the lab is told where an exception says more.
 const FAILED: Error = Error::NoCandidates;
@@ -74,10 +76,7 @@ impl GuestPolicy {
     }
 
     /// Does something with the object; what that raises stops the run.
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
-    ) -> Result<T, Error> {
+    fn with<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T, Error> {
         if self.halt.is_stopped() {
             return Err(FAILED);
         }
@@ -113,10 +112,13 @@ impl GuestPolicy {
         }
     }
 
-    /// The number of the cluster that a user is said to be in.
+    /// The number of the cluster that a user is said to be in; 0 where she is in none.
     fn number(&self, object: &Bound<'_, PyAny>, user: UserId) -> PyResult<ClusterId> {
         let py = object.py();
         let cluster = object.call_method1(intern!(py, "cluster_of"), (user,))?;
+        if cluster.is_none() {
+            return Ok(0);
+        }
         let numbers = self.numbers.bind(py);
         if let Some(number) = numbers.get_item(&cluster)? {
             return number.extract();
@@ -204,13 +206,19 @@ impl Policy for GuestPolicy {
         if !self.has_clusters {
             return 0;
         }
-        let all = self.with(|object| {
+        let counted = self.with(|object| {
+            // The package's own policies know, also of users who have not appeared.
+            if let Ok(own) = object.cast::<crate::policy::Policy>() {
+                let counted = |engine: &Engine| engine.policy().clusters();
+                return own.get().read(object.py(), counted);
+            }
             let users = 0..self.place.users;
-            users
-                .map(|user| self.number(object, user))
-                .collect::<PyResult<std::collections::HashSet<ClusterId>>>()
+            let numbers = users.map(|user| self.number(object, user));
+            let mut numbers = numbers.collect::<PyResult<HashSet<ClusterId>>>()?;
+            numbers.remove(&0);
+            Ok(numbers.len())
         });
-        all.map_or(0, |all| all.len())
+        counted.unwrap_or(0)
     }
 
     fn estimate(&self, _user: UserId) -> Vec<f64> {

@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use numpy::PyUntypedArrayMethods;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use rand::RngExt;
-use rand_distr::{Distribution, StandardNormal};
 use sclub::{Assumptions, ItemSet, MAX_MAGNITUDE, UserId};
 use sclub_lab::streams::{Purpose, stream};
 use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
@@ -118,13 +115,12 @@ impl GuestWorld {
     /// Asks for a round and checks it.
     fn ask(&self, py: Python<'_>, round: u64) -> PyResult<Round> {
         let drawn = self.attributes.draw.bind(py).call1((round,))?;
-        let parts: Vec<Bound<'_, PyAny>> = if drawn.is_instance_of::<PyTuple>()
-            || drawn.is_instance_of::<PyList>()
-        {
-            drawn.extract()?
-        } else {
-            Vec::new()
-        };
+        let parts: Vec<Bound<'_, PyAny>> =
+            if drawn.is_instance_of::<PyTuple>() || drawn.is_instance_of::<PyList>() {
+                drawn.extract()?
+            } else {
+                Vec::new()
+            };
         let [user, items, means, rest @ ..] = &parts[..] else {
             return Err(wrong(format!(
                 "draw({round}) returned {}; (user, items, means) or (user, items, means, rewards) is \
@@ -226,10 +222,7 @@ impl GuestWorld {
             block.items[at] = round.items;
             block.given.extend(round.rewards.into_iter().flatten());
             // As the lab's own worlds draw it: what a guest replays has the same noise.
-            block.noise.push(match self.rewards {
-                Rewards::Bernoulli => noise.random::<f64>(),
-                Rewards::Gaussian(_) => StandardNormal.sample(&mut noise),
-            });
+            block.noise.push(self.rewards.draw(&mut noise));
         }
         Ok(())
     }

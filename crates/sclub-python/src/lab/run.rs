@@ -173,7 +173,9 @@ impl Job {
             return Err(refused("there is no policy to run"));
         }
         if options.half_life.is_some() && !specs.iter().any(is_soft) {
-            return Err(refused("half_life goes with sclub-soft or gaussian among the policies"));
+            return Err(refused(
+                "half_life goes with sclub-soft or gaussian among the policies",
+            ));
         }
         let soft = SoftParams {
             half_life: options.half_life,
@@ -303,7 +305,9 @@ impl Job {
 
     /// Rounds that will be played in a world.
     fn rounds_in(&self, world: &dyn World) -> u64 {
-        world.length().map_or(self.rounds, |length| length.min(self.rounds))
+        world
+            .length()
+            .map_or(self.rounds, |length| length.min(self.rounds))
     }
 
     /// Makes a policy for a world.
@@ -400,10 +404,7 @@ fn guest_json(world: &GuestWorld, name: &str) -> Value {
 }
 
 /// Who plays: those asked for, or all of the lab that the world allows.
-fn specs(
-    policies: Option<Vec<(String, Bound<'_, PyAny>)>>,
-    place: &Where,
-) -> PyResult<Vec<Spec>> {
+fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> PyResult<Vec<Spec>> {
     let has_truth = match place {
         Where::Own(setting) => setting.has_truth(),
         Where::Guest(_) => false,
@@ -483,7 +484,9 @@ pub fn lab_run(
         return Err(error);
     }
     let (Some(outcome), Ok(())) = (outcome, ended) else {
-        return Err(PyRuntimeError::new_err("the run broke off; this is a bug in sclub"));
+        return Err(PyRuntimeError::new_err(
+            "the run broke off; this is a bug in sclub",
+        ));
     };
     let runs = outcome.map_err(|error| match error {
         RunError::World(error) => in_full(error),

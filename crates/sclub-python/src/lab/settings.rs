@@ -288,8 +288,12 @@ impl LabWorld {
         let (index, at) = (round / rounds, (round % rounds) as usize);
         let mut drawn = self.block();
         if drawn.0 != Some(index) {
-            let left = self.world.length().map_or(u64::MAX, |length| length - index * rounds);
-            self.world.draw(index, left.min(rounds) as usize, &mut drawn.1);
+            let left = self
+                .world
+                .length()
+                .map_or(u64::MAX, |length| length - index * rounds);
+            self.world
+                .draw(index, left.min(rounds) as usize, &mut drawn.1);
             drawn.0 = Some(index);
         }
         let block = &drawn.1;

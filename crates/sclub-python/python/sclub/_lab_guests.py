@@ -1,0 +1,218 @@
+"""Policies and worlds that are written in Python, as the lab takes them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+#: The candidates of a round, one row an item; they can be read and not written.
+Items = NDArray[np.float64]
+#: One of them.
+Item = NDArray[np.float64]
+
+#: Makes a policy from features, users, items, rounds and a seed.
+PolicyMaker = Callable[[int, int, int, int, int], object]
+
+
+@dataclass(frozen=True)
+class About:
+    """What a policy is told of the world that it will play in."""
+
+    #: Features of an item.
+    dim: int
+    #: Number of users, who are numbered from 0.
+    users: int
+    #: Items in a round.
+    items: int
+    #: Rounds that will be played.
+    rounds: int
+    #: The seed of the world.
+    seed: int
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What the lab asks of a policy. It need not be a subclass.
+
+    Two more methods are used where there are any: ``cluster_of(user)``, anything hashable, by which
+    clusters are counted and compared with the true ones at the end; and in worlds in which several users
+    appear in a round ``learn_round(users, items, rewards)``, else ``learn`` is called for each.
+    """
+
+    def recommend(self, user: int, items: Items, /) -> int:
+        """The position of the item to show."""
+
+    def learn(self, user: int, item: Item, reward: float, /) -> object:
+        """What came back."""
+
+
+@runtime_checkable
+class World(Protocol):
+    """What the lab asks of a world. It need not be a subclass.
+
+    Beside the attributes below there may be ``noise``, the standard deviation of Gaussian noise (rewards
+    are 1 with the probability of the mean, else 0, where there is none); ``clusters``, the true cluster of
+    each user; and ``length``, the rounds there are.
+
+    >>> import numpy as np, sclub
+    >>> class TwoItems:
+    ...     dim, users = 2, 10
+    ...     def __init__(self, seed):
+    ...         self.draws = np.random.default_rng(seed)
+    ...     def draw(self, round):
+    ...         user = self.draws.integers(self.users)
+    ...         best = user % 2
+    ...         return user, np.eye(2), np.where(np.arange(2) == best, 0.8, 0.3)
+    >>> results = sclub.lab.run(TwoItems, ["linucb-ind", "linucb-one"], rounds=1000, progress=False)
+    >>> table = {run.policy: run.regret for run in results}
+    >>> table["linucb-ind"] < table["linucb-one"]
+    True
+    """
+
+    #: Features of an item.
+    dim: int
+    #: Number of users, who are numbered from 0.
+    users: int
+
+    def draw(self, round: int, /) -> tuple[Any, ...]:
+        """A round: ``(user, items, means)``, or ``(user, items, means, rewards)``.
+
+        `items` has one row an item, as many in every round. `means` is what each brings on average: regret
+        is counted by it. `rewards` is what each brings in this round, if the world draws that itself.
+
+        Rounds are asked for in order, each once, from 0 on.
+        """
+
+
+def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object]]:
+    """Labels, each with a built-in's name or what makes a policy for a world."""
+    if isinstance(policies, str):
+        policies = [policies]
+    if isinstance(policies, Mapping):
+        named = [(str(label), spec) for label, spec in policies.items()]
+    else:
+        named = [(_label(spec), spec) for spec in policies]
+    labels = [label for label, _ in named]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ValueError(
+                f"policy '{label}' is named twice; give them other names with a mapping, "
+                f"policies={{'{label}': ..., 'another': ...}}"
+            )
+    return [(label, _checked(label, spec)) for label, spec in named]
+
+
+def _label(spec: object) -> str:
+    if isinstance(spec, str):
+        return spec
+    name = getattr(spec, "name", None)
+    if isinstance(name, str):
+        return name
+    name = getattr(spec, "__name__", None)
+    return name if isinstance(name, str) else type(spec).__name__
+
+
+def _checked(label: str, spec: object) -> object:
+    if isinstance(spec, str):
+        return spec
+    if _makes(spec, "recommend"):
+        return _policy_maker(spec)
+    for method in ("recommend", "learn"):
+        if not callable(getattr(spec, method, None)):
+            raise TypeError(
+                f"policy '{label}' is neither a name, nor an object with recommend(user, items) and "
+                f"learn(user, item, reward), nor a class or function that makes one: it has no {method}"
+            )
+
+    def copied(*_: int) -> object:
+        return copy.deepcopy(spec)
+
+    return copied
+
+
+def _makes(spec: object, method: str) -> bool:
+    """Whether it is to be called for each seed, and not what is called for."""
+    return isinstance(spec, type) or (callable(spec) and not hasattr(spec, method))
+
+
+def _policy_maker(make: Any) -> PolicyMaker:
+    def made(dim: int, users: int, items: int, rounds: int, seed: int) -> object:
+        return make(About(dim=dim, users=users, items=items, rounds=rounds, seed=seed))
+
+    return made
+
+
+def world_maker(world: Any) -> Callable[[int], tuple[str, dict[str, object]]]:
+    """What makes the world of a seed, with its attributes read and checked."""
+    if not (_makes(world, "draw") or callable(getattr(world, "draw", None))):
+        raise TypeError(
+            f"world is {world!r}; 'synthetic', a world of sclub.lab, an object with dim, users and "
+            "draw(round), or a class or function that makes one from a seed is expected"
+        )
+    make = world if _makes(world, "draw") else lambda _: copy.deepcopy(world)
+    name = _label(world)
+
+    def made(seed: int) -> tuple[str, dict[str, object]]:
+        return name, _attributes(make(seed))
+
+    return made
+
+
+def _attributes(world: Any) -> dict[str, object]:
+    if not callable(getattr(world, "draw", None)):
+        raise TypeError(f"the world {world!r} has no method draw(round)")
+    users = _count(world, "users")
+    assert users is not None
+    rewards, noise = getattr(world, "rewards", None), getattr(world, "noise", None)
+    if rewards not in (None, "bernoulli", "gaussian"):
+        raise ValueError(
+            f"rewards of the world is {rewards!r}; there are 'bernoulli', and 'gaussian' with noise"
+        )
+    if rewards == "bernoulli" and noise is not None:
+        raise ValueError("noise of the world goes with Gaussian rewards, and rewards is 'bernoulli'")
+    if rewards == "gaussian" and noise is None:
+        noise = 0.5
+    if noise is not None:
+        noise = float(noise)
+        if not 0 < noise <= 1e6:
+            raise ValueError(f"noise of the world is {noise}; it must be above 0 and at most 1000000")
+    return {
+        "draw": world.draw,
+        "dim": _count(world, "dim"),
+        "users": users,
+        "noise": noise,
+        "clusters": _clusters(getattr(world, "clusters", None), users),
+        "length": _count(world, "length", is_needed=False),
+    }
+
+
+def _count(world: object, name: str, *, is_needed: bool = True) -> int | None:
+    value = getattr(world, name, None)
+    if value is None:
+        if is_needed:
+            raise TypeError(f"the world {world!r} has no attribute {name}")
+        return None
+    try:
+        number = int(value.__index__())
+    except AttributeError:
+        raise TypeError(f"{name} of the world is {value!r}; a whole number is expected") from None
+    if not 1 <= number < 2**63:
+        raise ValueError(f"{name} of the world is {number}; there must be at least one")
+    return number
+
+
+def _clusters(clusters: ArrayLike | None, users: int) -> list[int] | None:
+    """The clusters counted from 0."""
+    if clusters is None:
+        return None
+    labels: list[Hashable] = np.asarray(clusters).tolist()
+    if np.ndim(clusters) != 1 or len(labels) != users:
+        shape = np.shape(clusters)
+        raise ValueError(f"clusters of the world has the shape {shape}; ({users},) is expected")
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(label, len(numbers)) for label in labels]

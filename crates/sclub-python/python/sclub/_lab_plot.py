@@ -1,0 +1,119 @@
+"""Curves, drawn with matplotlib in the colours of `sclub run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ._lab_results import Results, Run, mean_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Told apart with any kind of colour vision (Okabe and Ito's palette, and a violet that is far from its
+#: blue for everybody).
+COLOURS = {
+    "sclub": "#D55E00",
+    "sclub-soft": "#8B2FC9",
+    "club": "#222222",
+    "gaussian": "#56B4E9",
+    "linucb-ind": "#0072B2",
+    "linucb-one": "#009E73",
+    "oracle": "#CC79A7",
+    "informed": "#E69F00",
+    "random": "#999999",
+}
+
+#: Those that learn nothing or are told what no learner knows.
+YARDSTICKS = {"oracle", "informed", "random"}
+
+
+def draw(
+    results: Results,
+    ax: Axes | None,
+    *,
+    value: Literal["regret", "rate"] | None,
+    scale: Literal["linear", "log"],
+    band: bool,
+    legend: bool,
+) -> Axes:
+    if value is None:
+        value = "rate" if results.config.get("world") == "ratings" else "regret"
+    if value not in ("regret", "rate"):
+        raise ValueError(f"value is {value!r}; there are 'regret' and 'rate'")
+    if scale not in ("linear", "log"):
+        raise ValueError(f"scale is {scale!r}; there are 'linear' and 'log'")
+    pyplot = _pyplot()
+    if ax is None:
+        _, made = pyplot.subplots(figsize=(8.2, 5.2))
+        ax = made
+    assert ax is not None
+    spare = iter(_spare(results))
+    for policy in results.policies:
+        colour = COLOURS.get(policy) or next(spare)
+        rounds, means, errors = _curve(results.of(policy), value, scale)
+        style = "--" if policy in YARDSTICKS else "-"
+        ax.plot(rounds, means, style, color=colour, label=policy, linewidth=1.8)
+        if band and any(errors):
+            low = [mean - error for mean, error in zip(means, errors)]
+            high = [mean + error for mean, error in zip(means, errors)]
+            ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
+    ax.set_xlabel("round")
+    ax.set_ylabel("cumulative regret" if value == "regret" else "rate so far")
+    if scale == "log":
+        ax.set_xscale("log")
+        ax.set_yscale("log")
+    else:
+        ax.set_xlim(left=0)
+        ax.set_ylim(bottom=0)
+        ax.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
+        if value == "regret":
+            ax.yaxis.set_major_formatter(lambda y, _: f"{y:,.0f}")
+    if value == "rate":
+        ax.yaxis.set_major_formatter(lambda y, _: f"{100 * y:g}%")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.2)
+    if legend:
+        ax.legend(frameon=False)
+    return ax
+
+
+def _curve(
+    runs: Sequence[Run], value: str, scale: str
+) -> tuple[list[float], list[float], list[float]]:
+    """Rounds, means and standard errors at the points of the curves."""
+    # At powers of two the points of a logarithmic axis are as far from each other as they can be.
+    curves = [run.curve if scale == "log" else run.even_curve for run in runs]
+    rounds, means, errors = [], [], []
+    for points in zip(*curves):
+        at = sum(round for round, _ in points) / len(points)
+        if at == 0 and value == "rate":
+            continue
+        values = [
+            regret if value == "regret" else 1 - regret / max(round, 1) for round, regret in points
+        ]
+        mean, error = mean_of(values)
+        if scale == "log" and mean <= 0:
+            continue
+        rounds.append(at)
+        means.append(mean)
+        errors.append(error)
+    return rounds, means, errors
+
+
+def _spare(results: Results) -> list[str]:
+    """Colours for policies that have none: first those of built-in policies that do not play."""
+    free = [colour for name, colour in COLOURS.items() if name not in results.policies]
+    others = ["#7F3C00", "#B8860B", "#4B0082", "#708090", "#2F4F4F", "#8B0000"]
+    count = len(results.policies)
+    return [(free + others)[place % len(free + others)] for place in range(count)]
+
+
+def _pyplot() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError(
+            "plots need matplotlib: pip install matplotlib, or pip install 'sclub[lab]'"
+        ) from None
+    return pyplot

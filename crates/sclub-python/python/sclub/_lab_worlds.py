@@ -1,0 +1,209 @@
+"""The worlds that the lab has."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._sclub import LabSetting, World
+
+#: The number of users that the command line takes where none is said.
+_USERS = 1000
+
+
+class Setting:
+    """A family of worlds, one for each seed."""
+
+    _setting: LabSetting
+    #: The name of the file that it is made from, if it is.
+    file: str | None = None
+
+    def world(self, seed: int) -> World:
+        """The world of a seed, to look at: `dim`, `users`, `clusters` and ``draw(round)``."""
+        return self._setting.world(seed)
+
+
+@dataclass(frozen=True)
+class Synthetic(Setting):
+    """Random tastes in clusters, random items: section 5.1 of the paper, and what may be otherwise in it.
+
+    >>> import sclub
+    >>> world = sclub.lab.Synthetic(users=100, clusters=4, frequencies="users")
+    >>> world.clusters
+    4
+    >>> sclub.lab.Synthetic(users=3, clusters=4)
+    Traceback (most recent call last):
+    ...
+    ValueError: clusters is 4.0; it must be at most the number of users, 3
+    """
+
+    #: Number of users.
+    users: int = _USERS
+    #: Number of clusters of equal tastes among them.
+    clusters: int = 10
+    #: Features of an item, a constant one included (1 to 512).
+    dim: int = 20
+    #: Items to choose from in each round.
+    items: int = 20
+    #: How often users appear: "uniform", "clusters" (at random rates) or "users" (at random rates).
+    frequencies: str = "uniform"
+    #: What a reward is: "bernoulli" or "gaussian".
+    rewards: str = "bernoulli"
+    #: Standard deviation of Gaussian noise, 0.5 if it is not said.
+    noise: float | None = None
+    #: Users who appear in a round on average, each by herself; exactly one if it is not said.
+    users_a_round: float | None = None
+    #: How users are spread over the clusters: "equal" or "unequal".
+    sizes: str = "equal"
+    #: How far users of a cluster differ.
+    spread: float = 0.0
+    #: What every mean reward is multiplied by, at most 1.
+    reward_scale: float = 1.0
+    #: Rounds from one newcomer to the next; all are there from the start if it is not said.
+    newcomers_every: float | None = None
+    #: Rounds after which every user changes to another cluster.
+    change_at: int | None = None
+
+    def __post_init__(self) -> None:
+        self._setting  # noqa: B018, what is wrong is said now
+
+    @property
+    def _setting(self) -> LabSetting:  # type: ignore[override]
+        return LabSetting.synthetic(asdict(self))
+
+
+class Vectors(Setting):
+    """Given tastes, a vector for each user; items and everything else are drawn as in `Synthetic`.
+
+    Parameters
+    ----------
+    weights
+        An array of shape (users, d); or a file of ratings in any format that ``sclub features`` reads, of
+        which the tastes of the most active users are made (section 5.2 of the paper).
+    users, dim
+        With a file: how many users, and features of a taste.
+    items, frequencies, rewards, noise, users_a_round, reward_scale, newcomers_every, change_at
+        As of `Synthetic`; frequencies can be "uniform" or "users".
+    skip_bad_lines
+        With a file: count and pass over bad lines instead of giving up at the first.
+
+    Examples
+    --------
+    >>> import numpy as np, sclub
+    >>> tastes = np.array([[0.6, 0.0, 0.7], [0.0, 0.6, 0.7]])
+    >>> world = sclub.lab.Vectors(tastes, items=5)
+    >>> results = sclub.lab.run(world, ["sclub"], rounds=200, seeds=1, progress=False)
+    >>> results[0].served
+    200
+    """
+
+    def __init__(
+        self,
+        weights: ArrayLike | str | os.PathLike[str],
+        *,
+        users: int = _USERS,
+        dim: int = 20,
+        items: int = 20,
+        frequencies: str = "uniform",
+        rewards: str = "bernoulli",
+        noise: float | None = None,
+        users_a_round: float | None = None,
+        reward_scale: float = 1.0,
+        newcomers_every: float | None = None,
+        change_at: int | None = None,
+        skip_bad_lines: bool = False,
+    ) -> None:
+        if frequencies == "clusters":
+            raise ValueError("frequencies 'clusters' does not apply to Vectors, which has none")
+        recipe = {
+            "users": users,
+            "clusters": 1,
+            "dim": dim,
+            "items": items,
+            "frequencies": frequencies,
+            "rewards": rewards,
+            "noise": noise,
+            "users_a_round": users_a_round,
+            "sizes": "equal",
+            "spread": 0.0,
+            "reward_scale": reward_scale,
+            "newcomers_every": newcomers_every,
+            "change_at": change_at,
+        }
+        if isinstance(weights, (str, os.PathLike)):
+            path = Path(weights)
+            self._setting, said = LabSetting.vectors_of_file(recipe, path, skip_bad_lines)
+            self.file = path.name
+            _warn(said)
+        else:
+            array = np.ascontiguousarray(weights, dtype=np.float64)
+            if array.ndim != 2:
+                raise ValueError(f"weights has the shape {array.shape}; (users, d) is expected")
+            if not np.isfinite(array).all():
+                raise ValueError("weights has a number that is not finite")
+            self._setting = LabSetting.vectors(recipe, array)
+
+    def __repr__(self) -> str:
+        return f"Vectors({self.file or 'array'!r})"
+
+
+class Ratings(Setting):
+    """Real users, real items, and what the users really took.
+
+    Features are made from half of the users, rounds from the other half: the item that she took among
+    others that she did not. The reward is 1 if the one she took is shown.
+
+    Parameters
+    ----------
+    file
+        Who took or rated what, in any format that ``sclub features`` reads.
+    dim
+        Features of an item.
+    items
+        Items to choose from, the one taken counted.
+    others
+        How those that the user did not take are drawn: "uniform", or "popular", so that being popular
+        gives nothing away.
+    feature_scale
+        What features are multiplied by.
+    placebo
+        Tell the policies the user of some other round; what they learn about a user is then worth nothing.
+    skip_bad_lines
+        Count and pass over bad lines instead of giving up at the first.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        dim: int = 20,
+        items: int = 20,
+        others: str = "uniform",
+        feature_scale: float = 1.0,
+        placebo: bool = False,
+        skip_bad_lines: bool = False,
+    ) -> None:
+        if not 0 < feature_scale <= 1e6:
+            raise ValueError(
+                f"feature_scale is {feature_scale}; it must be above 0 and at most 1000000"
+            )
+        path = Path(file)
+        self._setting, said = LabSetting.ratings(
+            path, dim, items, others, feature_scale, placebo, skip_bad_lines, _USERS
+        )
+        self.file = path.name
+        _warn(said)
+
+    def __repr__(self) -> str:
+        return f"Ratings({self.file!r})"
+
+
+def _warn(said: list[str]) -> None:
+    for message in said:
+        warnings.warn(message, stacklevel=3)
+

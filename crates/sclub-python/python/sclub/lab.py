@@ -1,0 +1,180 @@
+"""Policies compared in simulated worlds: the lab of `sclub run`, with policies and worlds of your own.
+
+All policies of a seed face the same users, items and noise. Users in clusters of equal tastes appear one
+a round; a policy is given some items, shows one, and gets a reward. Its regret is what the best items
+would have brought more, on average.
+
+>>> import sclub
+>>> world = sclub.lab.Synthetic(users=50, clusters=5, dim=5, items=10)
+>>> results = sclub.lab.run(world, ["sclub", "linucb-ind"], rounds=1000, seeds=2, progress=False)
+>>> [(run.policy, run.seed) for run in results]
+[('sclub', 1), ('linucb-ind', 1), ('sclub', 2), ('linucb-ind', 2)]
+
+A policy of your own is an object with two methods, or a class that is made anew for each seed:
+
+>>> import numpy as np
+>>> class FollowTheLeader:
+...     def __init__(self, about):
+...         self.gram, self.sum = np.eye(about.dim), np.zeros(about.dim)
+...     def recommend(self, user, items):
+...         return np.argmax(items @ np.linalg.solve(self.gram, self.sum))
+...     def learn(self, user, item, reward):
+...         self.gram += np.outer(item, item)
+...         self.sum += reward * item
+>>> results = sclub.lab.run(world, [FollowTheLeader, "linucb-one"], rounds=500, seeds=1, progress=False)
+>>> results[0].policy, results[0].regret < results[0].random_regret
+('FollowTheLeader', True)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ._lab_guests import About, Policy, World, policy_list, world_maker
+from ._lab_progress import Progress, watching
+from ._lab_results import Results, Run, results_of
+from ._lab_worlds import Ratings, Setting, Synthetic, Vectors
+from ._sclub import lab_run
+
+__all__ = [
+    "About",
+    "Policy",
+    "Ratings",
+    "Results",
+    "Run",
+    "Synthetic",
+    "Vectors",
+    "World",
+    "run",
+]
+
+#: Seeds and rounds are whole numbers below this.
+_LIMIT = 2**64
+
+
+def run(
+    world: str | Setting | World | Callable[[int], World] = "synthetic",
+    policies: Mapping[str, object] | Iterable[object] | None = None,
+    rounds: int | None = None,
+    seeds: int | Iterable[int] = 3,
+    *,
+    first_seed: int = 1,
+    preset: str = "tuned",
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+    alpha_theta: float | None = None,
+    alpha_p: float | None = None,
+    beta: float | None = None,
+    beta_scale: float | None = None,
+    index: str | None = None,
+    half_life: float | None = None,
+    graph: str | None = None,
+    deviations: Sequence[str] | str | None = None,
+) -> Results:
+    """Run policies in worlds and say what each has missed.
+
+    The same seed gives the same results as ``sclub run`` on the command line, to the last digit, with
+    any number of threads.
+
+    Parameters
+    ----------
+    world
+        "synthetic"; a `Synthetic`, `Vectors` or `Ratings`; or a world of your own (see `World`): an
+        object, which is copied for each seed, or a class or function that is called with the seed.
+    policies
+        Who plays; by default every built-in policy that the world allows. Each is
+
+        - the name of a built-in policy: sclub, sclub-soft, club, gaussian, linucb-ind, linucb-one,
+          oracle, informed, random;
+        - an object with ``recommend`` and ``learn`` (see `Policy`), also one of this package's, which is
+          copied for each seed;
+        - a class or function that is called for each seed with an `About` and returns such an object.
+
+        A mapping gives them other names.
+    rounds
+        Rounds to play; 2**17 - 2 by default, of ratings all there are.
+    seeds
+        How many worlds, counted from `first_seed`; or the seeds themselves.
+    preset, alpha_theta, alpha_p, beta, beta_scale, index, half_life, graph, deviations
+        The constants of built-in policies, as of ``sclub run``.
+    threads
+        How many to use; all cores by default. Python code of policies and worlds runs one piece at a
+        time whatever the number.
+    progress
+        False shows none. True or None shows a bar (tqdm) where it takes longer than two seconds. A
+        function is called with the rounds played so far and those in all.
+
+    Raises
+    ------
+    ValueError
+        Names the argument, or what a world has drawn in which round. What a policy or world of yours
+        raises comes out as it is.
+
+    Examples
+    --------
+    >>> import sclub
+    >>> results = sclub.lab.run(
+    ...     sclub.lab.Synthetic(users=20, clusters=2, dim=4),
+    ...     {"as it is": sclub.LinUcb(dim=4), "bold": sclub.LinUcb(dim=4, beta=2.0), "random": "random"},
+    ...     rounds=300, seeds=[7], progress=False,
+    ... )
+    >>> [run.policy for run in results]
+    ['as it is', 'bold', 'random']
+    """
+    if isinstance(world, str):
+        if world != "synthetic":
+            raise ValueError(
+                f"there is no world '{world}'; there is 'synthetic', and sclub.lab.Vectors and "
+                "sclub.lab.Ratings, which are made from data"
+            )
+        world = Synthetic()
+    if isinstance(deviations, str):
+        deviations = [deviations]
+    options = {
+        "seeds": _seeds(seeds, first_seed),
+        "rounds": None if rounds is None else _whole("rounds", rounds),
+        "threads": None if threads is None else _whole("threads", threads),
+        "preset": preset,
+        "alpha_theta": alpha_theta,
+        "alpha_p": alpha_p,
+        "beta": beta,
+        "beta_scale": beta_scale,
+        "index": index,
+        "half_life": half_life,
+        "graph": graph,
+        "deviations": None if deviations is None else list(deviations),
+    }
+    specs = None if policies is None else policy_list(policies)
+    with watching(progress) as watch:
+        played, config = lab_run(
+            world._setting if isinstance(world, Setting) else world_maker(world), specs, options, watch
+        )
+    return results_of(played, config, world.file if isinstance(world, Setting) else None)
+
+
+def _whole(name: str, value: object) -> int:
+    """A whole number, also NumPy's."""
+    try:
+        number = int(value.__index__())  # type: ignore[attr-defined]
+    except AttributeError:
+        raise TypeError(f"{name} is {value!r}; a whole number is expected") from None
+    if not 0 <= number < _LIMIT:
+        raise ValueError(f"{name} is {number}; it must be between 0 and 2**64 - 1")
+    return number
+
+
+def _seeds(seeds: int | Iterable[int], first_seed: int) -> list[int]:
+    if isinstance(seeds, Iterable):
+        numbers = [_whole("a seed", seed) for seed in seeds]
+        if first_seed != 1:
+            raise ValueError("first_seed goes with a number of seeds, not with seeds themselves")
+        for number, count in Counter(numbers).items():
+            if count > 1:
+                raise ValueError(f"seed {number} is there twice")
+        return numbers
+    first = _whole("first_seed", first_seed)
+    count = _whole("seeds", seeds)
+    if first + count > _LIMIT:
+        raise ValueError("the last seed is too large")
+    return list(range(first, first + count))
