@@ -15,7 +15,7 @@ import pytest
 import sclub
 from sclub import lab
 
-SMALL = {"users": 30, "clusters": 3, "dim": 5, "items": 6}
+SMALL: dict[str, Any] = {"users": 30, "clusters": 3, "dim": 5, "items": 6}
 
 
 def binary() -> str:
@@ -49,7 +49,9 @@ def assert_the_same(results: lab.Results, folder: Path, *flags: object) -> None:
 
 
 def flags_of(**values: object) -> list[object]:
-    return [part for name, value in values.items() for part in (f"--{name.replace('_', '-')}", value)]
+    return [
+        part for name, value in values.items() for part in (f"--{name.replace('_', '-')}", value)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +81,7 @@ WORLDS: list[dict[str, object]] = [
 def test_every_policy_does_as_on_the_command_line(tmp_path: Path, world: dict[str, Any]) -> None:
     results = lab.run(lab.Synthetic(**SMALL, **world), rounds=700, seeds=2, threads=2)
     assert len(results) == 18
-    assert_the_same(
-        results, tmp_path, *flags_of(rounds=700, seeds=2, threads=2, **SMALL, **world)
-    )
+    assert_the_same(results, tmp_path, *flags_of(rounds=700, seeds=2, threads=2, **SMALL, **world))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,13 @@ def test_every_policy_does_as_on_the_command_line(tmp_path: Path, world: dict[st
         {"preset": "released"},
         {"preset": "theory", "beta": 0.4},
         {"preset": "released", "graph": "random", "index": "norm", "deviations": ["stale-marks"]},
-        {"alpha_theta": 1.5, "alpha_p": 3.0, "beta_scale": 0.2, "index": "squared", "half_life": 50.0},
+        {
+            "alpha_theta": 1.5,
+            "alpha_p": 3.0,
+            "beta_scale": 0.2,
+            "index": "squared",
+            "half_life": 50.0,
+        },
     ],
     ids=str,
 )
@@ -116,8 +122,15 @@ def test_ratings_are_played_as_on_the_command_line(
     results = lab.run(world, ["sclub", "sclub-soft", "random"], seeds=2, threads=1)
     assert results[0].by_age and results[0].rounds < 2000
     flags = flags_of(
-        world="ratings", ratings=ratings, dim=5, items=8, others=others, feature_scale=2.0,
-        policies="sclub,sclub-soft,random", seeds=2, threads=1,
+        world="ratings",
+        ratings=ratings,
+        dim=5,
+        items=8,
+        others=others,
+        feature_scale=2.0,
+        policies="sclub,sclub-soft,random",
+        seeds=2,
+        threads=1,
     )
     assert_the_same(results, tmp_path, *flags)
 
@@ -137,8 +150,15 @@ def test_tastes_of_a_file_are_the_command_lines(tmp_path: Path, ratings: Path) -
     results = lab.run(world, rounds=600, seeds=2, threads=2)
     assert "oracle" not in results.policies
     flags = flags_of(
-        world="vectors", ratings=ratings, users=50, dim=4, items=6, frequencies="users", rounds=600,
-        seeds=2, threads=2,
+        world="vectors",
+        ratings=ratings,
+        users=50,
+        dim=4,
+        items=6,
+        frequencies="users",
+        rounds=600,
+        seeds=2,
+        threads=2,
     )
     assert_the_same(results, tmp_path, *flags)
 
@@ -172,7 +192,7 @@ def test_a_wrapper_around_a_policy_does_what_the_policy_does(several: float | No
         def recommend(self, user: int, items: np.ndarray) -> int:
             assert items.shape == (6, 5) and items.dtype == np.float64
             assert items.flags.c_contiguous and not items.flags.writeable
-            return self.inner.recommend(user, items)
+            return int(self.inner.recommend(user, items))
 
         def learn(self, user: int, item: np.ndarray, reward: float) -> None:
             assert item.shape == (5,) and not item.flags.writeable
@@ -224,7 +244,7 @@ def test_a_world_that_replays_another_gives_the_same(world: dict[str, Any]) -> N
 
         def __init__(self, seed: int) -> None:
             world = setting.world(seed)
-            self.clusters = [int(cluster) for cluster in world.clusters]
+            self.clusters = np.asarray(world.clusters).tolist()
             self.noise = world.noise
             self.length = 600
             self.rounds = [world.draw(round) for round in range(600)]

@@ -74,10 +74,13 @@ class World(Protocol):
     True
     """
 
-    #: Features of an item.
-    dim: int
-    #: Number of users, who are numbered from 0.
-    users: int
+    @property
+    def dim(self) -> int:
+        """Features of an item."""
+
+    @property
+    def users(self) -> int:
+        """Number of users, who are numbered from 0."""
 
     def draw(self, round: int, /) -> tuple[Any, ...]:
         """A round: ``(user, items, means)``, or ``(user, items, means, rewards)``.
@@ -174,13 +177,17 @@ def _attributes(world: Any) -> dict[str, object]:
             f"rewards of the world is {rewards!r}; there are 'bernoulli', and 'gaussian' with noise"
         )
     if rewards == "bernoulli" and noise is not None:
-        raise ValueError("noise of the world goes with Gaussian rewards, and rewards is 'bernoulli'")
+        raise ValueError(
+            "noise of the world goes with Gaussian rewards, and rewards is 'bernoulli'"
+        )
     if rewards == "gaussian" and noise is None:
         noise = 0.5
     if noise is not None:
         noise = float(noise)
         if not 0 < noise <= 1e6:
-            raise ValueError(f"noise of the world is {noise}; it must be above 0 and at most 1000000")
+            raise ValueError(
+                f"noise of the world is {noise}; it must be above 0 and at most 1000000"
+            )
     return {
         "draw": world.draw,
         "dim": _count(world, "dim"),

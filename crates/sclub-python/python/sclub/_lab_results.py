@@ -151,8 +151,9 @@ class Results(Sequence[Run]):
         left_out = {"curve", "even_curve", "clustering", "by_age"}
         names = [item.name for item in fields(Run) if item.name not in left_out]
         rows = [[getattr(run, name) for name in names] for run in self]
-        frame = pandas.DataFrame(rows, columns=names)
-        return frame.astype({"clusters": "Int64", "adjusted_rand": "float64"})
+        kinds = {"clusters": "Int64", "adjusted_rand": "float64"}
+        frame: pd.DataFrame = pandas.DataFrame(rows, columns=names).astype(kinds)
+        return frame
 
     def curves(self) -> pd.DataFrame:
         """A DataFrame of the regret so far at equal distances: policy, seed, round, regret."""
@@ -161,13 +162,15 @@ class Results(Sequence[Run]):
             for run in self
             for round, regret in run.even_curve
         ]
-        return _pandas().DataFrame(rows, columns=["policy", "seed", "round", "regret"])
+        columns = ["policy", "seed", "round", "regret"]
+        frame: pd.DataFrame = _pandas().DataFrame(rows, columns=columns)
+        return frame
 
     def summary(self) -> pd.DataFrame:
         """A DataFrame of one row a policy: means over the seeds, and standard errors of regret and reward."""
         rows = self._summary()
-        frame = _pandas().DataFrame(rows)
-        return frame.set_index("policy")
+        frame: pd.DataFrame = _pandas().DataFrame(rows).set_index("policy")
+        return frame
 
     def _summary(self) -> list[dict[str, Any]]:
         rows = []

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._sclub import LabSetting, World
+from ._sclub import LabSetting, LabWorld
 
 #: The number of users that the command line takes where none is said.
 _USERS = 1000
@@ -23,7 +23,7 @@ class Setting:
     #: The name of the file that it is made from, if it is.
     file: str | None = None
 
-    def world(self, seed: int) -> World:
+    def world(self, seed: int) -> LabWorld:
         """The world of a seed, to look at: `dim`, `users`, `clusters` and ``draw(round)``."""
         return self._setting.world(seed)
 
@@ -206,4 +206,3 @@ class Ratings(Setting):
 def _warn(said: list[str]) -> None:
     for message in said:
         warnings.warn(message, stacklevel=3)
-

@@ -148,7 +148,10 @@ def run(
     specs = None if policies is None else policy_list(policies)
     with watching(progress) as watch:
         played, config = lab_run(
-            world._setting if isinstance(world, Setting) else world_maker(world), specs, options, watch
+            world._setting if isinstance(world, Setting) else world_maker(world),
+            specs,
+            options,
+            watch,
         )
     return results_of(played, config, world.file if isinstance(world, Setting) else None)
 

@@ -236,7 +236,7 @@ type Drawn<'py> = (u64, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 /// ((3, 4), (3,))
 /// >>> len(set(world.clusters))
 /// 5
-#[pyclass(module = "sclub.lab", name = "World", frozen)]
+#[pyclass(module = "sclub._sclub", frozen)]
 pub struct LabWorld {
     world: Arc<dyn World>,
     /// The block that was drawn last.
