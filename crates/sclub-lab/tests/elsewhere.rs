@@ -223,17 +223,23 @@ fn seeds_come_back_in_their_order_and_none_is_begun_after_an_error() {
     assert_eq!(seeds, [5, 3, 9, 1]);
     assert_eq!(runs[2].rounds, 90);
 
-    let begun = AtomicU64::new(0);
-    let failed = over_seeds::<Name, &str>(&pool(1), &[1, 2, 3], |seed| {
+    // One thread waits in the first seed until the other has failed in the second.
+    let (begun, failed) = (AtomicU64::new(0), AtomicBool::new(false));
+    let seeds: Vec<u64> = (1..1000).collect();
+    let error = over_seeds::<Name, &str>(&pool(2), &seeds, |seed| {
         begun.fetch_add(1, Ordering::Relaxed);
         if seed == 2 {
-            Err("two")
-        } else {
-            Ok(Some(Vec::new()))
+            failed.store(true, Ordering::Relaxed);
+            return Err("two");
         }
+        while !failed.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        Ok(Some(Vec::new()))
     });
-    assert_eq!(failed.unwrap_err(), "two");
-    assert_eq!(begun.load(Ordering::Relaxed), 2);
+    assert_eq!(error.unwrap_err(), "two");
+    assert!(begun.load(Ordering::Relaxed) < 900);
 
     let some = over_seeds(&pool(1), &[1, 2, 3], |seed| match seed {
         2 => Ok(None),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import signal
 import threading
@@ -52,8 +53,12 @@ def test_a_function_that_makes_a_policy_is_as_good_as_a_class() -> None:
     def of_many_names(about: lab.About) -> First:
         return First()
 
-    results = run([of_many_names, lambda about: First()])
-    assert results.policies == ["of_many_names", "<lambda>"]
+    class Wide(First):
+        def __init__(self, about: lab.About, width: float) -> None:
+            self.width = width
+
+    results = run([of_many_names, lambda about: First(), functools.partial(Wide, width=2.0)])
+    assert results.policies == ["of_many_names", "<lambda>", "Wide"]
     assert results[0].regret == results[1].regret
 
 
@@ -218,12 +223,35 @@ def test_what_is_no_policy_is_refused_before_anything_runs() -> None:
         ({"beta": 1.0, "beta_scale": 1.0}, "cannot be given together"),
         ({"half_life": 3.0}, "half_life goes with sclub-soft or gaussian"),
         ({"world": "sintetic"}, "there is no world 'sintetic'"),
+        ({"rounds": 2**64}, "rounds is 18446744073709551616"),
     ],
     ids=str,
 )
 def test_what_cannot_be_is_named(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         run(["sclub"], **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"rounds": 10.0}, "rounds is 10.0; a whole number is expected"),
+        ({"seeds": "3"}, "a seed is '3'; a whole number is expected"),
+        ({"beta": "much"}, "beta is 'much'; a number is expected"),
+        ({"index": 2}, "index is 2; a string is expected"),
+        ({"deviations": [3]}, "a deviation is 3; a string is expected"),
+    ],
+    ids=str,
+)
+def test_arguments_of_another_kind_are_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        run(["sclub"], **options)
+    with pytest.raises(TypeError, match="users is 2.5; a whole number is expected"):
+        lab.Synthetic(users=2.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="users is -1"):
+        lab.Synthetic(users=-1)
+    with pytest.raises(TypeError, match="spread is None"):
+        lab.Synthetic(spread=None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -547,5 +575,7 @@ def test_a_guest_sees_the_same_thread_with_its_own_state() -> None:
 def test_policies_of_the_package_are_not_told_apart_by_type() -> None:
     results = run([sclub.Sclub(dim=3), sclub.Club(dim=3), sclub.SclubSoft(dim=3)])
     assert results.policies == ["Sclub", "Club", "SclubSoft"]
+    classes = run([sclub.Sclub, sclub.Club, sclub.SclubSoft])
+    assert [run.regret for run in classes] == [run.regret for run in results]
     with pytest.raises(ValueError, match="features"):
         run([sclub.Sclub(dim=4)])

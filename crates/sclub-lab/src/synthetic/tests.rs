@@ -3,6 +3,7 @@
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use super::*;
+use crate::world::Rewards;
 
 fn recipe(twists: Twists) -> Recipe {
     Recipe {

@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+from . import lab
 from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft, __version__, load
 from ._types import (
     Cluster,
@@ -49,5 +50,6 @@ __all__ = [
     "Scores",
     "Split",
     "__version__",
+    "lab",
     "load",
 ]

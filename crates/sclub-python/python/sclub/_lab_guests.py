@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from ._sclub import Club, LinUcb, Sclub, SclubSoft
 
 #: The candidates of a round, one row an item; they can be read and not written.
 Items = NDArray[np.float64]
@@ -116,6 +119,8 @@ def _label(spec: object) -> str:
     name = getattr(spec, "name", None)
     if isinstance(name, str):
         return name
+    if isinstance(spec, functools.partial):
+        return _label(spec.func)
     name = getattr(spec, "__name__", None)
     return name if isinstance(name, str) else type(spec).__name__
 
@@ -145,6 +150,8 @@ def _makes(spec: object, method: str) -> bool:
 
 def _policy_maker(make: Any) -> PolicyMaker:
     def made(dim: int, users: int, items: int, rounds: int, seed: int) -> object:
+        if make in (Sclub, SclubSoft, Club, LinUcb):
+            return make(dim=dim)
         return make(About(dim=dim, users=users, items=items, rounds=rounds, seed=seed))
 
     return made

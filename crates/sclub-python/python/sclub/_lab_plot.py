@@ -45,7 +45,7 @@ def draw(
         raise ValueError(f"scale is {scale!r}; there are 'linear' and 'log'")
     pyplot = _pyplot()
     if ax is None:
-        _, made = pyplot.subplots(figsize=(8.2, 5.2))
+        _, made = pyplot.subplots(figsize=(8.2, 5.2), layout="constrained")
         ax = made
     assert ax is not None
     spare = iter(_spare(results))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 #: Is called with the rounds played and those in all.
 Progress = Callable[[int, int], object]
@@ -18,27 +19,26 @@ def watching(progress: bool | Progress | None) -> Iterator[Progress]:
     if progress is False:
         yield lambda done, total: None
     elif progress is None or progress is True:
-        from tqdm.auto import tqdm
+        bar: Any = None
 
-        with tqdm(
-            total=None, unit=" rounds", unit_scale=True, delay=_SHOW_AFTER, leave=False
-        ) as bar:
+        def shown(done: int, total: int) -> None:
+            nonlocal bar
+            if bar is None and done < total:
+                from tqdm.auto import tqdm
 
-            def shown(done: int, total: int) -> None:
+                bar = tqdm(
+                    total=total, unit=" rounds", unit_scale=True, delay=_SHOW_AFTER, leave=False
+                )
+            if bar is not None:
                 bar.total = total
                 bar.update(done - bar.n)
 
+        try:
             yield shown
+        finally:
+            if bar is not None:
+                bar.close()
     elif callable(progress):
-        last = (0, 0)
-
-        def told(done: int, total: int) -> None:
-            nonlocal last
-            last = (done, total)
-            progress(done, total)
-
-        yield told
-        if last != (0, 0) and last[0] < last[1]:
-            progress(last[1], last[1])
+        yield progress
     else:
         raise TypeError(f"progress is {progress!r}; True, False or a function is expected")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._lab_checks import real, recipe, whole
 from ._sclub import LabSetting, LabWorld
 
 #: The number of users that the command line takes where none is said.
@@ -74,7 +75,7 @@ class Synthetic(Setting):
 
     @property
     def _setting(self) -> LabSetting:  # type: ignore[override]
-        return LabSetting.synthetic(asdict(self))
+        return LabSetting.synthetic(recipe(asdict(self)))
 
 
 class Vectors(Setting):
@@ -120,24 +121,26 @@ class Vectors(Setting):
     ) -> None:
         if frequencies == "clusters":
             raise ValueError("frequencies 'clusters' does not apply to Vectors, which has none")
-        recipe = {
-            "users": users,
-            "clusters": 1,
-            "dim": dim,
-            "items": items,
-            "frequencies": frequencies,
-            "rewards": rewards,
-            "noise": noise,
-            "users_a_round": users_a_round,
-            "sizes": "equal",
-            "spread": 0.0,
-            "reward_scale": reward_scale,
-            "newcomers_every": newcomers_every,
-            "change_at": change_at,
-        }
+        made_from = recipe(
+            {
+                "users": users,
+                "clusters": 1,
+                "dim": dim,
+                "items": items,
+                "frequencies": frequencies,
+                "rewards": rewards,
+                "noise": noise,
+                "users_a_round": users_a_round,
+                "sizes": "equal",
+                "spread": 0.0,
+                "reward_scale": reward_scale,
+                "newcomers_every": newcomers_every,
+                "change_at": change_at,
+            }
+        )
         if isinstance(weights, (str, os.PathLike)):
             path = Path(weights)
-            self._setting, said = LabSetting.vectors_of_file(recipe, path, skip_bad_lines)
+            self._setting, said = LabSetting.vectors_of_file(made_from, path, bool(skip_bad_lines))
             self.file = path.name
             _warn(said)
         else:
@@ -146,7 +149,7 @@ class Vectors(Setting):
                 raise ValueError(f"weights has the shape {array.shape}; (users, d) is expected")
             if not np.isfinite(array).all():
                 raise ValueError("weights has a number that is not finite")
-            self._setting = LabSetting.vectors(recipe, array)
+            self._setting = LabSetting.vectors(made_from, array)
 
     def __repr__(self) -> str:
         return f"Vectors({self.file or 'array'!r})"
@@ -188,13 +191,21 @@ class Ratings(Setting):
         placebo: bool = False,
         skip_bad_lines: bool = False,
     ) -> None:
-        if not 0 < feature_scale <= 1e6:
+        scale = real("feature_scale", feature_scale)
+        if scale is None or not 0 < scale <= 1e6:
             raise ValueError(
                 f"feature_scale is {feature_scale}; it must be above 0 and at most 1000000"
             )
         path = Path(file)
         self._setting, said = LabSetting.ratings(
-            path, dim, items, others, feature_scale, placebo, skip_bad_lines, _USERS
+            path,
+            whole("dim", dim),
+            whole("items", items),
+            str(others),
+            scale,
+            bool(placebo),
+            bool(skip_bad_lines),
+            _USERS,
         )
         self.file = path.name
         _warn(said)

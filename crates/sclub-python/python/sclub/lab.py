@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ._lab_checks import LIMIT, real, text, whole
 from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
@@ -48,9 +49,6 @@ __all__ = [
     "World",
     "run",
 ]
-
-#: Seeds and rounds are whole numbers below this.
-_LIMIT = 2**64
 
 
 def run(
@@ -133,17 +131,19 @@ def run(
         deviations = [deviations]
     options = {
         "seeds": _seeds(seeds, first_seed),
-        "rounds": None if rounds is None else _whole("rounds", rounds),
-        "threads": None if threads is None else _whole("threads", threads),
-        "preset": preset,
-        "alpha_theta": alpha_theta,
-        "alpha_p": alpha_p,
-        "beta": beta,
-        "beta_scale": beta_scale,
-        "index": index,
-        "half_life": half_life,
-        "graph": graph,
-        "deviations": None if deviations is None else list(deviations),
+        "rounds": whole("rounds", rounds),
+        "threads": whole("threads", threads),
+        "preset": text("preset", preset),
+        "alpha_theta": real("alpha_theta", alpha_theta),
+        "alpha_p": real("alpha_p", alpha_p),
+        "beta": real("beta", beta),
+        "beta_scale": real("beta_scale", beta_scale),
+        "index": None if index is None else text("index", index),
+        "half_life": real("half_life", half_life),
+        "graph": None if graph is None else text("graph", graph),
+        "deviations": None
+        if deviations is None
+        else [text("a deviation", deviation) for deviation in deviations],
     }
     specs = None if policies is None else policy_list(policies)
     with watching(progress) as watch:
@@ -156,28 +156,17 @@ def run(
     return results_of(played, config, world.file if isinstance(world, Setting) else None)
 
 
-def _whole(name: str, value: object) -> int:
-    """A whole number, also NumPy's."""
-    try:
-        number = int(value.__index__())  # type: ignore[attr-defined]
-    except AttributeError:
-        raise TypeError(f"{name} is {value!r}; a whole number is expected") from None
-    if not 0 <= number < _LIMIT:
-        raise ValueError(f"{name} is {number}; it must be between 0 and 2**64 - 1")
-    return number
-
-
 def _seeds(seeds: int | Iterable[int], first_seed: int) -> list[int]:
     if isinstance(seeds, Iterable):
-        numbers = [_whole("a seed", seed) for seed in seeds]
+        numbers = [whole("a seed", seed) for seed in seeds]
         if first_seed != 1:
             raise ValueError("first_seed goes with a number of seeds, not with seeds themselves")
         for number, count in Counter(numbers).items():
             if count > 1:
                 raise ValueError(f"seed {number} is there twice")
         return numbers
-    first = _whole("first_seed", first_seed)
-    count = _whole("seeds", seeds)
-    if first + count > _LIMIT:
+    first = whole("first_seed", first_seed)
+    count = whole("seeds", seeds)
+    if first + count > LIMIT:
         raise ValueError("the last seed is too large")
     return list(range(first, first + count))

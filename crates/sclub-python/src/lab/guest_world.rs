@@ -244,8 +244,8 @@ fn numbers(
             values.len()
         )));
     }
-    let is_bad = |value: &f64| !(value.abs() <= MAX_MAGNITUDE);
-    match values.iter().position(is_bad) {
+    let is_good = |value: &f64| value.abs() <= MAX_MAGNITUDE;
+    match values.iter().position(|value| !is_good(value)) {
         Some(at) => Err(wrong(format!(
             "{what}: number {at} is {}; it must be finite and at most {MAX_MAGNITUDE:e} in magnitude",
             values[at]

@@ -222,7 +222,7 @@ impl Job {
         let threads = self.threads.min(self.seeds.len() * self.specs.len());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
         let is_known_to_python = self.has_guests();
-        let runs = pool.build_scoped(
+        pool.build_scoped(
             |thread| {
                 if is_known_to_python {
                     // Known once and for all: to a guest it is the same thread at every call.
@@ -232,8 +232,7 @@ impl Job {
                 }
             },
             |pool| over_seeds(pool, &self.seeds, |seed| self.one(seed)),
-        )?;
-        runs
+        )?
     }
 
     /// All policies in the world of a seed; nothing where an exception has stopped them.
@@ -492,6 +491,8 @@ pub fn lab_run(
         RunError::World(error) => in_full(error),
         error => refused(error),
     })?;
+    let done = job.done.load(Ordering::Relaxed);
+    watch.call1((done, done))?;
     let written = |why: serde_json::Error| PyValueError::new_err(why.to_string());
     let config = job.config().unwrap_or(Value::Null);
     let config = serde_json::to_string(&config).map_err(written)?;

@@ -1,0 +1,58 @@
+"""Arguments of the lab: of the right kind, or an error that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+#: Whole numbers are below this.
+LIMIT = 2**64
+
+
+@overload
+def whole(name: str, value: None) -> None: ...
+@overload
+def whole(name: str, value: object) -> int: ...
+def whole(name: str, value: Any) -> int | None:
+    """A whole number, also NumPy's."""
+    if value is None:
+        return None
+    try:
+        number = int(value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} is {value!r}; a whole number is expected") from None
+    if not 0 <= number < LIMIT:
+        raise ValueError(f"{name} is {number}; it must be between 0 and 2**64 - 1")
+    return number
+
+
+def real(name: str, value: Any) -> float | None:
+    """A number."""
+    if value is None:
+        return None
+    try:
+        return float(value.__float__() if hasattr(value, "__float__") else value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError(f"{name} is {value!r}; a number is expected") from None
+
+
+def text(name: str, value: Any) -> str:
+    """A word."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is {value!r}; a string is expected")
+    return value
+
+
+def recipe(values: dict[str, Any]) -> dict[str, object]:
+    """What a synthetic world is made from."""
+    checks: dict[str, Callable[[str, Any], object]] = {
+        **dict.fromkeys(("users", "clusters", "dim", "items", "change_at"), whole),
+        **dict.fromkeys(("frequencies", "rewards", "sizes"), text),
+    }
+    checked: dict[str, object] = {
+        name: checks.get(name, real)(name, value) for name, value in values.items()
+    }
+    for name, value in checked.items():
+        if value is None and name not in ("noise", "users_a_round", "newcomers_every", "change_at"):
+            raise TypeError(f"{name} is None; it must be said")
+    return checked
