@@ -140,6 +140,16 @@ impl Table<'_> {
         }
     }
 
+    /// One row where it lies, or copied into `to` where it does not lie together.
+    #[inline]
+    pub fn row<'b>(&'b self, row: usize, to: &'b mut [f64]) -> &'b [f64] {
+        if let Table::ByItem(rows) = self {
+            return &rows[row * to.len()..][..to.len()];
+        }
+        self.copy_row(row, to);
+        to
+    }
+
     /// Copies one row.
     #[inline]
     pub fn copy_row(&self, row: usize, to: &mut [f64]) {

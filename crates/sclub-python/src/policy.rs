@@ -122,13 +122,7 @@ impl Policy {
             let outcome = self.write(py, |engine| {
                 let policy = engine.policy_mut();
                 while learned < end {
-                    let item: &[f64] = match table {
-                        Table::ByItem(rows) => &rows[learned * dim..][..dim],
-                        _ => {
-                            table.copy_row(learned, &mut item);
-                            &item
-                        }
-                    };
+                    let item = table.row(learned, &mut item);
                     let (user, reward) = (users[learned], rewards[learned]);
                     policy.learn_round(&[Observation { user, item, reward }], &mut changes)?;
                     changes.clear();
@@ -628,10 +622,9 @@ impl Policy {
 fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refused> {
     let mut item = vec![0.0; dim];
     for (place, &reward) in rewards.iter().enumerate() {
-        table.copy_row(place, &mut item);
         let observation = Observation {
             user: 0,
-            item: &item,
+            item: table.row(place, &mut item),
             reward,
         };
         sclub::check_round(&[observation], dim).map_err(|error| match error {

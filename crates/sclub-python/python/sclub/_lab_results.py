@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-#: The ages of users that `Run.by_age` tells apart, in rounds of theirs.
-AGES = ("1-5", "6-20", "21-50", "51-100", "101-200", "201-")
-
 
 @dataclass(frozen=True)
 class Run:

@@ -1,12 +1,134 @@
-from collections.abc import Callable, Mapping, Sequence
+"""What is compiled. The classes are those of the package, where their documentation is shown."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from typing_extensions import Self
+
+from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, Split
+
+__version__: str
+
+_Path: TypeAlias = str | PathLike[str]
+_Users: TypeAlias = Sequence[Hashable] | Iterable[Hashable] | NDArray[Any]
+_Preset: TypeAlias = Literal["tuned", "released", "theory"]
+_Index: TypeAlias = Literal["norm", "squared"]
+
+@final
+class Items:
+    def __new__(cls, features: ArrayLike) -> Items: ...
+    @property
+    def dim(self) -> int: ...
+    def __len__(self) -> int: ...
+    def to_numpy(self) -> NDArray[np.float64]: ...
+
+class Policy:
+    @property
+    def dim(self) -> int: ...
+    @property
+    def rounds(self) -> int: ...
+    @property
+    def n_clusters(self) -> int: ...
+    @property
+    def users(self) -> list[Hashable]: ...
+    def recommend(self, user: Hashable, items: ArrayLike | Items) -> int: ...
+    def recommend_many(self, users: _Users, items: ArrayLike | Items) -> NDArray[np.int64]: ...
+    def best(
+        self,
+        user: Hashable,
+        items: ArrayLike | Items,
+        k: int = 10,
+        *,
+        exclude: Iterable[int] | None = None,
+    ) -> NDArray[np.int64]: ...
+    def scores(self, user: Hashable, items: ArrayLike | Items) -> Scores: ...
+    def learn(self, user: Hashable, item: ArrayLike, reward: float) -> None: ...
+    def learn_many(self, users: _Users, items: ArrayLike, rewards: ArrayLike) -> None: ...
+    def learn_round(
+        self, users: _Users, items: ArrayLike, rewards: ArrayLike
+    ) -> list[Split | Merge]: ...
+    def cluster_of(self, user: Hashable) -> int: ...
+    def clusters(self) -> list[Cluster]: ...
+    def estimate(self, user: Hashable) -> NDArray[np.float64]: ...
+    def explain(self, user: Hashable, items: ArrayLike | Items | None = None) -> Explanation: ...
+    def outlook(self) -> Outlook | None: ...
+    def forget(self, user: Hashable) -> bool: ...
+    def digest(self) -> int: ...
+    def save(self, path: _Path) -> None: ...
+    @classmethod
+    def load(cls, path: _Path) -> Self: ...
+
+class Sclub(Policy):
+    def __new__(
+        cls,
+        dim: int,
+        *,
+        users: int | Iterable[Hashable] | None = None,
+        preset: _Preset = "tuned",
+        alpha_theta: float | None = None,
+        alpha_p: float | None = None,
+        beta: float | None = None,
+        beta_scale: float | None = None,
+        index: _Index | None = None,
+        assumptions: Assumptions | None = None,
+    ) -> Self: ...
+
+class Club(Policy):
+    def __new__(
+        cls,
+        dim: int,
+        *,
+        users: int | Iterable[Hashable] | None = None,
+        preset: _Preset = "tuned",
+        graph: Literal["random", "complete"] = "random",
+        seed: int = 0,
+        alpha_theta: float | None = None,
+        alpha_p: float | None = None,
+        beta: float | None = None,
+        beta_scale: float | None = None,
+        index: _Index | None = None,
+        assumptions: Assumptions | None = None,
+    ) -> Self: ...
+
+class LinUcb(Policy):
+    def __new__(
+        cls,
+        dim: int,
+        *,
+        shared: bool = False,
+        groups: Mapping[Any, Hashable] | None = None,
+        preset: _Preset = "tuned",
+        beta: float | None = None,
+        beta_scale: float | None = None,
+        index: _Index | None = None,
+        assumptions: Assumptions | None = None,
+    ) -> Self: ...
+
+class SclubSoft(Policy):
+    def __new__(
+        cls,
+        dim: int,
+        *,
+        clusters: bool = True,
+        half_life: float | None = None,
+        **constants: float,
+    ) -> Self: ...
+
+def load(path: _Path) -> Policy: ...
+def _restore(
+    class_: type[Policy], state: bytes, users: list[Hashable | None], gone: list[int]
+) -> Policy: ...
+def _seconds_in_rust(
+    policy: Policy, users: list[int], items: ArrayLike, rewards: list[float] | None = None
+) -> float: ...
 
 # The lab.
 
+@final
 class LabSetting:
     @staticmethod
     def synthetic(recipe: Mapping[str, object]) -> LabSetting: ...
@@ -29,6 +151,7 @@ class LabSetting:
     ) -> tuple[LabSetting, list[str]]: ...
     def world(self, seed: int) -> LabWorld: ...
 
+@final
 class LabWorld:
     @property
     def dim(self) -> int: ...
@@ -48,6 +171,3 @@ def lab_run(
     options: Mapping[str, object],
     watch: Callable[[int, int], object],
 ) -> tuple[list[tuple[str, list[tuple[int, float]], bool, bool]], str]: ...
-
-# Until the rest is written down.
-def __getattr__(name: str) -> Any: ...

@@ -4,11 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+class Assumptions(TypedDict):
+    """What Theorem 1 supposes known, for preset ``"theory"``."""
+
+    #: The sub-Gaussian scale of the noise: 1/2 for rewards of 0 or 1.
+    noise: float
+    #: A lower bound on the eigenvalues of E[x xᵀ], in (0, 1].
+    smallest_eigenvalue: float
+    #: The number of rounds.
+    horizon: int
+    #: The number of clusters.
+    clusters: int
+    #: The number of users.
+    users: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -286,6 +286,7 @@ impl LabWorld {
         }
         let rounds = self.world.block_rounds() as u64;
         let (index, at) = (round / rounds, (round % rounds) as usize);
+        // Python is called only when the lock is given back: it may want it on another thread.
         let mut drawn = self.block();
         if drawn.0 != Some(index) {
             let left = self
@@ -306,8 +307,9 @@ impl LabWorld {
         let rows: Vec<f64> = (0..items.len()).flat_map(|item| items.item(item)).collect();
         let rows = Array2::from_shape_vec((items.len(), items.dim()), rows)
             .map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let means = PyArray1::from_slice(py, &block.means[at * count..][..count]);
-        Ok((block.users[at], rows.into_pyarray(py), means))
+        let (user, means) = (block.users[at], block.means[at * count..][..count].to_vec());
+        drop(drawn);
+        Ok((user, rows.into_pyarray(py), means.into_pyarray(py)))
     }
 }
 

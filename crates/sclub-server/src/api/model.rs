@@ -470,6 +470,7 @@ pub struct Ready {
 
 /// Part of a list of items.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ItemsQuery {
     /// `next` of the part before.
@@ -481,6 +482,7 @@ pub struct ItemsQuery {
 
 /// Part of a list of clusters.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ClustersQuery {
     /// `next` of the part before.
@@ -492,6 +494,7 @@ pub struct ClustersQuery {
 
 /// What to tell of a cluster.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterQuery {
     /// At most so many favourites.
@@ -504,6 +507,7 @@ pub struct ClusterQuery {
 
 /// Part of the history.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
     /// `next` of the part before.
@@ -515,6 +519,7 @@ pub struct HistoryQuery {
 
 /// What to tell of the state.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StateQuery {
     /// False leaves the hash out, which costs time at many users.

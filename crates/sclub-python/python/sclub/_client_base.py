@@ -1,0 +1,160 @@
+"""What both clients have: where the server is, how to reach it, and what its silence means.
+
+What takes long to import is imported where it is used: most who import sclub make no client.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import urlsplit
+
+from ._client_attempts import Attempts, Request
+from ._client_calls import LONG, Calls
+from ._client_errors import ConnectionFailed
+
+if TYPE_CHECKING:
+    import ssl
+
+    import httpx
+
+Verify: TypeAlias = "bool | str | os.PathLike[str] | ssl.SSLContext"
+"""Whom to trust over https: the usual authorities (True), anybody (False), the certificates of a
+PEM file, or what a context says."""
+
+CONNECTIONS = 100
+"""Most connections of a client. Calls beyond them wait for one to be free."""
+
+
+class Base:
+    """What both clients have: where the server is, and the calls."""
+
+    def __init__(self, url: str, timeout: float, retries: int, verify: Verify) -> None:
+        self._url = _checked_url(url)
+        self._calls = Calls(Attempts(_checked_retries(retries)))
+        if not timeout > 0:
+            raise ValueError(f"timeout is {timeout}, and must be positive")
+        self._timeout = timeout
+        self._trust = _trust(verify)
+
+    def _settings(self, key: str | None) -> dict[str, Any]:
+        """How httpx is set up. It alone keeps the key, and does not show it either."""
+        import httpx
+
+        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
+        return {"headers": _headers(key), "verify": self._trust, "limits": limits}
+
+    @property
+    def url(self) -> str:
+        """Where the server is."""
+        return self._url
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._url!r})"
+
+    def _request(self, http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
+        import httpx
+
+        # To wait for other calls of the same client is no sign of a server that does not answer.
+        seconds = self._timeout if request.timeout is None else request.timeout
+        built: dict[str, Any] = {"timeout": httpx.Timeout(seconds, pool=LONG)}
+        if request.body is not None:
+            built["content"] = request.body
+            built["headers"] = {"Content-Type": request.kind}
+        if request.query:
+            built["params"] = dict(request.query)
+        return http.build_request(request.method, self._url + request.path, **built)
+
+    def _failure(self, error: httpx.RequestError) -> ConnectionFailed:
+        """What an error of httpx means."""
+        import httpx
+
+        name = type(error).__name__
+        said = f"{name}: {error}" if str(error) else name
+        failed = ConnectionFailed(f"no answer from {self._url}: {said}", url=self._url)
+        failed.__cause__ = error
+        before = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+        failed.may_be_done = not isinstance(error, before)
+        if _has_ssl_error(error) and not failed.may_be_done:
+            failed.code = "tls"
+        elif isinstance(error, httpx.TimeoutException):
+            failed.code = "timeout"
+        else:
+            failed.code = "broken" if failed.may_be_done else "unreachable"
+        return failed
+
+
+def _checked_url(url: str) -> str:
+    """Where the server is, without a slash at the end."""
+    if not isinstance(url, str):
+        raise TypeError(f"url must be a string, not {type(url).__name__}")
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None:
+        # Not shown: it may hold a secret.
+        raise ValueError("url must have no user or password in it; a key is given as key=")
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"url must begin with http:// or https://: {url!r}")
+    if not parts.hostname or parts.query or parts.fragment:
+        raise ValueError(f"url must name a machine, and have no query: {url!r}")
+    try:
+        _ = parts.port
+    except ValueError:
+        raise ValueError(f"the port in url is no number from 0 to 65535: {url!r}") from None
+    return url.rstrip("/")
+
+
+def _checked_retries(retries: int) -> int:
+    if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
+        raise ValueError(f"retries must be a whole number from 0 on, not {retries!r}")
+    return retries
+
+
+def _headers(key: str | None) -> dict[str, str]:
+    if key is None:
+        return {}
+    if not isinstance(key, str):
+        raise TypeError(f"key must be a string, not {type(key).__name__}")
+    if not key or not all("!" <= character <= "~" for character in key):
+        # Not shown: it is a secret.
+        raise ValueError("key must be printable ASCII without spaces")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _trust(verify: Verify) -> bool | ssl.SSLContext:
+    import ssl
+
+    if isinstance(verify, (bool, ssl.SSLContext)):
+        return verify
+    return ssl.create_default_context(cafile=os.fspath(verify))
+
+
+def _has_ssl_error(error: BaseException | None) -> bool:
+    import ssl
+
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """A file that gets its name once it is whole and on the disk."""
+    import tempfile
+
+    target = os.path.abspath(path)
+    folder, name = os.path.split(target)
+    handle, part = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    try:
+        with open(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, target)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(part)
+        raise

@@ -1,0 +1,370 @@
+"""Every call: what it sends, and what it reads from the answer. Nothing here does any I/O."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import time
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+from urllib.parse import quote
+
+from ._client_attempts import Answer, Attempts, Call, Request, Wait
+from ._client_errors import ConnectionFailed, ServiceError, Unavailable
+from ._client_values import (
+    Id,
+    Items,
+    count_of,
+    id_of,
+    ids_of,
+    items_of,
+    number_of,
+    pieces_of,
+    to_json,
+)
+
+T = TypeVar("T")
+
+Card: TypeAlias = dict[str, Any]
+"""An answer as the API describes it."""
+
+PIECE_BYTES = 1 << 20
+PIECE_LINES = 5_000
+"""How many items go in one request: few enough for one to be done within any sensible timeout."""
+
+PAGE = 1_000
+"""Most that the server lists at once."""
+
+LONG = 600.0
+"""Seconds for what may take long on a large folder."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An item to show. ``score = mean + width``: what is expected, and what not knowing adds."""
+
+    id: str
+    score: float
+    mean: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to show to a user, best first.
+
+    Only ``decision`` is needed to send the reward later: it is a string that can be kept anywhere,
+    and be answered by any process for as long as the server is set to take it (a week).
+    """
+
+    decision: str = field(repr=False)
+    items: tuple[Scored, ...]
+    cluster: int
+    cluster_users: int
+
+    @property
+    def item(self) -> str:
+        """Id of the first item."""
+        return self.items[0].id
+
+
+Asked: TypeAlias = Id | Mapping[str, Any]
+"""Who is to be shown what: a user, or a mapping with the arguments of `recommend`."""
+
+Given: TypeAlias = (
+    tuple[str | Recommendation, float] | tuple[str | Recommendation, float, Id] | Mapping[str, Any]
+)
+"""What came back: decision and reward, perhaps an item; or a mapping with these names."""
+
+
+class Calls:
+    """The calls, as generators."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._ask = attempts.ask
+
+    def recommend(
+        self,
+        user: Id,
+        k: int,
+        candidates: Iterable[Id] | None,
+        items: Items | None,
+        exclude: Iterable[Id] | None,
+    ) -> Call[Recommendation]:
+        body = _asked("", user, k, candidates, items, exclude)
+        answer = yield from self._ask(_post("/v1/recommend", body))
+        return _reading(answer, _recommendation)
+
+    def recommend_many(self, requests: Iterable[Asked]) -> Call[list[Recommendation]]:
+        asked = []
+        for place, request in enumerate(requests):
+            where = f"requests[{place}]."
+            if isinstance(request, Mapping):
+                others = ["k", "candidates", "items", "exclude"]
+                asked.append(_asked(where, **_named(where, request, ["user"], others)))
+            else:
+                asked.append(_asked(where, request))
+        answer = yield from self._ask(_post("/v1/recommend/batch", {"requests": asked}))
+        return _reading(answer, lambda said: [_recommendation(one) for one in said["decisions"]])
+
+    def feedback(
+        self, decision: str | Recommendation, reward: float, item: Id | None
+    ) -> Call[bool]:
+        body = _given("", decision, reward, item)
+        answer = yield from self._ask(_post("/v1/feedback", body))
+        applied = _reading(answer, lambda said: bool(said["applied"]))
+        return applied or answer.lost
+
+    def feedback_many(self, feedback: Iterable[Given]) -> Call[list[bool]]:
+        given = []
+        for place, one in enumerate(feedback):
+            where = f"feedback[{place}]."
+            if isinstance(one, Mapping):
+                given.append(_given(where, **_named(where, one, ["decision", "reward"], ["item"])))
+            elif isinstance(one, (tuple, list)) and len(one) in (2, 3):
+                given.append(_given(where, *one))
+            else:
+                raise TypeError(f"feedback[{place}] must be a decision and a reward")
+        # Without rewards it is a round each time that it is sent.
+        request = _post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
+        answer = yield from self._ask(request)
+        applied = _reading(answer, lambda said: [bool(one) for one in said["applied"]])
+        # It is learned as a whole: if the attempt without an answer did it, nothing is new now.
+        if answer.lost and not any(applied):
+            return [True] * len(applied)
+        return applied
+
+    def put_items(self, items: Items, id: str | None) -> Call[int]:
+        entries = items_of(items, id=id)
+        taken = 0
+        for count, lines in pieces_of(entries, PIECE_BYTES, PIECE_LINES):
+            request = Request(
+                "PUT", "/v1/items", repeatable=True, body=lines, kind="application/x-ndjson"
+            )
+            try:
+                answer = yield from self._ask(request)
+            except ServiceError as error:
+                # Lines are counted from the beginning of the piece.
+                first = entries[taken][0]
+                error.message += f"; lines are counted from item {first!r}, {taken} are before it"
+                raise
+            taken += _reading(answer, lambda said: int(said["items"]))
+        return taken
+
+    def item(self, id: Id) -> Call[list[float]]:
+        answer = yield from self._ask(_get(_path("/v1/items", id, "id")))
+        return _reading(answer, lambda said: list(said["features"]))
+
+    def items(self, limit: int | None) -> Call[dict[str, list[float]]]:
+        found = yield from self._pages("/v1/items", "items", "after", limit)
+        return {item["id"]: item["features"] for item in found}
+
+    def remove_item(self, id: Id) -> Call[bool]:
+        request = Request("DELETE", _path("/v1/items", id, "id"), repeatable=True)
+        answer = yield from self._ask(request)
+        return _reading(answer, lambda said: bool(said["removed"])) or answer.lost
+
+    def remove_items(self, ids: Iterable[Id]) -> Call[int]:
+        removed = 0
+        for id in ids_of(ids, "ids"):
+            removed += yield from self.remove_item(id)
+        return removed
+
+    def user(self, id: Id) -> Call[Card]:
+        answer = yield from self._ask(_get(_path("/v1/users", id, "id")))
+        return _reading(answer, _card)
+
+    def forget(self, user: Id) -> Call[bool]:
+        request = Request("DELETE", _path("/v1/users", user, "user"), repeatable=True)
+        answer = yield from self._ask(request)
+        return _reading(answer, lambda said: bool(said["known"])) or answer.lost
+
+    def state(self, hash: bool) -> Call[Card]:
+        request = _get("/v1/state", query={"hash": "true" if hash else "false"}, timeout=LONG)
+        answer = yield from self._ask(request)
+        return _reading(answer, _card)
+
+    def clusters(self, limit: int | None) -> Call[list[Card]]:
+        return self._pages("/v1/clusters", "clusters", "after", limit)
+
+    def cluster(self, id: int, items: int, members: int) -> Call[Card]:
+        query = {
+            "items": str(count_of(items, "items")),
+            "members": str(count_of(members, "members")),
+        }
+        request = _get(f"/v1/clusters/{count_of(id, 'id')}", query=query)
+        answer = yield from self._ask(request)
+        return _reading(answer, _card)
+
+    def history(self, limit: int | None) -> Call[list[Card]]:
+        return self._pages("/v1/history", "changes", "before", limit)
+
+    def expect(self, users: int) -> Call[int]:
+        body = {"users": count_of(users, "users")}
+        answer = yield from self._ask(_post("/v1/admin/expect", body))
+        return _reading(answer, lambda said: int(said["expected_users"]))
+
+    def compact(self, timeout: float) -> Call[Card]:
+        request = Request("POST", "/v1/admin/compact", repeatable=False, timeout=timeout)
+        answer = yield from self._ask(request)
+        return _reading(answer, _card)
+
+    def snapshot(self, timeout: float) -> Call[int]:
+        request = Request("POST", "/v1/admin/snapshot", repeatable=True, timeout=timeout)
+        answer = yield from self._ask(request)
+        return _reading(answer, lambda said: int(said["at"]))
+
+    def download(self, what: str, timeout: float) -> Call[Any]:
+        """The answer that is still to be read, as httpx has it."""
+        answer = yield from self._ask(_get(f"/v1/admin/{what}", streams=True, timeout=timeout))
+        return answer.stream
+
+    def ready(self, timeout: float | None = None) -> Call[bool]:
+        try:
+            yield from self._check_ready(timeout)
+        except (ConnectionFailed, Unavailable):
+            return False
+        return True
+
+    def wait_until_ready(self, timeout: float) -> Call[None]:
+        end = time.monotonic() + timeout
+        pause = 0.02
+        while True:
+            try:
+                left = max(0.1, end - time.monotonic())
+                return (yield from self._check_ready(left))
+            except (ConnectionFailed, Unavailable) as error:
+                left = end - time.monotonic()
+                if left <= 0 or error.code == "tls":
+                    raise
+            yield Wait(min(pause, left))
+            pause = min(1.0, 1.5 * pause)
+
+    def _check_ready(self, timeout: float | None) -> Call[None]:
+        yield from self._ask(_get("/readyz", timeout=timeout, tries_again=False))
+
+    def _pages(self, path: str, key: str, cursor: str, limit: int | None) -> Call[list[Card]]:
+        """What a list has, part by part, up to a number."""
+        left = None if limit is None else count_of(limit, "limit")
+        found: list[Card] = []
+        query: dict[str, str] = {}
+        while left is None or len(found) < left:
+            some = PAGE if left is None else min(PAGE, left - len(found))
+            answer = yield from self._ask(_get(path, query={**query, "limit": str(some)}))
+            part, after = _reading(answer, lambda said: (list(said[key]), said["next"]))
+            found += part
+            if after is None:
+                break
+            query = {cursor: str(after)}
+        return found
+
+
+class Lines:
+    """JSON lines that come in parts."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, part: bytes) -> Generator[Card, None, None]:
+        """The lines that have come to their end."""
+        *lines, self._rest = (self._rest + part).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+
+
+def to_frame(lines: list[Card]) -> Any:
+    """The lines of an export as a DataFrame, times as times."""
+    # By name, so that types are checked alike with and without the stubs of pandas.
+    pandas: Any = importlib.import_module("pandas")
+    names = "decision user item features score cluster reward decided rewarded".split()
+    frame = pandas.DataFrame(lines, columns=names)
+    frame["reward"] = frame["reward"].astype("float64")
+    for name in ("decided", "rewarded"):
+        frame[name] = pandas.to_datetime(frame[name], unit="ms", utc=True)
+    return frame
+
+
+def _get(path: str, **how: Any) -> Request:
+    return Request("GET", path, repeatable=True, **how)
+
+
+def _post(path: str, body: Any, repeatable: bool = True) -> Request:
+    return Request("POST", path, repeatable=repeatable, body=to_json(body))
+
+
+def _path(folder: str, id: Any, name: str) -> str:
+    text = quote(id_of(id, name), safe="")
+    # A path with the names . and .. would be taken for a shorter one.
+    return f"{folder}/{text.replace('.', '%2E') if not text.strip('.') else text}"
+
+
+def _named(where: str, given: Mapping[str, Any], needed: list[str], other: list[str]) -> Card:
+    """Arguments that came in a mapping."""
+    for name in needed:
+        if name not in given:
+            raise TypeError(f"{where}{name} is missing")
+    for name in given:
+        if name not in needed and name not in other:
+            raise TypeError(f"{where}{name} is not an argument; there are {needed + other}")
+    return dict(given)
+
+
+def _asked(
+    where: str,
+    user: Any,
+    k: Any = 1,
+    candidates: Any = None,
+    items: Any = None,
+    exclude: Any = None,
+) -> Card:
+    asked: Card = {"user": id_of(user, f"{where}user"), "k": count_of(k, f"{where}k")}
+    if candidates is not None:
+        asked["candidates"] = ids_of(candidates, f"{where}candidates")
+    if items is not None:
+        entries = items_of(items, f"{where}items")
+        asked["items"] = [{"id": id, "features": features} for id, features in entries]
+    if exclude is not None:
+        asked["exclude"] = ids_of(exclude, f"{where}exclude")
+    return asked
+
+
+def _given(where: str, decision: Any, reward: Any, item: Any = None) -> Card:
+    if isinstance(decision, Recommendation):
+        decision = decision.decision
+    if not isinstance(decision, str):
+        kind = type(decision).__name__
+        raise TypeError(f"{where}decision must be a Recommendation or its decision, not {kind}")
+    given: Card = {"decision": decision, "reward": number_of(reward, f"{where}reward")}
+    if item is not None:
+        given["item"] = id_of(item, f"{where}item")
+    return given
+
+
+def _recommendation(said: Any) -> Recommendation:
+    return Recommendation(
+        decision=said["decision"],
+        items=tuple(
+            Scored(one["id"], one["score"], one["mean"], one["width"]) for one in said["items"]
+        ),
+        cluster=said["cluster"],
+        cluster_users=said["cluster_users"],
+    )
+
+
+def _card(said: Any) -> Card:
+    if not isinstance(said, dict):
+        raise TypeError(f"an object is expected, not {type(said).__name__}")
+    return said
+
+
+def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
+    """What an answer says, if it is one of an sclub server."""
+    try:
+        return read(json.loads(answer.body))
+    except (ValueError, TypeError, LookupError) as error:
+        raise ServiceError(
+            f"the answer is not what an sclub server says: {error}",
+            status=answer.status,
+            code="bad_answer",
+        ) from error

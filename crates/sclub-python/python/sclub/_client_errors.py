@@ -1,0 +1,175 @@
+"""What can go wrong between a client and a server, sorted by what to do about it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+class ServiceError(RuntimeError):
+    """A call to a server did not work. The classes below say what to do about it.
+
+    Attributes
+    ----------
+    message
+        A sentence.
+    status
+        HTTP's number for it; None where there was no answer.
+    code
+        One word that stays the same, such as ``"unknown_item"``.
+    field
+        The argument that is wrong, if it is one; in a batch with its place, as
+        ``"feedback[3].reward"``.
+    may_be_done
+        Whether what was asked for may have been done all the same: an answer was lost, or the
+        server broke while it worked. False is certain.
+    """
+
+    may_be_done: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        code: str = "",
+        field: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.code = code
+        self.field = field
+
+    def __str__(self) -> str:
+        said = [f"in {self.field}"] if self.field else []
+        if self.status is not None:
+            said.append(f"{self.status} {self.code}".rstrip())
+        return f"{self.message} ({', '.join(said)})" if said else self.message
+
+
+class NotFound(ServiceError, LookupError):
+    """There is no such decision, item, user or cluster (404)."""
+
+
+class Gone(ServiceError):
+    """The decision can no longer be answered (410).
+
+    ``code`` is ``"expired"`` where its lifetime is over and ``"forgotten"`` where its user was
+    forgotten.
+    """
+
+
+class Invalid(ServiceError, ValueError):
+    """The server does not take what was sent (400, 413, 415, 422); ``field`` names the argument."""
+
+
+class Unauthorized(ServiceError):
+    """A key is needed, or the key is not known (401)."""
+
+
+class Forbidden(ServiceError):
+    """The key may not do this (403)."""
+
+
+class Conflict(ServiceError):
+    """It is too late for this (409): ``expect`` is for the time before the first round."""
+
+
+class Unavailable(ServiceError):
+    """The server cannot do it now and may be able to later (408, 429, 502, 503, 504).
+
+    ``retry_after`` is the number of seconds to wait before another attempt, where it was said.
+    """
+
+    retry_after: float | None = None
+
+
+class ConnectionFailed(ServiceError):
+    """No connection, or no whole answer.
+
+    Attributes
+    ----------
+    url
+        Where the server should be.
+    code
+        ``"unreachable"``, ``"tls"``, ``"timeout"`` or ``"broken"``.
+    """
+
+    def __init__(
+        self, message: str, *, url: str = "", code: str = "", may_be_done: bool = False
+    ) -> None:
+        super().__init__(message, code=code)
+        self.url = url
+        self.may_be_done = may_be_done
+
+
+_BY_STATUS: dict[int, type[ServiceError]] = {
+    400: Invalid,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    408: Unavailable,
+    409: Conflict,
+    410: Gone,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    429: Unavailable,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
+    """The error that an answer is.
+
+    >>> error_of(404, b'{"error": {"code": "unknown_user", "message": "who?"}}', None)
+    NotFound('who?')
+    """
+    detail = _detail(body)
+    error = _BY_STATUS.get(status, ServiceError)(
+        detail.get("message") or f"the server answered with HTTP status {status} and no reason",
+        status=status,
+        code=detail.get("code") or "",
+        field=detail.get("field"),
+    )
+    if isinstance(error, Unavailable):
+        error.retry_after = seconds_of(retry_after)
+    return error
+
+
+def _detail(body: bytes) -> dict[str, Any]:
+    """What the body of an answer says; nothing if it does not come from sclub but from a proxy."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    if not isinstance(said, dict):
+        return {}
+    detail = said.get("error")
+    if isinstance(detail, dict):
+        return detail
+    # `/readyz` has a reason instead.
+    return {"message": said.get("reason"), "code": "starting" if "ready" in said else None}
+
+
+def seconds_of(retry_after: str | None) -> float | None:
+    """The seconds that the header Retry-After means: a number, or a date.
+
+    >>> seconds_of("3"), seconds_of("soon"), seconds_of("Thu, 01 Jan 1970 00:00:00 GMT")
+    (3.0, None, 0.0)
+    """
+    if retry_after is None:
+        return None
+    if retry_after.strip().isdecimal():
+        return float(retry_after)
+    import email.utils
+    import time
+
+    try:
+        at = email.utils.parsedate_to_datetime(retry_after).timestamp()
+    except (TypeError, ValueError):
+        return None
+    return max(0.0, at - time.time())

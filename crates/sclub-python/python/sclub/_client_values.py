@@ -1,0 +1,232 @@
+"""Arguments as they are sent. Whatever is wrong with one is said before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import math
+import numbers
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, Protocol, TypeAlias
+
+Id: TypeAlias = str | int
+"""An id of a user or an item. A whole number is sent as its decimal digits."""
+
+Features: TypeAlias = Iterable[float]
+"""The features of an item: a list, a tuple, a NumPy array."""
+
+
+class Frame(Protocol):
+    """A pandas DataFrame, as far as it is used here: pandas itself need not be there."""
+
+    @property
+    def columns(self) -> Any: ...
+    @property
+    def index(self) -> Any: ...
+    @property
+    def iloc(self) -> Any: ...
+
+
+Items: TypeAlias = (
+    Frame
+    | Mapping[str, Features]
+    | Mapping[int, Features]
+    | Iterable[tuple[Id, Features]]
+    | Iterable[Mapping[str, Any]]
+)
+"""Items with their features: a DataFrame, a mapping from ids, pairs, or ``{"id", "features"}``."""
+
+Entry: TypeAlias = tuple[str, list[float]]
+
+
+def id_of(value: Any, name: str) -> str:
+    """An id as it is sent.
+
+    >>> id_of("anna", "user"), id_of(7, "user")
+    ('anna', '7')
+    >>> id_of(7.0, "user")
+    Traceback (most recent call last):
+    TypeError: user must be a string or a whole number, not float: 7.0
+    """
+    if isinstance(value, str):
+        text = str(value)
+    elif isinstance(value, bool) or not hasattr(value, "__index__"):
+        kind = type(value).__name__
+        shown = repr(value)[:80]
+        raise TypeError(f"{name} must be a string or a whole number, not {kind}: {shown}")
+    else:
+        text = str(operator.index(value))
+    if not text:
+        raise ValueError(f"{name} is empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} is not valid Unicode: {text!r}") from None
+    return text
+
+
+def ids_of(values: Any, name: str) -> list[str]:
+    """A list of ids."""
+    if isinstance(values, (str, bytes, int)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of ids, not {type(values).__name__}")
+    return [id_of(value, f"{name}[{place}]") for place, value in enumerate(values)]
+
+
+def count_of(value: Any, name: str) -> int:
+    """A whole number that is not negative."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
+    number = operator.index(value)
+    if number < 0:
+        raise ValueError(f"{name} is {number}, and must not be negative")
+    return number
+
+
+def number_of(value: Any, name: str) -> float:
+    """A finite number: of Python's, of NumPy's, or a truth value.
+
+    >>> number_of(True, "reward"), number_of(0.5, "reward")
+    (1.0, 0.5)
+    >>> number_of(float("nan"), "reward")
+    Traceback (most recent call last):
+    ValueError: reward is nan, and must be a finite number
+    """
+    if not isinstance(value, numbers.Real):
+        # NumPy's truth values and arrays without dimensions are no `Real`.
+        plain = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else None
+        if not isinstance(plain, numbers.Real):
+            raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+        value = plain
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"{name} is {number}, and must be a finite number")
+    return number
+
+
+def features_of(values: Any, name: str) -> list[float]:
+    """The features of an item."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if isinstance(values, (str, bytes, Mapping, Set)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of numbers, not {type(values).__name__}")
+    row = list(values)
+    if all(type(value) is float for value in row) and all(map(math.isfinite, row)):
+        return row
+    return [number_of(value, f"{name}[{place}]") for place, value in enumerate(row)]
+
+
+def items_of(items: Any, name: str = "items", id: str | None = None) -> list[Entry]:
+    """Items with their features, each once and all with the same number of features.
+
+    >>> items_of({"tea": [1, 0], "mate": (0.6, 0.8)})
+    [('tea', [1.0, 0.0]), ('mate', [0.6, 0.8])]
+    """
+    if hasattr(items, "columns") and hasattr(items, "iloc"):
+        entries = list(_from_frame(items, name, id))
+    elif id is not None:
+        raise TypeError(f"id names a column, and {name} is not a DataFrame")
+    else:
+        entries = list(_from_pairs(items, name))
+    seen: dict[str, int] = {}
+    for place, (key, features) in enumerate(entries):
+        if key in seen:
+            raise ValueError(f"{name}: id {key!r} is there twice, in rows {seen[key]} and {place}")
+        seen[key] = place
+        if len(features) != len(entries[0][1]):
+            raise ValueError(
+                f"{name}: {key!r} (row {place}) has {len(features)} features, and "
+                f"{entries[0][0]!r} (row 0) has {len(entries[0][1])}"
+            )
+    return entries
+
+
+def _from_pairs(items: Any, name: str) -> Iterator[Entry]:
+    if isinstance(items, Mapping):
+        items = items.items()
+    if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
+        raise TypeError(
+            f"{name} must be a DataFrame, a mapping from ids to features, or a list of items, "
+            f"not {type(items).__name__}"
+        )
+    for place, item in enumerate(items):
+        if isinstance(item, Mapping):
+            if set(item) != {"id", "features"}:
+                raise ValueError(f"{name}[{place}] must have 'id' and 'features' and nothing else")
+            key, features = item["id"], item["features"]
+        elif isinstance(item, (tuple, list)) and len(item) == 2:
+            key, features = item
+        else:
+            raise TypeError(f"{name}[{place}] must be a pair of an id and features")
+        key = id_of(key, f"{name}[{place}].id")
+        yield key, features_of(features, f"{name}[{key!r}]")
+
+
+def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
+    import numpy as np
+
+    columns = list(frame.columns)
+    if id is not None and columns.count(id) != 1:
+        raise ValueError(f"{name} must have one column {id!r}, and has {columns.count(id)}")
+    if id is None and columns.count("id") == 1:
+        id = "id"
+    if id is None:
+        keys = frame.index.tolist()
+    else:
+        keys = frame.iloc[:, columns.index(id)].tolist()
+    ids = [id_of(key, f"{name}: the id in row {place}") for place, key in enumerate(keys)]
+    parts = []
+    for place, column in enumerate(columns):
+        if column == id:
+            continue
+        series = frame.iloc[:, place]
+        if series.dtype.kind not in "biuf":
+            raise ValueError(f"{name}: column {column!r} is not numeric{_culprit(series, ids)}")
+        values = series.to_numpy(dtype="float64", na_value=math.nan)
+        is_finite = np.isfinite(values)
+        if not is_finite.all():
+            row = int(is_finite.argmin())
+            raise ValueError(
+                f"{name}: column {column!r} is {values[row]} in row {row} ({ids[row]!r}), and must "
+                "be a finite number"
+            )
+        parts.append(values)
+    if not parts:
+        raise ValueError(f"{name} has no column of features")
+    return zip(ids, np.column_stack(parts).tolist(), strict=True)
+
+
+def _culprit(series: Any, ids: list[str]) -> str:
+    """The first value of a column that is no number."""
+    for row, value in enumerate(series.tolist()):
+        if not isinstance(value, numbers.Real):
+            return f": row {row} ({ids[row]!r}) has {value!r}"
+    return f", but of type {series.dtype}"
+
+
+def to_json(value: Any) -> bytes:
+    """JSON as it is sent."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+
+
+def pieces_of(
+    entries: list[Entry], most_bytes: int, most_lines: int
+) -> Iterator[tuple[int, bytes]]:
+    """JSON lines in pieces of bounded size, each with the number of items in it. No item is cut.
+
+    >>> [count for count, _ in pieces_of([("a", [1.0]), ("b", [2.0]), ("c", [3.0])], 1000, 2)]
+    [2, 1]
+    """
+    lines: list[bytes] = []
+    size = 0
+    for key, features in entries:
+        line = to_json({"id": key, "features": features}) + b"\n"
+        if lines and (size + len(line) > most_bytes or len(lines) == most_lines):
+            yield len(lines), b"".join(lines)
+            lines, size = [], 0
+        lines.append(line)
+        size += len(line)
+    if lines:
+        yield len(lines), b"".join(lines)

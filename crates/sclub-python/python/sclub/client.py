@@ -1,0 +1,393 @@
+"""Clients for a server that runs `sclub serve`.
+
+Example::
+
+    import sclub
+
+    with sclub.Client("http://127.0.0.1:8080") as client:
+        client.put_items({"tea": [1, 0, 0.5], "coffee": [0, 1, 0.5]})
+        shown = client.recommend("anna")
+        print(shown.item)
+        client.feedback(shown, reward=1)
+
+`AsyncClient` has the same methods, to be awaited.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Generator, Iterable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ._client_async import AsyncClient
+from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
+from ._client_base import Base, Verify, whole_file
+from ._client_calls import LONG, Asked, Card, Given, Lines, Recommendation, Scored, to_frame
+from ._client_errors import (
+    Conflict,
+    ConnectionFailed,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    ServiceError,
+    Unauthorized,
+    Unavailable,
+)
+from ._client_values import Id, Items
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Conflict",
+    "ConnectionFailed",
+    "Forbidden",
+    "Gone",
+    "Invalid",
+    "NotFound",
+    "Recommendation",
+    "Scored",
+    "ServiceError",
+    "Unauthorized",
+    "Unavailable",
+]
+
+T = TypeVar("T")
+
+
+class Client(Base):
+    """A client for a server. Several threads may share one.
+
+    Parameters
+    ----------
+    url
+        Where the server is, as ``"http://127.0.0.1:8080"``.
+    key
+        The secret of a key, if the server asks for one.
+    timeout
+        Seconds to wait for a connection, and for each part of an answer.
+    retries
+        How many times a call is tried again where that cannot do anything twice: when the server
+        cannot be reached or says that it is busy; and, unless the call is a batch without rewards
+        or a compaction, also when its answer was lost.
+    verify
+        Whom to trust over https: True for the usual authorities, a PEM file, or an
+        ``ssl.SSLContext``.
+
+    Raises
+    ------
+    ServiceError
+        From every method; the classes below it say what to do.
+
+    Example::
+
+        with sclub.Client("https://sclub.example", key="…", verify="ca.pem") as client:
+            shown = client.recommend("anna", k=3)
+            client.feedback(shown, 1, item=shown.items[1].id)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 4,
+        verify: Verify = True,
+    ) -> None:
+        import httpx
+
+        super().__init__(url, timeout, retries, verify)
+        self._http = httpx.Client(**self._settings(key))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections. No call can be made afterwards."""
+        self._http.close()
+
+    def recommend(
+        self,
+        user: Id,
+        *,
+        k: int = 1,
+        candidates: Iterable[Id] | None = None,
+        items: Items | None = None,
+        exclude: Iterable[Id] | None = None,
+    ) -> Recommendation:
+        """What to show to a user.
+
+        Parameters
+        ----------
+        user
+            Her id. Users need no registration.
+        k
+            How many items to show.
+        candidates
+            Ids of items of the catalogue to choose from.
+        items
+            Items to choose from that come along: a mapping from ids to features, a DataFrame (see
+            `put_items`), or a list of ``{"id": …, "features": …}``.
+        exclude
+            Ids to leave out where the whole catalogue is looked at, which it is without
+            `candidates` and `items`.
+
+        Example::
+
+            client.recommend("anna", k=2, exclude=["tea"])
+            client.recommend("anna", items={"a": [0.6, 0.8], "b": [1.0, 0.0]})
+        """
+        return self._run(self._calls.recommend(user, k, candidates, items, exclude))
+
+    def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
+        """What to show to several users who are served on the same history.
+
+        Each request is a user, or a mapping with the arguments of `recommend`. The server takes up
+        to 1,000; a longer list is refused, not split, because a batch is a round.
+
+        Example::
+
+            client.recommend_many(["anna", {"user": "ben", "k": 3}])
+        """
+        return self._run(self._calls.recommend_many(requests))
+
+    def feedback(
+        self, decision: str | Recommendation, reward: float, *, item: Id | None = None
+    ) -> bool:
+        """Tells what an item that was shown has brought. It is on the server's disk afterwards.
+
+        Parameters
+        ----------
+        decision
+            What `recommend` gave, or its ``decision``.
+        reward
+            Within the server's range, 0 to 1 if it was not told otherwise. True is 1.
+        item
+            Which of the items shown; the first if not given. Each takes one reward.
+
+        Returns
+        -------
+        bool
+            False if the item had its reward before; then nothing is changed. False is certain.
+            Where the answer to an earlier attempt was lost and the item has a reward now, it is
+            most likely this one, and True is returned; that it came from another call cannot be
+            ruled out then.
+
+        Example::
+
+            client.feedback(shown, 1)
+        """
+        return self._run(self._calls.feedback(decision, reward, item))
+
+    def feedback_many(self, feedback: Iterable[Given]) -> list[bool]:
+        """Tells what several users gave, as one round: all is learned, or an error is raised.
+
+        Each is a pair of decision and reward, a triple with an item, or a mapping with these names.
+        The server takes up to 1,000; a longer list is refused, not split, because a batch is a
+        round.
+
+        An empty list is a round in which nobody gave anything: time passes. If its answer is lost
+        it is *not* sent again, and `ConnectionFailed` with ``may_be_done`` True is raised.
+
+        Returns
+        -------
+        list of bool
+            Which were new, as `feedback` has it.
+
+        Example::
+
+            client.feedback_many([(first, 1), (second, 0)])
+        """
+        return self._run(self._calls.feedback_many(feedback))
+
+    def put_items(self, items: Items, *, id: str | None = None) -> int:
+        """Puts items into the catalogue, in place of those with the same ids.
+
+        Parameters
+        ----------
+        items
+            A DataFrame, a mapping from ids to features, or pairs of ids and features. In a
+            DataFrame the ids are the column `id`, or a column called ``"id"`` if there is one, or
+            the index; all other columns are features, in their order, and must be numeric.
+        id
+            Name of the column with the ids.
+
+        Returns
+        -------
+        int
+            How many items.
+
+        Raises
+        ------
+        ValueError
+            Before anything is sent, where a value is missing or no number, or an id is there twice.
+
+        Notes
+        -----
+        Many items go in several requests. If one of them fails, the items before it stay; to call
+        this again with all of them is harmless.
+
+        Example::
+
+            client.put_items(pandas.read_csv("drinks.csv"), id="name")
+        """
+        return self._run(self._calls.put_items(items, id))
+
+    def item(self, id: Id) -> list[float]:
+        """The features of an item of the catalogue."""
+        return self._run(self._calls.item(id))
+
+    def items(self, *, limit: int | None = None) -> dict[str, list[float]]:
+        """Items of the catalogue and their features: all, or so many.
+
+        They come in parts of 1,000; one that is moved in between may be missed.
+        """
+        return self._run(self._calls.items(limit))
+
+    def remove_item(self, id: Id) -> bool:
+        """Takes an item out of the catalogue. Returns whether it was there.
+
+        Decisions that showed it can still be answered.
+        """
+        return self._run(self._calls.remove_item(id))
+
+    def remove_items(self, ids: Iterable[Id]) -> int:
+        """Takes items out of the catalogue, one by one. Returns how many were there."""
+        return self._run(self._calls.remove_items(ids))
+
+    def user(self, id: Id) -> Card:
+        """What is known of a user: her rewards, estimate, cluster and placement."""
+        return self._run(self._calls.user(id))
+
+    def forget(self, user: Id) -> bool:
+        """Forgets a user. Returns whether anything was known of her.
+
+        What she was shown before can no longer be answered. `compact` then takes her out of the
+        data folder.
+        """
+        return self._run(self._calls.forget(user))
+
+    def state(self, *, hash: bool = True) -> Card:
+        """How things stand: rounds, rewards, users, clusters, what clustering is worth.
+
+        `hash` is for a hash of everything learned, which takes a while at many users.
+        """
+        return self._run(self._calls.state(hash))
+
+    def clusters(self, *, limit: int | None = 100) -> list[Card]:
+        """The largest clusters, or with `limit` None all."""
+        return self._run(self._calls.clusters(limit))
+
+    def cluster(self, id: int, *, items: int = 10, members: int = 20) -> Card:
+        """What is known of a cluster, with some of its favourite items and of its members."""
+        return self._run(self._calls.cluster(id, items, members))
+
+    def history(self, *, limit: int | None = 100) -> list[Card]:
+        """The latest splits and merges, newest first, or with `limit` None all that are at hand."""
+        return self._run(self._calls.history(limit))
+
+    def export(self, *, timeout: float = LONG) -> Generator[Card, None, None]:
+        """Every item that was shown with its reward, one after another; then those that have none.
+
+        Nothing of it is kept in memory. A download that breaks off raises `ConnectionFailed`.
+
+        Example::
+
+            rewards = [line["reward"] for line in client.export() if line["reward"] is not None]
+        """
+        lines = Lines()
+        with contextlib.closing(self._download("export", timeout)) as parts:
+            for part in parts:
+                yield from lines.feed(part)
+
+    def export_frame(self, *, timeout: float = LONG) -> Any:
+        """The export as a pandas DataFrame. A reward that did not come is NaN."""
+        return to_frame(list(self.export(timeout=timeout)))
+
+    def backup(self, path: str | os.PathLike[str], *, timeout: float = LONG) -> int:
+        """Writes everything that the server has kept into a file for ``sclub restore``.
+
+        The file is there whole or not at all; one that was there is replaced. Returns its bytes.
+        """
+        with whole_file(path) as file:
+            with contextlib.closing(self._download("backup", timeout)) as parts:
+                return sum(file.write(part) for part in parts)
+
+    def expect(self, users: int) -> int:
+        """Says how many users exist before the first round.
+
+        Not needed: without it users exist once they appear.
+        """
+        return self._run(self._calls.expect(users))
+
+    def compact(self, *, timeout: float = LONG) -> Card:
+        """Takes what was forgotten out of the server's data folder."""
+        return self._run(self._calls.compact(timeout))
+
+    def snapshot(self, *, timeout: float = LONG) -> int:
+        """Takes a snapshot, which makes the server's next start quick. Returns its last event."""
+        return self._run(self._calls.snapshot(timeout))
+
+    def ready(self) -> bool:
+        """Whether the server answers calls now. Tries once."""
+        return self._run(self._calls.ready())
+
+    def wait_until_ready(self, timeout: float = 30.0) -> None:
+        """Returns once the server answers calls.
+
+        After `timeout` seconds it raises what stands in the way: `ConnectionFailed` or
+        `Unavailable`.
+        """
+        self._run(self._calls.wait_until_ready(timeout))
+
+    def _run(self, call: Call[T]) -> T:
+        outcome: Outcome = None
+        while True:
+            try:
+                step = call.send(outcome)
+            except StopIteration as stop:
+                result: T = stop.value
+                return result
+            outcome = self._do(step)
+
+    def _do(self, step: Step) -> Outcome:
+        if isinstance(step, Wait):
+            time.sleep(step.seconds)
+            return None
+        import httpx
+
+        try:
+            request = self._request(self._http, step)
+            response = self._http.send(request, stream=step.streams)
+            if step.streams and response.is_success:
+                return Answer(response.status_code, stream=response)
+            try:
+                body = response.read()
+            finally:
+                response.close()
+        except httpx.RequestError as error:
+            return Failure(self._failure(error))
+        return Answer(response.status_code, body, response.headers.get("Retry-After"))
+
+    def _download(self, what: str, timeout: float) -> Generator[bytes, None, None]:
+        import httpx
+
+        response: httpx.Response = self._run(self._calls.download(what, timeout))
+        try:
+            yield from response.iter_bytes()
+        except httpx.RequestError as error:
+            raise self._failure(error) from error
+        finally:
+            response.close()

@@ -1,0 +1,238 @@
+"""Real servers for tests, and a proxy that loses answers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from sclub.client import Client
+
+DRINKS = {"tea": [1, 0, 0.5], "coffee": [0, 1, 0.5], "mate": [0.6, 0.8, 0]}
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def binary() -> str:
+    """The program: ``SCLUB_BIN``, or what a build in this repository made."""
+    named = os.environ.get("SCLUB_BIN")
+    if named:
+        return named
+    for kind in ("debug", "release"):
+        found = REPOSITORY / "target" / kind / "sclub"
+        if found.exists():
+            return str(found)
+    raise FileNotFoundError("there is no sclub to test with: cargo build, or set SCLUB_BIN")
+
+
+class Server:
+    """A process of ``sclub serve`` on a folder, at one address for as long as it is used."""
+
+    def __init__(self, data: Path, *flags: str, env: dict[str, str] | None = None) -> None:
+        self.data = data
+        self.flags = flags
+        self.scheme = "https" if "--tls-cert" in flags else "http"
+        self.port = 0
+        self._env = {**os.environ, **(env or {})}
+        self._log = data.with_suffix(".log")
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    def start(self) -> Server:
+        """Returns once it answers."""
+        command = [binary(), "serve", "--data", str(self.data), "--addr", f"127.0.0.1:{self.port}"]
+        with open(self._log, "a") as log:
+            self._process = subprocess.Popen(
+                [*command, *self.flags],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=self._env,
+            )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if "listens on" not in line:
+            self._end(signal.SIGKILL)
+            raise RuntimeError(f"the server did not start: {self._log.read_text()}")
+        self.port = int(line.rsplit(":", 1)[1])
+        return self
+
+    def kill(self) -> None:
+        """Ends it without a word, as a power cut would."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends it in good order, if it runs."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.send_signal(how)
+        process.wait(60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def run(self, *arguments: str) -> str:
+        """What the program says to other arguments."""
+        done = subprocess.run(
+            [binary(), *arguments], capture_output=True, text=True, env=self._env, check=True
+        )
+        return done.stdout
+
+
+@contextmanager
+def serving(data: Path, *flags: str, env: dict[str, str] | None = None) -> Iterator[Server]:
+    """A server until the end of the block."""
+    server = Server(data, *flags, env=env).start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+class Proxy:
+    """Stands before a server. Loses as many of the next answers as it is told: the request goes
+    through, the answer comes, and the caller does not get it."""
+
+    def __init__(self, port: int) -> None:
+        self.lose = 0
+        """How many of the next answers are lost."""
+        self.passes = 0
+        """How many parts are let through before the first that is lost."""
+        self.holds = False
+        """Whether the connection stays open when an answer is lost, so that the caller waits."""
+        self.connections = 0
+        """How many there were."""
+        self._to = port
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._open: set[socket.socket] = {self._listener}
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        with self._lock:
+            for one in self._open:
+                _shut(one)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                caller, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                _shut(caller)
+                continue
+            with self._lock:
+                self._open |= {caller, server}
+                self.connections += 1
+            threading.Thread(target=self._forward, args=(caller, server), daemon=True).start()
+            threading.Thread(target=self._answer, args=(server, caller), daemon=True).start()
+
+    def _forward(self, caller: socket.socket, server: socket.socket) -> None:
+        try:
+            while part := caller.recv(1 << 16):
+                server.sendall(part)
+        except OSError:
+            pass
+        _shut(server)
+
+    def _answer(self, server: socket.socket, caller: socket.socket) -> None:
+        try:
+            while part := server.recv(1 << 16):
+                with self._lock:
+                    is_lost = self.lose > 0 and self.passes == 0
+                    self.lose -= is_lost
+                    self.passes -= self.passes > 0
+                if is_lost and self.holds:
+                    continue
+                if is_lost:
+                    break
+                caller.sendall(part)
+        except OSError:
+            pass
+        _shut(caller)
+        _shut(server)
+
+
+def _shut(one: socket.socket) -> None:
+    with suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()
+
+
+@contextmanager
+def losing(server: Server) -> Iterator[Proxy]:
+    """A proxy before a server until the end of the block."""
+    proxy = Proxy(server.port)
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+
+
+def certificate(folder: Path) -> tuple[Path, Path] | None:
+    """A certificate for this machine and its key; None where there is no openssl to make one."""
+    if shutil.which("openssl") is None:
+        return None
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    more = ["-addext", names, "-addext", "basicConstraints=critical,CA:FALSE"]
+    files = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run([*command.split(), *more, *files], check=True, capture_output=True)
+    return cert, key
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server with drinks, for tests that leave nothing behind that others would notice."""
+    with serving(tmp_path_factory.mktemp("shared") / "data") as server:
+        with Client(server.url) as client:
+            client.put_items(DRINKS)
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Server]:
+    """A server of the test's own, without items."""
+    with serving(tmp_path / "data") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(fresh: Server) -> Iterator[Proxy]:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+    with losing(fresh) as proxy:
+        yield proxy
+
+
+def rewards(url: str) -> list[float]:
+    """All rewards that a server has learned, from its export."""
+    with Client(url) as client:
+        return [line["reward"] for line in client.export() if line["reward"] is not None]

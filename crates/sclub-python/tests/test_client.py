@@ -1,0 +1,689 @@
+"""The client against real servers over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from server import (
+    DRINKS,
+    REPOSITORY,
+    Proxy,
+    Server,
+    certificate,
+    client,
+    fresh,
+    proxy,
+    rewards,
+    server,
+    serving,
+)
+
+from sclub._client_attempts import Answer, Attempts, Request
+from sclub._client_calls import Calls
+from sclub.client import (
+    AsyncClient,
+    Client,
+    Conflict,
+    ConnectionFailed,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Recommendation,
+    ServiceError,
+    Unauthorized,
+    Unavailable,
+)
+
+__all__ = ["client", "fresh", "proxy", "server"]  # fixtures
+
+
+# What is asked and answered
+
+
+def test_a_recommendation_has_what_the_api_says(client: Client) -> None:
+    shown = client.recommend("r1", k=3)
+    assert sorted(one.id for one in shown.items) == sorted(DRINKS)
+    assert shown.item == shown.items[0].id
+    assert all(one.score == pytest.approx(one.mean + one.width) for one in shown.items)
+    scores = [one.score for one in shown.items]
+    assert scores == sorted(scores, reverse=True)
+    assert shown.decision not in repr(shown)
+    assert pickle.loads(pickle.dumps(shown)) == shown
+
+
+def test_items_to_choose_from_can_be_named_given_or_excluded(client: Client) -> None:
+    assert client.recommend("r2", candidates=["tea"]).item == "tea"
+    assert client.recommend("r2", candidates=np.array(["tea"])).item == "tea"
+    left = client.recommend("r2", k=3, exclude=["tea", "mate"])
+    assert [one.id for one in left.items] == ["coffee"]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        {"a": [1, 0, 0], "b": [0, 1, 0]},
+        {"a": np.array([1, 0, 0]), "b": np.array([0, 1, 0], dtype="float32")},
+        [{"id": "a", "features": [1, 0, 0]}, {"id": "b", "features": (0, 1, 0)}],
+        [("a", [1, 0, 0]), ("b", [0, 1, 0])],
+        pd.DataFrame({"x": [1, 0], "y": [0, 1], "z": [0, 0]}, index=["a", "b"]),
+    ],
+)
+def test_items_that_come_along_may_have_any_usual_form(client: Client, items: Any) -> None:
+    shown = client.recommend("r3", k=2, items=items)
+    assert sorted(one.id for one in shown.items) == ["a", "b"]
+
+
+def test_a_reward_is_learned_once_for_each_item_shown(client: Client) -> None:
+    shown = client.recommend("once", k=2)
+    assert client.feedback(shown, 1) is True
+    assert client.feedback(shown, 1) is False
+    assert client.feedback(shown.decision, 0, item=shown.items[0].id) is False
+    assert client.feedback(shown.decision, 0, item=shown.items[1].id) is True
+    assert client.user("once")["count"] == 2
+
+
+@pytest.mark.parametrize(
+    "reward", [1, 1.0, True, np.float32(1), np.int64(1), np.bool_(True), np.array(1.0)]
+)
+def test_whatever_is_a_number_is_a_reward(client: Client, reward: Any) -> None:
+    assert client.feedback(client.recommend("numbers"), reward)
+
+
+def test_a_batch_is_one_round(client: Client) -> None:
+    before = client.state(hash=False)
+    asked: list[Any] = ["b1", {"user": "b2", "k": 2}, {"user": 3, "items": {"x": [0.5, 0.5, 0]}}]
+    shown = client.recommend_many(asked)
+    assert [len(one.items) for one in shown] == [1, 2, 1]
+    assert shown[2].item == "x"
+    given: list[Any] = [
+        (shown[0], 1),
+        (shown[1].decision, 0, shown[1].items[1].id),
+        {"decision": shown[2], "reward": np.float64(0.5)},
+    ]
+    assert client.feedback_many(given) == [True, True, True]
+    assert client.feedback_many(given) == [False, False, False]
+    after = client.state(hash=False)
+    assert after["rounds"] - before["rounds"] == 1
+    assert after["rewards"] - before["rewards"] == 3
+
+
+def test_an_empty_batch_is_a_round_each_time(client: Client) -> None:
+    before = client.state(hash=False)["rounds"]
+    assert client.feedback_many([]) == []
+    assert client.feedback_many([]) == []
+    assert client.state(hash=False)["rounds"] - before == 2
+
+
+def test_a_batch_with_something_wrong_learns_nothing(client: Client) -> None:
+    before = client.state(hash=False)["rewards"]
+    shown = client.recommend_many(["w1", "w2"])
+    with pytest.raises(Invalid) as caught:
+        client.feedback_many([(shown[0], 1), (shown[1], 2)])
+    assert caught.value.field == "feedback[1].reward"
+    assert client.state(hash=False)["rewards"] == before
+
+
+def test_a_batch_that_is_too_long_is_refused_and_not_split(client: Client) -> None:
+    before = client.state(hash=False)
+    with pytest.raises(Invalid, match="1000"):
+        client.recommend_many([f"l{number}" for number in range(1001)])
+    shown = client.recommend("long")
+    with pytest.raises(Invalid, match="1000"):
+        client.feedback_many([(shown, 1)] * 1001)
+    after = client.state(hash=False)
+    assert (after["rounds"], after["decisions"]) == (before["rounds"], before["decisions"] + 1)
+
+
+# The catalogue
+
+
+def test_a_frame_is_put_in_one_call(fresh: Server) -> None:
+    rows = 12_345
+    random = np.random.default_rng(1)
+    frame = pd.DataFrame(random.normal(size=(rows, 4)), columns=list("abcd"))
+    frame.index = pd.Index([f"item-{row}" for row in range(rows)])
+    frame["flag"] = random.random(rows) < 0.5
+    with Client(fresh.url) as client:
+        assert client.put_items(frame) == rows
+        assert client.state()["items"] == rows
+        assert client.item("item-7") == frame.loc["item-7"].astype(float).tolist()
+        every = client.items()
+        assert len(every) == rows
+        assert every["item-12344"] == frame.iloc[-1].astype(float).tolist()
+        assert list(client.items(limit=1500)) == list(every)[:1500]
+        assert client.put_items(every) == rows
+        assert client.items() == every
+
+
+def test_ids_of_a_frame_are_a_column_or_the_index(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(pd.DataFrame({"sku": ["s1"], "x": [1.0], "y": [2]}), id="sku")
+        client.put_items(pd.DataFrame({"x": [3.0], "id": ["s2"], "y": [4]}))
+        client.put_items(pd.DataFrame({"x": [5.0], "y": [6]}))
+        client.put_items(pd.DataFrame({"x": [7.0], "y": [8]}, dtype="Float64", index=["s3"]))
+        assert client.items() == {"s1": [1, 2], "s2": [3, 4], "0": [5, 6], "s3": [7, 8]}
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        (pd.DataFrame({"x": [1, np.nan]}, index=["a", "b"]), r"column 'x' is nan in row 1 \('b'\)"),
+        (pd.DataFrame({"x": [1, np.inf]}, index=["a", "b"]), r"column 'x' is inf in row 1 \('b'\)"),
+        (pd.DataFrame({"x": pd.array([1, None], dtype="Int64")}), r"column 'x' is nan in row 1"),
+        (pd.DataFrame({"x": [1, 2], "c": ["u", "v"]}), r"column 'c' is not numeric: row 0 .*'u'"),
+        (pd.DataFrame({"x": [1, "v"]}, dtype=object), r"column 'x' is not numeric: row 1 .*'v'"),
+        (pd.DataFrame({"x": [1, 2]}, index=["a", "a"]), r"id 'a' is there twice, in rows 0 and 1"),
+        (pd.DataFrame({"id": ["a", "b"]}), r"no column of features"),
+        ({1: [1], "1": [2]}, r"id '1' is there twice"),
+        ({"a": [1], "b": [1, 2]}, r"'b' \(row 1\) has 2 features, and 'a' \(row 0\) has 1"),
+        ({"a": [1, float("nan")]}, r"items\['a'\]\[1\] is nan"),
+        ([("a", [1]), ("", [2])], r"items\[1\].id is empty"),
+        ([{"id": "a", "features": [1], "price": 2}], r"items\[0\] must have 'id' and 'features'"),
+    ],
+)
+def test_bad_items_are_named_and_nothing_is_sent(items: Any, said: str) -> None:
+    # Nobody listens there: to send anything would be another error.
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        with pytest.raises(ValueError, match=said) as caught:
+            client.put_items(items)
+        assert not isinstance(caught.value, ServiceError)
+        with pytest.raises(ValueError, match=said):
+            client.recommend("u", items=items)
+
+
+def test_items_can_be_removed(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        shown = client.recommend("anna", candidates=["tea"])
+        assert client.remove_item("tea") is True
+        assert client.remove_item("tea") is False
+        assert client.remove_items(["tea", "coffee"]) == 1
+        assert list(client.items()) == ["mate"]
+        assert client.feedback(shown, 1)
+
+
+def test_an_error_in_a_later_piece_says_what_is_in(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        names = [f"i{number}" for number in range(6000)] + ["long" * 100]
+        with pytest.raises(Invalid) as caught:
+            client.put_items((name, [1.0, 2.0]) for name in names)
+        assert "line 1001" in caught.value.message
+        assert "counted from item 'i5000', 5000 are before it" in caught.value.message
+        assert client.state()["items"] == 6000
+
+
+# Ids
+
+
+@pytest.mark.parametrize(
+    "name", ["a b", "a/b", "ü💡", ".", "..", "%2F", "a?b#c", "+", "a\nb", '"', "\u2028"]
+)
+def test_any_text_is_an_id(fresh: Server, name: str) -> None:
+    with Client(fresh.url) as client:
+        client.put_items({name: [1.0, 2.0], "other": [2.0, 1.0]})
+        assert client.item(name) == [1.0, 2.0]
+        assert client.feedback(client.recommend(name, candidates=[name]), 1)
+        assert client.user(name)["user"] == name
+        assert client.forget(name)
+        assert client.remove_item(name)
+        assert list(client.items()) == ["other"]
+
+
+def test_a_whole_number_is_its_digits(client: Client) -> None:
+    assert client.feedback(client.recommend(41), 1)
+    assert client.feedback(client.recommend(np.int64(41)), 1)
+    assert client.user("41")["count"] == 2
+
+
+@pytest.mark.parametrize("value", [1.0, None, True, b"x", ("a",), np.float64(1), np.bool_(True)])
+def test_anything_else_is_no_id(client: Client, value: Any) -> None:
+    with pytest.raises(TypeError, match="user must be a string or a whole number"):
+        client.recommend(value)
+    with pytest.raises(TypeError, match=r"candidates\[0\] must be a string or a whole number"):
+        client.recommend("u", candidates=[value])
+
+
+def test_one_id_is_no_list_of_ids(client: Client) -> None:
+    with pytest.raises(TypeError, match="candidates must be a list of ids"):
+        client.recommend("u", candidates="tea")
+    with pytest.raises(TypeError, match="ids must be a list of ids"):
+        client.remove_items("tea")
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), np.float32("nan"), -np.inf])
+def test_a_reward_that_is_no_finite_number_is_not_sent(reward: float) -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        with pytest.raises(ValueError, match="reward is"):
+            client.feedback("decision", reward)
+        with pytest.raises(ValueError, match=r"feedback\[1\]\.reward is"):
+            client.feedback_many([("decision", 1), ("decision", reward)])
+
+
+@pytest.mark.parametrize("reward", ["1", None, [1], np.array([1.0])])
+def test_a_reward_that_is_no_number_is_not_sent(reward: Any) -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        with pytest.raises(TypeError, match="reward must be a number"):
+            client.feedback("decision", reward)
+
+
+# A look at what is known
+
+
+def test_what_is_known_can_be_looked_at(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        assert client.expect(5) == 5
+        client.put_items(DRINKS)
+        for user in ("anna", "ben", "cleo"):
+            for _ in range(3):
+                client.feedback(client.recommend(user), 1)
+        state = client.state()
+        assert (state["users"], state["rewards"], state["expected_users"]) == (3, 9, 5)
+        assert state["hash"] and client.state(hash=False)["hash"] is None
+        assert client.user("anna")["count"] == 3
+        with pytest.raises(Conflict) as caught:
+            client.expect(6)
+        assert caught.value.code == "begun"
+        assert client.ready()
+
+
+def test_clusters_and_their_history_can_be_looked_at(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--policy", "sclub", "--alpha-theta", "0.1") as server:
+        with Client(server.url) as client:
+            client.put_items(DRINKS)
+            for _ in range(60):
+                shown = client.recommend_many(range(40))
+                likes = [(one, one.item == "tea") for one in shown]
+                client.feedback_many(
+                    [(one, is_tea == (user % 2 == 0)) for user, (one, is_tea) in enumerate(likes)]
+                )
+            clusters = client.clusters(limit=None)
+            assert len(clusters) == client.state()["clusters"]
+            assert sum(cluster["users"] for cluster in clusters) == 40
+            assert client.clusters(limit=1) == clusters[:1]
+            card = client.cluster(clusters[0]["cluster"], items=2, members=1)
+            assert (len(card["favourites"]), len(card["members"])) == (2, 1)
+            history = client.history(limit=None)
+            assert history and client.history(limit=1) == history[:1]
+            places = [change["change"] for change in history]
+            assert places == sorted(places, reverse=True)
+            with pytest.raises(NotFound):
+                client.cluster(10**9)
+
+
+def test_pages_follow_one_another() -> None:
+    """Lists that are longer than a part, as the server pages them."""
+    call = Calls(Attempts(0)).history(2500)
+    asked, outcome = [], None
+    with pytest.raises(StopIteration) as stop:
+        while True:
+            step = call.send(outcome)
+            assert isinstance(step, Request)
+            asked.append(dict(step.query))
+            assert len(asked) <= 3
+            end = int(step.query.get("before", "4001"))
+            limit = int(step.query["limit"])
+            changes = [{"change": number} for number in range(end - 1, end - 1 - limit, -1)]
+            said = {"changes": changes, "next": changes[-1]["change"], "total": 4000}
+            outcome = Answer(200, json.dumps(said).encode())
+    assert [change["change"] for change in stop.value.value] == list(range(4000, 1500, -1))
+    assert [page["limit"] for page in asked] == ["1000", "1000", "500"]
+
+
+def test_a_forgotten_user_is_gone(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        shown = client.recommend("anna", k=2)
+        client.feedback(shown, 1)
+        assert client.forget("anna") is True
+        assert client.forget("anna") is False
+        with pytest.raises(Gone) as caught:
+            client.feedback(shown, 1, item=shown.items[1].id)
+        assert caught.value.code == "forgotten"
+        with pytest.raises(NotFound):
+            client.user("anna")
+        assert client.compact()["dropped"] > 0
+        assert client.snapshot() > 0
+        assert list(client.export()) == []
+
+
+def test_the_export_has_every_item_shown(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        for number in range(300):
+            shown = client.recommend(number, k=2)
+            client.feedback(shown, number % 2)
+        lines = list(client.export())
+        assert len(lines) == 600
+        assert [line["reward"] for line in lines[:4]] == [0, 1, 0, 1]
+        frame = client.export_frame()
+        assert len(frame) == 600
+        assert frame["reward"].sum() == 150 and frame["reward"].isna().sum() == 300
+        assert (frame["decided"].dt.year >= 2020).all()
+        assert frame["rewarded"].isna().sum() == 300
+
+
+def test_an_export_that_breaks_off_is_an_error(proxy: Proxy) -> None:
+    with Client(proxy.url) as client:
+        for number in range(40):
+            client.recommend_many([{"user": f"{number}-{k}", "k": 3} for k in range(100)])
+        whole = sum(1 for _ in client.export())
+        assert whole == 12_000
+        proxy.passes, proxy.lose = 3, 1
+        lines = []
+        with pytest.raises(ConnectionFailed) as caught:
+            for line in client.export():
+                lines.append(line)
+        assert caught.value.code == "broken"
+        assert 0 < len(lines) < whole
+
+
+def test_an_export_of_nothing_is_an_empty_frame(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        assert len(client.export_frame()) == 0
+
+
+def test_an_export_can_be_left_in_the_middle(client: Client) -> None:
+    for number in range(20):
+        client.recommend(number)
+    for _ in range(200):  # more than there are connections
+        lines = client.export()
+        next(lines)
+        lines.close()
+
+
+def test_a_backup_can_be_restored(fresh: Server, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.backup"
+    copy.write_text("what was there before")
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        client.feedback(client.recommend("anna"), 1)
+        size = client.backup(copy)
+        state = client.state()
+    assert copy.stat().st_size == size
+    fresh.run("restore", "--from", str(copy), "--data", str(tmp_path / "other"))
+    with serving(tmp_path / "other") as other, Client(other.url) as client:
+        assert client.state()["hash"] == state["hash"]
+
+
+def test_a_backup_that_breaks_off_leaves_nothing(proxy: Proxy, tmp_path: Path) -> None:
+    folder = tmp_path / "copies"
+    folder.mkdir()
+    copy = folder / "copy.backup"
+    with Client(proxy.url, retries=0) as client:
+        client.ready()
+        proxy.lose = 1
+        with pytest.raises(ConnectionFailed):
+            client.backup(copy)
+    assert list(folder.iterdir()) == []
+
+
+# Errors
+
+
+def test_errors_say_what_to_do(client: Client) -> None:
+    shown = client.recommend("errors")
+    with pytest.raises(NotFound) as caught:
+        client.recommend("u", candidates=["nothing"])
+    error: ServiceError = caught.value
+    assert (error.status, error.code, error.field) == (404, "unknown_item", "candidates")
+    assert "'nothing'" in error.message and "candidates" in str(error)
+    with pytest.raises(Invalid) as refused:
+        client.feedback(shown, 1.5)
+    assert isinstance(refused.value, ValueError)
+    assert (refused.value.status, refused.value.field) == (422, "reward")
+    with pytest.raises(NotFound, match="no such decision"):
+        client.feedback("made up", 1)
+    with pytest.raises(NotFound) as missing:
+        client.feedback(shown, 1, item="nothing")
+    assert missing.value.field == "item"
+    with pytest.raises(Invalid) as both:
+        client.recommend("u", candidates=["tea"], items={"a": [1, 2, 3]})
+    assert both.value.field == "candidates"
+    with pytest.raises(NotFound) as unknown:
+        client.item("nothing")
+    assert unknown.value.code == "unknown_item"
+    assert pickle.loads(pickle.dumps(unknown.value)).code == "unknown_item"
+
+
+def test_a_decision_that_is_too_old_is_gone(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--lifetime", "1") as server, Client(server.url) as client:
+        client.put_items(DRINKS)
+        shown = client.recommend("anna")
+        time.sleep(1.1)
+        with pytest.raises(Gone) as caught:
+            client.feedback(shown, 1)
+        assert caught.value.code == "expired"
+
+
+def test_nobody_there_is_a_failed_connection() -> None:
+    with Client("http://127.0.0.1:9", retries=0) as client:
+        with pytest.raises(ConnectionFailed, match=r"http://127\.0\.0\.1:9") as caught:
+            client.recommend("anna")
+        assert (caught.value.may_be_done, caught.value.code) == (False, "unreachable")
+        assert caught.value.url == "http://127.0.0.1:9" and caught.value.status is None
+        assert isinstance(caught.value, ServiceError)
+        assert client.ready() is False
+        with pytest.raises(ConnectionFailed):
+            client.wait_until_ready(timeout=0.2)
+
+
+def test_a_server_of_another_kind_is_found_out() -> None:
+    call = Calls(Attempts(0)).recommend("anna", 1, None, None, None)
+    next(call)
+    with pytest.raises(ServiceError, match="not what an sclub server says") as caught:
+        call.send(Answer(200, b"<html>"))
+    assert caught.value.code == "bad_answer"
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("127.0.0.1:8080", "begin with http"),
+        ("ftp://x", "begin with http"),
+        ("http://", "name a machine"),
+        ("http://x/?a=b", "no query"),
+        ("http://x:y", "port"),
+        ("http://me:secretsecret@x", "no user"),
+    ],
+)
+def test_a_url_that_cannot_be_is_refused(url: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said) as caught:
+        Client(url)
+    assert "secretsecret" not in str(caught.value)
+
+
+# Keys and TLS
+
+KEYS = "read:r:reader-reader-reader,write:w:writer-writer-writer,admin:a:admin-admin-admin"
+
+
+def test_keys_are_sent_and_roles_are_told_apart(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", env={"SCLUB_API_KEYS": KEYS}) as server:
+        with Client(server.url) as nobody, pytest.raises(Unauthorized):
+            nobody.recommend("anna")
+        with Client(server.url, key="not-a-key-not-a-key") as stranger:
+            with pytest.raises(Unauthorized):
+                stranger.state()
+            assert stranger.ready()
+        with Client(server.url, key="writer-writer-writer") as writer:
+            writer.put_items(DRINKS)
+            writer.feedback(writer.recommend("anna"), 1)
+            with pytest.raises(Forbidden):
+                writer.forget("anna")
+            with pytest.raises(Forbidden):
+                list(writer.export())
+        with Client(server.url, key="reader-reader-reader") as reader:
+            assert reader.state()["rewards"] == 1
+            with pytest.raises(Forbidden):
+                reader.recommend("anna")
+        with Client(server.url, key="admin-admin-admin") as admin:
+            assert len(list(admin.export())) == 1
+            assert admin.forget("anna")
+
+
+def test_a_key_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(1)
+    key = "open-sesame-open-sesame"
+    with Client("http://127.0.0.1:9", key=key, retries=1) as client:
+        assert repr(client) == "Client('http://127.0.0.1:9')"
+        with pytest.raises(ConnectionFailed) as caught:
+            client.recommend("anna")
+        shown = [repr(caught.value), str(caught.value), repr(caught.value.__cause__), caplog.text]
+        assert not any(key in text for text in shown)
+        assert key not in str(vars(client))
+    with pytest.raises(ValueError, match="key must be") as refused:
+        Client("http://127.0.0.1:9", key=key + "\n")
+    assert key not in str(refused.value)
+
+
+def test_https_needs_a_certificate_that_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = certificate(tmp_path)
+    if made is None:
+        pytest.skip("there is no openssl")
+    cert, key = made
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key)]
+    with serving(tmp_path / "data", *flags) as server:
+        with Client(server.url, verify=cert) as client:
+            client.put_items(DRINKS)
+            assert client.feedback(client.recommend("anna"), 1)
+        with Client(server.url) as client, monkeypatch.context() as patch:
+            # It is not tried again.
+            patch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
+            with pytest.raises(ConnectionFailed) as caught:
+                client.state()
+            assert (caught.value.code, caught.value.may_be_done) == ("tls", False)
+
+        async def trusting() -> int:
+            async with AsyncClient(server.url, verify=str(cert)) as client:
+                return int((await client.state())["rewards"])
+
+        assert asyncio.run(trusting()) == 1
+
+
+# Many at once
+
+
+def test_threads_share_a_client(client: Client) -> None:
+    def work(place: int) -> None:
+        for number in range(20):
+            shown = client.recommend(f"t{place}", k=2)
+            assert client.feedback(shown, number % 2)
+        assert client.user(f"t{place}")["count"] == 20
+        done.append(place)
+
+    done: list[int] = []
+    threads = [threading.Thread(target=work, args=(place,)) for place in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == list(range(16))
+
+
+def test_fifty_calls_at_once_are_all_answered(fresh: Server, proxy: Proxy, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with AsyncClient(proxy.url) as client:
+            assert repr(client) == f"AsyncClient({proxy.url!r})"
+            await client.wait_until_ready()
+            users = [f"a{number}" for number in range(50)]
+            shown = await asyncio.gather(*(client.recommend(user, k=2) for user in users))
+            proxy.lose = 10
+            applied = await asyncio.gather(*(client.feedback(one, 1) for one in shown))
+            assert applied == [True] * 50
+            assert proxy.lose == 0
+            cards = await asyncio.gather(*(client.user(user) for user in users))
+            assert [card["count"] for card in cards] == [1] * 50
+
+    asyncio.run(work())
+    assert rewards(fresh.url) == [1] * 50
+
+
+def test_the_other_client_has_the_same_methods(fresh: Server, tmp_path: Path) -> None:
+    def public(of: type) -> set[str]:
+        return {name for name in dir(of) if not name.startswith("_")}
+
+    assert public(Client) == public(AsyncClient)
+
+    async def work() -> None:
+        async with AsyncClient(fresh.url) as client:
+            assert await client.ready()
+            assert await client.expect(3) == 3
+            assert await client.put_items(pd.DataFrame(DRINKS).T) == 3
+            assert await client.item("tea") == [1, 0, 0.5]
+            assert len(await client.items()) == 3
+            assert await client.remove_item("tea")
+            assert await client.remove_items(["tea", "mate"]) == 1
+            shown = await client.recommend_many(["anna", 7])
+            assert isinstance(shown[0], Recommendation)
+            assert await client.feedback_many([(one, 1) for one in shown]) == [True, True]
+            assert await client.feedback_many([]) == []
+            assert not await client.feedback(shown[0], 1)
+            assert (await client.state())["rounds"] == 2
+            assert isinstance(await client.clusters(), list)
+            assert await client.history() == []
+            assert len([line async for line in client.export()]) == 2
+            assert len(await client.export_frame()) == 2
+            assert await client.backup(tmp_path / "b") == (tmp_path / "b").stat().st_size
+            assert await client.snapshot() > 0
+            assert await client.forget("anna")
+            assert (await client.compact())["dropped"] > 0
+            with pytest.raises(NotFound):
+                await client.cluster(10**9)
+            with pytest.raises(NotFound):
+                await client.user("anna")
+            with pytest.raises(TypeError):
+                await client.recommend(1.5)  # type: ignore[arg-type]
+            async for _ in client.export():
+                break
+
+    asyncio.run(work())
+
+
+def test_connections_are_kept(proxy: Proxy) -> None:
+    with Client(proxy.url) as client:
+        for _ in range(20):
+            client.state(hash=False)
+        assert proxy.connections == 1
+
+
+def test_httpx_is_not_imported_before_a_client_is_made() -> None:
+    program = (
+        "import sys, sclub.client\n"
+        "assert 'httpx' not in sys.modules and 'pandas' not in sys.modules\n"
+        "sclub.client.Client('http://127.0.0.1:9').close()\n"
+        "assert 'httpx' in sys.modules and 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# The documentation
+
+
+def test_the_examples_of_the_documentation_run(
+    fresh: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (REPOSITORY / "docs" / "python-client.md").read_text()
+    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(examples) >= 3
+    monkeypatch.chdir(tmp_path)
+    package = sys.modules["sclub"]
+    for name in ("Client", "AsyncClient", "ServiceError", "Gone", "Unavailable"):
+        monkeypatch.setattr(package, name, globals()[name], raising=False)
+    known: dict[str, Any] = {"__name__": "example"}
+    for example in examples:
+        exec(example.replace("http://127.0.0.1:8080", fresh.url), known)

@@ -1,0 +1,74 @@
+"""What the documentation shows is what happens."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sclub
+
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def compiled() -> Iterator[tuple[str, str]]:
+    """Docstrings of what is compiled, which doctest itself does not look for."""
+    for name in ("Policy", "Sclub", "SclubSoft", "Club", "LinUcb", "Items"):
+        kind = getattr(sclub, name)
+        yield name, inspect.getdoc(kind) or ""
+        for member, value in vars(kind).items():
+            if not member.startswith("_"):
+                yield f"{name}.{member}", inspect.getdoc(value) or ""
+
+
+def modules() -> Iterator[str]:
+    yield "sclub"
+    for found in pkgutil.iter_modules(sclub.__path__):
+        if found.name != "_sclub":
+            yield f"sclub.{found.name}"
+
+
+@pytest.mark.parametrize(("name", "text"), compiled(), ids=[name for name, _ in compiled()])
+def test_everything_compiled_is_documented_and_its_examples_run(name: str, text: str) -> None:
+    assert len(text) > 10, f"{name} has no documentation"
+    examples = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
+    assert doctest.DocTestRunner(optionflags=OPTIONS).run(examples).failed == 0
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_of_a_module_run(name: str) -> None:
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=OPTIONS).failed == 0
+
+
+@pytest.mark.parametrize("name", sorted(set(sclub.__all__) - {"__version__"}))
+def test_everything_public_is_documented(name: str) -> None:
+    assert len(inspect.getdoc(getattr(sclub, name)) or "") > 10
+
+
+def pages() -> list[Path]:
+    """docs/python.md, where the tests are run with the repository around them."""
+    page = Path(__file__).parents[3] / "docs" / "python.md"
+    return [page] if page.exists() else []
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+def test_examples_of_the_page_run(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of python, but for those that need a server (test_client runs them)."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks
+    known: dict[str, object] = {"np": np, "sclub": sclub}
+    for block in blocks:
+        if "Client(" in block or "client." in block:
+            continue
+        exec(compile(block, str(page), "exec"), known)
