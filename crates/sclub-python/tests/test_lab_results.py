@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 from matplotlib import pyplot
 
 from sclub import lab
+from sclub._lab_plot import COLOURS
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +86,18 @@ def test_a_notebook_shows_a_table(results: lab.Results) -> None:
     assert text.count("<tr>") == 4 and "Mine" in text and "±" in text
     alone = lab.run("synthetic", {"<b>": "random"}, rounds=10, seeds=1)._repr_html_()
     assert "<b>" not in alone and "&lt;b&gt;" in alone
+
+
+def test_colours_are_those_of_the_command_line() -> None:
+    source = Path(__file__).resolve().parents[2] / "sclub-lab" / "src" / "figure.rs"
+    if not source.exists():
+        pytest.skip("the sources are not here")
+    light = source.read_text().split("pub fn colour_on_dark")[0]
+    colours = re.findall(r'Name::(\w+) => "(#\w{6})"', light)
+    assert len(colours) == len(COLOURS) == 9
+    assert [colour for _, colour in colours] == list(COLOURS.values())
+    names = [name.replace("-", "").lower() for name in COLOURS]
+    assert [name.lower() for name, _ in colours] == names
 
 
 @pytest.mark.parametrize("scale", ["linear", "log"])

@@ -25,8 +25,17 @@ class Setting:
     file: str | None = None
 
     def world(self, seed: int) -> LabWorld:
-        """The world of a seed, to look at: `dim`, `users`, `clusters` and ``draw(round)``."""
-        return self._setting.world(seed)
+        """The world of a seed, to look at: `dim`, `users`, `clusters` and ``draw(round)``.
+
+        >>> import sclub
+        >>> world = sclub.lab.Synthetic(users=50, clusters=5, dim=4, items=3).world(seed=1)
+        >>> user, items, means = world.draw(0)
+        >>> items.shape, means.shape
+        ((3, 4), (3,))
+        >>> len(set(world.clusters))
+        5
+        """
+        return self._setting.world(whole("seed", seed))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 mod guest_policy;
 mod guest_world;
 mod halt;
+mod job;
 mod run;
 mod settings;
 

@@ -226,16 +226,6 @@ fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Ve
 type Drawn<'py> = (u64, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
 /// One of the lab's own worlds, to look at: it is what a world written in Python is.
-///
-/// Examples
-/// --------
-/// >>> import sclub
-/// >>> world = sclub.lab.Synthetic(users=50, clusters=5, dim=4, items=3).world(seed=1)
-/// >>> user, items, means = world.draw(0)
-/// >>> items.shape, means.shape
-/// ((3, 4), (3,))
-/// >>> len(set(world.clusters))
-/// 5
 #[pyclass(module = "sclub._sclub", frozen)]
 pub struct LabWorld {
     world: Arc<dyn World>,

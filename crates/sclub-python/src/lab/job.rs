@@ -1,0 +1,438 @@
+//! What a run is made of: worlds and policies of both kinds, made for each seed when its turn comes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+use sclub::{Deviations, Params, SoftParams};
+use sclub_lab::document::{Config, world_json};
+use sclub_lab::policies::{
+    self, ChoiceError, Entry, InitialGraph, Made, Name, Overrides, Preset, make,
+};
+use sclub_lab::run::{Observer, Player, Run, RunError, over_seeds, play_all, threads};
+use sclub_lab::setting::{Setting, USUAL_ROUNDS};
+use sclub_lab::world::World;
+use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
+
+use super::guest_policy::{GuestPolicy, Place};
+use super::guest_world::GuestWorld;
+use super::halt::Halt;
+use super::settings::{LabSetting, in_full, refused};
+
+/// What is asked for beside worlds and policies.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Options {
+    seeds: Vec<u64>,
+    rounds: Option<u64>,
+    threads: Option<u64>,
+    preset: String,
+    alpha_theta: Option<f64>,
+    alpha_p: Option<f64>,
+    beta: Option<f64>,
+    beta_scale: Option<f64>,
+    index: Option<String>,
+    half_life: Option<f64>,
+    graph: Option<String>,
+    deviations: Option<Vec<String>>,
+}
+
+impl Options {
+    fn overrides(&self) -> PyResult<Overrides> {
+        if self.beta.is_some() && self.beta_scale.is_some() {
+            return Err(refused("beta and beta_scale cannot be given together"));
+        }
+        Ok(Overrides {
+            alpha_theta: self.alpha_theta,
+            alpha_p: self.alpha_p,
+            beta: self.beta,
+            beta_scale: self.beta_scale,
+            squared_norm: match self.index.as_deref() {
+                None => None,
+                Some("norm") => Some(false),
+                Some("squared") => Some(true),
+                Some(other) => {
+                    return Err(refused(format!(
+                        "there is no index '{other}'; there are norm, squared"
+                    )));
+                }
+            },
+            half_life: self.half_life,
+        })
+    }
+}
+
+/// Where policies play.
+enum Where {
+    /// In a world of the lab.
+    Own(Setting),
+    /// In one that a Python function makes from a seed.
+    Guest(Py<PyAny>),
+}
+
+/// Who plays.
+struct Spec {
+    label: String,
+    kind: Kind,
+}
+
+enum Kind {
+    /// A policy of the lab.
+    Own(Name),
+    /// One that a Python function makes from features, users, items, rounds and a seed.
+    Guest(Py<PyAny>),
+}
+
+/// Who has played.
+pub struct Who {
+    label: String,
+    /// Whether it is written in Python.
+    pub is_guest: bool,
+    /// Whether it says who belongs together.
+    pub has_clusters: bool,
+}
+
+impl Serialize for Who {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.label)
+    }
+}
+
+/// The first world, for the JSON file.
+struct First {
+    world: Value,
+    params: Params,
+}
+
+/// A world that was made, with what the lab's trait does not say.
+struct Stage {
+    world: Arc<dyn World>,
+    params: Params,
+    json: Value,
+    is_for_several: bool,
+}
+
+/// All that a run needs, on any thread.
+pub struct Job {
+    place: Where,
+    specs: Vec<Spec>,
+    seeds: Vec<u64>,
+    rounds: u64,
+    threads: usize,
+    preset: Preset,
+    overrides: Overrides,
+    deviations: Deviations,
+    graph: InitialGraph,
+    first: OnceLock<First>,
+    /// Whether it is to stop, and why.
+    pub halt: Arc<Halt>,
+    done: AtomicU64,
+    total: AtomicU64,
+}
+
+impl Observer for Job {
+    fn played(&self, rounds: u64) {
+        self.done.fetch_add(rounds, Ordering::Relaxed);
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.halt.is_stopped()
+    }
+}
+
+impl Job {
+    /// Checks all that can be checked before anything runs.
+    pub fn new(
+        world: &Bound<'_, PyAny>,
+        policies: Option<Vec<(String, Bound<'_, PyAny>)>>,
+        options: Options,
+    ) -> PyResult<Self> {
+        let preset: Preset = options.preset.parse().map_err(refused)?;
+        let overrides = options.overrides()?;
+        let (place, graph_users) = match world.cast::<LabSetting>() {
+            Ok(own) => (Where::Own(own.get().setting.clone()), own.get().graph_users),
+            Err(_) => (Where::Guest(world.clone().unbind()), 0),
+        };
+        let specs = specs(policies, &place)?;
+        let rounds = match (&place, options.rounds) {
+            (_, Some(rounds)) => rounds,
+            (Where::Own(setting), None) => setting.usual_rounds(),
+            (Where::Guest(_), None) => USUAL_ROUNDS,
+        };
+        let is_soft = |spec: &Spec| matches!(spec.kind, Kind::Own(name) if name.is_soft());
+        if rounds == 0 {
+            return Err(refused("rounds is 0; there must be at least one"));
+        }
+        if options.seeds.is_empty() {
+            return Err(refused("seeds: there must be at least one"));
+        }
+        if specs.is_empty() {
+            return Err(refused("there is no policy to run"));
+        }
+        if options.half_life.is_some() && !specs.iter().any(is_soft) {
+            return Err(refused(
+                "half_life goes with sclub-soft or gaussian among the policies",
+            ));
+        }
+        let soft = SoftParams {
+            half_life: options.half_life,
+            ..SoftParams::default()
+        };
+        soft.check().map_err(refused)?;
+        let deviations = options.deviations.as_deref().map(policies::deviations);
+        let expected = match &place {
+            Where::Own(setting) => setting.expected_rounds(rounds),
+            Where::Guest(_) => rounds,
+        };
+        let plays = (options.seeds.len() * specs.len()) as u64;
+        Ok(Self {
+            place,
+            // More threads than policies to play would have nothing to do.
+            threads: threads(options.threads).map_err(refused)?,
+            seeds: options.seeds,
+            specs,
+            rounds,
+            preset,
+            overrides,
+            deviations: match deviations {
+                Some(deviations) => deviations.map_err(refused)?,
+                None => policies::usual_deviations(preset),
+            },
+            graph: match options.graph {
+                Some(graph) => graph.parse().map_err(refused)?,
+                None => policies::usual_graph(preset, graph_users),
+            },
+            first: OnceLock::new(),
+            halt: Arc::default(),
+            done: AtomicU64::new(0),
+            total: AtomicU64::new(expected.saturating_mul(plays)),
+        })
+    }
+
+    /// Rounds played so far, and those that there will be in all.
+    pub fn progress(&self) -> (u64, u64) {
+        let done = self.done.load(Ordering::Relaxed);
+        (done, self.total.load(Ordering::Relaxed))
+    }
+
+    fn has_guests(&self) -> bool {
+        let guest = |spec: &Spec| matches!(spec.kind, Kind::Guest(_));
+        matches!(self.place, Where::Guest(_)) || self.specs.iter().any(guest)
+    }
+
+    /// Runs every policy in the world of every seed. All threads have ended when it returns.
+    pub fn run(&self) -> Result<Vec<Run<Who>>, RunError> {
+        let threads = self.threads.min(self.seeds.len() * self.specs.len());
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        let is_known_to_python = self.has_guests();
+        pool.build_scoped(
+            |thread| {
+                if is_known_to_python {
+                    // Known once and for all: to a guest it is the same thread at every call.
+                    Python::attach(|py| py.detach(|| thread.run()));
+                } else {
+                    thread.run();
+                }
+            },
+            |pool| over_seeds(pool, &self.seeds, |seed| self.one(seed)),
+        )?
+    }
+
+    /// All policies in the world of a seed; nothing where an exception has stopped them.
+    fn one(&self, seed: u64) -> Result<Option<Vec<Run<Who>>>, RunError> {
+        if self.halt.is_stopped() {
+            return Ok(None);
+        }
+        let made = self.stage(seed).and_then(|stage| {
+            let players: PyResult<Vec<Player<Who>>> = self
+                .specs
+                .iter()
+                .map(|spec| self.player(spec, &stage, seed))
+                .collect();
+            Ok((stage, players?))
+        });
+        match made {
+            Ok((stage, players)) => play_all(&*stage.world, seed, players, self.rounds, self),
+            Err(error) => {
+                self.halt.fail(error);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Makes the world of a seed.
+    fn stage(&self, seed: u64) -> PyResult<Stage> {
+        let params = |assumptions| {
+            policies::params(self.preset, &self.overrides, &assumptions).map_err(refused)
+        };
+        let (stage, expected) = match &self.place {
+            Where::Own(setting) => {
+                let stage = Stage {
+                    params: params(setting.assumptions(self.rounds))?,
+                    json: world_json(setting),
+                    is_for_several: is_for_several(setting),
+                    world: setting.world(seed).map_err(in_full)?,
+                };
+                (stage, setting.expected_rounds(self.rounds))
+            }
+            Where::Guest(make) => {
+                let (world, name) = Python::attach(|py| -> PyResult<(GuestWorld, String)> {
+                    let (name, attributes) = make.bind(py).call1((seed,))?.extract()?;
+                    let world = GuestWorld::new(py, attributes, seed, Arc::clone(&self.halt))?;
+                    Ok((world, name))
+                })?;
+                let stage = Stage {
+                    params: params(world.assumptions(self.rounds))?,
+                    json: guest_json(&world, &name),
+                    is_for_several: false,
+                    world: Arc::new(world),
+                };
+                (stage, self.rounds)
+            }
+        };
+        if self.seeds.first() == Some(&seed) {
+            let first = First {
+                world: stage.json.clone(),
+                params: stage.params,
+            };
+            // It is made once: another one would be the same.
+            let _ = self.first.set(first);
+        }
+        let rounds = self.rounds_in(&*stage.world);
+        let plays = self.specs.len() as u64;
+        self.total.fetch_add(rounds * plays, Ordering::Relaxed);
+        self.total.fetch_sub(expected * plays, Ordering::Relaxed);
+        Ok(stage)
+    }
+
+    /// Rounds that will be played in a world.
+    fn rounds_in(&self, world: &dyn World) -> u64 {
+        world
+            .length()
+            .map_or(self.rounds, |length| length.min(self.rounds))
+    }
+
+    /// Makes a policy for a world.
+    fn player(&self, spec: &Spec, stage: &Stage, seed: u64) -> PyResult<Player<Who>> {
+        let who = |is_guest, has_clusters| Who {
+            label: spec.label.clone(),
+            is_guest,
+            has_clusters,
+        };
+        let world = &*stage.world;
+        match &spec.kind {
+            Kind::Own(name) => {
+                let entry = Entry {
+                    name: *name,
+                    preset: self.preset,
+                    params: stage.params,
+                    graph: self.graph,
+                    deviations: self.deviations,
+                    half_life: self.overrides.half_life,
+                };
+                let tells = world.truth().is_none_or(|truth| !truth.weights.is_empty());
+                if *name == Name::Informed && !tells {
+                    return Err(refused(
+                        "policy 'informed' is told the clusters' tastes, and this world does not say them",
+                    ));
+                }
+                let policy = make(&entry, world, seed).map_err(refused)?;
+                let policy = policy.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
+                Ok(Player::new(who(false, true), self.preset, policy))
+            }
+            Kind::Guest(make) => {
+                let place = Place {
+                    dim: world.dim(),
+                    users: world.users(),
+                    is_for_several: stage.is_for_several,
+                };
+                let items = world.new_block().candidates;
+                let rounds = self.rounds_in(world);
+                let policy = Python::attach(|py| {
+                    let about = (place.dim, place.users, items, rounds, seed);
+                    let object = make.bind(py).call1(about)?;
+                    let halt = Arc::clone(&self.halt);
+                    GuestPolicy::new(spec.label.clone(), &object, place, halt)
+                })?;
+                let who = who(true, policy.has_clusters());
+                let policy = Made::Plain(Box::new(policy));
+                Ok(Player::new(who, self.preset, policy))
+            }
+        }
+    }
+
+    /// What was run, for the JSON file.
+    pub fn config(&self) -> Option<Value> {
+        let first = self.first.get()?;
+        let labels: Vec<&str> = self.specs.iter().map(|spec| &*spec.label).collect();
+        let config = Config {
+            world: first.world.clone(),
+            policies: &labels,
+            rounds: self.rounds,
+            seeds: &self.seeds,
+            preset: self.preset,
+            overrides: self.overrides,
+            params: first.params,
+            deviations: self.deviations,
+            graph: self.graph,
+            threads: self.threads,
+        };
+        Some(config.json())
+    }
+}
+
+/// Whether several users may appear in a round.
+fn is_for_several(setting: &Setting) -> bool {
+    match setting {
+        Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.users_a_round.is_some(),
+        Setting::Ratings(_) => false,
+    }
+}
+
+fn guest_json(world: &GuestWorld, name: &str) -> Value {
+    let rewards = match world.noise() {
+        _ if world.gives_rewards() => "given",
+        Some(_) => "gaussian",
+        None => "bernoulli",
+    };
+    json!({
+        "world": name,
+        "users": world.users(),
+        "dim": world.dim(),
+        "items": world.candidates(),
+        "rewards": rewards,
+        "noise": world.noise(),
+    })
+}
+
+/// Who plays: those asked for, or all of the lab that the world allows.
+fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> PyResult<Vec<Spec>> {
+    let has_truth = match place {
+        Where::Own(setting) => setting.has_truth(),
+        Where::Guest(_) => false,
+    };
+    let Some(policies) = policies else {
+        let all = policies::choose(None, has_truth).map_err(refused)?;
+        let own = |name: Name| Spec {
+            label: name.to_string(),
+            kind: Kind::Own(name),
+        };
+        return Ok(all.into_iter().map(own).collect());
+    };
+    let spec = |(label, object): (String, Bound<'_, PyAny>)| {
+        let kind = match object.cast::<PyString>() {
+            Ok(name) => {
+                let name: Name = name.to_str()?.parse().map_err(refused)?;
+                if name.is_told() && !has_truth && matches!(place, Where::Own(_)) {
+                    return Err(refused(ChoiceError::Told(name)));
+                }
+                Kind::Own(name)
+            }
+            Err(_) => Kind::Guest(object.unbind()),
+        };
+        Ok(Spec { label, kind })
+    };
+    policies.into_iter().map(spec).collect()
+}
