@@ -35,14 +35,14 @@ def modules() -> Iterator[str]:
             yield f"sclub.{found.name}"
 
 
-@pytest.mark.parametrize(("name", "text"), compiled(), ids=[name for name, _ in compiled()])
+@pytest.mark.parametrize(("name", "text"), list(compiled()), ids=[name for name, _ in compiled()])
 def test_everything_compiled_is_documented_and_its_examples_run(name: str, text: str) -> None:
     assert len(text) > 10, f"{name} has no documentation"
     examples = doctest.DocTestParser().get_doctest(text, {}, name, None, None)
     assert doctest.DocTestRunner(optionflags=OPTIONS).run(examples).failed == 0
 
 
-@pytest.mark.parametrize("name", modules())
+@pytest.mark.parametrize("name", list(modules()))
 def test_examples_of_a_module_run(name: str) -> None:
     module = importlib.import_module(name)
     assert doctest.testmod(module, optionflags=OPTIONS).failed == 0

@@ -252,6 +252,32 @@ proptest! {
     }
 
     #[test]
+    fn known_groups_are_the_same_with_users_kept_who_can_be_forgotten((mut life, _) in life(), rounds in 1usize..200) {
+        let groups = vec![0, 1, 0, 2, 1];
+        let mut plain = LinUcbShared::known(life.dim, groups.clone(), &Params::tuned()).unwrap();
+        let mut keeping = LinUcbShared::known_keeping_users(life.dim, groups.clone(), &Params::tuned()).unwrap();
+        let mut without = LinUcbShared::known_keeping_users(life.dim, groups, &Params::tuned()).unwrap();
+        for _ in 0..rounds {
+            let mut observed = life.observations();
+            learn(&mut plain, &observed);
+            learn(&mut keeping, &observed);
+            observed.retain(|&(user, ..)| user != 0);
+            learn(&mut without, &observed);
+        }
+        for user in 0..8 {
+            prop_assert_eq!(keeping.estimate(user), plain.estimate(user));
+        }
+        let twin = load_policy(&mut saved(&keeping).as_slice()).unwrap();
+        prop_assert_eq!(twin.digest(), keeping.digest());
+        let known = keeping.users() > without.users();
+        prop_assert_eq!(keeping.forget(0), known);
+        for user in 0..8 {
+            prop_assert!(close(&keeping.estimate(user), &without.estimate(user)));
+            prop_assert_eq!(keeping.count(user), without.count(user));
+        }
+    }
+
+    #[test]
     fn after_forgetting_it_is_as_if_only_the_others_had_been((mut life, _) in life(), rounds in 1usize..150, gone in prop::collection::vec(any::<prop::sample::Index>(), 1..6)) {
         let gone: Vec<u64> = gone.iter().map(|who| who.index(life.users as usize) as u64).collect();
         for (kind, mut policy) in kinds(life.dim, &Params::tuned()).into_iter().enumerate() {

@@ -7,9 +7,11 @@ from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self
+from typing_extensions import Self, disjoint_base
 
 from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, Split
+
+__all__ = ["Club", "LinUcb", "Sclub", "SclubSoft", "Items", "Policy", "load", "_restore", "_seconds_in_rust", "__version__"]
 
 __version__: str
 
@@ -26,6 +28,7 @@ class Items:
     def __len__(self) -> int: ...
     def to_numpy(self) -> NDArray[np.float64]: ...
 
+@disjoint_base
 class Policy:
     @property
     def dim(self) -> int: ...
