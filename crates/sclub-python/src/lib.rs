@@ -1,7 +1,7 @@
 //! The Python module `sclub._sclub`: the library's policies as Python objects, and the lab.
 //!
-//! Python's users are any hashable object and the library's are numbers: [`names`] keeps who is who.
-//! [`items`] reads NumPy arrays into the layout that is scored. [`policy`] is the class that all
+//! Python's users are any hashable object and the library's are numbers: `names` keeps who is who.
+//! `items` reads NumPy arrays into the layout that is scored. `policy` is the class that all
 //! policies share. What is only shown, dataclasses, lives in the Python part of the package.
 
 mod classes;

@@ -125,16 +125,16 @@ def test_judging_a_frozen_copy_changes_neither_policy() -> None:
 
 def test_rewards_may_come_late_and_rounds_without_one_are_left_out() -> None:
     explorer = Explorer(sclub.LinUcb(dim=2), ITEMS, epsilon=0.5, seed=3)
-    first, second, third = (explorer.recommend(user) for user in ("anna", "bert", "carl"))
-    explorer.learn(third, 0.25)
-    explorer.learn(first, 1.0)
+    choices = [explorer.recommend(user) for user in range(30)]
+    known = [number for number in range(30) if number % 3 != 1]
+    for number in reversed(known):
+        explorer.learn(choices[number], number / 100)
     log = explorer.feedback()
-    assert log["reward"].tolist() == [1.0, 0.25]
-    assert log["action"].tolist() == [first.row, third.row]
-    assert log["pscore"].tolist() == [first.propensity, third.propensity]
-    assert explorer.users == ["anna", "carl"]
-    assert (len(explorer), second.number) == (3, 1)
-    assert repr(explorer) == "<Explorer of LinUcb epsilon=0.5 rounds=3 rewards=2>"
+    assert log["reward"].tolist() == [number / 100 for number in known]
+    assert log["action"].tolist() == [choices[number].row for number in known]
+    assert log["pscore"].tolist() == [choices[number].propensity for number in known]
+    assert explorer.users == known
+    assert repr(explorer) == "<Explorer of LinUcb epsilon=0.5 rounds=30 rewards=20>"
 
 
 def test_contexts_are_looked_up_or_computed_or_numbers() -> None:
@@ -168,9 +168,10 @@ def test_what_is_wrong_is_named() -> None:
         action_dist(policy, ["anna"], ITEMS, 2.0)
     explorer = Explorer(policy, ITEMS, epsilon=0.5)
     choice = explorer.recommend("anna")
-    with pytest.raises(ValueError, match="rewards?: "):
-        explorer.learn(choice, np.nan)
-    assert explorer.users == []
+    for reward in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="rewards?: "):
+            explorer.learn(choice, reward)
+        assert explorer.users == []
     explorer.learn(choice, 1.0)
     with pytest.raises(ValueError, match="choice: number 0 has its reward already"):
         explorer.learn(choice, 1.0)

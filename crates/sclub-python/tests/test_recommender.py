@@ -164,6 +164,8 @@ def test_arrays_series_and_columns_are_what_lists_are() -> None:
     column = made().fit(np.array(decisions), rewards.tolist(), frame[["user"]])
     assert plain == series.policy_.digest() == column.policy_.digest()
     assert column.predict(frame[["user"]].head(2)) == column.predict(users[:2])
+    numbers = made().fit(decisions[:3], rewards[:3], np.arange(3))
+    assert [type(user) for user in numbers.policy_.users] == [int] * 3
 
 
 def test_users_and_arms_are_any_hashable() -> None:
@@ -266,10 +268,18 @@ def test_set_params_changes_the_next_fit() -> None:
     log = history()
     recommender = made(beta=BETA).fit(*log)
     digest = recommender.policy_.digest()
-    assert recommender.set_params(policy="linucb-one", beta=None) is recommender
+    assert recommender.set_params(policy="linucb-one", beta=2 * BETA) is recommender
     assert recommender.policy_.digest() == digest
     recommender.fit(*log)
-    assert recommender.policy_.digest() == made("linucb-one").fit(*log).policy_.digest()
+    widths = recommender.policy_.scores("nobody", FEATURES).width
+    np.testing.assert_allclose(widths, 2 * ridge(log[0], log[1])[1])
+
+
+def test_none_stands_for_a_constants_default() -> None:
+    log = history()
+    plain = made("sclub-soft").fit(*log).policy_.digest()
+    assert made("sclub-soft", within=None, half_life=None).fit(*log).policy_.digest() == plain
+    assert made("sclub-soft", half_life=20.0).fit(*log).policy_.digest() != plain
 
 
 def test_a_grid_of_constants_is_searched_by_clones() -> None:

@@ -19,7 +19,7 @@
 
 from __future__ import annotations
 
-from . import lab
+from . import lab, ope
 from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft, __version__, load
 from ._types import (
     Assumptions,
@@ -48,6 +48,7 @@ from .client import (
     Unauthorized,
     Unavailable,
 )
+from .recommender import Recommender
 
 __all__ = [
     "Assumptions",
@@ -71,6 +72,7 @@ __all__ = [
     "Placement",
     "Policy",
     "Recommendation",
+    "Recommender",
     "Sclub",
     "SclubSoft",
     "Scored",
@@ -82,4 +84,5 @@ __all__ = [
     "__version__",
     "lab",
     "load",
+    "ope",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +13,9 @@ Progress = Callable[[int, int], object]
 
 #: What takes less needs no bar.
 _SHOW_AFTER = 2.0
+
+#: Seconds between two lines where nobody watches.
+_SELDOM = 10.0
 
 
 @contextmanager
@@ -24,10 +29,19 @@ def watching(progress: bool | Progress | None) -> Iterator[Progress]:
         def shown(done: int, total: int) -> None:
             nonlocal bar
             if bar is None and done < total:
-                from tqdm.auto import tqdm
+                with warnings.catch_warnings():
+                    # A notebook without widgets has a bar of text, and that is fine.
+                    warnings.simplefilter("ignore")
+                    from tqdm.auto import tqdm
 
                 bar = tqdm(
-                    total=total, unit=" rounds", unit_scale=True, delay=_SHOW_AFTER, leave=False
+                    total=total,
+                    unit=" rounds",
+                    unit_scale=True,
+                    delay=_SHOW_AFTER,
+                    leave=False,
+                    # Into a file or a pipe a line now and then is enough.
+                    mininterval=0.1 if sys.stderr.isatty() else 1.0 if _in_notebook() else _SELDOM,
                 )
             if bar is not None:
                 bar.total = total
@@ -42,3 +56,7 @@ def watching(progress: bool | Progress | None) -> Iterator[Progress]:
         yield progress
     else:
         raise TypeError(f"progress is {progress!r}; True, False or a function is expected")
+
+
+def _in_notebook() -> bool:
+    return "ipykernel" in sys.modules

@@ -1,0 +1,293 @@
+"""Judging a policy by decisions that another one made: off-policy evaluation.
+
+A policy of this package always chooses what seems best to it, so that its log says nothing about
+what else could have been shown. An `Explorer` shows something else now and then, with a probability
+that it writes down. From its log one can estimate what other policies would have earned, with the
+estimators of Open Bandit Pipeline (https://github.com/st-tech/zr-obp): `Explorer.feedback` and
+`bandit_feedback` make what is called `bandit_feedback` there, `action_dist` what is called so.
+Nothing here needs it installed.
+
+What such an estimate can say, and what it cannot:
+
+- It is about a policy that stays as it is. One that learns on the way is another one every round;
+  what is judged is a copy that has stopped learning (`copy.deepcopy`), on the users of the log.
+- It is without bias only for a policy that did not learn from the same log. Let it learn from other
+  rounds, or it is praised for what it has seen.
+- The policy that made the log may have learned meanwhile: what counts is that every probability is
+  the one with which the choice was made then.
+- Its spread grows with one over the smallest probability of a choice, which is epsilon / L. A small
+  epsilon costs little while it logs, and tells little afterwards.
+- Intervals by bootstrap take rounds for independent. Users who come back, and a policy that learned
+  while it made the log, make them not quite so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ._sclub import Items, Policy
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Choice", "Explorer", "action_dist", "bandit_feedback"]
+
+
+class Choice(NamedTuple):
+    """What was shown, and how probable that was."""
+
+    #: The row of the item.
+    row: int
+    #: The probability with which it was chosen.
+    propensity: float
+    #: Its place in the log, by which `Explorer.learn` finds it.
+    number: int
+
+
+class Explorer:
+    """A policy that shows a random item every so often, and keeps a log.
+
+    With probability `epsilon` an item is drawn, each as likely as any other; else the policy
+    chooses. What is drawn may be the policy's own choice too: that one has the probability
+    1 - epsilon + epsilon / L, and every other one epsilon / L.
+
+    Parameters
+    ----------
+    policy : Policy
+        What chooses, and learns. It is used as it is, not copied.
+    items : array of shape (L, d), or Items
+        What there is to choose from, the same in every round.
+    epsilon : float
+        How often an item is drawn, above 0 and up to 1.
+    seed : int or None
+        Fixes what is drawn; None draws otherwise every time.
+
+    Examples
+    --------
+    >>> import sclub
+    >>> from sclub.ope import Explorer
+    >>> policy = sclub.LinUcb(dim=2)
+    >>> explorer = Explorer(policy, [[1.0, 0.0], [0.0, 1.0]], epsilon=0.5, seed=7)
+    >>> for _ in range(100):
+    ...     choice = explorer.recommend("anna")
+    ...     explorer.learn(choice, reward=float(choice.row))
+    >>> explorer
+    <Explorer of LinUcb epsilon=0.5 rounds=100 rewards=100>
+    >>> log = explorer.feedback()
+    >>> log["n_rounds"], log["n_actions"], sorted(set(log["pscore"].tolist()))
+    (100, 2, [0.25, 0.75])
+
+    What it would earn to show the second item always, by inverse propensities; the truth is 1:
+
+    >>> bool(abs((log["reward"] * (log["action"] == 1) / log["pscore"]).mean() - 1.0) < 0.2)
+    True
+    """
+
+    def __init__(
+        self, policy: Policy, items: ArrayLike | Items, epsilon: float, seed: int | None = 0
+    ) -> None:
+        if not 0.0 < epsilon <= 1.0:
+            raise ValueError(f"epsilon: it is {epsilon}; it must be above 0 and at most 1")
+        self.policy = policy
+        self.items = items if isinstance(items, Items) else Items(np.asarray(items))
+        if len(self.items) == 0:
+            raise ValueError("items: there must be at least one")
+        self.epsilon = float(epsilon)
+        self._random = np.random.default_rng(seed)
+        self._features = self.items.to_numpy()
+        self._users: list[Hashable] = []
+        self._shown: list[int] = []
+        self._greedy: list[int] = []
+        self._rewards: list[float] = []
+
+    def recommend(self, user: Hashable) -> Choice:
+        """Chooses an item for a user, and writes it down."""
+        greedy = int(self.policy.recommend(user, self.items))
+        row = greedy
+        if self._random.random() < self.epsilon:
+            row = int(self._random.integers(len(self.items)))
+        self._users.append(user)
+        self._shown.append(row)
+        self._greedy.append(greedy)
+        self._rewards.append(np.nan)
+        return Choice(row, self._probability(row == greedy), len(self._users) - 1)
+
+    def learn(self, choice: Choice, reward: float) -> None:
+        """Learns what a choice has brought, once; rewards may come in any order."""
+        number = choice.number
+        if not 0 <= number < len(self._users) or self._shown[number] != choice.row:
+            raise ValueError("choice: it is none of this log")
+        if not np.isnan(self._rewards[number]):
+            raise ValueError(f"choice: number {number} has its reward already")
+        self.policy.learn(self._users[number], self._features[choice.row], reward)
+        self._rewards[number] = float(reward)
+
+    @property
+    def users(self) -> list[Hashable]:
+        """To whom each logged choice with a reward was shown."""
+        return [self._users[number] for number in self._known()]
+
+    def feedback(
+        self, context: Mapping[Any, ArrayLike] | Callable[[Any], ArrayLike] | None = None
+    ) -> dict[str, Any]:
+        """The log as Open Bandit Pipeline's `bandit_feedback`, in the order of the choices.
+
+        Choices without a reward are left out. That is right where rewards are missing by chance,
+        such as those still to come. It is not where a missing reward means that nobody clicked:
+        that is a reward of 0.
+
+        Parameters
+        ----------
+        context : mapping of user to vector, or function, optional
+            What is known of a user: only models of the reward look at it (the direct method,
+            doubly robust). By default it is one column with a number for each user, of which a
+            model can make little.
+
+        Returns
+        -------
+        dict
+            As `bandit_feedback` makes it, with the features of the items as `action_context` and
+            all probabilities of every round as `pi_b`.
+        """
+        rewards = np.array(self._rewards, dtype=np.float64)
+        known = self._known()
+        users = self.users
+        shown = np.array(self._shown, dtype=np.int64)[known]
+        greedy = np.array(self._greedy, dtype=np.int64)[known]
+        pi_b = _epsilon_greedy(greedy, len(self.items), self.epsilon)
+        if context is None:
+            numbers: dict[Hashable, int] = {}
+            rows: list[Any] = [[float(numbers.setdefault(user, len(numbers)))] for user in users]
+        else:
+            of = context.__getitem__ if isinstance(context, Mapping) else context
+            rows = [of(user) for user in users]
+        return bandit_feedback(
+            shown,
+            rewards[known],
+            pi_b[np.arange(len(shown)), shown, 0],
+            context=np.array(rows, dtype=np.float64).reshape(len(rows), -1),
+            action_context=self._features,
+            pi_b=pi_b,
+        )
+
+    def _known(self) -> list[int]:
+        """The numbers of the choices that have their reward."""
+        return [number for number, reward in enumerate(self._rewards) if reward == reward]
+
+    def _probability(self, greedy: bool) -> float:
+        drawn = self.epsilon / len(self.items)
+        return 1.0 - self.epsilon + drawn if greedy else drawn
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def __repr__(self) -> str:
+        name = type(self.policy).__name__
+        known = len(self._known())
+        return f"<Explorer of {name} epsilon={self.epsilon} rounds={len(self)} rewards={known}>"
+
+
+def bandit_feedback(
+    action: ArrayLike,
+    reward: ArrayLike,
+    propensity: ArrayLike,
+    *,
+    context: ArrayLike,
+    action_context: ArrayLike,
+    pi_b: ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Logged decisions, from wherever they come, as Open Bandit Pipeline's `bandit_feedback`.
+
+    Parameters
+    ----------
+    action : array of n ints
+        The row of the item that was shown.
+    reward : array of n floats
+    propensity : array of n floats
+        With which probability it was shown: above 0, at most 1.
+    context : array of shape (n, c)
+        What is known of the user.
+    action_context : array of shape (L, d)
+        The features of the items.
+    pi_b : array of shape (n, L, 1), optional
+        The probabilities of all items, for estimators that need more than that of the one shown.
+
+    Examples
+    --------
+    >>> from sclub.ope import bandit_feedback
+    >>> log = bandit_feedback([0, 1], [1.0, 0.0], [0.9, 0.1], context=[[30.0], [41.0]],
+    ...                       action_context=[[1.0, 0.0], [0.0, 1.0]])
+    >>> log["n_rounds"], log["n_actions"], log["position"].tolist()
+    (2, 2, [0, 0])
+    """
+    features = _floats(action_context, "action_context", 2)
+    shown = np.asarray(action)
+    if shown.ndim != 1 or not (np.issubdtype(shown.dtype, np.integer) or shown.size == 0):
+        raise TypeError("action: rows of items are expected, one a round")
+    n, items = len(shown), len(features)
+    if n and not (0 <= shown.min() and shown.max() < items):
+        raise ValueError(f"action: there are {items} items, and one of them is out of their rows")
+    log: dict[str, Any] = {
+        "n_rounds": n,
+        "n_actions": items,
+        "action": shown.astype(np.int64),
+        "position": np.zeros(n, dtype=np.int64),
+        "reward": _floats(reward, "reward", 1),
+        "pscore": _floats(propensity, "propensity", 1),
+        "context": _floats(context, "context", 2),
+        "action_context": features,
+    }
+    for key, argument in [("reward", "reward"), ("pscore", "propensity"), ("context", "context")]:
+        if len(log[key]) != n:
+            raise ValueError(f"{argument}: there are {len(log[key])} for {n} actions")
+    if n and not (log["pscore"].min() > 0.0 and log["pscore"].max() <= 1.0):
+        raise ValueError("propensity: it must be above 0 and at most 1")
+    if pi_b is not None:
+        log["pi_b"] = _floats(pi_b, "pi_b", 3)
+        if log["pi_b"].shape != (n, items, 1):
+            raise ValueError(f"pi_b: shape ({n}, {items}, 1) is expected, got {log['pi_b'].shape}")
+    return log
+
+
+def action_dist(
+    policy: Policy, users: Sequence[Hashable], items: ArrayLike | Items, epsilon: float = 0.0
+) -> NDArray[np.float64]:
+    """With which probability a policy, as it is now, would show each item to each user.
+
+    It is 1 for what the policy chooses and 0 for all else, or with `epsilon` what an `Explorer`
+    around it would do. The policy learns nothing.
+
+    Returns
+    -------
+    array of shape (n, L, 1)
+        Open Bandit Pipeline's `action_dist`.
+
+    Examples
+    --------
+    >>> import sclub
+    >>> from sclub.ope import action_dist
+    >>> action_dist(sclub.LinUcb(dim=1), ["anna"], [[1.0], [2.0]], epsilon=0.5)[:, :, 0]
+    array([[0.25, 0.75]])
+    """
+    if not 0.0 <= epsilon <= 1.0:
+        raise ValueError(f"epsilon: it is {epsilon}; it must be from 0 to 1")
+    items = items if isinstance(items, Items) else Items(np.asarray(items))
+    return _epsilon_greedy(policy.recommend_many(users, items), len(items), epsilon)
+
+
+def _epsilon_greedy(greedy: NDArray[np.int64], items: int, epsilon: float) -> NDArray[np.float64]:
+    probabilities = np.full((len(greedy), items, 1), epsilon / items)
+    probabilities[np.arange(len(greedy)), greedy, 0] += 1.0 - epsilon
+    return probabilities
+
+
+def _floats(values: ArrayLike, argument: str, dimensions: int) -> NDArray[np.float64]:
+    array: NDArray[np.float64] = np.asarray(values, dtype=np.float64)
+    if array.ndim != dimensions:
+        raise ValueError(f"{argument}: {dimensions} dimensions are expected, got {array.shape}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{argument}: it has a value that is no number")
+    return array

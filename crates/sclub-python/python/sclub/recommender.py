@@ -1,0 +1,422 @@
+"""Any policy over a fixed list of arms, with the methods of scikit-learn and MABWiser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Recommender"]
+
+#: The class of each policy by name, and what it is made with whatever else is asked for.
+_POLICIES: Mapping[str, tuple[Callable[..., Policy], Mapping[str, Any]]] = {
+    "sclub": (Sclub, {}),
+    "sclub-soft": (SclubSoft, {}),
+    "club": (Club, {}),
+    "linucb-ind": (LinUcb, {}),
+    "linucb-one": (LinUcb, {"shared": True}),
+}
+
+#: The parameters that are not constants of a policy.
+_OWN = ("arms", "features", "policy")
+
+
+class Recommender:
+    """Recommends arms of a fixed list to users, and learns from what they brought.
+
+    The order of arguments is MABWiser's: decisions, rewards, contexts. The contexts are the users.
+    Parameters are scikit-learn's: stored as they are given, looked at by `fit`, and copied by
+    `sklearn.base.clone`. A bandit recommends before it has learned anything, so nothing has to be
+    fitted first: whoever is unknown gets what the policy has for everybody.
+
+    Parameters
+    ----------
+    arms : sequence of hashables
+        What can be recommended, each once.
+    features : array of shape (len(arms), d), or DataFrame
+        One row an arm, in the order of `arms`. Rows of a DataFrame whose index holds the arms are
+        found by it, in any order.
+    policy : {"sclub-soft", "sclub", "club", "linucb-ind", "linucb-one"}
+        How it learns: `SclubSoft`, `Sclub`, `Club`, and `LinUcb` for each user alone or for all
+        together. Sclub and Club suppose that items vary from round to round: where everybody is
+        shown the same few arms they are slow to find clusters, and the others do better.
+    **constants
+        Arguments of the policy's class by name, such as ``beta=0.5``. None stands for its default.
+
+    Attributes
+    ----------
+    policy_ : Policy
+        What has learned so far, with all that it can say: `policy_.clusters()`,
+        `policy_.explain(user)`.
+    arms_ : list
+        The arms that it chooses among.
+    features_ : array of shape (len(arms_), d)
+        Their features.
+
+    Examples
+    --------
+    >>> from sclub.recommender import Recommender
+    >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]], policy="linucb-ind")
+    >>> drinks.partial_fit(["tea", "coffee"] * 5, [1, 0] * 5, ["anna"] * 10)
+    Recommender(2 arms, policy='linucb-ind')
+    >>> drinks.recommend("anna", k=2)
+    ['tea', 'coffee']
+    >>> drinks.predict(["anna", "anna"])
+    ['tea', 'tea']
+    """
+
+    policy_: Policy
+    _arms: _Arms
+
+    def __init__(
+        self, arms: Any, features: Any, policy: str = "sclub-soft", **constants: Any
+    ) -> None:
+        self.arms = arms
+        self.features = features
+        self.policy = policy
+        self.constants = constants
+
+    # Parameters.
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, the constants among them.
+
+        >>> from sclub.recommender import Recommender
+        >>> Recommender(["tea"], [[1.0]], policy="sclub", beta=0.5).get_params()
+        {'arms': ['tea'], 'features': [[1.0]], 'policy': 'sclub', 'beta': 0.5}
+        """
+        return {name: getattr(self, name) for name in _OWN} | self.constants
+
+    def set_params(self, **params: Any) -> Recommender:
+        """Sets parameters by name. What has been learned stays as it is until the next `fit`."""
+        for name in _OWN:
+            if name in params:
+                setattr(self, name, params.pop(name))
+        self.constants = self.constants | params
+        return self
+
+    def __repr__(self) -> str:
+        try:
+            arms = f"{len(self.arms)} arms"
+        except TypeError:
+            arms = f"arms={self.arms!r}"
+        constants = "".join(f", {name}={value!r}" for name, value in self.constants.items())
+        return f"Recommender({arms}, policy={self.policy!r}{constants})"
+
+    def __sklearn_tags__(self) -> Any:
+        # Asked for by scikit-learn alone, from 1.6 on: it need not be there for anything else.
+        utils: Any = import_module("sklearn.utils")
+        return utils.Tags(estimator_type=None, target_tags=utils.TargetTags(required=True))
+
+    # Learning.
+
+    def fit(
+        self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]
+    ) -> Recommender:
+        """Forgets everything and learns what some decisions have brought, in their order.
+
+        Parameters
+        ----------
+        decisions : sequence of n arms
+            What was shown.
+        rewards : array of n floats
+            What it brought.
+        contexts : sequence of n hashables
+            To whom.
+
+        Returns
+        -------
+        Recommender
+            Itself.
+        """
+        arms = _Arms(self.arms, self.features)
+        policy = _made(self.policy, arms.items.dim, self.constants)
+        _learn(policy, arms, decisions, rewards, contexts)
+        # Only now, so that a call that raises has changed nothing.
+        self.policy_, self._arms = policy, arms
+        return self
+
+    def partial_fit(
+        self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]
+    ) -> Recommender:
+        """Learns further decisions, each a round of its own, as `fit` does."""
+        self._start()
+        _learn(self.policy_, self._arms, decisions, rewards, contexts)
+        return self
+
+    # Recommending.
+
+    def predict(self, contexts: Iterable[Any]) -> Any:
+        """The arm to show to each of some users, all on what is known now.
+
+        As in MABWiser the answer is a list for several users, and the arm itself for one. Where the
+        number of users is not known beforehand, `policy_.recommend_many` is the method to use, or
+        `recommend` for one after another.
+
+        Parameters
+        ----------
+        contexts : sequence of n hashables
+            The users; also ones who have never been seen.
+
+        Returns
+        -------
+        list of n arms, or one arm
+
+        Examples
+        --------
+        >>> from sclub.recommender import Recommender
+        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]])
+        >>> drinks.fit(["tea", "coffee"], [0.0, 1.0], ["anna", "anna"]).predict(["anna"])
+        'coffee'
+        """
+        chosen = [self._arms.ids[row] for row in self._rows(_users(contexts))]
+        return chosen[0] if len(chosen) == 1 else chosen
+
+    def predict_expectations(self, contexts: Iterable[Any]) -> Any:
+        """The expected reward of every arm, for each of some users.
+
+        These are means alone. `predict` adds to each how uncertain it is, and so may choose another
+        arm than the one with the highest mean.
+
+        Returns
+        -------
+        list of n dicts of arm to float, or one dict
+            One dict for one user, as in MABWiser.
+        """
+        self._start()
+        arms = self._arms
+        means = (self.policy_.scores(user, arms.items).mean for user in _users(contexts))
+        expected = [dict(zip(arms.ids, mean.tolist(), strict=True)) for mean in means]
+        return expected[0] if len(expected) == 1 else expected
+
+    def recommend(self, user: Hashable, k: int = 10, *, exclude: Iterable[Any] = ()) -> list[Any]:
+        """The best `k` arms for a user, the best first.
+
+        Parameters
+        ----------
+        user : hashable
+            Also someone who has never been seen.
+        k : int
+            How many; fewer come back where there are fewer.
+        exclude : iterable of arms
+            What must not be among them.
+        """
+        self._start()
+        arms = self._arms
+        without = arms.find(exclude, "exclude")
+        rows = self.policy_.best(user, arms.items, k, exclude=without)
+        return [arms.ids[row] for row in rows]
+
+    def score(self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]) -> float:
+        """What it would have earned a decision, by replay.
+
+        The mean reward of those decisions that it would have made too, on what it knows now; all
+        others are left out, and nothing is learned. That is an estimate of its worth only where the
+        decisions were made at random, each arm as likely as any other; for others see `sclub.ope`.
+        With few that match it says little, with none it is nan.
+
+        Examples
+        --------
+        >>> from sclub.recommender import Recommender
+        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]])
+        >>> drinks = drinks.fit(["tea", "coffee"], [0.0, 1.0], ["anna", "anna"])
+        >>> drinks.score(["tea", "coffee", "coffee"], [0.0, 1.0, 0.5], ["anna", "anna", "anna"])
+        0.75
+        """
+        self._start()
+        users = _users(contexts)
+        logged = self._arms.find(decisions, "decisions")
+        earned = _rewards(rewards)
+        _same_length(users, decisions=len(logged), rewards=len(earned))
+        matched = self._rows(users) == np.asarray(logged, dtype=np.int64)
+        return float(earned[matched].mean()) if matched.any() else float("nan")
+
+    # Arms.
+
+    def add_arm(self, arm: Hashable, features: ArrayLike) -> None:
+        """Adds an arm, from now on and for fits to come. What has been learned stays.
+
+        Parameters
+        ----------
+        arm : hashable
+        features : array of shape (d,)
+        """
+        self._start()
+        row = np.asarray(features, dtype=np.float64)
+        width = self._arms.items.dim
+        if row.shape != (width,):
+            raise ValueError(f"features: an array of shape ({width},) is expected, got {row.shape}")
+        self._change([*self._arms.ids, arm], np.vstack([self._arms.features, row]))
+
+    def remove_arm(self, arm: Hashable) -> None:
+        """Removes an arm. What has been learned from it stays: it says something about users."""
+        self._start()
+        (place,) = self._arms.find([arm], "arm")
+        if len(self._arms.ids) == 1:
+            raise ValueError("arm: the last one cannot be removed")
+        ids = [kept for kept in self._arms.ids if kept != arm]
+        self._change(ids, np.delete(self._arms.features, place, axis=0))
+
+    @property
+    def arms_(self) -> list[Any]:
+        """The arms that it chooses among."""
+        self._start()
+        return list(self._arms.ids)
+
+    @property
+    def features_(self) -> NDArray[np.float64]:
+        """Their features, one row an arm."""
+        self._start()
+        return np.array(self._arms.features)
+
+    # What is behind it.
+
+    def _start(self) -> None:
+        """Makes the policy, unless it is there."""
+        if not hasattr(self, "policy_"):
+            arms = _Arms(self.arms, self.features)
+            self.policy_ = _made(self.policy, arms.items.dim, self.constants)
+            self._arms = arms
+
+    def _change(self, ids: list[Any], features: NDArray[np.float64]) -> None:
+        self._arms = _Arms(ids, features)
+        # Fits to come and clones have them too.
+        self.arms, self.features = ids, features
+
+    def _rows(self, users: list[Any]) -> NDArray[np.int64]:
+        self._start()
+        return self.policy_.recommend_many(users, self._arms.items)
+
+
+class _Arms:
+    """Arms that were checked: their places, and their features laid out for scoring."""
+
+    def __init__(self, arms: Any, features: Any) -> None:
+        self.ids = _plain(arms, "arms", "arms")
+        if not self.ids:
+            raise ValueError("arms: there must be at least one")
+        self.places: dict[Any, int] = {}
+        for place, arm in enumerate(self.ids):
+            try:
+                first = self.places.setdefault(arm, place)
+            except TypeError as why:
+                raise TypeError(f"arms: {arm!r} cannot be one: {why}") from None
+            if first != place:
+                raise ValueError(f"arms: {arm!r} is there twice")
+        if hasattr(features, "reindex") and hasattr(features, "loc"):
+            features = _by_label(self.ids, features)
+        try:
+            # A copy: what is learned from must be what is scored, whatever becomes of the original.
+            self.features: NDArray[np.float64] = np.array(features, dtype=np.float64)
+        except (TypeError, ValueError) as why:
+            raise TypeError(f"features: it cannot be made an array of floats: {why}") from None
+        shape = self.features.shape
+        if len(shape) != 2:
+            raise ValueError(f"features: an array of shape (arms, d) is expected, got {shape}")
+        if shape[0] != len(self.ids):
+            raise ValueError(f"features: there are {shape[0]} rows for {len(self.ids)} arms")
+        self.items = Items(self.features)
+
+    def find(self, wanted: Any, argument: str) -> list[int]:
+        """The places of some arms."""
+        places = self.places
+        try:
+            return [places[arm] for arm in _plain(wanted, argument, "arms")]
+        except KeyError as unknown:
+            raise ValueError(f"{argument}: there is no arm {unknown.args[0]!r}") from None
+
+
+def _made(policy: str, dim: int, constants: Mapping[str, Any]) -> Policy:
+    if not isinstance(policy, str) or policy not in _POLICIES:
+        raise ValueError(f"policy: there is no {policy!r}; there are {', '.join(_POLICIES)}")
+    kind, fixed = _POLICIES[policy]
+    given = {name: value for name, value in constants.items() if value is not None}
+    for name in fixed:
+        if name in given:
+            raise TypeError(f"{name}: policy {policy!r} says it already")
+    return kind(dim, **given, **fixed)
+
+
+def _by_label(arms: list[Any], frame: Any) -> Any:
+    """The rows of a DataFrame in the order of the arms."""
+    index = frame.index
+    labels = index.tolist()
+    if labels == arms:
+        return frame
+    if set(arms) <= set(labels):
+        if labels == list(range(len(labels))):
+            # A DataFrame that was given no index has this one: it may mean places or arms.
+            raise ValueError(
+                "features: the arms are numbers of rows in another order; "
+                "an array has its rows in the order of arms"
+            )
+        if not index.is_unique:
+            raise ValueError("features: an arm is in the index twice")
+        return frame.loc[arms]
+    if labels == list(range(len(labels))):
+        return frame
+    missing = next(arm for arm in arms if arm not in set(labels))
+    raise ValueError(f"features: the index does not have the arm {missing!r}")
+
+
+def _learn(policy: Policy, arms: _Arms, decisions: Any, rewards: Any, contexts: Any) -> None:
+    users = _users(contexts)
+    rows = arms.find(decisions, "decisions")
+    earned = _rewards(rewards)
+    _same_length(users, decisions=len(rows), rewards=len(earned))
+    if rows:
+        policy.learn_many(users, arms.features[rows], earned)
+
+
+def _plain(several: Any, argument: str, what: str) -> list[Any]:
+    """A list of plain Python objects."""
+    if isinstance(several, str | bytes):
+        raise TypeError(f"{argument}: several {what} are expected, not one string")
+    dimensions = getattr(several, "ndim", 1)
+    if dimensions == 2 and several.shape[1] == 1:
+        # One column, as contexts are elsewhere.
+        several = np.asarray(several)[:, 0]
+    elif dimensions != 1:
+        raise ValueError(f"{argument}: one of the {what} a row is expected, got {several.shape}")
+    if hasattr(several, "tolist"):
+        return list(several.tolist())
+    try:
+        return list(several)
+    except TypeError:
+        raise TypeError(f"{argument}: several {what} are expected, got {several!r}") from None
+
+
+def _users(contexts: Any) -> list[Any]:
+    users = _plain(contexts, "contexts", "users")
+    for user in users:
+        try:
+            hash(user)
+        except TypeError as why:
+            raise TypeError(f"contexts: {user!r} cannot be a user: {why}") from None
+    return users
+
+
+def _rewards(rewards: Any) -> NDArray[np.float64]:
+    try:
+        earned = np.asarray(rewards, dtype=np.float64)
+    except (TypeError, ValueError) as why:
+        raise TypeError(f"rewards: it cannot be made an array of floats: {why}") from None
+    if earned.ndim != 1:
+        raise ValueError(f"rewards: an array of shape (n,) is expected, got {earned.shape}")
+    wrong = np.flatnonzero(~np.isfinite(earned))
+    if len(wrong):
+        raise ValueError(f"rewards: number {wrong[0]} is {earned[wrong[0]]}")
+    return earned
+
+
+def _same_length(users: list[Any], **lengths: int) -> None:
+    for argument, length in lengths.items():
+        if length != len(users):
+            raise ValueError(f"{argument}: there are {length} for {len(users)} contexts")
