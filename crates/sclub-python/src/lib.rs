@@ -14,6 +14,7 @@ mod names;
 mod policy;
 mod saved;
 mod speed;
+mod work;
 
 use pyo3::prelude::*;
 

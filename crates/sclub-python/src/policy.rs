@@ -1,23 +1,20 @@
 //! The class that all policies share.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::{Mutex, RwLock};
 
-use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
+use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyList, PyType};
 use sclub::{Change, Decision, Error, ItemSet, Observation, Score, UserId};
 
 use crate::engine::Engine;
-use crate::errors::{broken, refused, wrong_type, wrong_value};
-use crate::items::{Candidates, Rows, Table, vector, with_scratch};
+use crate::errors::{refused, wrong_type, wrong_value};
+use crate::items::{Candidates, vector, with_scratch};
 use crate::look;
 use crate::names::{NOBODY, Names, several};
 use crate::saved;
-
-/// Events between two looks for Ctrl-C: some milliseconds of work.
-const PIECE: usize = 2048;
+use crate::work::{PIECE, admit_all, check_dim, of_learning};
 
 /// What all policies do: recommend, learn, and say what they think.
 ///
@@ -30,124 +27,11 @@ pub struct Policy {
     pub engine: RwLock<Engine>,
 }
 
-/// An argument and what is wrong with it.
-type Refused = (&'static str, Error);
-
-impl Policy {
-    pub fn new(engine: Engine, names: Names) -> Self {
-        Self {
-            names: Mutex::new(names),
-            engine: RwLock::new(engine),
-        }
-    }
-
-    pub fn names(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Names>> {
-        self.names.lock_py_attached(py).map_err(|_| broken())
-    }
-
-    /// Reads the policy while Python goes on.
-    pub fn read<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&Engine) -> T + Send,
-    ) -> PyResult<T> {
-        py.detach(|| {
-            let engine = self.engine.read().map_err(|_| ())?;
-            Ok::<T, ()>(work(&engine))
-        })
-        .map_err(|()| broken())
-    }
-
-    /// Changes the policy while Python goes on.
-    fn write<T: Send>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Engine) -> T + Send,
-    ) -> PyResult<T> {
-        py.detach(|| {
-            let mut engine = self.engine.write().map_err(|_| ())?;
-            Ok::<T, ()>(work(&mut engine))
-        })
-        .map_err(|()| broken())
-    }
-
-    fn number(&self, user: &Bound<'_, PyAny>) -> PyResult<UserId> {
-        self.names(user.py())?.number(user, "user")
-    }
-
-    /// Lays the candidates of one user out and asks the policy about them.
-    fn ask<T: Send>(
-        &self,
-        user: &Bound<'_, PyAny>,
-        items: &Bound<'_, PyAny>,
-        question: impl FnOnce(&Engine, UserId, &ItemSet) -> Result<T, Error> + Send,
-    ) -> PyResult<T> {
-        let py = user.py();
-        let number = self.number(user)?;
-        let answer = match Candidates::of_one(items)? {
-            Candidates::Ready(set) => self.read(py, |engine| question(engine, number, &set))?,
-            Candidates::Shared(rows) => {
-                let (table, found) = (rows.table(), rows.dim());
-                self.read(py, |engine| {
-                    let dim = engine.policy().dim();
-                    check_dim(found, dim)?;
-                    with_scratch(dim, |set| {
-                        table.fill(set)?;
-                        question(engine, number, set)
-                    })
-                })?
-            }
-            Candidates::Own(_) => {
-                return Err(wrong_value("items", "one user has one set of items"));
-            }
-        };
-        answer.map_err(|error| refused("items", &error))
-    }
-
-    /// Learns rows of a table one after another, each a round. Says how many were learned, and what
-    /// went wrong then.
-    fn learn_rows(
-        &self,
-        py: Python<'_>,
-        users: &[UserId],
-        table: Table<'_>,
-        rewards: &[f64],
-        dim: usize,
-    ) -> (usize, PyResult<()>) {
-        let mut changes = Vec::new();
-        let mut item = vec![0.0; dim];
-        let mut learned = 0;
-        while learned < users.len() {
-            let end = (learned + PIECE).min(users.len());
-            let outcome = self.write(py, |engine| {
-                let policy = engine.policy_mut();
-                while learned < end {
-                    let item = table.row(learned, &mut item);
-                    let (user, reward) = (users[learned], rewards[learned]);
-                    policy.learn_round(&[Observation { user, item, reward }], &mut changes)?;
-                    changes.clear();
-                    learned += 1;
-                }
-                Ok::<(), Error>(())
-            });
-            let outcome = match outcome {
-                Ok(Ok(())) => py.check_signals(),
-                Ok(Err(error)) => Err(refused("items", &error)),
-                Err(broken) => Err(broken),
-            };
-            if outcome.is_err() {
-                return (learned, outcome);
-            }
-        }
-        (learned, Ok(()))
-    }
-}
-
 #[pymethods]
 impl Policy {
     /// Features of an item.
     #[getter]
-    fn dim(&self, py: Python<'_>) -> PyResult<usize> {
+    pub fn dim(&self, py: Python<'_>) -> PyResult<usize> {
         self.read(py, |engine| engine.policy().dim())
     }
 
@@ -183,6 +67,13 @@ impl Policy {
     /// -------
     /// int
     ///     The row to show.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import numpy as np, sclub
+    /// >>> policy = sclub.LinUcb(dim=2)
+    /// >>> policy.recommend("anna", np.array([[0.1, 0.0], [0.6, 0.8]]))
+    /// 1
     fn recommend(&self, user: &Bound<'_, PyAny>, items: &Bound<'_, PyAny>) -> PyResult<usize> {
         let decision = self.ask(user, items, |engine, user, set| {
             engine.policy().recommend(user, set)
@@ -201,6 +92,13 @@ impl Policy {
     /// Returns
     /// -------
     /// array of n int64
+    ///
+    /// Examples
+    /// --------
+    /// >>> import numpy as np, sclub
+    /// >>> policy = sclub.LinUcb(dim=2)
+    /// >>> policy.recommend_many(["anna", "bert"], np.array([[0.1, 0.0], [0.6, 0.8]]))
+    /// array([1, 1])
     fn recommend_many<'py>(
         &self,
         py: Python<'py>,
@@ -277,6 +175,13 @@ impl Policy {
     /// Returns
     /// -------
     /// array of int64
+    ///
+    /// Examples
+    /// --------
+    /// >>> import numpy as np, sclub
+    /// >>> items = np.array([[0.1, 0.0], [0.6, 0.8], [0.3, 0.4]])
+    /// >>> sclub.LinUcb(dim=2).best("anna", items, k=2)
+    /// array([1, 2])
     #[pyo3(signature = (user, items, k=10, *, exclude=None))]
     fn best<'py>(
         &self,
@@ -308,6 +213,17 @@ impl Policy {
     }
 
     /// How every item is ranked for a user: `score = mean + width`, three arrays of L.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import numpy as np, sclub
+    /// >>> policy = sclub.LinUcb(dim=1, beta=0.5)
+    /// >>> policy.learn("anna", [1.0], 1.0)
+    /// >>> scores = policy.scores("anna", [[1.0], [2.0]])
+    /// >>> scores.mean
+    /// array([0.5, 1. ])
+    /// >>> bool(np.all(scores.score == scores.mean + scores.width))
+    /// True
     fn scores<'py>(
         &self,
         py: Python<'py>,
@@ -330,6 +246,14 @@ impl Policy {
     /// item : array of shape (d,)
     ///     The features of the item that was shown.
     /// reward : float
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.LinUcb(dim=2)
+    /// >>> policy.learn("anna", [0.6, 0.8], 1.0)
+    /// >>> policy.rounds
+    /// 1
     fn learn(
         &self,
         user: &Bound<'_, PyAny>,
@@ -366,6 +290,14 @@ impl Policy {
     /// items : array of shape (n, d)
     ///     What each of them was shown.
     /// rewards : array of n floats
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.LinUcb(dim=2)
+    /// >>> policy.learn_many(["anna", "bert"], [[0.6, 0.8], [1.0, 0.0]], [1.0, 0.0])
+    /// >>> policy.users
+    /// ['anna', 'bert']
     fn learn_many(
         &self,
         py: Python<'_>,
@@ -403,6 +335,15 @@ impl Policy {
     /// -------
     /// list of Split and Merge
     ///     What changed in the clusters, and why.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.Sclub(dim=2)
+    /// >>> policy.learn_round(["anna", "bert"], [[0.6, 0.8], [1.0, 0.0]], [1.0, 0.0])
+    /// []
+    /// >>> policy.rounds
+    /// 1
     fn learn_round<'py>(
         &self,
         py: Python<'py>,
@@ -457,11 +398,26 @@ impl Policy {
     }
 
     /// Every cluster with its users, observations and estimate, the largest first.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.Sclub(dim=1, users=["anna", "bert"])
+    /// >>> policy.clusters()
+    /// [<Cluster 1: 2 users, 0 observations>]
     fn clusters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         look::clusters(self, py)
     }
 
     /// The weight vector that a recommendation to a user would be made from.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.LinUcb(dim=1)
+    /// >>> policy.learn("anna", [1.0], 1.0)
+    /// >>> policy.estimate("anna")
+    /// array([0.5])
     fn estimate<'py>(
         &self,
         py: Python<'py>,
@@ -473,6 +429,15 @@ impl Policy {
     }
 
     /// What the policy knows and thinks about a user, and with `items` how it ranks them for her.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.Sclub(dim=1)
+    /// >>> policy.learn("anna", [1.0], 1.0)
+    /// >>> known = policy.explain("anna")
+    /// >>> known.count, known.cluster, known.own_estimate
+    /// (1, 1, array([0.5]))
     #[pyo3(signature = (user, items=None))]
     fn explain<'py>(
         &self,
@@ -505,6 +470,14 @@ impl Policy {
     /// -------
     /// bool
     ///     Whether there was anything to forget.
+    ///
+    /// Examples
+    /// --------
+    /// >>> import sclub
+    /// >>> policy = sclub.LinUcb(dim=1)
+    /// >>> policy.learn("anna", [1.0], 1.0)
+    /// >>> policy.forget("anna"), policy.forget("anna")
+    /// (True, False)
     fn forget(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<bool> {
         let mut names = self.names(py)?;
         let number = names.number(user, "user")?;
@@ -579,95 +552,5 @@ impl Policy {
         Ok(format!(
             "<{name} dim={dim} rounds={rounds} users={users} clusters={clusters}>"
         ))
-    }
-}
-
-impl Policy {
-    /// Reads and checks what is to be learned, before anything is.
-    fn observations<'py>(
-        &self,
-        users: &Bound<'py, PyAny>,
-        items: &Bound<'py, PyAny>,
-        rewards: &Bound<'py, PyAny>,
-    ) -> PyResult<(Bound<'py, PyList>, Rows<'py>, Vec<f64>)> {
-        let py = users.py();
-        let users = several(users)?;
-        let rows = Rows::of(items, "items")?;
-        let rewards = match rewards.extract::<PyReadonlyArray1<'_, f64>>() {
-            Ok(array) => array.as_array().to_vec(),
-            Err(_) => {
-                let mut read = Vec::new();
-                vector(rewards, "rewards", &mut read)?;
-                read
-            }
-        };
-        for (argument, len) in [("items", rows.len()), ("rewards", rewards.len())] {
-            if len != users.len() {
-                return Err(wrong_value(
-                    argument,
-                    format!("there are {len} for {} users", users.len()),
-                ));
-            }
-        }
-        let dim = self.dim(py)?;
-        check_dim(rows.dim(), dim).map_err(|error| refused("items", &error))?;
-        let table = rows.table();
-        let checked = py.detach(|| check_all(table, &rewards, dim));
-        checked.map_err(|(argument, error)| refused(argument, &error))?;
-        Ok((users, rows, rewards))
-    }
-}
-
-/// Checks all observations as learning them would, with their places.
-fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refused> {
-    let mut item = vec![0.0; dim];
-    for (place, &reward) in rewards.iter().enumerate() {
-        let observation = Observation {
-            user: 0,
-            item: table.row(place, &mut item),
-            reward,
-        };
-        sclub::check_round(&[observation], dim).map_err(|error| match error {
-            Error::BadFeature { feature, value, .. } => (
-                "items",
-                Error::BadFeature {
-                    item: place,
-                    feature,
-                    value,
-                },
-            ),
-            Error::BadReward { value, .. } => (
-                "rewards",
-                Error::BadReward {
-                    observation: place,
-                    value,
-                },
-            ),
-            other => ("items", other),
-        })?;
-    }
-    Ok(())
-}
-
-fn admit_all(names: &mut Names, users: &Bound<'_, PyList>) -> PyResult<Vec<UserId>> {
-    users
-        .iter()
-        .map(|user| names.admit(&user, "users"))
-        .collect()
-}
-
-fn check_dim(got: usize, expected: usize) -> Result<(), Error> {
-    if got == expected {
-        Ok(())
-    } else {
-        Err(Error::DimensionMismatch { expected, got })
-    }
-}
-
-/// The argument that an error of learning is about.
-fn of_learning(error: &Error, item: &'static str, reward: &'static str) -> &'static str {
-    match error {
-        Error::BadReward { .. } => reward,
-        _ => item,
     }
 }

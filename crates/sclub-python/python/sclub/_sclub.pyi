@@ -11,7 +11,21 @@ from typing_extensions import Self, disjoint_base
 
 from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, Split
 
-__all__ = ["Club", "LinUcb", "Sclub", "SclubSoft", "Items", "Policy", "load", "_restore", "_seconds_in_rust", "__version__"]
+__all__ = [
+    "Club",
+    "Items",
+    "LabSetting",
+    "LabWorld",
+    "LinUcb",
+    "Policy",
+    "Sclub",
+    "SclubSoft",
+    "__version__",
+    "_restore",
+    "_seconds_in_rust",
+    "lab_run",
+    "load",
+]
 
 __version__: str
 
