@@ -9,11 +9,17 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
+
 Id: TypeAlias = str | int
 """An id of a user or an item. A whole number is sent as its decimal digits."""
 
 Features: TypeAlias = Iterable[float]
 """The features of an item: a list, a tuple, a NumPy array."""
+
+
+#: NumPy's can be whole numbers as well, in some of its versions.
+_YES_OR_NO = (bool, np.bool_)
 
 
 class Frame(Protocol):
@@ -50,7 +56,7 @@ def id_of(value: Any, name: str) -> str:
     """
     if isinstance(value, str):
         text = str(value)
-    elif isinstance(value, bool) or not hasattr(value, "__index__"):
+    elif isinstance(value, _YES_OR_NO) or not hasattr(value, "__index__"):
         kind = type(value).__name__
         shown = repr(value)[:80]
         raise TypeError(f"{name} must be a string or a whole number, not {kind}: {shown}")
@@ -74,7 +80,7 @@ def ids_of(values: Any, name: str) -> list[str]:
 
 def count_of(value: Any, name: str) -> int:
     """A whole number that is not negative."""
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    if isinstance(value, _YES_OR_NO) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     number = operator.index(value)
     if number < 0:
@@ -165,8 +171,6 @@ def _from_pairs(items: Any, name: str) -> Iterator[Entry]:
 
 
 def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
-    import numpy as np
-
     columns = list(frame.columns)
     if id is not None and columns.count(id) != 1:
         raise ValueError(f"{name} must have one column {id!r}, and has {columns.count(id)}")
