@@ -34,6 +34,16 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+class Nothing:
+    """A policy written in Python that does nothing."""
+
+    def recommend(self, user: int, items: object) -> int:
+        return 0
+
+    def learn(self, user: int, item: object, reward: float) -> None:
+        pass
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=100_000)
@@ -78,6 +88,8 @@ def main() -> None:
         rust = median(theirs for _, theirs in one) / some * 1e6
         beyond = median(a - b for a, b in one) / some * 1e6
         print(f"{name:10} {cells[0]} {cells[1]} {rust:9.2f} {beyond:18.2f}")
+    run = sclub.lab.run(policies=[Nothing()], rounds=count, seeds=1, threads=1, progress=False)[0]
+    print(f"A policy in Python that does nothing: {run.policy_seconds / count * 1e6:.2f} us a round")
 
 
 if __name__ == "__main__":
