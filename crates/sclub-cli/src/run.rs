@@ -238,6 +238,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         PresetKind::Released => Preset::Released,
         PresetKind::Tuned => Preset::Tuned,
     };
+    let users = world.users() as u64;
     Ok(Experiment {
         policies,
         rounds: args.rounds.unwrap_or(world.usual_rounds()),
@@ -255,7 +256,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
         graph: match args.graph {
             Some(GraphKind::Random) => InitialGraph::Random,
             Some(GraphKind::Complete) => InitialGraph::Complete,
-            None => usual_graph(preset, args.recipe.users),
+            None => usual_graph(preset, users),
         },
         deviations,
         threads,

@@ -115,6 +115,15 @@ impl Setting {
         }
     }
 
+    /// Number of users, of whom a world may have fewer.
+    pub fn users(&self) -> usize {
+        match self {
+            Setting::Synthetic(recipe) => recipe.users,
+            Setting::Vectors(_, weights) => weights.len(),
+            Setting::Ratings(ratings) => ratings.interactions.users(),
+        }
+    }
+
     /// Whether there are true clusters to tell.
     pub fn has_truth(&self) -> bool {
         matches!(self, Setting::Synthetic(_))
@@ -155,13 +164,11 @@ impl Setting {
     /// What Theorem 1 supposes known about these worlds. Of real users little is: all that can be
     /// said of their items is that features are at most 1, and each user counts as a cluster.
     pub fn assumptions(&self, rounds: u64) -> Assumptions {
-        let (recipe, users, clusters) = match self {
-            Setting::Synthetic(recipe) => (Some(recipe), recipe.users, recipe.clusters),
-            Setting::Vectors(recipe, weights) => (Some(recipe), weights.len(), weights.len()),
-            Setting::Ratings(ratings) => {
-                let users = ratings.interactions.users();
-                (None, users, users)
-            }
+        let users = self.users();
+        let (recipe, clusters) = match self {
+            Setting::Synthetic(recipe) => (Some(recipe), recipe.clusters),
+            Setting::Vectors(recipe, _) => (Some(recipe), users),
+            Setting::Ratings(_) => (None, users),
         };
         let dim = match self {
             Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.dim,

@@ -214,7 +214,6 @@ class Ratings(Setting):
             scale,
             bool(placebo),
             bool(skip_bad_lines),
-            _USERS,
         )
         self.file = path.name
         _warn(said)

@@ -164,7 +164,6 @@ class LabSetting:
         feature_scale: float,
         placebo: bool,
         skip_bad_lines: bool,
-        graph_users: int,
     ) -> tuple[LabSetting, list[str]]: ...
     def world(self, seed: int) -> LabWorld: ...
 

@@ -104,12 +104,14 @@ impl Serialize for Who {
 struct First {
     world: Value,
     params: Params,
+    graph: InitialGraph,
 }
 
 /// A world that was made, with what the lab's trait does not say.
 struct Stage {
     world: Arc<dyn World>,
     params: Params,
+    graph: InitialGraph,
     json: Value,
     is_for_several: bool,
 }
@@ -124,7 +126,8 @@ pub struct Job {
     preset: Preset,
     overrides: Overrides,
     deviations: Deviations,
-    graph: InitialGraph,
+    /// The graph that CLUB starts from, where it was said.
+    graph: Option<InitialGraph>,
     first: OnceLock<First>,
     /// Whether it is to stop, and why.
     pub halt: Arc<Halt>,
@@ -151,9 +154,9 @@ impl Job {
     ) -> PyResult<Self> {
         let preset: Preset = options.preset.parse().map_err(refused)?;
         let overrides = options.overrides()?;
-        let (place, graph_users) = match world.cast::<LabSetting>() {
-            Ok(own) => (Where::Own(own.get().setting.clone()), own.get().graph_users),
-            Err(_) => (Where::Guest(world.clone().unbind()), 0),
+        let place = match world.cast::<LabSetting>() {
+            Ok(own) => Where::Own(own.get().setting.clone()),
+            Err(_) => Where::Guest(world.clone().unbind()),
         };
         let specs = specs(policies, &place)?;
         let rounds = match (&place, options.rounds) {
@@ -201,8 +204,8 @@ impl Job {
                 None => policies::usual_deviations(preset),
             },
             graph: match options.graph {
-                Some(graph) => graph.parse().map_err(refused)?,
-                None => policies::usual_graph(preset, graph_users),
+                Some(graph) => Some(graph.parse().map_err(refused)?),
+                None => None,
             },
             first: OnceLock::new(),
             halt: Arc::default(),
@@ -267,10 +270,15 @@ impl Job {
         let params = |assumptions| {
             policies::params(self.preset, &self.overrides, &assumptions).map_err(refused)
         };
+        let graph = |users| {
+            let usual = || policies::usual_graph(self.preset, users);
+            self.graph.unwrap_or_else(usual)
+        };
         let (stage, expected) = match &self.place {
             Where::Own(setting) => {
                 let stage = Stage {
                     params: params(setting.assumptions(self.rounds))?,
+                    graph: graph(setting.users() as u64),
                     json: world_json(setting),
                     is_for_several: is_for_several(setting),
                     world: setting.world(seed).map_err(in_full)?,
@@ -285,6 +293,7 @@ impl Job {
                 })?;
                 let stage = Stage {
                     params: params(world.assumptions(self.rounds))?,
+                    graph: graph(world.users()),
                     json: guest_json(&world, &name),
                     is_for_several: false,
                     world: Arc::new(world),
@@ -296,6 +305,7 @@ impl Job {
             let first = First {
                 world: stage.json.clone(),
                 params: stage.params,
+                graph: stage.graph,
             };
             // It is made once: another one would be the same.
             let _ = self.first.set(first);
@@ -328,7 +338,7 @@ impl Job {
                     name: *name,
                     preset: self.preset,
                     params: stage.params,
-                    graph: self.graph,
+                    graph: stage.graph,
                     deviations: self.deviations,
                     half_life: self.overrides.half_life,
                 };
@@ -376,7 +386,7 @@ impl Job {
             overrides: self.overrides,
             params: first.params,
             deviations: self.deviations,
-            graph: self.graph,
+            graph: first.graph,
             threads: self.threads,
         };
         Some(config.json())

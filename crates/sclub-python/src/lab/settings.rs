@@ -82,17 +82,12 @@ impl RecipeArgs {
 #[pyclass(module = "sclub._sclub", frozen)]
 pub struct LabSetting {
     pub setting: Setting,
-    /// The number of users that a graph's size is judged by, as the command line does.
-    pub graph_users: u64,
 }
 
 impl LabSetting {
-    fn checked(setting: Setting, graph_users: usize) -> PyResult<Self> {
+    fn checked(setting: Setting) -> PyResult<Self> {
         setting.check().map_err(refused)?;
-        Ok(Self {
-            setting,
-            graph_users: graph_users as u64,
-        })
+        Ok(Self { setting })
     }
 }
 
@@ -105,7 +100,7 @@ impl LabSetting {
     #[staticmethod]
     fn synthetic(recipe: RecipeArgs) -> PyResult<Self> {
         let recipe = recipe.recipe()?;
-        Self::checked(Setting::Synthetic(recipe), recipe.users)
+        Self::checked(Setting::Synthetic(recipe))
     }
 
     /// Given tastes, a row for each user.
@@ -118,7 +113,7 @@ impl LabSetting {
             ..recipe.recipe()?
         };
         let rows = weights.rows().into_iter().map(|row| row.to_vec()).collect();
-        Self::checked(Setting::Vectors(recipe, Arc::new(rows)), recipe.users)
+        Self::checked(Setting::Vectors(recipe, Arc::new(rows)))
     }
 
     /// Tastes made from a file of ratings.
@@ -135,7 +130,7 @@ impl LabSetting {
             let (setting, shortages) =
                 Setting::vectors(recipe, &read.interactions).map_err(refused)?;
             warnings.extend(shortages.iter().map(ToString::to_string));
-            Ok((Self::checked(setting, recipe.users)?, warnings))
+            Ok((Self::checked(setting)?, warnings))
         })
     }
 
@@ -151,7 +146,6 @@ impl LabSetting {
         feature_scale: f64,
         placebo: bool,
         skip_bad_lines: bool,
-        graph_users: usize,
     ) -> PyResult<Warned> {
         let others = others.parse().map_err(refused)?;
         py.detach(|| {
@@ -159,7 +153,7 @@ impl LabSetting {
             let shape = (dim, items);
             let setting =
                 Setting::ratings(read.interactions, shape, others, feature_scale, placebo);
-            Ok((Self::checked(setting, graph_users)?, warnings))
+            Ok((Self::checked(setting)?, warnings))
         })
     }
 
