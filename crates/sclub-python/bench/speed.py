@@ -55,9 +55,7 @@ def main() -> None:
     items /= np.linalg.norm(items, axis=2, keepdims=True)
     users = rng.integers(0, USERS, count)
     shown, rewards = items[:, 0].copy(), rng.random(count)
-    # A policy numbers users in the order in which they come.
-    order: dict[int, int] = {}
-    numbers = [order.setdefault(user, len(order)) for user in users.tolist()]
+    numbers = users.tolist()
     some = count // 5
     singly = list(zip(users.tolist()[:some], items[:some]))
 

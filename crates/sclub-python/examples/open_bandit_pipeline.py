@@ -15,7 +15,7 @@ and 3.13), and takes a minute and half a gigabyte:
     python -m venv obp
     obp/bin/pip install --only-binary :all: -r requirements-obp.txt
     obp/bin/pip install --no-deps --ignore-requires-python obp==0.5.7
-    obp/bin/pip install --no-deps sclub
+    obp/bin/pip install --no-deps sclub-*.whl
     obp/bin/python open_bandit_pipeline.py
 """
 

@@ -1,7 +1,5 @@
 //! The policies by class: what each is made from.
 
-use std::collections::HashMap;
-
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use sclub::{
@@ -10,7 +8,7 @@ use sclub::{
 };
 
 use crate::engine::Engine;
-use crate::errors::{refused, wrong_type, wrong_value};
+use crate::errors::{real, refused, whole, wrong_type, wrong_value};
 use crate::names::Names;
 use crate::policy::Policy;
 
@@ -193,23 +191,24 @@ impl Sclub {
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new(
         py: Python<'_>,
-        dim: usize,
+        dim: &Bound<'_, PyAny>,
         users: Option<&Bound<'_, PyAny>>,
         preset: &str,
-        alpha_theta: Option<f64>,
-        alpha_p: Option<f64>,
-        beta: Option<f64>,
-        beta_scale: Option<f64>,
+        alpha_theta: Option<&Bound<'_, PyAny>>,
+        alpha_p: Option<&Bound<'_, PyAny>>,
+        beta: Option<&Bound<'_, PyAny>>,
+        beta_scale: Option<&Bound<'_, PyAny>>,
         index: Option<&str>,
         assumptions: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let dim = whole("dim", dim)?;
         let constants = Constants {
             preset,
             assumptions,
-            alpha_theta,
-            alpha_p,
-            beta,
-            beta_scale,
+            alpha_theta: real("alpha_theta", alpha_theta)?,
+            alpha_p: real("alpha_p", alpha_p)?,
+            beta: real("beta", beta)?,
+            beta_scale: real("beta_scale", beta_scale)?,
             index,
         };
         let params = constants.params(dim)?;
@@ -246,25 +245,26 @@ impl Club {
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new(
         py: Python<'_>,
-        dim: usize,
+        dim: &Bound<'_, PyAny>,
         users: Option<&Bound<'_, PyAny>>,
         preset: &str,
         graph: &str,
         seed: u64,
-        alpha_theta: Option<f64>,
-        alpha_p: Option<f64>,
-        beta: Option<f64>,
-        beta_scale: Option<f64>,
+        alpha_theta: Option<&Bound<'_, PyAny>>,
+        alpha_p: Option<&Bound<'_, PyAny>>,
+        beta: Option<&Bound<'_, PyAny>>,
+        beta_scale: Option<&Bound<'_, PyAny>>,
         index: Option<&str>,
         assumptions: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let dim = whole("dim", dim)?;
         let constants = Constants {
             preset,
             assumptions,
-            alpha_theta,
-            alpha_p,
-            beta,
-            beta_scale,
+            alpha_theta: real("alpha_theta", alpha_theta)?,
+            alpha_p: real("alpha_p", alpha_p)?,
+            beta: real("beta", beta)?,
+            beta_scale: real("beta_scale", beta_scale)?,
             index,
         };
         let params = constants.params(dim)?;
@@ -313,20 +313,21 @@ impl LinUcb {
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn new(
         py: Python<'_>,
-        dim: usize,
+        dim: &Bound<'_, PyAny>,
         shared: bool,
         groups: Option<&Bound<'_, PyAny>>,
         preset: &str,
-        beta: Option<f64>,
-        beta_scale: Option<f64>,
+        beta: Option<&Bound<'_, PyAny>>,
+        beta_scale: Option<&Bound<'_, PyAny>>,
         index: Option<&str>,
         assumptions: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let dim = whole("dim", dim)?;
         let constants = Constants {
             preset,
             assumptions,
-            beta,
-            beta_scale,
+            beta: real("beta", beta)?,
+            beta_scale: real("beta_scale", beta_scale)?,
             index,
             ..Constants::default()
         };
@@ -362,8 +363,9 @@ fn known_groups(groups: &Bound<'_, PyAny>, names: &mut Names) -> PyResult<Vec<u3
     let mut group_of = Vec::new();
     for item in items.try_iter()? {
         let (user, group): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-        names.admit(&user, "groups")?;
-        let number = match numbers.get_item(&group)? {
+        names.reserve(&user, "groups")?;
+        let found = numbers.get_item(&group);
+        let number = match found.map_err(|error| wrong_type("groups", error.value(py)))? {
             Some(number) => number.extract()?,
             None => {
                 let number = numbers.len() as u32;
@@ -381,6 +383,9 @@ fn known_groups(groups: &Bound<'_, PyAny>, names: &mut Names) -> PyResult<Vec<u3
 
 /// SCLUB-soft: users belong to clusters by probability, and clusters are used as far as they predict
 /// better than none.
+///
+/// It learns from all users together, in fits: the first is made after 32 rounds, then whenever rounds have
+/// doubled, from 500 rounds on whenever there are a fifth more. Before the first it only tries things out.
 ///
 /// Parameters
 /// ----------
@@ -410,18 +415,22 @@ impl SclubSoft {
     #[pyo3(signature = (dim, *, clusters=true, half_life=None, **constants))]
     fn new(
         py: Python<'_>,
-        dim: usize,
+        dim: &Bound<'_, PyAny>,
         clusters: bool,
-        half_life: Option<f64>,
-        constants: Option<HashMap<String, f64>>,
+        half_life: Option<&Bound<'_, PyAny>>,
+        constants: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
+        let dim = whole("dim", dim)?;
         let mut params = SoftParams {
             clusters,
-            half_life,
+            half_life: real("half_life", half_life)?,
             ..SoftParams::default()
         };
-        for (name, value) in constants.unwrap_or_default() {
-            set(&mut params, &name, value)?;
+        for (name, value) in constants.into_iter().flatten() {
+            let name: String = name.extract()?;
+            if let Some(value) = real(&name, Some(&value))? {
+                set(&mut params, &name, value)?;
+            }
         }
         params
             .check()

@@ -40,3 +40,30 @@ pub fn not_loaded(error: LoadError) -> PyErr {
 pub fn broken() -> PyErr {
     PyRuntimeError::new_err("an earlier call broke off while it changed this policy; load it anew")
 }
+
+/// A whole number that is not negative.
+pub fn whole(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
+    match value.extract::<usize>() {
+        Ok(number) => Ok(number),
+        Err(_) if value.call_method0("__index__").is_err() => Err(wrong_type(
+            argument,
+            format!("a whole number is expected, not {}", value.repr()?),
+        )),
+        Err(_) => Err(wrong_value(
+            argument,
+            format!("it is {}, and cannot be", value.str()?),
+        )),
+    }
+}
+
+/// A number, where one is given.
+pub fn real(argument: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
+    let Some(value) = value else { return Ok(None) };
+    match value.extract::<f64>() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(wrong_type(
+            argument,
+            format!("a number is expected, not {}", value.repr()?),
+        )),
+    }
+}

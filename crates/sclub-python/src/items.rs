@@ -64,6 +64,38 @@ impl Items {
         )
     }
 
+    /// The features of an item, or of several, as `to_numpy()[key]`.
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = key.py();
+        if let Ok(item) = key.extract::<usize>()
+            && item < self.set.len()
+        {
+            let features: Vec<f64> = self.set.item(item).collect();
+            return Ok(numpy::IntoPyArray::into_pyarray(features, py).into_any());
+        }
+        self.to_numpy(py)?.get_item(key)
+    }
+
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        &self,
+        py: Python<'py>,
+        dtype: Option<Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if copy == Some(false) {
+            return Err(wrong_value(
+                "copy",
+                "items are laid out in another way: it takes a copy",
+            ));
+        }
+        let array = self.to_numpy(py)?.into_any();
+        match dtype {
+            Some(dtype) => array.call_method1("astype", (dtype,)),
+            None => Ok(array),
+        }
+    }
+
     /// The features, as an array of shape (L, d).
     fn to_numpy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray<f64, Ix2>>> {
         let rows: Vec<f64> = (0..self.set.len())
@@ -304,11 +336,17 @@ impl<'py> Candidates<'py> {
     }
 }
 
-/// One item: a vector of `dim` floats, copied into `to`.
-pub fn vector(object: &Bound<'_, PyAny>, argument: &str, to: &mut Vec<f64>) -> PyResult<()> {
+/// A vector of floats, copied into `to`.
+pub fn vector(
+    object: &Bound<'_, PyAny>,
+    argument: &str,
+    size: &str,
+    to: &mut Vec<f64>,
+) -> PyResult<()> {
     let array = as_floats(object, argument)?;
     if array.ndim() != 1 {
-        let why = format!("an array of shape (d,) is expected, got {}", shape(&array));
+        let got = shape(&array);
+        let why = format!("an array of shape ({size},) is expected, got {got}");
         return Err(wrong_value(argument, why));
     }
     to.clear();
@@ -351,21 +389,38 @@ fn as_floats<'py>(
     if let Ok(array) = object.cast::<PyUntypedArray>()
         && is_read_as_it_is(array)
     {
+        if !object.is_exact_instance_of::<PyUntypedArray>() && object.hasattr("mask")? {
+            return Err(wrong_value(
+                argument,
+                "what is masked cannot be left out; fill it in",
+            ));
+        }
         return Ok(array.clone());
     }
     let py = object.py();
-    let make = py.import(pyo3::intern!(py, "numpy"))?;
-    let array = make
-        .call_method1(
-            pyo3::intern!(py, "asarray"),
-            (object, numpy::dtype::<f64>(py)),
+    let numpy = py.import(pyo3::intern!(py, "numpy"))?;
+    let no_floats = |why: PyErr| {
+        let why = why.value(py);
+        wrong_type(
+            argument,
+            format!("it cannot be made an array of floats: {why}"),
         )
-        .map_err(|why| {
-            wrong_type(
-                argument,
-                format!("it cannot be made an array of floats: {}", why.value(py)),
-            )
-        })?;
+    };
+    let array = numpy
+        .call_method1(pyo3::intern!(py, "asarray"), (object,))
+        .map_err(no_floats)?;
+    // What is of another kind than numbers is a mistake, even if floats can be made of it.
+    let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
+    if !["b", "i", "u", "f", "O"].contains(&&*kind) {
+        let dtype = array.getattr("dtype")?;
+        return Err(wrong_type(
+            argument,
+            format!("numbers are expected, not {dtype}"),
+        ));
+    }
+    let array = array
+        .call_method1(pyo3::intern!(py, "astype"), (numpy::dtype::<f64>(py),))
+        .map_err(no_floats)?;
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 

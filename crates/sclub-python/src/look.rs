@@ -100,17 +100,16 @@ struct Found {
 
 /// Every cluster, the largest first.
 pub fn clusters<'py>(policy: &Policy, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-    let names = policy.names(py)?;
-    let users: HashMap<UserId, &Py<PyAny>> = names.iter().collect();
-    let mut numbers: Vec<UserId> = users.keys().copied().collect();
-    numbers.sort_unstable();
+    let (everybody, (numbers, ..)) = policy.names(py)?.kept(py)?;
+    let users: HashMap<UserId, Bound<'_, PyAny>> =
+        numbers.iter().copied().zip(everybody.iter()).collect();
     let found = policy.read(py, |engine| found(engine, &numbers))?;
     let list = PyList::empty(py);
     for (label, found) in found {
         let members = found.members.iter().filter_map(|number| users.get(number));
         let fields = fields!(py,
             "label": label,
-            "users": PyList::new(py, members.map(|user| user.clone_ref(py)))?,
+            "users": PyList::new(py, members)?,
             "count": found.count,
             "estimate": found.estimate.into_pyarray(py),
         );

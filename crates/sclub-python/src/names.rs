@@ -1,26 +1,43 @@
 //! Who is who: Python's users are any hashable, the library's are numbers.
 
+use std::collections::HashMap;
+
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyList, PyString};
+use pyo3::types::{PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString};
 
 use crate::errors::{wrong_type, wrong_value};
 
-/// The number of everybody who has no number: a user whom no policy has met.
+/// The number of everybody who has none: a user whom no policy has met.
 pub const NOBODY: u64 = u64::MAX;
 
-/// Users by number, in the order in which they came.
+/// Users who are whole numbers below this have their own number, as in the lab and in Rust; all others
+/// are numbered from here on.
+const OTHERS: u64 = 1 << 62;
+
+/// Users by number.
 pub struct Names {
     numbers: Py<PyDict>,
-    /// Nothing stands for users who were forgotten: a number is never used again.
-    users: Vec<Option<Py<PyAny>>>,
+    /// Everybody who has a number, with her place in the order in which they came.
+    users: HashMap<u64, (u64, Py<PyAny>)>,
+    came: u64,
+    /// Numbers below this belong to those who were named in advance.
+    reserved: u64,
+    /// The next number of somebody who is no number.
+    next: u64,
 }
+
+/// What is kept of names beside the users themselves: their numbers, `reserved` and `next`.
+pub type Numbers = (Vec<u64>, u64, u64);
 
 impl Names {
     /// Nobody yet.
     pub fn new(py: Python<'_>) -> Self {
         Self {
             numbers: PyDict::new(py).unbind(),
-            users: Vec::new(),
+            users: HashMap::new(),
+            came: 0,
+            reserved: 0,
+            next: OTHERS,
         }
     }
 
@@ -40,117 +57,134 @@ impl Names {
             }
             return Ok(names);
         }
-        if users.is_instance_of::<PyString>() {
-            return Err(wrong_type(
-                "users",
-                "a number or several users are expected, not one string",
-            ));
-        }
-        let several = users
-            .try_iter()
-            .map_err(|_| wrong_type("users", "a number or an iterable of users is expected"))?;
-        for (place, user) in several.enumerate() {
-            let number = names.admit(&user?, "users")?;
-            if number != place as u64 {
-                let message = format!("user {} is named twice", user_text(&names, number, py));
-                return Err(wrong_value("users", message));
-            }
+        for user in several(users)?.iter() {
+            names.reserve(&user, "users")?;
         }
         Ok(names)
     }
 
-    /// What was kept of some users. `gone` are the numbers of those who were forgotten, in order: what
-    /// stands for them in the list is nobody.
-    pub fn restored(users: &Bound<'_, PyList>, gone: &[u64]) -> PyResult<Self> {
+    /// What was kept of some users.
+    pub fn restored(users: &Bound<'_, PyList>, kept: Numbers) -> PyResult<Self> {
+        let (numbers, reserved, next) = kept;
         let mut names = Self::new(users.py());
-        let mut gone = gone.iter().peekable();
-        for (number, user) in users.iter().enumerate() {
-            if gone.next_if_eq(&&(number as u64)).is_some() {
-                names.users.push(None);
-            } else if names.admit(&user, "users")? != number as u64 {
+        (names.reserved, names.next) = (reserved, next);
+        if numbers.len() != users.len() {
+            return Err(wrong_value("users", "not each of them has a number"));
+        }
+        for (user, number) in users.iter().zip(numbers) {
+            let is_new = names.known(&user, "users")?.is_none();
+            if !is_new || number == NOBODY || names.users.contains_key(&number) {
                 return Err(wrong_value("users", "one of them is there twice"));
             }
+            names.give(&user, number)?;
         }
         Ok(names)
     }
 
-    /// How many numbers have been given.
+    /// How many have a number.
     pub fn len(&self) -> usize {
         self.users.len()
     }
 
-    /// The number of a user, or [`NOBODY`].
-    #[inline]
-    pub fn number(&self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
+    fn known(&self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<Option<u64>> {
         match self.numbers.bind(user.py()).get_item(user) {
-            Ok(Some(number)) => number.extract(),
-            Ok(None) => Ok(NOBODY),
+            Ok(Some(number)) => Ok(Some(number.extract()?)),
+            Ok(None) => Ok(None),
             Err(error) => Err(unhashable(user, argument, error)),
         }
     }
 
-    /// The number of a user, who has one from now on.
-    pub fn admit(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
-        let number = self.number(user, argument)?;
-        if number != NOBODY {
-            return Ok(number);
-        }
-        let number = self.users.len() as u64;
-        self.numbers.bind(user.py()).set_item(user, number)?;
-        self.users.push(Some(user.clone().unbind()));
-        Ok(number)
+    /// The number that a user who is a whole number has of her own, if nobody else has it.
+    fn own(&self, user: &Bound<'_, PyAny>) -> Option<u64> {
+        let value: u64 = user.extract().ok()?;
+        let is_free = (self.reserved..OTHERS).contains(&value) && !self.users.contains_key(&value);
+        is_free.then_some(value)
     }
 
-    /// Takes the numbers from `len` on back.
-    pub fn truncate(&mut self, py: Python<'_>, len: usize) -> PyResult<()> {
-        while self.users.len() > len {
-            if let Some(Some(user)) = self.users.pop() {
-                self.numbers.bind(py).del_item(user)?;
+    /// The number of a user, the one that she would have, or [`NOBODY`].
+    #[inline]
+    pub fn number(&self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
+        match self.known(user, argument)? {
+            Some(number) => Ok(number),
+            None => Ok(self.own(user).unwrap_or(NOBODY)),
+        }
+    }
+
+    /// Whether somebody has a number.
+    pub fn has(&self, number: u64) -> bool {
+        self.users.contains_key(&number)
+    }
+
+    fn give(&mut self, user: &Bound<'_, PyAny>, number: u64) -> PyResult<()> {
+        self.numbers.bind(user.py()).set_item(user, number)?;
+        self.users
+            .insert(number, (self.came, user.clone().unbind()));
+        self.came += 1;
+        Ok(())
+    }
+
+    /// The number of a user, who has one from now on, and whether she had none.
+    pub fn admit(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<(u64, bool)> {
+        if let Some(number) = self.known(user, argument)? {
+            return Ok((number, false));
+        }
+        let number = match self.own(user) {
+            Some(number) => number,
+            None => {
+                self.next += 1;
+                self.next - 1
+            }
+        };
+        self.give(user, number)?;
+        Ok((number, true))
+    }
+
+    /// Gives the next of the first numbers to somebody who is named in advance.
+    pub fn reserve(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<()> {
+        if self.known(user, argument)?.is_some() {
+            return Err(wrong_value(
+                argument,
+                format!("user {} is named twice", user.repr()?),
+            ));
+        }
+        self.reserved += 1;
+        self.give(user, self.reserved - 1)
+    }
+
+    /// As if these had never been given a number.
+    pub fn take_back(&mut self, py: Python<'_>, numbers: &[u64]) -> PyResult<()> {
+        for &number in numbers.iter().rev() {
+            self.forget(py, number)?;
+            if number + 1 == self.next && number >= OTHERS {
+                self.next -= 1;
             }
         }
         Ok(())
     }
 
-    /// Nobody is called so any more.
-    pub fn forget(&mut self, user: &Bound<'_, PyAny>, number: u64) -> PyResult<()> {
-        self.numbers.bind(user.py()).del_item(user)?;
-        self.users[number as usize] = None;
+    /// Nobody has this number any more.
+    pub fn forget(&mut self, py: Python<'_>, number: u64) -> PyResult<()> {
+        if let Some((_, user)) = self.users.remove(&number) {
+            self.numbers.bind(py).del_item(user)?;
+        }
         Ok(())
     }
 
-    /// Everybody who has a number, with it.
-    pub fn iter(&self) -> impl Iterator<Item = (u64, &Py<PyAny>)> {
-        let users = self.users.iter().enumerate();
-        users.filter_map(|(number, user)| Some((number as u64, user.as_ref()?)))
-    }
-
-    /// The numbers of those who were forgotten.
-    pub fn gone(&self) -> Vec<u64> {
-        let users = self.users.iter().enumerate();
-        users
-            .filter(|(_, user)| user.is_none())
-            .map(|(number, _)| number as u64)
+    /// Everybody who has a number, with it, in the order in which they came.
+    pub fn in_order(&self) -> Vec<(u64, &Py<PyAny>)> {
+        let mut all: Vec<_> = self.users.iter().collect();
+        all.sort_unstable_by_key(|(_, (came, _))| *came);
+        all.into_iter()
+            .map(|(&number, (_, user))| (number, user))
             .collect()
     }
 
-    /// Everybody by number; `None` for those who were forgotten.
-    pub fn list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        PyList::new(
-            py,
-            self.users
-                .iter()
-                .map(|user| user.as_ref().map(|user| user.clone_ref(py))),
-        )
-    }
-}
-
-fn user_text(names: &Names, number: u64, py: Python<'_>) -> String {
-    match &names.users[number as usize] {
-        Some(user) => user
-            .bind(py)
-            .repr()
-            .map_or_else(|_| "?".into(), |text| text.to_string()),
-        None => "?".into(),
+    /// Everybody in order, and what else there is to keep.
+    pub fn kept<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Numbers)> {
+        let all = self.in_order();
+        let numbers = all.iter().map(|&(number, _)| number).collect();
+        let users = PyList::new(py, all.iter().map(|(_, user)| user.clone_ref(py)))?;
+        Ok((users, (numbers, self.reserved, self.next)))
     }
 }
 
@@ -173,6 +207,10 @@ pub fn several<'py>(users: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
             "users",
             "several users are expected, not one string",
         ));
+    }
+    if users.is_instance_of::<PySet>() || users.is_instance_of::<PyFrozenSet>() {
+        let why = "users in an order are expected, and a set has none";
+        return Err(wrong_type("users", why));
     }
     let py = users.py();
     let plain = match users.getattr_opt(pyo3::intern!(py, "tolist"))? {

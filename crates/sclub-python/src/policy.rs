@@ -1,6 +1,7 @@
 //! The class that all policies share.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, RwLock};
 
 use numpy::{IntoPyArray, PyArray1};
@@ -12,9 +13,9 @@ use crate::engine::Engine;
 use crate::errors::{refused, wrong_type, wrong_value};
 use crate::items::{Candidates, vector, with_scratch};
 use crate::look;
-use crate::names::{NOBODY, Names, several};
+use crate::names::{Names, several};
 use crate::saved;
-use crate::work::{PIECE, admit_all, check_dim, of_learning};
+use crate::work::{PIECE, check_dim, of_learning};
 
 /// What all policies do: recommend, learn, and say what they think.
 ///
@@ -24,6 +25,8 @@ use crate::work::{PIECE, admit_all, check_dim, of_learning};
 #[pyclass(module = "sclub", subclass, frozen)]
 pub struct Policy {
     pub names: Mutex<Names>,
+    /// The thread that looks at the names, or 0.
+    pub inside: AtomicUsize,
     pub engine: RwLock<Engine>,
 }
 
@@ -50,8 +53,7 @@ impl Policy {
     /// Everybody who was declared or learned from, in the order in which they came.
     #[getter]
     fn users<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let names = self.names(py)?;
-        PyList::new(py, names.iter().map(|(_, user)| user.clone_ref(py)))
+        Ok(self.names(py)?.kept(py)?.0)
     }
 
     /// Chooses among items for a user.
@@ -170,7 +172,7 @@ impl Policy {
     /// k : int
     ///     How many; fewer come back where there are fewer.
     /// exclude : iterable of int
-    ///     Rows that must not be among them.
+    ///     Rows that must not be among them; ones that there are not do no harm.
     ///
     /// Returns
     /// -------
@@ -188,9 +190,11 @@ impl Policy {
         py: Python<'py>,
         user: &Bound<'py, PyAny>,
         items: &Bound<'py, PyAny>,
-        k: usize,
+        k: i64,
         exclude: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let k = usize::try_from(k)
+            .map_err(|_| wrong_value("k", format!("it is {k}, and cannot be negative")))?;
         let mut without = std::collections::HashSet::new();
         if let Some(exclude) = exclude {
             let rows = exclude.try_iter();
@@ -265,15 +269,15 @@ impl Policy {
             .extract()
             .map_err(|why: PyErr| wrong_type("reward", why.value(py)))?;
         let mut features = Vec::new();
-        vector(item, "item", &mut features)?;
-        let mut names = self.names(py)?;
-        let before = names.len();
-        let user = names.admit(user, "user")?;
+        vector(item, "item", "d", &mut features)?;
+        let (user, is_new) = self.names(py)?.admit(user, "user")?;
         let learned = self.write(py, |engine| {
             engine.policy_mut().learn(user, &features, reward)
         })?;
         if let Err(error) = learned {
-            names.truncate(py, before)?;
+            if is_new {
+                self.take_back(py, &[user])?;
+            }
             return Err(refused(of_learning(&error, "item", "reward"), &error));
         }
         Ok(())
@@ -307,23 +311,10 @@ impl Policy {
     ) -> PyResult<()> {
         let (users, rows, rewards) = self.observations(users, items, rewards)?;
         let dim = rows.dim();
-        let mut names = self.names(py)?;
-        let before = names.len();
-        let numbers = match admit_all(&mut names, &users) {
-            Ok(numbers) => numbers,
-            Err(error) => {
-                names.truncate(py, before)?;
-                return Err(error);
-            }
-        };
-        let (learned, outcome) = self.learn_rows(py, &numbers, rows.table(), &rewards, dim);
+        let (numbers, newcomers) = self.admit_all(&users)?;
+        let outcome = self.learn_rows(py, &numbers, rows.table(), &rewards, dim);
         if outcome.is_err() {
-            // Newcomers have numbers in the order in which they came.
-            let last = numbers[..learned]
-                .iter()
-                .max()
-                .map_or(0, |&last| last as usize + 1);
-            names.truncate(py, before.max(last))?;
+            self.take_back(py, &newcomers)?;
         }
         outcome
     }
@@ -366,15 +357,7 @@ impl Policy {
         for (row, item) in features.chunks_exact_mut(dim).enumerate() {
             table.copy_row(row, item);
         }
-        let mut names = self.names(py)?;
-        let before = names.len();
-        let numbers = match admit_all(&mut names, &users) {
-            Ok(numbers) => numbers,
-            Err(error) => {
-                names.truncate(py, before)?;
-                return Err(error);
-            }
-        };
+        let (numbers, newcomers) = self.admit_all(&users)?;
         let round: Vec<Observation<'_>> = numbers
             .iter()
             .zip(features.chunks_exact(dim))
@@ -385,7 +368,7 @@ impl Policy {
             engine.policy_mut().learn_round(&round, &mut changes)
         })?;
         if let Err(error) = learned {
-            names.truncate(py, before)?;
+            self.take_back(py, &newcomers)?;
             return Err(refused(of_learning(&error, "items", "rewards"), &error));
         }
         look::changes(py, &changes)
@@ -479,11 +462,14 @@ impl Policy {
     /// >>> policy.forget("anna"), policy.forget("anna")
     /// (True, False)
     fn forget(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let mut names = self.names(py)?;
-        let number = names.number(user, "user")?;
-        if number == NOBODY {
-            return Ok(false);
-        }
+        let number = {
+            let names = self.names(py)?;
+            let number = names.number(user, "user")?;
+            if !names.has(number) {
+                return Ok(false);
+            }
+            number
+        };
         let forgotten = self.write(py, |engine| match engine {
             Engine::Keep(policy) => Some(policy.forget(number)),
             Engine::Club(_) => None,
@@ -494,7 +480,7 @@ impl Policy {
             )),
             Some(forgotten) => {
                 if forgotten {
-                    names.forget(user, number)?;
+                    self.names(py)?.forget(py, number)?;
                 }
                 Ok(forgotten)
             }
@@ -544,7 +530,7 @@ impl Policy {
         let py = slf.py();
         let name = slf.get_type().name()?;
         let this = slf.get();
-        let users = this.names(py)?.iter().count();
+        let users = this.names(py)?.len();
         let (dim, rounds, clusters) = this.read(py, |engine| {
             let policy = engine.policy();
             (policy.dim(), policy.rounds(), policy.clusters())

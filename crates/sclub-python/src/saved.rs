@@ -8,13 +8,13 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::engine::Engine;
 use crate::errors::{broken, not_loaded};
-use crate::names::Names;
+use crate::names::{Names, Numbers};
 use crate::policy::Policy;
 
 /// How a file begins; the number behind it is that of the format.
@@ -24,17 +24,18 @@ const FORMAT: u64 = 1;
 /// Users nested in tuples deeper than this are nobody's.
 const DEEPEST: usize = 16;
 
-/// A state as bytes, the users by number, and the numbers of those who were forgotten.
-type Kept<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Vec<u64>);
+/// A state as bytes, the users, and their numbers.
+type Kept<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Numbers);
 
 impl Policy {
     fn kept<'py>(&self, py: Python<'py>) -> PyResult<Kept<'py>> {
-        let names = self.names(py)?;
+        // The state first: whoever comes in between has a name that is not used, not a use without a name.
         let state = self.read(py, |engine| {
             let mut state = Vec::new();
             engine.save_to(&mut state).map(|()| state)
         })??;
-        Ok((PyBytes::new(py, &state), names.list(py)?, names.gone()))
+        let (users, numbers) = self.names(py)?.kept(py)?;
+        Ok((PyBytes::new(py, &state), users, numbers))
     }
 
     fn replace(&self, py: Python<'_>, engine: Engine, names: Names) -> PyResult<()> {
@@ -50,10 +51,10 @@ pub fn restore<'py>(
     class: &Bound<'py, PyType>,
     state: &[u8],
     users: &Bound<'py, PyList>,
-    gone: Vec<u64>,
+    numbers: Numbers,
 ) -> PyResult<Bound<'py, PyAny>> {
     let engine = Engine::load_from(&mut &state[..]).map_err(not_loaded)?;
-    bring_back(class, engine, Names::restored(users, &gone)?)
+    bring_back(class, engine, Names::restored(users, numbers)?)
 }
 
 fn bring_back<'py>(
@@ -74,7 +75,7 @@ pub type Reduced<'py> = (
         Bound<'py, PyType>,
         Bound<'py, PyBytes>,
         Bound<'py, PyList>,
-        Vec<u64>,
+        Numbers,
     ),
     Option<Bound<'py, PyAny>>,
 );
@@ -83,16 +84,21 @@ pub type Reduced<'py> = (
 pub fn reduce<'py>(policy: &Bound<'py, Policy>) -> PyResult<Reduced<'py>> {
     let py = policy.py();
     let restore = py.import("sclub._sclub")?.getattr("_restore")?;
-    let (state, users, gone) = policy.get().kept(py)?;
+    let (state, users, numbers) = policy.get().kept(py)?;
     let own = policy.as_any().getattr_opt("__dict__")?;
-    Ok((restore, (policy.get_type(), state, users, gone), own))
+    Ok((restore, (policy.get_type(), state, users, numbers), own))
 }
 
 /// Writes a file beside the one that is meant, and puts it into its place when it is whole.
 pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
     let py = policy.py();
     let class = builtin_class(&policy.get_type())?;
-    let (state, list, gone) = policy.get().kept(py)?;
+    let (state, list, (numbers, reserved, next)) = policy.get().kept(py)?;
+    let numbers: Vec<u8> = [reserved, next]
+        .iter()
+        .chain(&numbers)
+        .flat_map(|number| number.to_le_bytes())
+        .collect();
     let mut users = Vec::new();
     for user in list.iter() {
         write_user(&user, &mut users, 0)?;
@@ -104,15 +110,15 @@ pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
         let mut file = BufWriter::new(File::create(&beside)?);
         file.write_all(HEAD)?;
         file.write_all(&FORMAT.to_le_bytes())?;
-        for bytes in [class.as_bytes(), &users, &gone_bytes(&gone), state] {
+        for bytes in [class.as_bytes(), &users, &numbers, state] {
             file.write_all(&(bytes.len() as u64).to_le_bytes())?;
             file.write_all(bytes)?;
         }
         let file = file.into_inner().map_err(|error| error.into_error())?;
         file.sync_all()?;
         std::fs::rename(&beside, path)
-    })?;
-    Ok(())
+    })
+    .map_err(|error: std::io::Error| about_file(&error, path))
 }
 
 /// Reads what `save` wrote, whichever policy it is.
@@ -133,8 +139,8 @@ pub fn read_file<'py>(
             path.display()
         ))
     };
-    let (class, users, gone, engine) = py.detach(|| {
-        let file = File::open(path)?;
+    let (class, users, numbers, engine) = py.detach(|| {
+        let file = File::open(path).map_err(|error| about_file(&error, path))?;
         let most = file.metadata()?.len();
         let mut file = BufReader::new(file);
         let mut head = [0; 16];
@@ -159,9 +165,10 @@ pub fn read_file<'py>(
                 .map_err(|_| no_state("it ends too early"))?;
             Ok(bytes)
         };
-        let (class, users, gone, state) = (part()?, part()?, part()?, part()?);
-        let engine = Engine::load_from(&mut &state[..]).map_err(not_loaded)?;
-        Ok((class, users, gone, engine))
+        let (class, users, numbers, state) = (part()?, part()?, part()?, part()?);
+        let engine =
+            Engine::load_from(&mut &state[..]).map_err(|error| no_state(&error.to_string()))?;
+        Ok((class, users, numbers, engine))
     })?;
     let class = String::from_utf8(class).map_err(|_| no_state("it names no class"))?;
     let list = PyList::empty(py);
@@ -171,10 +178,13 @@ pub fn read_file<'py>(
             read_user(py, &mut rest, 0)?.ok_or_else(|| no_state("its users cannot be read"))?;
         list.append(user)?;
     }
-    let gone: Vec<u64> = gone
+    let mut numbers = numbers
         .chunks_exact(8)
-        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()))
-        .collect();
+        .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+    let (Some(reserved), Some(next)) = (numbers.next(), numbers.next()) else {
+        return Err(no_state("its users have no numbers"));
+    };
+    let numbers = (numbers.collect(), reserved, next);
     let builtin = match class.as_str() {
         "Sclub" | "SclubSoft" | "Club" | "LinUcb" => py
             .import("sclub._sclub")?
@@ -195,7 +205,7 @@ pub fn read_file<'py>(
             return Err(PyTypeError::new_err(message));
         }
     };
-    bring_back(&class, engine, Names::restored(&list, &gone)?)
+    bring_back(&class, engine, Names::restored(&list, numbers)?)
 }
 
 /// The class of ours that a class is or comes from.
@@ -211,10 +221,20 @@ fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
     ))
 }
 
-fn gone_bytes(gone: &[u64]) -> Vec<u8> {
-    gone.iter()
-        .flat_map(|number| number.to_le_bytes())
-        .collect()
+/// An error of the system with the file that it is about.
+fn about_file(error: &std::io::Error, path: &Path) -> PyErr {
+    match error.raw_os_error() {
+        Some(code) => {
+            let text = error.to_string();
+            let text = text
+                .split(" (os error")
+                .next()
+                .unwrap_or_default()
+                .to_owned();
+            PyOSError::new_err((code, text, path.as_os_str().to_owned()))
+        }
+        None => PyOSError::new_err(format!("{}: {error}", path.display())),
+    }
 }
 
 fn write_user(user: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
@@ -228,7 +248,13 @@ fn write_user(user: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyRes
     } else if let Ok(value) = user.cast_exact::<PyBool>() {
         put(b'b', &[u8::from(value.is_true())]);
     } else if let Ok(value) = user.cast::<PyString>() {
-        put(b's', value.to_str()?.as_bytes());
+        let Ok(text) = value.to_str() else {
+            return Err(PyTypeError::new_err(format!(
+                "user {} cannot be saved: it is no valid text; use pickle",
+                value.repr()?
+            )));
+        };
+        put(b's', text.as_bytes());
     } else if let Ok(value) = user.cast::<PyBytes>() {
         put(b'y', value.as_bytes());
     } else if let Ok(value) = user.cast::<PyFloat>() {

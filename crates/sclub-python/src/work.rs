@@ -1,9 +1,12 @@
 //! What the methods of a policy are made of: who is meant, where the numbers are, and the library's work
 //! while Python goes on.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, RwLock};
 
 use numpy::PyReadonlyArray1;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
@@ -18,6 +21,38 @@ use crate::policy::Policy;
 /// Events between two looks for Ctrl-C: some milliseconds of work.
 pub const PIECE: usize = 2048;
 
+/// The names of a policy while they are looked at.
+pub struct NamesGuard<'a> {
+    names: MutexGuard<'a, Names>,
+    inside: &'a AtomicUsize,
+}
+
+impl Deref for NamesGuard<'_> {
+    type Target = Names;
+
+    fn deref(&self) -> &Names {
+        &self.names
+    }
+}
+
+impl DerefMut for NamesGuard<'_> {
+    fn deref_mut(&mut self) -> &mut Names {
+        &mut self.names
+    }
+}
+
+impl Drop for NamesGuard<'_> {
+    fn drop(&mut self) {
+        self.inside.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number that no other thread has at the same time, and that is not 0.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here) as usize)
+}
+
 /// An argument and what is wrong with it.
 type Refused = (&'static str, Error);
 
@@ -25,12 +60,59 @@ impl Policy {
     pub fn new(engine: Engine, names: Names) -> Self {
         Self {
             names: Mutex::new(names),
+            inside: AtomicUsize::new(0),
             engine: RwLock::new(engine),
         }
     }
 
-    pub fn names(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Names>> {
-        self.names.lock_py_attached(py).map_err(|_| broken())
+    /// Who is who, for a moment: nothing that takes time is done meanwhile. Only the users' own `__hash__`
+    /// and `__eq__` run then, and must not come back here.
+    pub fn names(&self, py: Python<'_>) -> PyResult<NamesGuard<'_>> {
+        let here = this_thread();
+        if self.inside.load(Ordering::Relaxed) == here {
+            let why =
+                "a policy cannot be used while it compares users (in their __hash__ or __eq__)";
+            return Err(PyRuntimeError::new_err(why));
+        }
+        let names = self.names.lock_py_attached(py).map_err(|_| broken())?;
+        self.inside.store(here, Ordering::Relaxed);
+        Ok(NamesGuard {
+            names,
+            inside: &self.inside,
+        })
+    }
+
+    /// Takes numbers back that were given for something that was not learned after all, unless
+    /// somebody else has learned with them meanwhile.
+    pub fn take_back(&self, py: Python<'_>, numbers: &[UserId]) -> PyResult<()> {
+        let unseen: Vec<UserId> = self.read(py, |engine| {
+            let numbers = numbers.iter().copied();
+            numbers
+                .filter(|&number| engine.count(number).is_none())
+                .collect()
+        })?;
+        self.names(py)?.take_back(py, &unseen)
+    }
+
+    /// The numbers of several users, who have them from now on, and those of the newcomers among them.
+    pub fn admit_all(&self, users: &Bound<'_, PyList>) -> PyResult<(Vec<UserId>, Vec<UserId>)> {
+        let py = users.py();
+        let mut numbers = Vec::with_capacity(users.len());
+        let mut newcomers = Vec::new();
+        let mut names = self.names(py)?;
+        for user in users.iter() {
+            match names.admit(&user, "users") {
+                Ok((number, is_new)) => {
+                    numbers.push(number);
+                    newcomers.extend(is_new.then_some(number));
+                }
+                Err(error) => {
+                    names.take_back(py, &newcomers)?;
+                    return Err(error);
+                }
+            }
+        }
+        Ok((numbers, newcomers))
     }
 
     /// Reads the policy while Python goes on.
@@ -92,8 +174,7 @@ impl Policy {
         answer.map_err(|error| refused("items", &error))
     }
 
-    /// Learns rows of a table one after another, each a round. Says how many were learned, and what
-    /// went wrong then.
+    /// Learns rows of a table one after another, each a round, until something goes wrong.
     pub fn learn_rows(
         &self,
         py: Python<'_>,
@@ -101,7 +182,7 @@ impl Policy {
         table: Table<'_>,
         rewards: &[f64],
         dim: usize,
-    ) -> (usize, PyResult<()>) {
+    ) -> PyResult<()> {
         let mut changes = Vec::new();
         let mut item = vec![0.0; dim];
         let mut learned = 0;
@@ -118,16 +199,10 @@ impl Policy {
                 }
                 Ok::<(), Error>(())
             });
-            let outcome = match outcome {
-                Ok(Ok(())) => py.check_signals(),
-                Ok(Err(error)) => Err(refused("items", &error)),
-                Err(broken) => Err(broken),
-            };
-            if outcome.is_err() {
-                return (learned, outcome);
-            }
+            outcome?.map_err(|error| refused("items", &error))?;
+            py.check_signals()?;
         }
-        (learned, Ok(()))
+        Ok(())
     }
 
     /// Reads and checks what is to be learned, before anything is.
@@ -144,7 +219,7 @@ impl Policy {
             Ok(array) => array.as_array().to_vec(),
             Err(_) => {
                 let mut read = Vec::new();
-                vector(rewards, "rewards", &mut read)?;
+                vector(rewards, "rewards", "n", &mut read)?;
                 read
             }
         };
@@ -194,14 +269,6 @@ fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refuse
         })?;
     }
     Ok(())
-}
-
-/// The numbers of several users, who have them from now on.
-pub fn admit_all(names: &mut Names, users: &Bound<'_, PyList>) -> PyResult<Vec<UserId>> {
-    users
-        .iter()
-        .map(|user| names.admit(&user, "users"))
-        .collect()
 }
 
 /// Checks the features of an item.

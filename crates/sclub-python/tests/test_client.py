@@ -225,6 +225,25 @@ def test_an_error_in_a_later_piece_says_what_is_in(fresh: Server) -> None:
         assert client.state()["items"] == 6000
 
 
+def test_only_errors_about_a_line_say_from_where_lines_are_counted() -> None:
+    items = {f"i{number}": [1.0] for number in range(5001)}
+
+    def message(*answers: Answer) -> str:
+        call = Calls(Attempts(0)).put_items(items, None)
+        next(call)
+        with pytest.raises(ServiceError) as caught:
+            for answer in answers:
+                call.send(answer)
+        return caught.value.message
+
+    taken = Answer(200, b'{"items": 5000}')
+    assert message(Answer(422)).endswith("; lines are counted from item 'i0', 0 are before it")
+    assert message(taken, Answer(400)).endswith("from item 'i5000', 5000 are before it")
+    for status in (401, 403, 413, 503):
+        assert message(Answer(status)).endswith("no reason")
+        assert message(taken, Answer(status)).endswith("no reason; 5000 items before are in")
+
+
 # Ids
 
 
@@ -261,6 +280,28 @@ def test_one_id_is_no_list_of_ids(client: Client) -> None:
         client.recommend("u", candidates="tea")
     with pytest.raises(TypeError, match="ids must be a list of ids"):
         client.remove_items("tea")
+
+
+@pytest.mark.parametrize("one", ["anna", b"anna", 7, {"user": "anna"}], ids=str)
+def test_one_request_is_no_list_of_requests(client: Client, one: Any) -> None:
+    said = f"requests must be a list of users or mappings, not {type(one).__name__}"
+    with pytest.raises(TypeError, match=said):
+        client.recommend_many(one)
+
+    async def awaited() -> None:
+        async with AsyncClient(client.url) as other:
+            await other.recommend_many(one)
+
+    with pytest.raises(TypeError, match=said):
+        asyncio.run(awaited())
+    with pytest.raises(TypeError, match="feedback must be a list of decisions with rewards"):
+        client.feedback_many(one)
+
+
+def test_requests_may_come_from_anything_that_has_several(client: Client) -> None:
+    assert len(client.recommend_many(np.array(["s1", "s2"]))) == 2
+    assert len(client.recommend_many(user for user in ("s1", "s2"))) == 2
+    assert len(client.recommend_many(pd.Series(["s1", "s2"]))) == 2
 
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), np.float32("nan"), -np.inf])
@@ -529,6 +570,9 @@ def test_keys_are_sent_and_roles_are_told_apart(tmp_path: Path) -> None:
             assert reader.state()["rewards"] == 1
             with pytest.raises(Forbidden):
                 reader.recommend("anna")
+            with pytest.raises(Forbidden) as caught:
+                reader.put_items(DRINKS)
+            assert "line" not in caught.value.message
         with Client(server.url, key="admin-admin-admin") as admin:
             assert len(list(admin.export())) == 1
             assert admin.forget("anna")

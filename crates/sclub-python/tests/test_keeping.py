@@ -161,6 +161,48 @@ def test_ctrl_c_stops_learning_between_two_rounds() -> None:
     policy.learn("anna", row[0], 1.0)
 
 
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no such timer")
+def test_a_signal_may_save_a_policy_that_is_learning(tmp_path: Path) -> None:
+    policy = sclub.SclubSoft(dim=20)
+    count = 200_000
+    rows = np.random.default_rng(0).normal(size=(count, 20))
+    saved = []
+
+    def save(*_: object) -> None:
+        policy.save(tmp_path / "state")
+        saved.append(policy.rounds)
+
+    before = signal.signal(signal.SIGALRM, save)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+    try:
+        policy.learn_many(np.arange(count) % 500, rows, np.ones(count))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert policy.rounds == count
+    assert any(0 < rounds < count for rounds in saved)
+    again = sclub.load(tmp_path / "state")
+    rest = slice(again.rounds, None)
+    again.learn_many((np.arange(count) % 500)[rest], rows[rest], np.ones(count)[rest])
+    assert again.digest() == policy.digest()
+
+
+def test_an_error_of_a_file_names_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as nothing:
+        sclub.load(tmp_path / "nothing")
+    assert nothing.value.filename == str(tmp_path / "nothing")
+    policy = sclub.LinUcb(dim=1)
+    policy.save(tmp_path / "state")
+    damaged = bytearray((tmp_path / "state").read_bytes())
+    damaged[-20] ^= 1
+    (tmp_path / "state").write_bytes(damaged)
+    with pytest.raises(ValueError, match="state: this is no saved policy"):
+        sclub.load(tmp_path / "state")
+    policy.learn("\ud800", [1.0], 1.0)
+    with pytest.raises(TypeError, match="cannot be saved: it is no valid text"):
+        policy.save(tmp_path / "state")
+
+
 def test_importing_takes_only_numpy_along() -> None:
     script = (
         "import sys, sclub\n"

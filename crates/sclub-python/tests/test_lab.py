@@ -217,6 +217,7 @@ def test_a_wrapper_around_a_policy_does_what_the_policy_does(several: float | No
     ("name", "policy"),
     [
         ("sclub", sclub.Sclub(dim=5, users=30)),
+        ("sclub-soft", sclub.SclubSoft(dim=5)),
         ("linucb-ind", sclub.LinUcb(dim=5)),
         ("linucb-one", sclub.LinUcb(dim=5, shared=True)),
     ],

@@ -205,10 +205,53 @@ def test_what_is_no_policy_is_refused_before_anything_runs() -> None:
 
 
 @pytest.mark.parametrize(
+    ("one", "said"),
+    [
+        (First, "the class First"),
+        (First(), "First"),
+        (sclub.LinUcb(dim=3), "LinUcb"),
+        (b"sclub", "bytes"),
+        (3, "int"),
+    ],
+    ids=["class", "object", "policy", "bytes", "number"],
+)
+def test_one_policy_is_no_list_of_policies(one: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=f"^policies: a list or a mapping is expected, not {said}$"):
+        run(one)
+
+
+def test_policies_may_come_from_anything_that_has_several() -> None:
+    assert run("random").policies == ["random"]
+    assert run(name for name in ("random", "sclub")).policies == ["random", "sclub"]
+    assert run(np.array(["random", "sclub"])).policies == ["random", "sclub"]
+
+
+@pytest.mark.parametrize("make", [sclub.Sclub, sclub.SclubSoft, sclub.Club, sclub.LinUcb])
+def test_a_policy_of_another_dimension_is_named(make: Any) -> None:
+    said = "^policy 'mine' has dim 4, and the world has 3$"
+    with pytest.raises(ValueError, match=said):
+        run({"random": "random", "mine": make(dim=4)})
+    with pytest.raises(ValueError, match=said):
+        run({"mine": lambda about: make(dim=4)})
+    with pytest.raises(ValueError, match="policy 'mine' has dim 3, and the world has 2"):
+        run({"mine": make(dim=3)}, Coins)
+
+
+def test_what_a_guest_calls_dim_is_its_own_affair() -> None:
+    class Narrow(First):
+        dim = 1
+
+    assert run([Narrow()]).policies == ["Narrow"]
+
+
+@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"rounds": 0}, "rounds is 0"),
-        ({"rounds": -5}, "rounds is -5"),
+        ({"rounds": -5}, r"rounds is -5; it must be between 1 and 2\*\*64 - 1"),
+        ({"threads": -5}, r"threads is -5; it must be between 1 and 2\*\*64 - 1"),
+        ({"seeds": -5}, r"seeds is -5; it must be between 1 and 2\*\*64 - 1"),
+        ({"seeds": [-5]}, r"a seed is -5; it must be between 0 and 2\*\*64 - 1"),
         ({"seeds": 0}, "at least one"),
         ({"seeds": [1, 1]}, "seed 1 is there twice"),
         ({"seeds": [2], "first_seed": 2}, "first_seed goes with"),
@@ -248,7 +291,7 @@ def test_arguments_of_another_kind_are_named(options: dict[str, Any], says: str)
         run(["sclub"], **options)
     with pytest.raises(TypeError, match="users is 2.5; a whole number is expected"):
         lab.Synthetic(users=2.5)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="users is -1"):
+    with pytest.raises(ValueError, match="users is -1; it must be between 1 and"):
         lab.Synthetic(users=-1)
     with pytest.raises(TypeError, match="spread is None"):
         lab.Synthetic(spread=None)  # type: ignore[arg-type]
@@ -446,6 +489,7 @@ def test_a_mistake_of_a_world_is_named_with_its_round(drawn: Any, says: str) -> 
         ({"dim": 1000}, ValueError, "dimension must be between 1 and"),
         ({"users": "many"}, TypeError, "users of the world is 'many'"),
         ({"noise": -1.0}, ValueError, "noise of the world is -1.0"),
+        ({"noise": "x"}, TypeError, "noise of the world is 'x'; a number is expected"),
         ({"rewards": "coins"}, ValueError, "rewards of the world is 'coins'"),
         ({"rewards": "bernoulli", "noise": 1.0}, ValueError, "goes with Gaussian"),
         ({"clusters": [1, 2]}, ValueError, r"clusters of the world has the shape \(2,\); \(4,\)"),
@@ -577,5 +621,3 @@ def test_policies_of_the_package_are_not_told_apart_by_type() -> None:
     assert results.policies == ["Sclub", "Club", "SclubSoft"]
     classes = run([sclub.Sclub, sclub.Club, sclub.SclubSoft])
     assert [run.regret for run in classes] == [run.regret for run in results]
-    with pytest.raises(ValueError, match="features"):
-        run([sclub.Sclub(dim=4)])

@@ -69,7 +69,18 @@ def test_the_summary_has_means_and_standard_errors(results: lab.Results) -> None
         assert summary["regret"][policy] == pytest.approx(values.mean()[policy])
         assert summary["regret_error"][policy] == pytest.approx(values.sem()[policy])
     assert math.isnan(summary["clusters"]["Mine"])
-    assert results[:3].summary()["regret_error"]["sclub"] == 0.0
+
+
+def test_a_single_seed_has_no_standard_error(results: lab.Results) -> None:
+    alone = results[:3]
+    summary = alone.summary()
+    for name in ("regret", "reward"):
+        assert summary[f"{name}_error"].isna().all() and summary[name].notna().all()
+    text = alone._repr_html_()
+    assert "±" not in text and "nan" not in text
+    ax = alone.plot()
+    assert len(ax.get_lines()) == 3 and not ax.collections
+    pyplot.close("all")
 
 
 def test_json_is_that_of_the_command_line(results: lab.Results, tmp_path: Path) -> None:
@@ -142,5 +153,7 @@ def test_what_is_not_installed_is_named(
         return imported(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=f"pip install {missing}"):
+    with pytest.raises(ImportError, match=f"pip install {missing}") as caught:
         getattr(results, call)()
+    # Nothing of this name is to be had from PyPI.
+    assert "sclub" not in str(caught.value)

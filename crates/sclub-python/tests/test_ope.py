@@ -137,6 +137,17 @@ def test_rewards_may_come_late_and_rounds_without_one_are_left_out() -> None:
     assert repr(explorer) == "<Explorer of LinUcb epsilon=0.5 rounds=30 rewards=20>"
 
 
+def test_a_log_without_a_reward_is_refused_by_name() -> None:
+    explorer = Explorer(sclub.LinUcb(dim=2), ITEMS, epsilon=0.5)
+    for _ in range(2):
+        for context in (None, {}):
+            with pytest.raises(ValueError, match="no reward has come yet"):
+                explorer.feedback(context)
+        choice = explorer.recommend("anna")
+    explorer.learn(choice, 1.0)
+    assert explorer.feedback()["n_rounds"] == 1
+
+
 def test_contexts_are_looked_up_or_computed_or_numbers() -> None:
     explorer = logged(20, 0.3, seed=4)
     known = {"anna": [1.0, 2.0], "bert": [3.0, 4.0]}

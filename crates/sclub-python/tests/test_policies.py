@@ -105,6 +105,18 @@ def test_items_are_read_in_every_form(form: str) -> None:
     assert policy.best(3, given, 3, exclude=without).tolist() == best[[1, 3, 4]].tolist()
 
 
+def test_items_that_were_laid_out_can_be_looked_at() -> None:
+    rows = np.arange(12.0).reshape(4, 3)
+    items = sclub.Items(rows)
+    np.testing.assert_array_equal(np.asarray(items), rows)
+    np.testing.assert_array_equal(np.asarray(items, np.float32), rows.astype(np.float32))
+    np.testing.assert_array_equal(items[2], rows[2])
+    np.testing.assert_array_equal(items[-1], rows[-1])
+    np.testing.assert_array_equal(items[1:3], rows[1:3])
+    with pytest.raises(IndexError):
+        items[4]
+
+
 @pytest.mark.parametrize("form", ["C order", "Fortran order", "strided", "float32", "backwards"])
 def test_blocks_of_items_are_read_in_every_form(form: str) -> None:
     policy = sclub.Sclub(dim=DIM)
@@ -159,6 +171,46 @@ def test_users_are_any_hashable() -> None:
     assert policy.explain("nobody").own_estimate is None
 
 
+def test_users_who_are_numbers_are_those_numbers_also_in_rust() -> None:
+    one, other = sclub.SclubSoft(dim=DIM), sclub.SclubSoft(dim=DIM)
+    what = events(2000, 12)
+    # Whoever is asked about first, and however they are called, the bits are the same.
+    for user in range(24, -1, -1):
+        one.recommend(user, what.items[0])
+    play(one, what)
+    play(other, what._replace(users=[np.int64(user) for user in what.users]))
+    assert one.digest() == other.digest()
+
+
+def test_named_and_numbered_users_do_not_meet() -> None:
+    policy = sclub.Sclub(dim=1, users=["anna", "bert"])
+    for user in (0, 1, "carl", 2**63, -1, "anna"):
+        policy.learn(user, [1.0], 1.0)
+    assert policy.users == ["anna", "bert", 0, 1, "carl", 2**63, -1]
+    assert [policy.explain(user).count for user in policy.users] == [1, 0, 1, 1, 1, 1, 1]
+
+
+class Meddler:
+    """A user who asks about herself while she is compared."""
+
+    policy: sclub.Policy
+
+    def __hash__(self) -> int:
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        return self.policy.cluster_of("anna") == 0
+
+
+def test_a_policy_cannot_be_used_while_it_compares_users() -> None:
+    policy = sclub.LinUcb(dim=1)
+    Meddler.policy = policy
+    policy.learn(Meddler(), [1.0], 1.0)
+    with pytest.raises(RuntimeError, match="cannot be used while it compares users"):
+        policy.learn(Meddler(), [1.0], 1.0)
+    assert policy.rounds == 1
+
+
 def test_users_come_as_arrays_series_and_generators() -> None:
     expected = sclub.LinUcb(dim=2)
     for user in [3, 1, 3]:
@@ -178,7 +230,27 @@ BAD = {
     "items: expected 6 features, got 5": (ValueError, lambda p, x: p.recommend(1, x[:, :5])),
     "items: an array of shape": (ValueError, lambda p, x: p.recommend(1, x[0])),
     "items: there are no candidate": (ValueError, lambda p, x: p.recommend(1, x[:0])),
-    "items: it cannot be made": (TypeError, lambda p, x: p.recommend(1, "abc")),
+    "items: it cannot be made": (TypeError, lambda p, x: p.recommend(1, [[1.0], [1.0, 2.0]])),
+    "items: numbers are expected, not <U3": (TypeError, lambda p, x: p.recommend(1, "abc")),
+    "items: numbers are expected, not complex": (TypeError, lambda p, x: p.recommend(1, x + 1j)),
+    "items: numbers are expected, not datetime": (
+        TypeError,
+        lambda p, x: p.recommend(1, x.astype("datetime64[s]")),
+    ),
+    "items: what is masked": (ValueError, lambda p, x: p.recommend(1, np.ma.array(x, mask=x > 0))),
+    "users: users in an order are expected": (
+        TypeError,
+        lambda p, x: p.learn_many({1, 2}, x[:2], [1, 2]),
+    ),
+    "rewards: numbers are expected": (
+        TypeError,
+        lambda p, x: p.learn_many([1, 2], x[:2], ["1", "0"]),
+    ),
+    "rewards: an array of shape \\(n,\\)": (
+        ValueError,
+        lambda p, x: p.learn_many([1, 2], x[:2], 1.0),
+    ),
+    "k: it is -1": (ValueError, lambda p, x: p.best(1, x, -1)),
     "items: feature 2 of item 1 is NaN": (ValueError, lambda p, x: p.recommend(1, spoiled(x))),
     "items: there are 2 sets of items for 3": (
         ValueError,
@@ -230,6 +302,22 @@ def test_a_mistake_is_named_and_changes_nothing(make: Make, message: str) -> Non
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: sclub.Sclub(2.5), "dim: a whole number is expected, not 2.5"),
+        (lambda: sclub.Sclub(2, beta="x"), "beta: a number is expected, not 'x'"),
+        (lambda: sclub.SclubSoft(2, growth="x"), "growth: a number is expected, not 'x'"),
+        (lambda: sclub.SclubSoft(2, speed=1), "speed: there is no such constant"),
+        (lambda: sclub.LinUcb(2, groups={1: []}), "groups: unhashable type: 'list'"),
+    ],
+)
+def test_a_constant_of_the_wrong_kind_is_named(make: Make, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sclub.Sclub(-1), "dim: it is -1, and cannot be"),
         (lambda: sclub.Sclub(0), "dim: the dimension must be between 1 and 512, got 0"),
         (lambda: sclub.Sclub(2, preset="best"), "preset: there is no 'best'"),  # type: ignore[arg-type]
         (lambda: sclub.Sclub(2, beta=-1), "beta is -1"),

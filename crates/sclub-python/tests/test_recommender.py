@@ -355,8 +355,19 @@ def test_wrong_arms_are_refused_by_fit(arms: Any, features: Any, message: str) -
 def test_wrong_policies_constants_and_arms_are_named() -> None:
     with pytest.raises(ValueError, match="policy: there is no 'ucb'; there are sclub, sclub-soft"):
         made("ucb").fit(*history())
-    with pytest.raises(TypeError, match="betta"):
+    with pytest.raises(TypeError, match="betta: policy 'linucb-ind' has no such parameter; it has"):
         made(betta=1.0).fit(*history())
+    for policy in POLICIES:
+        changed = made(policy).set_params(foo=1)
+        said = f"^foo: policy '{policy}' has no such parameter; it has .* beta, "
+        if policy == "sclub-soft":
+            said = "^policy 'sclub-soft': foo: there is no such constant$"
+        with pytest.raises(TypeError, match=said):
+            changed.fit(*history())
+        with pytest.raises(TypeError, match=said):
+            changed.predict(["anna"])
+    with pytest.raises(TypeError, match="dim: features say it already"):
+        made(dim=3).fit(*history())
     with pytest.raises(TypeError, match="shared: policy 'linucb-one' says it already"):
         made("linucb-one", shared=False).fit(*history())
     recommender = made()

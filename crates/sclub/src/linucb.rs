@@ -108,6 +108,13 @@ impl LinUcbShared {
             .map_or(1, |&last| last as usize + 1)
     }
 
+    /// Groups that there are: those of users who were told, and that of the others once one has come.
+    fn existing(&self) -> usize {
+        let others = &self.groups[self.groups.len() - 1];
+        let has_others = !self.group_of.is_empty() && others.count() > 0;
+        self.told() + usize::from(has_others)
+    }
+
     /// The users kept of a group.
     fn kept(&self, group: usize) -> impl Iterator<Item = UserId> + '_ {
         let users = self.ledger.as_ref().map_or(&[][..], Ledger::users);
@@ -236,7 +243,7 @@ impl Policy for LinUcbShared {
     }
 
     fn clusters(&self) -> usize {
-        self.told()
+        self.existing()
     }
 
     fn estimate(&self, user: UserId) -> Vec<f64> {
@@ -305,7 +312,7 @@ impl Keep for LinUcbShared {
     }
 
     fn singletons(&self) -> u64 {
-        let groups = 0..self.groups.len();
+        let groups = 0..self.existing();
         groups.filter(|&g| self.group_view(g).users == 1).count() as u64
     }
 
@@ -324,16 +331,16 @@ impl Keep for LinUcbShared {
     }
 
     fn each_cluster(&self, visit: &mut dyn FnMut(ClusterView<'_>)) {
-        (0..self.groups.len()).for_each(|group| visit(self.group_view(group)));
+        (0..self.existing()).for_each(|group| visit(self.group_view(group)));
     }
 
     fn cluster(&self, id: ClusterId) -> Option<ClusterView<'_>> {
-        let group = index_of(id).filter(|&group| group < self.groups.len())?;
+        let group = index_of(id).filter(|&group| group < self.existing())?;
         Some(self.group_view(group))
     }
 
     fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
-        let group = index_of(id).filter(|&group| group < self.groups.len())?;
+        let group = index_of(id).filter(|&group| group < self.existing())?;
         Some(self.kept(group).take(limit).collect())
     }
 

@@ -269,6 +269,7 @@ proptest! {
         }
         let twin = load_policy(&mut saved(&keeping).as_slice()).unwrap();
         prop_assert_eq!(twin.digest(), keeping.digest());
+        assert_views(&keeping, life.users)?;
         let known = keeping.users() > without.users();
         prop_assert_eq!(keeping.forget(0), known);
         for user in 0..8 {

@@ -21,6 +21,7 @@ from ._client_values import (
     items_of,
     number_of,
     pieces_of,
+    several_of,
     to_json,
 )
 
@@ -98,7 +99,8 @@ class Calls:
 
     def recommend_many(self, requests: Iterable[Asked]) -> Call[list[Recommendation]]:
         asked = []
-        for place, request in enumerate(requests):
+        several = several_of(requests, "requests", "users or mappings")
+        for place, request in enumerate(several):
             where = f"requests[{place}]."
             if isinstance(request, Mapping):
                 others = ["k", "candidates", "items", "exclude"]
@@ -118,7 +120,8 @@ class Calls:
 
     def feedback_many(self, feedback: Iterable[Given]) -> Call[list[bool]]:
         given = []
-        for place, one in enumerate(feedback):
+        several = several_of(feedback, "feedback", "decisions with rewards")
+        for place, one in enumerate(several):
             where = f"feedback[{place}]."
             if isinstance(one, Mapping):
                 given.append(_given(where, **_named(where, one, ["decision", "reward"], ["item"])))
@@ -145,9 +148,12 @@ class Calls:
             try:
                 answer = yield from self._ask(request)
             except ServiceError as error:
-                # Lines are counted from the beginning of the piece.
-                first = entries[taken][0]
-                error.message += f"; lines are counted from item {first!r}, {taken} are before it"
+                if error.status in (400, 422):
+                    # Lines are counted from the beginning of the piece.
+                    first = repr(entries[taken][0])
+                    error.message += f"; lines are counted from item {first}, {taken} are before it"
+                elif taken:
+                    error.message += f"; {taken} items before are in"
                 raise
             taken += _reading(answer, lambda said: int(said["items"]))
         return taken

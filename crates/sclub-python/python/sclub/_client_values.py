@@ -78,6 +78,18 @@ def ids_of(values: Any, name: str) -> list[str]:
     return [id_of(value, f"{name}[{place}]") for place, value in enumerate(values)]
 
 
+def several_of(values: Any, name: str, what: str) -> Iterable[Any]:
+    """Several of something. One string or mapping would be taken apart without a word.
+
+    >>> several_of("anna", "requests", "users")
+    Traceback (most recent call last):
+    TypeError: requests must be a list of users, not str
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list of {what}, not {type(values).__name__}")
+    return values
+
+
 def count_of(value: Any, name: str) -> int:
     """A whole number that is not negative."""
     if isinstance(value, _YES_OR_NO) or not hasattr(value, "__index__"):

@@ -8,6 +8,9 @@ from typing import Any, overload
 #: Whole numbers are below this.
 LIMIT = 2**64
 
+#: Those that may be 0. Where others are 0 it is said later, with what they may be at most.
+FROM_ZERO = ("seed", "a seed", "first_seed", "change_at")
+
 
 @overload
 def whole(name: str, value: None) -> None: ...
@@ -22,7 +25,8 @@ def whole(name: str, value: Any) -> int | None:
     except (AttributeError, TypeError):
         raise TypeError(f"{name} is {value!r}; a whole number is expected") from None
     if not 0 <= number < LIMIT:
-        raise ValueError(f"{name} is {number}; it must be between 0 and 2**64 - 1")
+        least = 0 if name in FROM_ZERO else 1
+        raise ValueError(f"{name} is {number}; it must be between {least} and 2**64 - 1")
     return number
 
 

@@ -11,12 +11,16 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ._lab_checks import real
 from ._sclub import Club, LinUcb, Sclub, SclubSoft
 
 #: The candidates of a round, one row an item; they can be read and not written.
 Items = NDArray[np.float64]
 #: One of them.
 Item = NDArray[np.float64]
+
+#: The policies of this package.
+OWN = (Sclub, SclubSoft, Club, LinUcb)
 
 #: Makes a policy from features, users, items, rounds and a seed.
 PolicyMaker = Callable[[int, int, int, int, int], object]
@@ -99,6 +103,10 @@ def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple
     """Labels, each with a built-in's name or what makes a policy for a world."""
     if isinstance(policies, str):
         policies = [policies]
+    if isinstance(policies, bytes) or not isinstance(policies, Iterable):
+        kind = type(policies).__name__
+        said = f"the class {policies.__name__}" if isinstance(policies, type) else kind
+        raise TypeError(f"policies: a list or a mapping is expected, not {said}")
     if isinstance(policies, Mapping):
         named = [(str(label), spec) for label, spec in policies.items()]
     else:
@@ -129,7 +137,7 @@ def _checked(label: str, spec: object) -> object:
     if isinstance(spec, str):
         return spec
     if _makes(spec, "recommend"):
-        return _policy_maker(spec)
+        return _policy_maker(label, spec)
     for method in ("recommend", "learn"):
         if not callable(getattr(spec, method, None)):
             raise TypeError(
@@ -137,8 +145,8 @@ def _checked(label: str, spec: object) -> object:
                 f"learn(user, item, reward), nor a class or function that makes one: it has no {method}"
             )
 
-    def copied(*_: int) -> object:
-        return copy.deepcopy(spec)
+    def copied(dim: int, *_: int) -> object:
+        return _of_dim(dim, label, copy.deepcopy(spec))
 
     return copied
 
@@ -148,11 +156,19 @@ def _makes(spec: object, method: str) -> bool:
     return isinstance(spec, type) or (callable(spec) and not hasattr(spec, method))
 
 
-def _policy_maker(make: Any) -> PolicyMaker:
+def _of_dim(dim: int, label: str, policy: Any) -> object:
+    """The policy, if it goes with the world. What others call dim is their own affair."""
+    if type(policy) in OWN and policy.dim != dim:
+        raise ValueError(f"policy '{label}' has dim {policy.dim}, and the world has {dim}")
+    return policy
+
+
+def _policy_maker(label: str, make: Any) -> PolicyMaker:
     def made(dim: int, users: int, items: int, rounds: int, seed: int) -> object:
-        if make in (Sclub, SclubSoft, Club, LinUcb):
+        if make in OWN:
             return make(dim=dim)
-        return make(About(dim=dim, users=users, items=items, rounds=rounds, seed=seed))
+        about = About(dim=dim, users=users, items=items, rounds=rounds, seed=seed)
+        return _of_dim(dim, label, make(about))
 
     return made
 
@@ -189,12 +205,9 @@ def _attributes(world: Any) -> dict[str, object]:
         )
     if rewards == "gaussian" and noise is None:
         noise = 0.5
-    if noise is not None:
-        noise = float(noise)
-        if not 0 < noise <= 1e6:
-            raise ValueError(
-                f"noise of the world is {noise}; it must be above 0 and at most 1000000"
-            )
+    noise = real("noise of the world", noise)
+    if noise is not None and not 0 < noise <= 1e6:
+        raise ValueError(f"noise of the world is {noise}; it must be above 0 and at most 1000000")
     return {
         "draw": world.draw,
         "dim": _count(world, "dim"),

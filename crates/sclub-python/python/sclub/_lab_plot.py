@@ -54,7 +54,8 @@ def draw(
         rounds, means, errors = _curve(results.of(policy), value, scale)
         style = "--" if policy in YARDSTICKS else "-"
         ax.plot(rounds, means, style, color=colour, label=policy, linewidth=1.8)
-        if band and any(errors):
+        # A single seed has none: NaN is not above 0.
+        if band and any(error > 0 for error in errors):
             low = [mean - error for mean, error in zip(means, errors)]
             high = [mean + error for mean, error in zip(means, errors)]
             ax.fill_between(rounds, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -113,7 +114,5 @@ def _pyplot() -> Any:
     try:
         from matplotlib import pyplot
     except ImportError:
-        raise ImportError(
-            "plots need matplotlib: pip install matplotlib, or pip install 'sclub[lab]'"
-        ) from None
+        raise ImportError("plots need matplotlib: pip install matplotlib") from None
     return pyplot

@@ -164,7 +164,10 @@ class Results(Sequence[Run]):
         return frame
 
     def summary(self) -> pd.DataFrame:
-        """A DataFrame of one row a policy: means over the seeds, and standard errors of regret and reward."""
+        """A DataFrame of one row a policy: means over the seeds, and standard errors of regret and reward.
+
+        A single seed has no standard error: it is NaN.
+        """
         rows = self._summary()
         frame: pd.DataFrame = _pandas().DataFrame(rows).set_index("policy")
         return frame
@@ -260,17 +263,19 @@ class Results(Sequence[Run]):
             )
         head = "".join(f"<th>{name}</th>" for name in heads)
         said = html.escape(repr(self).strip("<>").removeprefix("Results: "))
+        if any(row["seeds"] > 1 for row in rows):
+            said += "; ± standard error"
         return (
             f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody>"
-            f"<caption style='caption-side:bottom'>{said}; ± standard error</caption></table>"
+            f"<caption style='caption-side:bottom'>{said}</caption></table>"
         )
 
 
 def mean_of(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error, which is 0 for a single value."""
+    """The mean and its standard error, which a single value does not have: NaN."""
     mean = sum(values) / len(values)
     if len(values) < 2:
-        return mean, 0.0
+        return mean, math.nan
     spread = sum((value - mean) ** 2 for value in values)
     return mean, math.sqrt(spread / (len(values) - 1) / len(values))
 
@@ -288,7 +293,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise ImportError(
-            "tables need pandas: pip install pandas, or pip install 'sclub[lab]'"
-        ) from None
+        raise ImportError("tables need pandas: pip install pandas") from None
     return pandas

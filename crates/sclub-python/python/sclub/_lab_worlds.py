@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ._lab_checks import real, recipe, whole
-from ._sclub import LabSetting, LabWorld
+from ._sclub import LabSetting, LabWorld, lab_read
 
 #: The number of users that the command line takes where none is said.
 _USERS = 1000
@@ -220,6 +220,54 @@ class Ratings(Setting):
 
     def __repr__(self) -> str:
         return f"Ratings({self.file!r})"
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """Who took what: pair k is user ``users[user[k]]`` and item ``items[item[k]]``."""
+
+    #: What users are called.
+    users: list[str]
+    #: What items are called.
+    items: list[str]
+    #: The user of each pair, by number.
+    user: NDArray[np.uint32]
+    #: The item of each pair, by number.
+    item: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.user)
+
+    def __repr__(self) -> str:
+        return f"<Taken: {len(self)} pairs of {len(self.users)} users and {len(self.items)} items>"
+
+    def matrix(self) -> NDArray[np.float64]:
+        """1 where a user took an item, else 0: an array of shape (users, items)."""
+        table = np.zeros((len(self.users), len(self.items)))
+        table[self.user, self.item] = 1.0
+        return table
+
+
+def read_ratings(file: str | os.PathLike[str], *, skip_bad_lines: bool = False) -> Taken:
+    """Reads who took or rated what, in any format that ``sclub features`` reads.
+
+    Each pair counts once, whatever the rating.
+
+    >>> import os, tempfile, sclub
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "ratings.csv")
+    ...     with open(path, "w") as out:
+    ...         _ = out.write("user,item\\nanna,tea\\nbert,tea\\nanna,mate\\n")
+    ...     taken = sclub.lab.read_ratings(path)
+    >>> taken
+    <Taken: 3 pairs of 2 users and 2 items>
+    >>> taken.matrix()
+    array([[1., 1.],
+           [1., 0.]])
+    """
+    user, item, users, items, said = lab_read(Path(file), bool(skip_bad_lines))
+    _warn(said)
+    return Taken(users, items, user, item)
 
 
 def _warn(said: list[str]) -> None:

@@ -23,6 +23,7 @@ __all__ = [
     "__version__",
     "_restore",
     "_seconds_in_rust",
+    "lab_read",
     "lab_run",
     "load",
 ]
@@ -40,6 +41,8 @@ class Items:
     @property
     def dim(self) -> int: ...
     def __len__(self) -> int: ...
+    def __getitem__(self, key: Any) -> NDArray[np.float64]: ...
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]: ...
     def to_numpy(self) -> NDArray[np.float64]: ...
 
 @disjoint_base
@@ -137,7 +140,10 @@ class SclubSoft(Policy):
 
 def load(path: _Path) -> Policy: ...
 def _restore(
-    class_: type[Policy], state: bytes, users: list[Hashable | None], gone: list[int]
+    class_: type[Policy],
+    state: bytes,
+    users: list[Hashable],
+    numbers: tuple[list[int], int, int],
 ) -> Policy: ...
 def _seconds_in_rust(
     policy: Policy, users: list[int], items: ArrayLike, rewards: list[float] | None = None
@@ -181,6 +187,9 @@ class LabWorld:
     def noise(self) -> float | None: ...
     def draw(self, round: int) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]: ...
 
+def lab_read(
+    path: Path, skip_bad_lines: bool
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32], list[str], list[str], list[str]]: ...
 def lab_run(
     world: LabSetting | Callable[[int], tuple[str, dict[str, object]]],
     policies: Sequence[tuple[str, object]] | None,

@@ -35,7 +35,7 @@ from ._lab_checks import LIMIT, real, text, whole
 from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
-from ._lab_worlds import Ratings, Setting, Synthetic, Vectors
+from ._lab_worlds import Ratings, Setting, Synthetic, Taken, Vectors, read_ratings
 from ._sclub import lab_run
 
 __all__ = [
@@ -45,8 +45,10 @@ __all__ = [
     "Results",
     "Run",
     "Synthetic",
+    "Taken",
     "Vectors",
     "World",
+    "read_ratings",
     "run",
 ]
 

@@ -151,9 +151,16 @@ class Explorer:
         dict
             As `bandit_feedback` makes it, with the features of the items as `action_context` and
             all probabilities of every round as `pi_b`.
+
+        Raises
+        ------
+        ValueError
+            Where no choice has a reward yet.
         """
         rewards = np.array(self._rewards, dtype=np.float64)
         known = self._known()
+        if not known:
+            raise ValueError("no reward has come yet")
         users = self.users
         shown = np.array(self._shown, dtype=np.int64)[known]
         greedy = np.array(self._greedy, dtype=np.int64)[known]

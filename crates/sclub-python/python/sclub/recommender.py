@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,7 @@ class Recommender:
         Examples
         --------
         >>> from sclub.recommender import Recommender
-        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]])
+        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]], "linucb-ind")
         >>> drinks.fit(["tea", "coffee"], [0.0, 1.0], ["anna", "anna"]).predict(["anna"])
         'coffee'
         """
@@ -225,7 +226,7 @@ class Recommender:
         Examples
         --------
         >>> from sclub.recommender import Recommender
-        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]])
+        >>> drinks = Recommender(["tea", "coffee"], [[1.0, 0.0], [0.0, 1.0]], "linucb-ind")
         >>> drinks = drinks.fit(["tea", "coffee"], [0.0, 1.0], ["anna", "anna"])
         >>> drinks.score(["tea", "coffee", "coffee"], [0.0, 1.0, 0.5], ["anna", "anna", "anna"])
         0.75
@@ -341,7 +342,19 @@ def _made(policy: str, dim: int, constants: Mapping[str, Any]) -> Policy:
     for name in fixed:
         if name in given:
             raise TypeError(f"{name}: policy {policy!r} says it already")
-    return kind(dim, **given, **fixed)
+    if "dim" in given:
+        raise TypeError("dim: features say it already")
+    known = inspect.signature(kind).parameters
+    # A class that takes any name looks at them itself.
+    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in known.values()):
+        for name in given:
+            if name not in known:
+                there = ", ".join(one for one in known if one not in ("dim", *fixed))
+                raise TypeError(f"{name}: policy {policy!r} has no such parameter; it has {there}")
+    try:
+        return kind(dim, **given, **fixed)
+    except TypeError as why:
+        raise TypeError(f"policy {policy!r}: {why}") from None
 
 
 def _by_label(arms: list[Any], frame: Any) -> Any:

@@ -237,7 +237,7 @@ fn numbers(
 ) -> PyResult<Vec<f64>> {
     let what = format!("{name} of round {round}");
     let mut values = Vec::new();
-    vector(object, &what, &mut values).map_err(|error| as_value_error(object.py(), error))?;
+    vector(object, &what, "L", &mut values).map_err(|error| as_value_error(object.py(), error))?;
     if values.len() != expected {
         return Err(wrong(format!(
             "{what}: there are {} for {expected} items",

@@ -11,4 +11,4 @@ mod run;
 mod settings;
 
 pub use run::lab_run;
-pub use settings::{LabSetting, LabWorld};
+pub use settings::{LabSetting, LabWorld, lab_read};

@@ -216,6 +216,38 @@ fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Ve
     Ok((read, warnings))
 }
 
+/// Who took what: a user and an item for each pair by number, and what users and items are called.
+type Taken<'py> = (
+    Bound<'py, PyArray1<u32>>,
+    Bound<'py, PyArray1<u32>>,
+    Vec<String>,
+    Vec<String>,
+    Vec<String>,
+);
+
+/// Reads a file of ratings: pairs, names, and warnings.
+#[pyfunction]
+pub fn lab_read(py: Python<'_>, path: PathBuf, skip_bad_lines: bool) -> PyResult<Taken<'_>> {
+    let (read, warnings) = py.detach(|| read_file(&path, skip_bad_lines))?;
+    let all = &read.interactions;
+    let (mut users, mut items) = (Vec::new(), Vec::new());
+    for user in 0..all.users() {
+        for &item in all.of_user(user) {
+            users.push(user as u32);
+            items.push(item);
+        }
+    }
+    let user_names = (0..all.users()).map(|user| all.user_name(user).to_string());
+    let item_names = (0..all.items()).map(|item| all.item_name(item).to_string());
+    Ok((
+        PyArray1::from_vec(py, users),
+        PyArray1::from_vec(py, items),
+        user_names.collect(),
+        item_names.collect(),
+        warnings,
+    ))
+}
+
 /// A user, the items she is offered, and what each brings on average.
 type Drawn<'py> = (u64, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
@@ -229,6 +261,22 @@ pub struct LabWorld {
 
 #[pymethods]
 impl LabWorld {
+    /// It is as it is whatever was drawn from it, so that a copy is the same world.
+    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
+        Self {
+            world: Arc::clone(&self.world),
+            drawn: Mutex::new((None, self.world.new_block())),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!(
+            "<LabWorld dim={} users={}>",
+            self.world.dim(),
+            self.world.users()
+        )
+    }
+
     /// Features of an item.
     #[getter]
     fn dim(&self) -> usize {
