@@ -17,10 +17,10 @@ use crate::policy::Policy;
 struct Constants<'a, 'py> {
     preset: &'a str,
     assumptions: Option<&'a Bound<'py, PyDict>>,
-    alpha_theta: Option<f64>,
-    alpha_p: Option<f64>,
-    beta: Option<f64>,
-    beta_scale: Option<f64>,
+    alpha_theta: Option<&'a Bound<'py, PyAny>>,
+    alpha_p: Option<&'a Bound<'py, PyAny>>,
+    beta: Option<&'a Bound<'py, PyAny>>,
+    beta_scale: Option<&'a Bound<'py, PyAny>>,
     index: Option<&'a str>,
 }
 
@@ -46,18 +46,24 @@ impl Constants<'_, '_> {
                 return Err(wrong_value("preset", why));
             }
         };
-        if self.beta.is_some() && self.beta_scale.is_some() {
+        let (beta, beta_scale) = (
+            real("beta", self.beta)?,
+            real("beta_scale", self.beta_scale)?,
+        );
+        if beta.is_some() && beta_scale.is_some() {
             return Err(wrong_value(
                 "beta_scale",
                 "it cannot be given together with beta",
             ));
         }
-        params.alpha_theta = self.alpha_theta.unwrap_or(params.alpha_theta);
-        params.alpha_p = self.alpha_p.unwrap_or(params.alpha_p);
-        if let Some(scale) = self.beta_scale {
+        let alpha_theta = real("alpha_theta", self.alpha_theta)?;
+        params.alpha_theta = alpha_theta.unwrap_or(params.alpha_theta);
+        let alpha_p = real("alpha_p", self.alpha_p)?;
+        params.alpha_p = alpha_p.unwrap_or(params.alpha_p);
+        if let Some(scale) = beta_scale {
             params.exploration = Exploration::Growing { scale };
         }
-        if let Some(beta) = self.beta {
+        if let Some(beta) = beta {
             params.exploration = Exploration::Fixed(beta);
         }
         match self.index {
@@ -205,10 +211,10 @@ impl Sclub {
         let constants = Constants {
             preset,
             assumptions,
-            alpha_theta: real("alpha_theta", alpha_theta)?,
-            alpha_p: real("alpha_p", alpha_p)?,
-            beta: real("beta", beta)?,
-            beta_scale: real("beta_scale", beta_scale)?,
+            alpha_theta,
+            alpha_p,
+            beta,
+            beta_scale,
             index,
         };
         let params = constants.params(dim)?;
@@ -261,10 +267,10 @@ impl Club {
         let constants = Constants {
             preset,
             assumptions,
-            alpha_theta: real("alpha_theta", alpha_theta)?,
-            alpha_p: real("alpha_p", alpha_p)?,
-            beta: real("beta", beta)?,
-            beta_scale: real("beta_scale", beta_scale)?,
+            alpha_theta,
+            alpha_p,
+            beta,
+            beta_scale,
             index,
         };
         let params = constants.params(dim)?;
@@ -326,8 +332,8 @@ impl LinUcb {
         let constants = Constants {
             preset,
             assumptions,
-            beta: real("beta", beta)?,
-            beta_scale: real("beta_scale", beta_scale)?,
+            beta,
+            beta_scale,
             index,
             ..Constants::default()
         };
