@@ -7,6 +7,7 @@
 //! | [`engine`] | log, then apply: one thread writes, everybody reads |
 //! | [`state`] | what is known, a fold of the events |
 //! | [`event`], [`decision`] | what is in the log, and what is handed out |
+//! | [`env`] | disk, clock, randomness and threads, handed in |
 //! | [`store`] | where events are kept |
 
 pub mod api;
@@ -15,6 +16,7 @@ pub mod constants;
 pub mod decision;
 pub mod edge;
 pub mod engine;
+pub mod env;
 pub mod event;
 pub mod identity;
 pub mod meters;
