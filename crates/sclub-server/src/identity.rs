@@ -4,6 +4,7 @@ use sclub::{Keep, LinUcbInd, LinUcbShared, Sclub, SclubSoft, Users};
 use serde::{Deserialize, Serialize};
 
 use crate::constants::{Constants, differs};
+use crate::env::Random;
 use crate::settings::Settings;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
@@ -98,7 +99,7 @@ impl Identity {
     ///
     /// # Errors
     /// Where a setting cannot be.
-    pub fn new(settings: &Settings) -> Result<Self, Misfit> {
+    pub fn new(settings: &Settings, random: &dyn Random) -> Result<Self, Misfit> {
         let policy = match settings.policy.as_deref() {
             Some(name) => Kind::parse(name)?,
             None => DEFAULT,
@@ -108,7 +109,8 @@ impl Identity {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
         }
         let mut key = [0; 32];
-        getrandom::fill(&mut key)
+        random
+            .fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
         Ok(Self {
             format: policy.format(),

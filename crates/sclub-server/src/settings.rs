@@ -37,8 +37,10 @@ pub struct Settings {
     pub reward_max: f64,
     /// How long a decision can be answered, in seconds.
     pub lifetime: u64,
-    /// Whether decisions that nobody answers are kept for `sclub export`.
-    pub journal: bool,
+    /// Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none.
+    pub journal_days: u64,
+    /// How much of the log is kept beyond what recovery needs.
+    pub keep_log: KeepLog,
     /// Events between two snapshots.
     pub snapshot_every: u64,
     /// File with keys, one `role name secret` a line.
@@ -93,7 +95,8 @@ impl Default for Settings {
             reward_min: 0.0,
             reward_max: 1.0,
             lifetime: 7 * 24 * 3600,
-            journal: true,
+            journal_days: 90,
+            keep_log: KeepLog::Bytes(0),
             snapshot_every: 500_000,
             keys: None,
             insecure: false,
@@ -112,6 +115,56 @@ impl Default for Settings {
             fit_threads: 0,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
+        }
+    }
+}
+
+/// How much of the log is kept: an amount (`512MB`, `2GB`) or a time (`7d`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum KeepLog {
+    /// So many bytes.
+    Bytes(u64),
+    /// Days of service.
+    Days(u64),
+}
+
+impl std::str::FromStr for KeepLog {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let number = digits.parse::<u64>().ok();
+        let unit = text[digits.len()..].to_ascii_lowercase();
+        let bytes = |scale: u64| number.and_then(|n| n.checked_mul(scale)).map(KeepLog::Bytes);
+        let parsed = match &*unit {
+            "" | "b" => bytes(1),
+            "kb" => bytes(1_000),
+            "mb" => bytes(1_000_000),
+            "gb" => bytes(1_000_000_000),
+            "tb" => bytes(1_000_000_000_000),
+            "d" => number.map(KeepLog::Days),
+            _ => None,
+        };
+        parsed.ok_or_else(|| {
+            format!("'{text}' is neither an amount such as 512MB or 2GB nor a time such as 7d")
+        })
+    }
+}
+
+impl TryFrom<String> for KeepLog {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<KeepLog> for String {
+    fn from(keep: KeepLog) -> Self {
+        match keep {
+            KeepLog::Bytes(bytes) => format!("{bytes}B"),
+            KeepLog::Days(days) => format!("{days}d"),
         }
     }
 }

@@ -1,16 +1,19 @@
-//! Decisions and rewards as JSON lines.
+//! The journal as JSON lines.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::fold::{FoldError, name};
-use crate::decision::{Features, Handed};
-use crate::event::{Event, Stamped};
-use crate::state::{Answered, Catalogue};
-use crate::store::{Store, StoreError};
+use super::fold::FoldError;
+use super::journal::{Page, forgotten};
+use super::Engine;
+use crate::env::Env;
+use crate::event::Item;
+use crate::state::Answered;
+use crate::store::{Folder, Log, Segments, StoreError};
 
-/// A line: an item that was shown, and what it brought.
+/// A line: an item that was shown, and its reward.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     decision: u64,
@@ -24,97 +27,110 @@ struct Line<'a> {
     rewarded: Option<u64>,
 }
 
-/// Writes every reward in the order in which it was learned, then every decision that has none.
-/// Returns the number of lines.
+impl Engine {
+    /// Writes every reward in the order in which it was learned, then every item shown that has none.
+    /// Returns the number of lines.
+    ///
+    /// # Errors
+    /// If the journal is damaged, or `out` cannot be written.
+    pub async fn export(&self, out: &mut dyn Write) -> Result<u64, FoldError> {
+        self.flush_journal().await?;
+        Ok(export(&self.shared.folder.journal, out)?)
+    }
+}
+
+/// Writes the journal of a folder that no server uses, as [`Engine::export`] does.
 ///
 /// # Errors
-/// Where the store is damaged, or `out` cannot be written.
-pub fn export(store: &dyn Store, out: &mut dyn Write) -> Result<u64, FoldError> {
+/// As [`Engine::export`].
+pub fn export_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<u64, FoldError> {
+    Ok(export(&Folder::open(env, data)?.journal, out)?)
+}
+
+fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
     let mut lines = 0;
     let mut answered = Answered::default();
-    let mut catalogue: Option<Catalogue> = None;
-    let broken = |number: u64, reason: String| {
-        StoreError::Refused(format!("event {number} of {}: {reason}", name(store)))
-    };
-    store.events(0, &mut |number, bytes| {
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let stamped = Stamped::decode(bytes).map_err(|error| broken(number, error.to_string()))?;
-        match &stamped.event {
-            Event::Learn { round } => {
-                for reward in round {
-                    answered.insert(reward.number, reward.decided);
-                    let line = Line {
-                        decision: reward.number,
-                        user: &reward.user,
-                        item: &reward.item,
-                        features: Some(&reward.features),
-                        score: reward.score,
-                        cluster: reward.cluster,
-                        reward: Some(reward.reward),
-                        decided: reward.decided,
-                        rewarded: Some(stamped.at),
-                    };
-                    put(out, &line)?;
-                    lines += 1;
-                }
+    let forgotten = forgotten(journal)?;
+    let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
+    // Both passes see the same batches.
+    let first = journal.read(journal.first()? - 1)?;
+    let second = journal.read(journal.first()? - 1)?;
+    let mut last = 0;
+    each_page(first, &mut |number, page, items| {
+        last = number;
+        for row in &page.rewards {
+            answered.insert(row.number, 0);
+            if is_gone(&row.user, row.event) {
+                continue;
             }
-            Event::Upsert { items } => {
-                for item in items {
-                    let refused = |error: sclub::Error| broken(number, error.to_string());
-                    let catalogue = match &mut catalogue {
-                        Some(catalogue) => catalogue,
-                        none => none.insert(Catalogue::new(item.features.len()).map_err(refused)?),
-                    };
-                    let upserted = catalogue.upsert(&item.id, &item.features, stamped.at);
-                    upserted.map_err(refused)?;
-                }
-            }
-            Event::Remove { item } => {
-                if let Some(catalogue) = &mut catalogue {
-                    catalogue.remove(item, stamped.at);
-                }
-            }
-            Event::Expect { .. } | Event::Forget { .. } | Event::Fit { .. } => {}
+            let item = item(items, row.item)?;
+            lines += 1;
+            put(out, &Line {
+                decision: row.number,
+                user: &row.user,
+                item: &item.id,
+                features: features(item),
+                score: row.score,
+                cluster: row.cluster,
+                reward: Some(row.reward),
+                decided: row.decided,
+                rewarded: Some(row.rewarded),
+            })?;
         }
         Ok(())
     })?;
-    store.notes(&mut |_, bytes| {
-        let Some(handed) = Handed::decode(bytes) else {
-            return Ok(());
-        };
-        for (number, shown) in (handed.number..).zip(&handed.shown) {
-            if answered.contains(number) {
+    each_page(second, &mut |number, page, items| {
+        for row in &page.shown {
+            if number > last || is_gone(&row.user, row.event) {
                 continue;
             }
-            let found;
-            let features = match &shown.features {
-                Features::Inline(features) => Some(features.as_slice()),
-                Features::Catalogue(revision) => {
-                    found = catalogue
-                        .as_ref()
-                        .and_then(|catalogue| catalogue.features_of(&shown.item, *revision));
-                    found.as_deref()
+            for (number, &(place, score)) in (row.number..).zip(&row.items) {
+                if answered.contains(number) {
+                    continue;
                 }
-            };
-            let line = Line {
-                decision: number,
-                user: &handed.user,
-                item: &shown.item,
-                features,
-                score: shown.score,
-                cluster: handed.cluster,
-                reward: None,
-                decided: handed.at,
-                rewarded: None,
-            };
-            put(out, &line)?;
-            lines += 1;
+                let item = item(items, place)?;
+                lines += 1;
+                put(out, &Line {
+                    decision: number,
+                    user: &row.user,
+                    item: &item.id,
+                    features: features(item),
+                    score,
+                    cluster: row.cluster,
+                    reward: None,
+                    decided: row.at,
+                    rewarded: None,
+                })?;
+            }
         }
         Ok(())
     })?;
     Ok(lines)
+}
+
+type Visit<'a> = dyn FnMut(u64, &Page, &[Item]) -> Result<(), StoreError> + 'a;
+
+/// Visits the batches of a journal, each with the items that its file has named.
+fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<(), StoreError> {
+    let mut items = Vec::new();
+    for batch in batches {
+        let (number, bytes) = batch?;
+        let mut page = Page::decode(&bytes)?;
+        items.truncate(page.items_before as usize);
+        items.append(&mut page.items);
+        visit(number, &page, &items)?;
+    }
+    Ok(())
+}
+
+fn item(items: &[Item], place: u32) -> Result<&Item, StoreError> {
+    let missing = || StoreError::Refused("the journal names an item that it does not have".into());
+    items.get(place as usize).ok_or_else(missing)
+}
+
+/// None where they were no longer known when the decision was written down.
+fn features(item: &Item) -> Option<&[f64]> {
+    (!item.features.is_empty()).then_some(&item.features)
 }
 
 fn put(out: &mut dyn Write, line: &Line<'_>) -> Result<(), StoreError> {

@@ -8,15 +8,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, available_parallelism, scope};
 use std::time::{Duration, Instant};
 
 use sclub::{Refit, Workers};
 use tokio::sync::{mpsc, oneshot};
 
-use super::writer::{Job, Want};
-use super::{OpenError, Shared, lock, spawn};
+use super::owner::{Command, WriteRequest};
+use super::{OpenError, Shared, lock};
 use crate::state::Effect;
 
 /// Threads that share the pieces of a fit.
@@ -83,7 +82,7 @@ impl Watch {
 /// The writer's side: which fit is on its way.
 #[derive(Debug)]
 pub(super) struct Fits {
-    orders: Sender<Box<dyn Refit>>,
+    orders: mpsc::UnboundedSender<Box<dyn Refit>>,
     watch: Arc<Watch>,
     is_out: bool,
     /// Whether the one on its way has somebody in it who was forgotten meanwhile.
@@ -93,19 +92,16 @@ pub(super) struct Fits {
 }
 
 impl Fits {
-    /// With a thread that computes. It knows nothing but what it is handed, and nobody waits for it at
-    /// the end: it ends with the process, or when it finds nobody to send its fit to.
+    /// Starts the task that computes. It knows nothing but what it is handed, and nobody waits for it
+    /// at the end: it ends when it finds nobody to send its fit to.
     pub fn start(
-        watch: Arc<Watch>,
-        queue: mpsc::Sender<Job>,
-        workers: Box<dyn Workers + Send>,
+        shared: &Shared,
+        workers: Box<dyn Workers + Send + Sync>,
     ) -> Result<Self, OpenError> {
-        let (orders, ordered) = channel();
-        let seen = Arc::clone(&watch);
-        spawn("sclub-fit", move || {
-            step_back();
-            compute(&ordered, &queue, &*workers, &seen);
-        })?;
+        let (orders, ordered) = mpsc::unbounded_channel();
+        let watch = Arc::clone(&shared.fitting);
+        let task = compute(ordered, shared.queue.clone(), workers, Arc::clone(&watch));
+        shared.env().spawner.spawn("sclub-fit", Box::pin(task))?;
         Ok(Self {
             orders,
             watch,
@@ -153,14 +149,11 @@ impl Shared {
         if !is_idle {
             return;
         }
-        let refit = {
-            let _gate = lock(&self.gate);
-            let state = self.read();
-            if state.rounds() < fits.not_before {
-                return;
-            }
-            state.policy().and_then(|policy| policy.refit())
-        };
+        let not_before = fits.not_before;
+        let refit = self.state.study(|state| {
+            let policy = state.policy().filter(|_| state.rounds() >= not_before);
+            policy.and_then(|policy| policy.refit())
+        });
         let Some(refit) = refit else { return };
         tracing::debug!(rounds = refit.rounds(), "a fit begins");
         fits.is_out = true;
@@ -171,37 +164,43 @@ impl Shared {
     }
 }
 
-/// Lets every other thread go first, where the system can do that for a thread. Its helpers inherit it.
-fn step_back() {
+/// Lets every other thread go first, where the system can do that for a thread. Threads that it starts
+/// inherit it.
+pub(super) fn lower_priority() {
     #[cfg(target_os = "linux")]
     {
         /// Of the 20 steps there are.
         const STEPS: i32 = 10;
-        if let Err(error) = rustix::process::setpriority_process(None, STEPS) {
-            tracing::debug!(%error, "fits have the priority of everything else");
+        let name = std::thread::current().name().map(str::to_owned);
+        // In a simulation there is one thread for everything.
+        if name.is_some_and(|name| name.starts_with("sclub-"))
+            && let Err(error) = rustix::process::setpriority_process(None, STEPS)
+        {
+            tracing::debug!(%error, "this thread keeps the priority of the others");
         }
     }
 }
 
-/// Computes what is ordered and sends it to the writer, until there is nobody to send it to.
-fn compute(
-    orders: &Receiver<Box<dyn Refit>>,
-    queue: &mpsc::Sender<Job>,
-    workers: &dyn Workers,
-    watch: &Watch,
+/// Computes what is ordered and sends it to the owner of the log, until there is nobody to send it to.
+async fn compute(
+    mut orders: mpsc::UnboundedReceiver<Box<dyn Refit>>,
+    queue: mpsc::Sender<WriteRequest>,
+    workers: Box<dyn Workers + Send + Sync>,
+    watch: Arc<Watch>,
 ) {
-    while let Ok(refit) = orders.recv() {
+    lower_priority();
+    while let Some(refit) = orders.recv().await {
         let begun = Instant::now();
         let rounds = refit.rounds();
-        let fit = catch_unwind(AssertUnwindSafe(|| refit.compute(workers))).ok();
+        let fit = catch_unwind(AssertUnwindSafe(|| refit.compute(&*workers))).ok();
         let took = begun.elapsed();
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         watch.took.store(nanos.max(1), Ordering::SeqCst);
         let bytes = fit.as_ref().map(Vec::len);
         tracing::info!(rounds, ?took, bytes, "a fit is computed");
         let (reply, _) = oneshot::channel();
-        let want = Want::Fit(fit);
-        if queue.blocking_send(Job { want, reply }).is_err() {
+        let command = Command::Fit(fit);
+        if queue.send(WriteRequest { command, reply }).await.is_err() {
             return;
         }
     }

@@ -1,16 +1,14 @@
-//! State from the log: the one path by which it is made again.
+//! State from snapshots and the log: the one path by which it is made again.
 
-use std::path::PathBuf;
-
-use crate::event::Stamped;
+use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
 use crate::state::{Effect, LoadError, State};
-use crate::store::{Store, StoreError};
+use crate::store::{Folder, Log, StoreError};
 
 /// Why the state cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
-    /// The store says no.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The folder is for something else.
@@ -21,23 +19,19 @@ pub enum FoldError {
         /// What does not fit.
         misfit: Misfit,
     },
-    /// An event cannot follow those before it.
-    #[error("event {number} of {folder} cannot be applied: {reason}")]
-    Event {
+    /// A batch cannot follow those before it.
+    #[error("batch {number} of the log cannot be applied: {reason}")]
+    Batch {
         /// Its number.
         number: u64,
-        /// Which folder.
-        folder: String,
         /// What is wrong.
         reason: String,
     },
     /// A snapshot cannot be read.
-    #[error("the snapshot at event {at} of {folder} cannot be read: {reason}")]
+    #[error("the snapshot {file} cannot be read: {reason}")]
     Snapshot {
-        /// Its event.
-        at: u64,
-        /// Which folder.
-        folder: String,
+        /// Which file.
+        file: String,
         /// What is wrong.
         reason: String,
     },
@@ -46,113 +40,132 @@ pub enum FoldError {
     Empty(String),
 }
 
-/// Where to begin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
-    /// With the newest snapshot: the fastest way.
-    Newest,
-    /// As far back as the log is complete: the strictest way.
-    Base,
-}
-
-/// What a folder is for, if it is for anything yet.
+/// What a folder is for; none if it is new.
 ///
 /// # Errors
-/// Where that cannot be read.
-pub fn identity(store: &dyn Store) -> Result<Option<Identity>, FoldError> {
-    let Some(bytes) = store.identity()? else {
-        if store.last() == 0 {
-            return Ok(None);
-        }
-        let misfit = Misfit("its identity is missing".to_owned());
-        let folder = name(store);
-        return Err(FoldError::Identity { folder, misfit });
-    };
-    let identity = Identity::decode(&bytes).map_err(|misfit| FoldError::Identity {
-        folder: name(store),
+/// If that cannot be read.
+pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
+    let wrong = |misfit: Misfit| FoldError::Identity {
+        folder: folder.path().display().to_string(),
         misfit,
-    })?;
-    Ok(Some(identity))
+    };
+    match folder.identity()? {
+        Some(bytes) => Identity::decode(&bytes).map(Some).map_err(wrong),
+        None if folder.log.last() == 0 => Ok(None),
+        None => Err(wrong(Misfit("its identity is missing".to_owned()))),
+    }
 }
 
-/// The state after all events in the store.
-///
-/// `watch` is told the number of each event that has been applied.
+/// The state after batch `upto`, from the newest snapshot that can be read: the fastest way.
 ///
 /// # Errors
-/// Where the log or a snapshot is damaged.
-pub fn fold(
-    store: &dyn Store,
+/// If the log or every snapshot is damaged.
+pub fn newest(
+    folder: &Folder,
     identity: &Identity,
-    from: From,
+    upto: u64,
     watch: &mut dyn FnMut(u64),
 ) -> Result<State, FoldError> {
-    let at = match from {
-        From::Newest => store.snapshots()?.last().copied(),
-        From::Base => Some(store.base()).filter(|&base| base > 0),
-    };
-    let mut state = match at {
-        Some(at) => snapshot(store, identity, at)?,
-        None => State::new(identity.clone()).map_err(|error| FoldError::Identity {
-            folder: name(store),
-            misfit: Misfit(error.to_string()),
-        })?,
-    };
-    let mut effect = Effect::default();
     let mut failed = None;
-    let visited = store.events(state.events(), &mut |number, bytes| {
-        let applied = Stamped::decode(bytes)
-            .map_err(|error| error.to_string())
-            .and_then(|stamped| {
-                effect.changes.clear();
-                state
-                    .apply(&stamped, &mut effect)
-                    .map_err(|error| error.to_string())
-            });
-        if let Err(reason) = applied {
-            failed = Some((number, reason));
-            return Err(StoreError::Refused("an event cannot be applied".to_owned()));
+    for &at in folder.snapshots.list().iter().rev() {
+        match snapshot(folder, identity, at) {
+            Ok(state) => return apply(folder, state, upto, watch),
+            Err(error) => {
+                // The log goes back to the one before.
+                tracing::error!(%error, "trying an older snapshot");
+                failed = Some(error);
+            }
         }
-        watch(number);
-        Ok(())
-    });
-    if let Some((number, reason)) = failed {
-        let folder = name(store);
-        return Err(FoldError::Event {
-            number,
-            folder,
-            reason,
-        });
     }
-    visited?;
-    Ok(state)
+    match failed {
+        Some(error) if folder.log.first()? > 1 => Err(error),
+        _ => apply(folder, start(folder, identity)?, upto, watch),
+    }
+}
+
+/// The state after batch `upto`, from as far back as the log goes: the strictest way. Returns also the
+/// event with which it begins.
+///
+/// # Errors
+/// If the log or the oldest snapshot is damaged.
+pub fn oldest(
+    folder: &Folder,
+    identity: &Identity,
+    upto: u64,
+    watch: &mut dyn FnMut(u64),
+) -> Result<(State, u64), FoldError> {
+    let first = folder.log.first()?;
+    let oldest = folder.snapshots.list().into_iter().find(|at| at + 1 >= first);
+    let state = match oldest {
+        Some(at) if first > 1 => snapshot(folder, identity, at)?,
+        _ => start(folder, identity)?,
+    };
+    let from = state.events();
+    Ok((apply(folder, state, upto, watch)?, from))
+}
+
+fn start(folder: &Folder, identity: &Identity) -> Result<State, FoldError> {
+    State::new(identity.clone()).map_err(|error| FoldError::Identity {
+        folder: folder.path().display().to_string(),
+        misfit: Misfit(error.to_string()),
+    })
+}
+
+/// Applies the batches of the log up to a number.
+fn apply(
+    folder: &Folder,
+    mut state: State,
+    upto: u64,
+    watch: &mut dyn FnMut(u64),
+) -> Result<State, FoldError> {
+    let from = state.position();
+    let mut effect = Effect::default();
+    if from < upto {
+        for batch in folder.log.read(from)?.take((upto - from) as usize) {
+            let (number, batch) = decode(batch?)?;
+            effect.changes.clear();
+            let replayed = state.replay(number, &batch, &mut effect);
+            replayed.map_err(|rejected| FoldError::Batch {
+                number,
+                reason: rejected.reason.to_string(),
+            })?;
+            watch(number);
+        }
+    }
+    match state.position() == upto {
+        true => Ok(state),
+        false => Err(FoldError::Batch {
+            number: state.position() + 1,
+            reason: "it is missing".to_owned(),
+        }),
+    }
+}
+
+/// A batch of the log.
+pub(super) fn decode((number, bytes): (u64, Vec<u8>)) -> Result<(u64, Batch), FoldError> {
+    match Batch::decode(&bytes) {
+        Ok(batch) => Ok((number, batch)),
+        Err(error) => Err(FoldError::Batch {
+            number,
+            reason: error.to_string(),
+        }),
+    }
 }
 
 /// The state in a snapshot.
-///
-/// # Errors
-/// Where it is damaged.
-pub fn snapshot(store: &dyn Store, identity: &Identity, at: u64) -> Result<State, FoldError> {
+fn snapshot(folder: &Folder, identity: &Identity, at: u64) -> Result<State, FoldError> {
     let broken = |reason: String| FoldError::Snapshot {
-        at,
-        folder: name(store),
+        file: folder.snapshots.path(at).display().to_string(),
         reason,
     };
-    let mut reader = store.open_snapshot(at)?;
+    let mut reader = folder.snapshots.read(at)?;
     let state = match State::load(identity.clone(), &mut *reader) {
         Ok(state) => state,
         Err(LoadError::Io(error)) => return Err(broken(error.to_string())),
         Err(LoadError::Bad(reason)) => return Err(broken(reason)),
     };
-    if state.events() == at {
-        Ok(state)
-    } else {
-        Err(broken(format!("it is of event {}", state.events())))
+    match state.position() == at {
+        true => Ok(state),
+        false => Err(broken(format!("it is of batch {}", state.position()))),
     }
-}
-
-/// Where a store is, in a sentence.
-pub fn name(store: &dyn Store) -> String {
-    let folder = store.folder().map(PathBuf::from);
-    folder.map_or_else(|| "memory".to_owned(), |path| path.display().to_string())
 }

@@ -1,19 +1,45 @@
-//! Decisions handed out that wait to be noted in the store.
+//! The journal: what was shown to whom, and what it brought, for analysis.
+//!
+//! Decisions come from the threads that recommend, through [`Pending`]. Rewards and requests to forget
+//! come from the log, which the keeper of the journal reads behind the owner: so the journal catches up
+//! by itself after a crash or a failing disk. The log keeps what the journal has not read.
+//!
+//! Each batch of the journal names the items it mentions that its file has not named yet, so every file
+//! can be read by itself.
 
-/// Decisions one after another in one piece of memory: they are written by the threads that answer
-/// and read by the one that writes, and memory that changes hands is slow to free.
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{OpenError, Shared, lock};
+use crate::decision::{Features, Handed};
+use crate::event::{Batch, Event, Item, Reward, from_bytes, to_bytes};
+use crate::store::{Log, Segments, StoreError};
+
+/// Milliseconds between two looks at what there is to write.
+const TICK: u64 = 100;
+/// Milliseconds of service after which a new file is begun, and old ones are looked through.
+const DAY: u64 = 24 * 3600 * 1000;
+/// Batches of the log that go into one batch of the journal.
+const MAX_BATCHES: usize = 4096;
+
+/// Decisions handed out, one after another in one piece of memory: they are written by the threads
+/// that answer and read by the keeper, and memory that changes hands is slow to free.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub(super) struct Pending {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Journal {
-    /// Puts one more in, unless there are too many or they are too long together.
+impl Pending {
+    /// Adds a decision, unless there are too many already.
     pub fn push(&mut self, decision: &[u8]) -> bool {
-        const MOST: usize = 1 << 17;
-        const BYTES: usize = 64 << 20;
-        if self.ends.len() == MOST || self.bytes.len() + decision.len() > BYTES {
+        const MAX_DECISIONS: usize = 1 << 17;
+        const MAX_BYTES: usize = 64 << 20;
+        if self.ends.len() == MAX_DECISIONS || self.bytes.len() + decision.len() > MAX_BYTES {
             return false;
         }
         self.bytes.extend_from_slice(decision);
@@ -21,23 +47,17 @@ impl Journal {
         true
     }
 
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Every decision in it.
-    pub fn decisions(&self) -> Vec<&[u8]> {
-        let mut start = 0;
-        let cut = self.ends.iter().map(|&end| {
-            let decision = &self.bytes[start..end];
-            start = end;
-            decision
-        });
-        cut.collect()
+    fn decisions(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
     }
 
-    /// Empties it; what it has of memory is kept, within reason.
-    pub fn clear(&mut self) {
+    /// Empties it, and keeps some of its memory.
+    fn clear(&mut self) {
         const KEPT: usize = 4 << 20;
         self.bytes.clear();
         self.ends.clear();
@@ -46,20 +66,426 @@ impl Journal {
     }
 }
 
+/// A batch of the journal.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Page {
+    /// The batch of the log up to which rewards are in the journal.
+    pub position: u64,
+    /// Events up to there.
+    pub events: u64,
+    /// The service clock.
+    pub clock: u64,
+    /// How many items the file has named before these.
+    pub items_before: u32,
+    /// Items that are named for the first time in this file.
+    pub items: Vec<Item>,
+    /// Decisions.
+    pub shown: Vec<ShownRow>,
+    /// Rewards.
+    pub rewards: Vec<RewardRow>,
+    /// Users who were forgotten, with the number of the event.
+    pub forgotten: Vec<(String, u64)>,
+}
+
+/// A decision; items by their place among those that the file has named.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ShownRow {
+    pub number: u64,
+    pub event: u64,
+    pub at: u64,
+    pub user: String,
+    pub cluster: u64,
+    pub items: Vec<(u32, f64)>,
+}
+
+/// A reward.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct RewardRow {
+    pub number: u64,
+    pub event: u64,
+    pub decided: u64,
+    pub rewarded: u64,
+    pub user: String,
+    pub cluster: u64,
+    pub item: u32,
+    pub score: f64,
+    pub reward: f64,
+}
+
+impl Page {
+    pub fn encode(&self) -> Vec<u8> {
+        to_bytes(self)
+    }
+
+    pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        from_bytes(bytes)
+            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))
+    }
+
+    /// Takes out everything of users who were forgotten later. Returns whether there was anything.
+    fn forget(&mut self, forgotten: &HashMap<String, u64>) -> bool {
+        let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
+        let before = self.shown.len() + self.rewards.len() + self.forgotten.len();
+        self.shown.retain(|row| !is_gone(&row.user, row.event));
+        self.rewards.retain(|row| !is_gone(&row.user, row.event));
+        self.forgotten.clear();
+        before != self.shown.len() + self.rewards.len()
+    }
+}
+
+/// The items that a file has named so far.
+#[derive(Debug, Default)]
+struct Dictionary {
+    file: Option<u64>,
+    by_revision: HashMap<u64, u32>,
+    by_hash: HashMap<[u8; 16], u32>,
+    count: u32,
+}
+
+impl Dictionary {
+    /// The place of an item that is named by its features.
+    fn place(&mut self, page: &mut Page, id: &str, features: &[f64]) -> u32 {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(id.as_bytes());
+        for value in features {
+            hasher.update(&value.to_bits().to_le_bytes());
+        }
+        let hash = *hasher.finalize().as_bytes().first_chunk().expect("longer");
+        *self.by_hash.entry(hash).or_insert_with(|| {
+            page.items.push(Item {
+                id: id.to_owned(),
+                features: features.to_vec(),
+            });
+            self.count += 1;
+            self.count - 1
+        })
+    }
+}
+
+/// What the keeper can be asked for.
+#[derive(Debug)]
+pub(super) enum JournalRequest {
+    /// Write everything. The answer is the batch of the log up to which everything is written.
+    Flush(oneshot::Sender<Result<u64, StoreError>>),
+    /// Take everything of forgotten users out of the files. The answer is the number of rows.
+    Forget(oneshot::Sender<Result<u64, StoreError>>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// The owner of the journal.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+    /// Decisions that are being written.
+    taken: Pending,
+    /// The last batch of the journal.
+    last: u64,
+    /// The last batch of the log that was read, and the events up to there.
+    position: u64,
+    events: u64,
+    dictionary: Dictionary,
+    /// The service clock when the present file was begun.
+    file_since: u64,
+    is_failing: bool,
+}
+
+impl Keeper {
+    /// Finds out how far the journal has come.
+    pub fn open(shared: Arc<Shared>) -> Result<Self, OpenError> {
+        let journal = &shared.folder.journal;
+        let last = journal.last();
+        let (mut position, mut events) = (0, 0);
+        if last > 0
+            && let Some(page) = journal.read(last - 1)?.next()
+        {
+            let page = Page::decode(&page?.1)?;
+            (position, events) = (page.position, page.events);
+        }
+        let first = shared.folder.log.first()?;
+        if position + 1 < first {
+            // The journal was off for a while, or this is a copy without one.
+            let state = shared.read();
+            (position, events) = (state.position(), state.events());
+        }
+        let mut keeper = Self {
+            taken: Pending::default(),
+            last,
+            position,
+            events,
+            dictionary: Dictionary::default(),
+            file_since: 0,
+            is_failing: false,
+            shared,
+        };
+        if !keeper.shared.has_journal() {
+            keeper.position = u64::MAX;
+            if last > 0 {
+                keeper.drop_all()?;
+            }
+        }
+        keeper.tell_position();
+        Ok(keeper)
+    }
+
+    fn journal(&self) -> &Segments {
+        &self.shared.folder.journal
+    }
+
+    fn tell_position(&self) {
+        let journaled = &self.shared.journaled;
+        journaled.store(self.position, Ordering::SeqCst);
+    }
+
+    /// Writes what there is until told to stop.
+    pub async fn run(mut self, mut requests: mpsc::Receiver<JournalRequest>) {
+        loop {
+            let tick = self.shared.env().clock.sleep(TICK);
+            let request = tokio::select! {
+                biased;
+                request = requests.recv() => match request {
+                    Some(request) => Some(request),
+                    None => return,
+                },
+                () = tick => None,
+            };
+            match request {
+                None => drop(self.write()),
+                Some(JournalRequest::Flush(reply)) => {
+                    let flushed = self.write().map(|()| self.position);
+                    let _ = reply.send(flushed);
+                }
+                Some(JournalRequest::Forget(reply)) => {
+                    let done = self.write().and_then(|()| self.forget());
+                    let _ = reply.send(done);
+                }
+                Some(JournalRequest::Stop(reply)) => {
+                    let _ = self.write();
+                    let _ = reply.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes everything that there is. What cannot be written stays for the next time.
+    fn write(&mut self) -> Result<(), StoreError> {
+        if !self.shared.has_journal() {
+            return Ok(());
+        }
+        let mut written = Ok(());
+        while written.is_ok() {
+            if self.taken.is_empty() {
+                std::mem::swap(&mut self.taken, &mut *lock(&self.shared.pending));
+            }
+            let upto = self.shared.read().position();
+            if self.taken.is_empty() && self.position >= upto {
+                break;
+            }
+            written = self.write_page(upto);
+        }
+        let written = written.and_then(|()| self.retire());
+        match &written {
+            Err(error) if !self.is_failing => tracing::error!(%error, "the journal cannot be written"),
+            Ok(()) if self.is_failing => tracing::info!("the journal is written again"),
+            _ => {}
+        }
+        self.is_failing = written.is_err();
+        written
+    }
+
+    /// Writes the decisions that were taken, and some batches of the log up to `upto`.
+    fn write_page(&mut self, upto: u64) -> Result<(), StoreError> {
+        let file = self.journal().next_file()?;
+        if self.dictionary.file != Some(file) {
+            self.file_since = self.shared.clock();
+            self.dictionary = Dictionary {
+                file: Some(file),
+                ..Dictionary::default()
+            };
+        }
+        let mut page = Page {
+            position: self.position,
+            events: self.events,
+            clock: self.shared.clock(),
+            items_before: self.dictionary.count,
+            ..Page::default()
+        };
+        self.add_decisions(&mut page);
+        let added = self.add_rewards(&mut page, upto).and_then(|()| {
+            let appended = self.journal().append(self.last, &page.encode());
+            appended.map_err(StoreError::from)
+        });
+        if let Err(error) = added {
+            // The items of this page are not in the file.
+            self.dictionary.file = None;
+            return Err(error);
+        }
+        self.taken.clear();
+        self.last += 1;
+        (self.position, self.events) = (page.position, page.events);
+        self.tell_position();
+        Ok(())
+    }
+
+    fn add_decisions(&mut self, page: &mut Page) {
+        for bytes in self.taken.decisions() {
+            let Some(handed) = Handed::decode(bytes) else {
+                continue;
+            };
+            // For each anew: nobody waits for a long page.
+            let state = self.shared.state.read();
+            // Between the decision and now the user may have been forgotten.
+            if state.is_forgotten(&handed.user, handed.event) {
+                continue;
+            }
+            let mut items = Vec::with_capacity(handed.shown.len());
+            for shown in &handed.shown {
+                let id = &shown.item;
+                let known = &mut self.dictionary;
+                let place = match &shown.features {
+                    Features::Inline(features) => known.place(page, id, features),
+                    Features::Catalogue(revision) => match known.by_revision.get(revision) {
+                        Some(place) => *place,
+                        None => {
+                            let catalogue = state.catalogue();
+                            let features = catalogue.and_then(|c| c.features_of(id, *revision));
+                            let place = known.place(page, id, &features.unwrap_or_default());
+                            known.by_revision.insert(*revision, place);
+                            place
+                        }
+                    },
+                };
+                items.push((place, shown.score));
+            }
+            page.shown.push(ShownRow {
+                number: handed.number,
+                event: handed.event,
+                at: handed.at,
+                user: handed.user.into_owned(),
+                cluster: handed.cluster,
+                items,
+            });
+        }
+    }
+
+    fn add_rewards(&mut self, page: &mut Page, upto: u64) -> Result<(), StoreError> {
+        if page.position >= upto {
+            return Ok(());
+        }
+        let last = upto.min(page.position + MAX_BATCHES as u64);
+        let batches = self.shared.folder.log.read(page.position)?;
+        for batch in batches.take((last - page.position) as usize) {
+            let (number, bytes) = batch?;
+            let batch = Batch::decode(&bytes)
+                .map_err(|error| StoreError::Refused(format!("batch {number}: {error}")))?;
+            for event in &batch.events {
+                page.events += 1;
+                match event {
+                    Event::Learn { round } => {
+                        for reward in round {
+                            let row = self.row(page, reward, batch.stamp.at);
+                            page.rewards.push(row);
+                        }
+                    }
+                    Event::Forget { user } => page.forgotten.push((user.clone(), page.events)),
+                    _ => {}
+                }
+            }
+            page.position = number;
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
+        RewardRow {
+            number: reward.number,
+            event: reward.event,
+            decided: reward.decided,
+            rewarded: at,
+            user: reward.user.clone(),
+            cluster: reward.cluster,
+            item: self.dictionary.place(page, &reward.item, &reward.features),
+            score: reward.score,
+            reward: reward.reward,
+        }
+    }
+
+    /// Removes every row of forgotten users from the files.
+    fn forget(&mut self) -> Result<u64, StoreError> {
+        let forgotten = forgotten(self.journal())?;
+        if forgotten.is_empty() {
+            return Ok(0);
+        }
+        let mut rows = 0;
+        self.dictionary.file = None;
+        self.journal().rewrite(&mut |bytes| {
+            let mut page = Page::decode(bytes)?;
+            let before = (page.shown.len() + page.rewards.len()) as u64;
+            let had_requests = !page.forgotten.is_empty();
+            let is_changed = page.forget(&forgotten) || had_requests;
+            rows += before - (page.shown.len() + page.rewards.len()) as u64;
+            Ok(is_changed.then(|| page.encode()))
+        })?;
+        Ok(rows)
+    }
+
+    /// Begins a file a day, and drops those that are older than wanted.
+    fn retire(&mut self) -> Result<(), StoreError> {
+        let clock = self.shared.clock();
+        if clock.saturating_sub(self.file_since) < DAY || self.last == 0 {
+            return Ok(());
+        }
+        self.dictionary.file = None;
+        self.file_since = clock;
+        let journal = &self.shared.folder.journal;
+        journal.append(self.last, &[])?;
+        let kept = self.shared.settings.journal_days.saturating_mul(DAY);
+        for (until, _) in journal.closed()? {
+            // Everything in a file is older than the first batch after it.
+            let next = journal.read(until - 1)?.next();
+            let Some(next) = next else { break };
+            if Page::decode(&next?.1)?.clock + kept >= clock {
+                break;
+            }
+            journal.drop_before(until)?;
+        }
+        Ok(())
+    }
+
+    /// Drops the whole journal.
+    fn drop_all(&mut self) -> Result<(), StoreError> {
+        let journal = &self.shared.folder.journal;
+        journal.append(self.last, &[])?;
+        journal.drop_before(self.last + 1)
+    }
+}
+
+/// Users who were forgotten since the last compaction, with the number of the event.
+pub(super) fn forgotten(journal: &Segments) -> Result<HashMap<String, u64>, StoreError> {
+    let mut forgotten = HashMap::new();
+    for batch in journal.read(journal.first()? - 1)? {
+        for (user, event) in Page::decode(&batch?.1)?.forgotten {
+            let latest: &mut u64 = forgotten.entry(user).or_default();
+            *latest = event.max(*latest);
+        }
+    }
+    Ok(forgotten)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn what_goes_in_comes_out() {
-        let mut journal = Journal::default();
-        assert!(journal.is_empty() && journal.decisions().is_empty());
-        for decision in [&b"one"[..], b"", b"three"] {
-            assert!(journal.push(decision));
+        let mut pending = Pending::default();
+        assert!(pending.is_empty() && pending.decisions().next().is_none());
+        let all = [&b"one"[..], b"", b"three"];
+        for decision in all {
+            assert!(pending.push(decision));
         }
-        assert_eq!(journal.decisions(), [&b"one"[..], b"", b"three"]);
-        journal.clear();
-        assert!(journal.is_empty());
-        assert!(!journal.push(&vec![0; 65 << 20]));
+        assert_eq!(pending.decisions().collect::<Vec<_>>(), all);
+        pending.clear();
+        assert!(pending.is_empty());
+        assert!(!pending.push(&vec![0; 65 << 20]));
     }
 }

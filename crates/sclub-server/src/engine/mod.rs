@@ -1,45 +1,57 @@
 //! Log, then apply.
 //!
-//! One thread writes. It takes what waits, checks it against the state, appends all of it to the
-//! store at once (so that many writes share one trip to the disk), applies it to the state, and only
-//! then answers. Whoever recommends reads the state and waits for nobody. Another thread computes the
-//! policy's fits, which are written like everything else.
+//! Four tasks, each the owner of its files, and each on a thread of its own in a real server:
+//!
+//! | task | does | owns |
+//! |---|---|---|
+//! | [`owner`] | admits writes, appends them to the log, applies them, answers | the log |
+//! | [`journal`] | writes down what was shown and what it brought | the journal |
+//! | [`upkeep`] | takes snapshots, compacts | the snapshots |
+//! | [`fit`] | computes the policy's fits | nothing |
+//!
+//! Whoever recommends reads the state and waits for none of them.
 
-mod compact;
-pub mod export;
+mod backup;
+mod export;
 mod fit;
-pub mod fold;
+mod fold;
 mod journal;
+mod owner;
 mod recommend;
-mod refusal;
+mod shelf;
+mod upkeep;
 mod verify;
-mod writer;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
-use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::time::Duration;
 
 use sclub::Workers;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
-pub use compact::Compacted;
+pub use crate::refusal::Refusal;
+pub use backup::{backup_folder, restore};
+pub use export::export_folder;
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{Among, Asked, MOST_INLINE, Recommended};
-pub use refusal::Refusal;
+pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
 use crate::decision::{Handed, Sealer, first_number};
+use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::state::{Record, State};
-use crate::store::{Store, StoreError};
+use crate::store::{Epochs, Folder, Origin, StoreError};
 use fit::{Fits, Watch};
-use journal::Journal;
-use writer::{Answer, Done, Job, Want};
+use journal::{JournalRequest, Pending};
+use owner::{Answer, Command, Done, Owner, WriteRequest};
+use shelf::Shelf;
+use upkeep::UpkeepRequest;
 
 /// Writes that may wait.
 const QUEUE: usize = 8192;
@@ -47,49 +59,87 @@ const QUEUE: usize = 8192;
 /// Changes that a slow listener may lag behind.
 const LISTENERS: usize = 1024;
 
-/// How often decisions are noted when nothing else is written: little at a time, so that on few cores
-/// nobody waits long for it.
-const TICK: Duration = Duration::from_millis(50);
-
-/// Ticks between two looks at how things stand.
-const LOOK: u64 = 4;
-
-/// Extra time for which what an expired decision needs is kept.
-const MARGIN: u64 = 24 * 3600 * 1000;
-
-/// Recommends, learns, and loses nothing.
+/// Recommends, learns, and loses nothing that was acknowledged.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    journal: mpsc::Sender<JournalRequest>,
+    upkeep: mpsc::Sender<UpkeepRequest>,
 }
 
-/// What the engine's threads share.
+/// What the engine's tasks share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    state: RwLock<State>,
-    /// Held by who changes the state, and by who reads it for long: a lock that somebody waits to
-    /// write to lets no more readers in, and those who recommend must not wait.
-    gate: Mutex<()>,
-    store: Arc<dyn Store>,
+    state: Shelf,
+    folder: Folder,
     settings: Settings,
     sealer: Sealer,
-    /// Of the next item shown.
+    time: Time,
+    epochs: Epochs,
+    /// Name of this run of this copy of the folder.
+    life: u64,
+    /// Number of the next item shown.
     number: AtomicU64,
-    /// Decisions handed out that wait to be noted.
-    journal: Mutex<Journal>,
-    queue: mpsc::Sender<Job>,
+    /// Decisions handed out that are not in the journal yet.
+    pending: Mutex<Pending>,
+    queue: mpsc::Sender<WriteRequest>,
     changes: broadcast::Sender<Record>,
     /// Why nothing can be written, if nothing can.
     read_only: Mutex<Option<String>>,
     closing: AtomicBool,
-    /// Event of the newest snapshot.
-    snapshot: AtomicU64,
-    /// One of snapshot, compaction and backup at a time.
-    upkeep: Mutex<()>,
+    /// Bytes appended to the log since the newest snapshot was begun.
+    log_bytes: AtomicU64,
+    /// The batch of the log up to which everything is in the journal.
+    journaled: AtomicU64,
     fitting: Arc<Watch>,
     hash: Mutex<Option<(u64, String)>>,
     meters: Meters,
+}
+
+/// The service clock: milliseconds for which this folder has been served.
+///
+/// It goes on from the last stamp in the log and follows the monotonic clock, so no wrong reading of
+/// the time of day moves it.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    clock: u64,
+    monotonic: u64,
+}
+
+impl Shared {
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read()
+    }
+
+    fn env(&self) -> &Env {
+        self.folder.env()
+    }
+
+    /// The service clock.
+    fn clock(&self) -> u64 {
+        let Time { clock, monotonic } = self.time;
+        clock + self.env().clock.monotonic().saturating_sub(monotonic)
+    }
+
+    /// How long a decision can be answered, in milliseconds.
+    fn lifetime(&self) -> u64 {
+        self.settings.lifetime.saturating_mul(1000)
+    }
+
+    /// Whether decisions and rewards are kept for analysis.
+    fn has_journal(&self) -> bool {
+        self.settings.journal_days > 0
+    }
+
+    /// Sends a command to the owner and waits for its answer.
+    async fn ask(&self, command: Command) -> Result<Done, Refusal> {
+        let (reply, answer) = oneshot::channel();
+        match self.queue.try_send(WriteRequest { command, reply }) {
+            Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
+            Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
+            Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
+        }
+    }
 }
 
 /// Why an engine cannot start.
@@ -103,10 +153,10 @@ pub enum OpenError {
     Settings(#[from] Misfit),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
-    Thread(std::io::Error),
+    Thread(#[from] std::io::Error),
 }
 
-impl std::convert::From<StoreError> for OpenError {
+impl From<StoreError> for OpenError {
     fn from(error: StoreError) -> Self {
         OpenError::Fold(FoldError::Store(error))
     }
@@ -117,47 +167,55 @@ impl std::convert::From<StoreError> for OpenError {
 pub struct Given<'a> {
     /// The decision.
     pub decision: &'a str,
-    /// Which of the items shown; the first if not said.
+    /// Which of the items shown; the first by default.
     pub item: Option<&'a str>,
-    /// What it brought.
+    /// The reward.
     pub reward: f64,
 }
 
 impl Engine {
-    /// Opens a store and makes the state from it.
+    /// Opens a data folder and makes the state from it.
     ///
     /// # Errors
-    /// Where the store is damaged, or was made for other settings.
-    pub fn open(store: Arc<dyn Store>, settings: &Settings) -> Result<Self, OpenError> {
-        let workers = Threads::new(settings.fit_threads);
-        Self::open_with(store, settings, Box::new(workers))
+    /// If the folder is damaged, or was made for other settings.
+    pub fn open(env: Env, data: &Path, settings: &Settings) -> Result<Self, OpenError> {
+        Self::start(Folder::open(&env, data)?, settings)
     }
 
-    /// As [`Engine::open`], with somebody else to do the work of fits.
+    /// As [`Engine::open`], with a folder that is open already.
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub fn open_with(
-        store: Arc<dyn Store>,
+    pub fn start(folder: Folder, settings: &Settings) -> Result<Self, OpenError> {
+        let workers = Threads::new(settings.fit_threads);
+        Self::start_with(folder, settings, Box::new(workers))
+    }
+
+    /// As [`Engine::start`], with other workers for the fits.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn start_with(
+        folder: Folder,
         settings: &Settings,
-        workers: Box<dyn Workers + Send>,
+        workers: Box<dyn Workers + Send + Sync>,
     ) -> Result<Self, OpenError> {
-        let identity = match fold::identity(&*store)? {
+        let identity = match fold::identity(&folder)? {
             Some(identity) => {
                 identity.check(settings)?;
                 identity
             }
             None => {
-                let identity = Identity::new(settings)?;
-                store.set_identity(&identity.encode())?;
+                let identity = Identity::new(settings, &*folder.env().random)?;
+                folder.set_identity(&identity.encode())?;
                 identity
             }
         };
         let key = identity.key().expect("checked when it was read");
-        let last = store.last();
-        let state = fold::fold(&*store, &identity, fold::From::Newest, &mut |number| {
+        let last = folder.log.last();
+        let state = fold::newest(&folder, &identity, last, &mut |number| {
             if number.is_multiple_of(1_000_000) {
-                tracing::info!(event = number, of = last, "reading the log");
+                tracing::info!(batch = number, of = last, "reading the log");
             }
         })?;
         if let (Some(asked), Some(has)) = (settings.dim, state.dim())
@@ -168,39 +226,47 @@ impl Engine {
             ))
             .into());
         }
-        let (queue, jobs) = mpsc::channel(QUEUE);
+        let (epoch, epochs) = folder.begin_epoch(state.events())?;
+        let env = folder.env().clone();
+        let (queue, requests) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
-            snapshot: AtomicU64::new(store.snapshots()?.last().copied().unwrap_or(0)),
-            number: AtomicU64::new(first_number(store.epoch())),
-            state: RwLock::new(state),
-            gate: Mutex::default(),
-            store,
+            time: Time {
+                clock: state.clock(),
+                monotonic: env.clock.monotonic(),
+            },
+            epochs,
+            life: epoch.life,
+            number: AtomicU64::new(first_number(epoch.number)),
+            state: Shelf::new(state),
+            folder,
             settings: settings.clone(),
             sealer: Sealer::new(key),
-            journal: Mutex::default(),
+            pending: Mutex::default(),
             queue,
             changes: broadcast::channel(LISTENERS).0,
             read_only: Mutex::default(),
             closing: AtomicBool::new(false),
-            upkeep: Mutex::default(),
+            log_bytes: AtomicU64::new(0),
+            journaled: AtomicU64::new(0),
             fitting: Arc::default(),
             hash: Mutex::default(),
             meters: Meters::default(),
         });
         shared.meters.state(&shared.read());
-        let writer = {
-            let shared = Arc::clone(&shared);
-            let watch = Arc::clone(&shared.fitting);
-            let fits = Fits::start(watch, shared.queue.clone(), workers)?;
-            spawn("sclub-writer", move || shared.write(jobs, fits))?
-        };
-        let keeper = {
-            let shared = Arc::clone(&shared);
-            spawn("sclub-keeper", move || shared.look_after())?
-        };
+        let keeper = journal::Keeper::open(Arc::clone(&shared))?;
+        let (journal, journal_requests) = mpsc::channel(8);
+        let (upkeep, upkeep_requests) = mpsc::channel(8);
+        let spawner = &env.spawner;
+        let fits = Fits::start(&shared, workers)?;
+        let owner = Owner::new(Arc::clone(&shared), requests, fits);
+        spawner.spawn("sclub-owner", Box::pin(owner.run()))?;
+        spawner.spawn("sclub-journal", Box::pin(keeper.run(journal_requests)))?;
+        let upkeeper = upkeep::Upkeep::new(Arc::clone(&shared), journal.clone());
+        spawner.spawn("sclub-upkeep", Box::pin(upkeeper.run(upkeep_requests)))?;
         Ok(Self {
             shared,
-            threads: Mutex::new(vec![writer, keeper]),
+            journal,
+            upkeep,
         })
     }
 
@@ -219,9 +285,9 @@ impl Engine {
         &self.shared.meters
     }
 
-    /// The store.
-    pub fn store(&self) -> &Arc<dyn Store> {
-        &self.shared.store
+    /// The data folder.
+    pub fn folder(&self) -> &Folder {
+        &self.shared.folder
     }
 
     /// Why nothing can be written, if nothing can.
@@ -249,39 +315,32 @@ impl Engine {
         QUEUE - self.shared.queue.capacity()
     }
 
-    /// What is known, with a hash of everything learned. That costs time at many users; the last one
-    /// is remembered.
-    pub fn hashed(&self) -> (RwLockReadGuard<'_, State>, String) {
-        let _gate = lock(&self.shared.gate);
-        let state = self.shared.read();
-        let mut known = lock(&self.shared.hash);
-        let hash = match &*known {
-            Some((events, hash)) if *events == state.events() => hash.clone(),
-            _ => {
-                let hash = state.hash();
-                *known = Some((state.events(), hash.clone()));
-                hash
+    /// A hash of the whole state. That takes time at many users, and learning waits meanwhile; the
+    /// last one is remembered.
+    pub fn hash(&self) -> String {
+        self.study(|state| {
+            let mut known = lock(&self.shared.hash);
+            match &*known {
+                Some((events, hash)) if *events == state.events() => hash.clone(),
+                _ => {
+                    let hash = state.hash();
+                    *known = Some((state.events(), hash.clone()));
+                    hash
+                }
             }
-        };
-        (state, hash)
+        })
     }
 
-    /// Looks at what is known for as long as it takes: learning waits meanwhile, and recommending does
+    /// Looks at the state for as long as it takes: learning waits meanwhile, and recommending does
     /// not.
     pub fn study<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        let _gate = lock(&self.shared.gate);
-        look(&self.shared.read())
-    }
-
-    /// Notes the decisions that wait. Blocks.
-    pub fn note_decisions(&self) {
-        self.shared.flush();
+        self.shared.state.study(look)
     }
 
     /// Learns one round of rewards. Returns for each whether it was new.
     ///
     /// # Errors
-    /// Where one of them cannot be; then none is learned.
+    /// If one of them is refused; then none is learned.
     pub async fn feedback(&self, round: &[Given<'_>]) -> Result<Vec<bool>, Refusal> {
         let alone = round.len() == 1;
         let answers = round
@@ -292,13 +351,13 @@ impl Engine {
                 other => other,
             })
             .collect::<Result<Vec<_>, _>>()?;
-        match self.ask(Want::Learn(answers)).await? {
+        match self.shared.ask(Command::Learn(answers)).await? {
             Done::Applied(applied) => Ok(applied),
             _ => Err(Refusal::Closing),
         }
     }
 
-    /// Whether a reward could be sent, but for what only the log knows.
+    /// Whether a reward could be sent, as far as that can be told without the log.
     ///
     /// # Errors
     /// As [`Engine::feedback`].
@@ -308,12 +367,12 @@ impl Engine {
 
     /// A reward with what its decision says.
     fn answer(&self, given: &Given<'_>) -> Result<Answer, Refusal> {
+        let shared = &self.shared;
         let Settings {
             reward_min,
             reward_max,
-            lifetime,
             ..
-        } = self.shared.settings;
+        } = shared.settings;
         if !(reward_min..=reward_max).contains(&given.reward) {
             let message = format!(
                 "the reward is {}, and it must be from {reward_min} to {reward_max}",
@@ -321,13 +380,15 @@ impl Engine {
             );
             return Err(Refusal::invalid("reward", message));
         }
-        let encoded = self
-            .shared
-            .sealer
-            .open(given.decision)
-            .ok_or(Refusal::UnknownDecision)?;
+        let encoded = shared.sealer.open(given.decision);
+        let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
         let handed = Handed::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
-        if now() > handed.at.saturating_add(lifetime.saturating_mul(1000)) {
+        match shared.epochs.origin(&handed) {
+            Origin::Own => {}
+            Origin::OtherCopy => return Err(Refusal::OtherCopy),
+            Origin::Forgotten => return Err(Refusal::Expired),
+        }
+        if shared.clock() > handed.clock.saturating_add(shared.lifetime()) {
             return Err(Refusal::Expired);
         }
         let position = match given.item {
@@ -342,11 +403,8 @@ impl Engine {
                     field: "item",
                 })?,
         };
-        let shown = handed
-            .shown
-            .into_iter()
-            .nth(position)
-            .ok_or(Refusal::UnknownDecision)?;
+        let shown = handed.shown.into_iter().nth(position);
+        let shown = shown.ok_or(Refusal::UnknownDecision)?;
         Ok(Answer {
             number: handed.number + position as u64,
             user: handed.user.into_owned(),
@@ -355,6 +413,8 @@ impl Engine {
             score: shown.score,
             cluster: handed.cluster,
             decided: handed.at,
+            clock: handed.clock,
+            event: handed.event,
             reward: given.reward,
         })
     }
@@ -362,192 +422,111 @@ impl Engine {
     /// Puts items into the catalogue. Returns how many were not there just so.
     ///
     /// # Errors
-    /// Where one of them has another number of features than the others.
+    /// If one of them is refused; then none is changed.
     pub async fn upsert(&self, items: Vec<Item>) -> Result<usize, Refusal> {
-        match self.ask(Want::Upsert(items)).await? {
-            Done::Changed(changed) => Ok(changed),
-            _ => Err(Refusal::Closing),
-        }
+        self.change(Command::Upsert(items)).await
     }
 
     /// Takes an item out of the catalogue. Returns whether it was there.
     ///
     /// # Errors
-    /// Where nothing can be written.
+    /// If nothing can be written.
     pub async fn remove(&self, item: &str) -> Result<bool, Refusal> {
-        match self.ask(Want::Remove(item.to_owned())).await? {
-            Done::Changed(changed) => Ok(changed > 0),
-            _ => Err(Refusal::Closing),
-        }
+        let changed = self.change(Command::Remove(item.to_owned())).await?;
+        Ok(changed > 0)
     }
 
-    /// Forgets a user. Returns whether anything was known of her.
+    /// Forgets a user. Returns whether anything was known of the user.
     ///
     /// # Errors
-    /// Where nothing can be written.
+    /// If nothing can be written.
     pub async fn forget(&self, user: &str) -> Result<bool, Refusal> {
-        match self.ask(Want::Forget(user.to_owned())).await? {
-            Done::Changed(changed) => Ok(changed > 0),
-            _ => Err(Refusal::Closing),
-        }
+        let changed = self.change(Command::Forget(user.to_owned())).await?;
+        Ok(changed > 0)
     }
 
-    /// So many users exist before the first round.
+    /// Declares how many users exist before the first round.
     ///
     /// # Errors
     /// After the first round.
     pub async fn expect(&self, users: u64) -> Result<(), Refusal> {
-        self.ask(Want::Expect(users)).await.map(drop)
+        self.change(Command::Expect(users)).await.map(drop)
     }
 
-    async fn ask(&self, want: Want) -> Result<Done, Refusal> {
-        let (reply, answer) = oneshot::channel();
-        match self.shared.queue.try_send(Job { want, reply }) {
-            Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
-            Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
+    async fn change(&self, command: Command) -> Result<usize, Refusal> {
+        match self.shared.ask(command).await? {
+            Done::Changed(changed) => Ok(changed),
+            _ => Err(Refusal::Closing),
         }
     }
 
-    /// Takes a snapshot now. Returns its event. Blocks.
+    /// Takes a snapshot now. Returns the number of the last event in it.
     ///
     /// # Errors
-    /// Where it cannot be written.
-    pub fn snapshot(&self) -> Result<u64, StoreError> {
-        let _alone = lock(&self.shared.upkeep);
-        self.shared.take_snapshot()
+    /// If it cannot be written.
+    pub async fn snapshot(&self) -> Result<u64, FoldError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.upkeep.send(UpkeepRequest::Snapshot(reply)).await;
+        answered(sent.is_ok(), answer).await
     }
 
-    /// Writes a copy of everything into `out`. Blocks.
+    /// Removes everything of forgotten users from the folder. Recommending and learning go on.
     ///
     /// # Errors
-    /// Where the store cannot be read, or `out` not written.
-    pub fn backup(&self, out: &mut dyn std::io::Write) -> Result<(), StoreError> {
-        let _alone = lock(&self.shared.upkeep);
-        self.shared.flush();
-        self.shared.store.backup(out)
+    /// If something cannot be read or written. It can be done again.
+    pub async fn compact(&self) -> Result<Compacted, FoldError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.upkeep.send(UpkeepRequest::Compact(reply)).await;
+        answered(sent.is_ok(), answer).await
     }
 
-    /// Notes what waits, takes a last snapshot, and ends. Nothing can be written afterwards.
-    pub fn close(&self) {
-        if self.shared.closing.swap(true, Ordering::SeqCst) {
+    /// Writes every decision that waits into the journal. Returns the batch of the log up to which
+    /// the journal has everything.
+    async fn flush_journal(&self) -> Result<u64, FoldError> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.journal.send(JournalRequest::Flush(reply)).await;
+        Ok(answered(sent.is_ok(), answer).await?)
+    }
+
+    /// Stops: what is in the queue is finished, the journal written, and a last snapshot taken.
+    pub async fn close(&self) {
+        let shared = &self.shared;
+        if shared.closing.swap(true, Ordering::SeqCst) {
             return;
         }
-        self.shared.flush();
-        let (reply, _) = oneshot::channel();
-        let stop = Job {
-            want: Want::Stop,
+        let (reply, stopped) = oneshot::channel();
+        let stop = WriteRequest {
+            command: Command::Stop,
             reply,
         };
-        // From a thread that may block: the queue may be full.
-        if self.shared.queue.blocking_send(stop).is_err() {
-            tracing::error!("the writer ended early");
+        if shared.queue.send(stop).await.is_ok() {
+            let _ = stopped.await;
         }
-        for thread in lock(&self.threads).drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the engine ended with a panic");
-            }
+        let (reply, stopped) = oneshot::channel();
+        if self.upkeep.send(UpkeepRequest::Stop(reply)).await.is_ok() {
+            let _ = stopped.await;
         }
-        let _alone = lock(&self.shared.upkeep);
-        let due = self.shared.read().events() > self.shared.snapshot.load(Ordering::SeqCst);
-        if due && let Err(error) = self.shared.take_snapshot() {
-            tracing::warn!(%error, "no last snapshot; the log has everything");
+        let (reply, stopped) = oneshot::channel();
+        if self.journal.send(JournalRequest::Stop(reply)).await.is_ok() {
+            let _ = stopped.await;
         }
-        if let Err(error) = self.shared.store.close() {
-            tracing::warn!(%error, "the store was not sealed; nothing durable is lost");
-        }
+        upkeep::last_snapshot(shared);
     }
 }
 
-impl Shared {
-    fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+/// The answer of a task, or an error if it has ended.
+async fn answered<T, E: From<StoreError>>(
+    is_sent: bool,
+    answer: oneshot::Receiver<Result<T, E>>,
+) -> Result<T, E> {
+    let closing = || Err(StoreError::Refused("the server is closing".to_owned()).into());
+    match is_sent {
+        true => answer.await.unwrap_or_else(|_| closing()),
+        false => closing(),
     }
-
-    /// Notes the decisions that wait, and returns when that is durable or has failed.
-    fn flush(&self) {
-        let (reply, done) = oneshot::channel();
-        let job = Job {
-            want: Want::Flush,
-            reply,
-        };
-        if self.queue.blocking_send(job).is_ok() {
-            let _ = done.blocking_recv();
-        }
-    }
-
-    /// Notes decisions and takes snapshots when they are due, until the end.
-    fn look_after(&self) {
-        let mut failed = 0;
-        for tick in 1.. {
-            if self.closing.load(Ordering::SeqCst) {
-                return;
-            }
-            std::thread::sleep(TICK);
-            if !lock(&self.journal).is_empty() {
-                let (reply, _) = oneshot::channel();
-                let want = Want::Flush;
-                let _ = self.queue.try_send(Job { want, reply });
-            }
-            let events = self.read().events();
-            let since = self.snapshot.load(Ordering::SeqCst).max(failed);
-            if events.saturating_sub(since) >= self.settings.snapshot_every.max(1) {
-                let _alone = lock(&self.upkeep);
-                if let Err(error) = self.take_snapshot() {
-                    tracing::warn!(%error, "no snapshot; the log has everything");
-                    failed = events;
-                }
-            }
-            if tick % LOOK != 0 {
-                continue;
-            }
-            self.meters.state(&self.read());
-            self.meters
-                .fitting(self.fitting.is_running(), self.fitting.took());
-            let waiting = QUEUE - self.queue.capacity();
-            let writable = lock(&self.read_only).is_none();
-            self.meters.store(waiting, self.store.bytes(), writable);
-            self.meters.upkeep();
-        }
-    }
-
-    /// Takes a snapshot. Writes wait meanwhile; reads go on.
-    fn take_snapshot(&self) -> Result<u64, StoreError> {
-        let before = now().saturating_sub(self.settings.lifetime.saturating_mul(1000) + MARGIN);
-        let _gate = lock(&self.gate);
-        self.state
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .prune(before);
-        let begun = std::time::Instant::now();
-        let state = self.read();
-        let at = state.events();
-        if at == self.snapshot.load(Ordering::SeqCst) {
-            return Ok(at);
-        }
-        self.store.put_snapshot(at, &mut |out| state.save(out))?;
-        self.snapshot.store(at, Ordering::SeqCst);
-        let milliseconds = begun.elapsed().as_millis() as u64;
-        tracing::info!(event = at, milliseconds, "snapshot taken");
-        Ok(at)
-    }
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_millis() as u64)
 }
 
 /// A lock whose data stays good whatever happens to who holds it.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(work)
-        .map_err(OpenError::Thread)
 }

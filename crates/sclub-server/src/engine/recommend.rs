@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use sclub::{ItemSet, Score};
 
-use super::{Engine, Refusal, lock, now};
+use super::{Engine, Refusal, lock};
 use crate::decision::{Features, Handed, Shown};
 use crate::state::{Choice, Scratch, State};
 
@@ -154,8 +154,11 @@ impl Engine {
             }
         });
         let handed = Handed {
+            life: self.shared.life,
             number: 0,
-            at: now(),
+            event: state.events(),
+            at: self.shared.env().clock.wall(),
+            clock: self.shared.clock(),
             user: asked.user.into(),
             cluster: chosen.cluster,
             shown: shown.collect(),
@@ -185,7 +188,7 @@ impl Engine {
         handed.number = self.shared.number.fetch_add(shown, Ordering::Relaxed);
         let decision = ENCODED.with_borrow_mut(|encoded| {
             handed.encode_into(encoded);
-            if self.shared.settings.journal && !lock(&self.shared.journal).push(encoded) {
+            if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded) {
                 self.shared.meters.unnoted.increment(1);
             }
             self.shared.sealer.seal(encoded)

@@ -1,9 +1,12 @@
-//! The state as the log alone gives it, for whoever does not take our word.
+//! The state as the log alone gives it, for whoever does not take a server's word.
+
+use std::path::Path;
 
 use serde::Serialize;
 
-use super::fold::{self, FoldError, From};
-use crate::store::Store;
+use super::fold::{self, FoldError};
+use crate::env::Env;
+use crate::store::Folder;
 
 /// What was found in a folder.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,9 +19,9 @@ pub struct Verified {
     pub users: u64,
     /// Clusters.
     pub clusters: u64,
-    /// Hash of everything learned.
+    /// Hash of the whole state.
     pub hash: String,
-    /// The event from which on every event was applied again: 0 is the very first.
+    /// The event after which every event was applied again: 0 is the very beginning.
     pub from: u64,
     /// Snapshots that gave the same hash.
     pub snapshots: u64,
@@ -28,25 +31,30 @@ pub struct Verified {
     pub bytes: u64,
 }
 
-/// Reads every byte in a store, applies every event again, and compares with every snapshot.
+/// Reads every byte in a data folder, applies every event that is there again, and compares with the
+/// newest snapshot.
 ///
 /// # Errors
 /// Names what is damaged.
-pub fn verify(store: &dyn Store, watch: &mut dyn FnMut(u64)) -> Result<Verified, FoldError> {
-    let checked = store.check()?;
-    let Some(identity) = fold::identity(store)? else {
-        return Err(FoldError::Empty(fold::name(store)));
+pub fn verify(
+    env: &Env,
+    data: &Path,
+    watch: &mut dyn FnMut(u64),
+) -> Result<Verified, FoldError> {
+    let folder = Folder::open(env, data)?;
+    let checked = folder.check()?;
+    let Some(identity) = fold::identity(&folder)? else {
+        return Err(FoldError::Empty(data.display().to_string()));
     };
-    let state = fold::fold(store, &identity, From::Base, watch)?;
+    let last = folder.log.last();
+    let (state, from) = fold::oldest(&folder, &identity, last, watch)?;
     let hash = state.hash();
-    let newest = store.snapshots()?.last().copied();
     let mut snapshots = 0;
-    if let Some(at) = newest {
-        let other = fold::fold(store, &identity, From::Newest, &mut |_| {})?;
+    if let Some(&at) = folder.snapshots.list().last() {
+        let other = fold::newest(&folder, &identity, last, &mut |_| {})?;
         if other.hash() != hash {
             return Err(FoldError::Snapshot {
-                at,
-                folder: fold::name(store),
+                file: folder.snapshots.path(at).display().to_string(),
                 reason: "the log gives another state".to_owned(),
             });
         }
@@ -58,7 +66,7 @@ pub fn verify(store: &dyn Store, watch: &mut dyn FnMut(u64)) -> Result<Verified,
         users: state.users().len() as u64,
         clusters: state.clusters(),
         hash,
-        from: store.base(),
+        from,
         snapshots,
         files: checked.files,
         bytes: checked.bytes,

@@ -1,92 +1,124 @@
-//! A whole store as one stream: what [`Store::backup`](super::Store::backup) writes.
+//! A whole data folder as one stream: what `sclub backup` writes and `sclub restore` reads.
 //!
-//! The stream is a mark, then *frames*: kind, number, length, bytes, and a sum over all of these and
-//! the sum before. The last frame is the end mark, so that a stream that was cut is seen, and its
-//! sum covers every byte of the stream.
+//! The stream is a mark with the version, then *frames*: kind (1 byte), number (8), length (8), bytes,
+//! and a checksum over all of these and the checksum before (32). The last frame is an end mark, so
+//! that a stream that was cut is seen.
 
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use super::{StoreError, rows};
+use super::StoreError;
 
-const MARK: &[u8; 16] = b"sclub backup  1\n";
+/// The version that is written.
+pub const VERSION: u8 = 2;
+const MARK: &[u8; 13] = b"sclub backup ";
 const SUM: usize = 32;
 /// No frame is longer: what a damaged length can ask for is bounded.
 const MAX_FRAME: u64 = 1 << 31;
 /// How much of a snapshot goes into a frame.
 const PIECE: usize = 1 << 20;
 
+/// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Kind {
+pub enum Kind {
+    /// The identity of the folder.
     Identity = 1,
-    Epoch,
-    Base,
-    Events,
-    Notes,
+    /// Version 1: how often the folder was opened.
+    OldEpoch,
+    /// Version 1: the event up to which the log was rewritten.
+    OldBase,
+    /// Version 1: a list of events from the number on.
+    OldEvents,
+    /// Version 1: a list of decisions.
+    OldNotes,
+    /// A snapshot begins; the number is that of its last batch (version 1: event).
     SnapshotStart,
+    /// Bytes of it.
     SnapshotPiece,
+    /// It ends.
     SnapshotEnd,
+    /// The stream ends.
     End,
+    /// The epochs of the folder.
+    Epochs,
+    /// A batch of the log.
+    Batch,
+    /// A batch of the journal.
+    Journal,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 12] = [
     Kind::Identity,
-    Kind::Epoch,
-    Kind::Base,
-    Kind::Events,
-    Kind::Notes,
+    Kind::OldEpoch,
+    Kind::OldBase,
+    Kind::OldEvents,
+    Kind::OldNotes,
     Kind::SnapshotStart,
     Kind::SnapshotPiece,
     Kind::SnapshotEnd,
     Kind::End,
+    Kind::Epochs,
+    Kind::Batch,
+    Kind::Journal,
 ];
 
-/// Writes a store into a stream.
+fn mark(version: u8) -> [u8; 16] {
+    let mut mark = *b"sclub backup  0\n";
+    mark[14] = b'0' + version;
+    mark
+}
+
+/// Writes a stream.
 #[derive(Debug)]
-pub(super) struct Writer<W> {
+pub struct Writer<W> {
     out: W,
     sum: [u8; SUM],
 }
 
 impl<W: Write> Writer<W> {
-    pub fn new(mut out: W, epoch: u64, base: u64) -> Result<Self, StoreError> {
-        out.write_all(MARK).map_err(unwritable)?;
-        let mut writer = Self {
-            out,
-            sum: *blake3::hash(MARK).as_bytes(),
-        };
-        writer.frame(Kind::Epoch, epoch, &[])?;
-        writer.frame(Kind::Base, base, &[])?;
-        Ok(writer)
+    /// Begins a stream.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn new(mut out: W) -> Result<Self, StoreError> {
+        let mark = mark(VERSION);
+        out.write_all(&mark).map_err(unwritable)?;
+        let sum = *blake3::hash(&mark).as_bytes();
+        Ok(Self { out, sum })
     }
 
-    pub fn identity(&mut self, identity: &[u8]) -> Result<(), StoreError> {
-        self.frame(Kind::Identity, 0, identity)
+    /// Writes a frame.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn frame(&mut self, kind: Kind, number: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        let mut head = [0; 17];
+        head[0] = kind as u8;
+        head[1..9].copy_from_slice(&number.to_le_bytes());
+        head[9..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        self.sum = sum(&self.sum, &head, bytes);
+        self.out
+            .write_all(&head)
+            .and_then(|()| self.out.write_all(bytes))
+            .and_then(|()| self.out.write_all(&self.sum))
+            .map_err(unwritable)
     }
 
-    /// Events numbered from `first` on.
-    pub fn events(&mut self, first: u64, events: &[&[u8]]) -> Result<(), StoreError> {
-        self.rows(Kind::Events, first, events)
-    }
-
-    /// Notes written after the event `after`.
-    pub fn notes(&mut self, after: u64, notes: &[&[u8]]) -> Result<(), StoreError> {
-        self.rows(Kind::Notes, after, notes)
-    }
-
+    /// Writes a snapshot.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
     pub fn snapshot(&mut self, at: u64, from: &mut dyn Read) -> Result<(), StoreError> {
         self.frame(Kind::SnapshotStart, at, &[])?;
         let mut piece = Vec::with_capacity(PIECE);
         loop {
             piece.clear();
-            (&mut *from)
-                .take(PIECE as u64)
-                .read_to_end(&mut piece)
-                .map_err(|e| StoreError::Read {
-                    file: PathBuf::from(format!("the snapshot at {at}")),
-                    reason: e.to_string(),
-                })?;
+            let read = (&mut *from).take(PIECE as u64).read_to_end(&mut piece);
+            read.map_err(|error| StoreError::Read {
+                file: PathBuf::from(format!("the snapshot at {at}")),
+                reason: error.to_string(),
+            })?;
             if piece.is_empty() {
                 return self.frame(Kind::SnapshotEnd, at, &[]);
             }
@@ -95,103 +127,66 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends the stream. Without it the stream counts as cut.
+    ///
+    /// # Errors
+    /// If it cannot be written.
     pub fn finish(mut self) -> Result<(), StoreError> {
         self.frame(Kind::End, 0, &[])?;
         self.out.flush().map_err(unwritable)
     }
-
-    fn rows(&mut self, kind: Kind, number: u64, rows: &[&[u8]]) -> Result<(), StoreError> {
-        let mut bytes = Vec::new();
-        rows::put(&mut bytes, rows.iter().copied());
-        self.frame(kind, number, &bytes)
-    }
-
-    fn frame(&mut self, kind: Kind, number: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        let head = head(kind as u8, number, bytes.len() as u64);
-        self.sum = sum(&self.sum, &head, bytes);
-        self.out
-            .write_all(&head)
-            .and_then(|()| self.out.write_all(bytes))
-            .and_then(|()| self.out.write_all(&self.sum))
-            .map_err(unwritable)
-    }
 }
 
-/// Takes what a stream holds. Nothing of it may be trusted until [`read`] has returned.
-pub(super) trait Sink {
-    fn epoch(&mut self, epoch: u64) -> Result<(), StoreError>;
-    fn base(&mut self, base: u64) -> Result<(), StoreError>;
-    fn identity(&mut self, identity: &[u8]) -> Result<(), StoreError>;
-    fn events(&mut self, first: u64, events: &[&[u8]]) -> Result<(), StoreError>;
-    fn notes(&mut self, after: u64, notes: &[&[u8]]) -> Result<(), StoreError>;
-    fn snapshot(&mut self, at: u64, from: &mut dyn Read) -> Result<(), StoreError>;
-}
-
-/// Reads a stream to its end, and checks every byte of it.
-pub(super) fn read(from: &mut dyn Read, sink: &mut dyn Sink) -> Result<(), StoreError> {
-    let mut mark = [0; MARK.len()];
-    from.read_exact(&mut mark).map_err(unreadable)?;
-    if mark[..12] != MARK[..12] {
-        return Err(StoreError::Format {
-            file: name(),
-            reason: "it is not a backup of sclub".into(),
-        });
-    }
-    if mark != *MARK {
-        return Err(StoreError::Format {
-            file: name(),
-            reason: format!(
-                "it was written by another version (format {}; this one reads 1)",
-                String::from_utf8_lossy(&mark[12..]).trim()
-            ),
-        });
-    }
-    let mut frames = Frames {
-        from,
-        sum: *blake3::hash(MARK).as_bytes(),
-        bytes: Vec::new(),
-    };
-    loop {
-        let (kind, number) = frames.next()?;
-        match kind {
-            Kind::Epoch => sink.epoch(number)?,
-            Kind::Base => sink.base(number)?,
-            Kind::Identity => sink.identity(&frames.bytes)?,
-            Kind::Events => sink.events(number, &frames.rows()?)?,
-            Kind::Notes => sink.notes(number, &frames.rows()?)?,
-            Kind::SnapshotStart => {
-                let mut pieces = Pieces {
-                    frames: &mut frames,
-                    at: number,
-                    used: 0,
-                    ended: false,
-                };
-                sink.snapshot(number, &mut pieces)?;
-                if !pieces.ended {
-                    return Err(damaged("a snapshot in it has no end"));
-                }
-            }
-            Kind::SnapshotPiece | Kind::SnapshotEnd => {
-                return Err(damaged("a piece of a snapshot is out of place"));
-            }
-            Kind::End => break,
-        }
-    }
-    let mut more = [0];
-    if frames.from.read(&mut more).map_err(unreadable)? != 0 {
-        return Err(damaged("there is something after its end"));
-    }
-    Ok(())
-}
-
-struct Frames<'a> {
+/// Reads a stream frame by frame. Nothing of it may be trusted before the end mark was read.
+pub struct Frames<'a> {
     from: &'a mut dyn Read,
     sum: [u8; SUM],
     bytes: Vec<u8>,
+    /// The version of the stream.
+    pub version: u8,
 }
 
-impl Frames<'_> {
-    fn next(&mut self) -> Result<(Kind, u64), StoreError> {
+impl std::fmt::Debug for Frames<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Frames").finish_non_exhaustive()
+    }
+}
+
+impl<'a> Frames<'a> {
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// If it is not a backup, or one of a newer version.
+    pub fn new(from: &'a mut dyn Read) -> Result<Self, StoreError> {
+        let mut found = [0; 16];
+        from.read_exact(&mut found).map_err(unreadable)?;
+        let format = |reason: String| StoreError::Format {
+            file: name(),
+            reason,
+        };
+        if found[..13] != *MARK {
+            return Err(format("it is not a backup of sclub".into()));
+        }
+        let version = (1..=VERSION).find(|&version| found == mark(version));
+        let Some(version) = version else {
+            let found = String::from_utf8_lossy(&found[13..]);
+            return Err(format(format!(
+                "it was written by a newer version (format {}; this one reads 1 to {VERSION})",
+                found.trim()
+            )));
+        };
+        Ok(Self {
+            sum: *blake3::hash(&found).as_bytes(),
+            from,
+            bytes: Vec::new(),
+            version,
+        })
+    }
+
+    /// The next frame. After the end mark nothing may follow.
+    ///
+    /// # Errors
+    /// If the stream is damaged or cut.
+    pub fn next(&mut self) -> Result<(Kind, u64, &[u8]), StoreError> {
         let mut head = [0; 17];
         self.from.read_exact(&mut head).map_err(unreadable)?;
         let number = u64::from_le_bytes(head[1..9].try_into().expect("eight bytes"));
@@ -200,68 +195,82 @@ impl Frames<'_> {
             return Err(damaged("a length in it is impossible"));
         }
         self.bytes.clear();
-        self.from
-            .take(length)
-            .read_to_end(&mut self.bytes)
-            .map_err(unreadable)?;
+        let read = (&mut self.from).take(length).read_to_end(&mut self.bytes);
+        read.map_err(unreadable)?;
         let mut written = [0; SUM];
         self.from.read_exact(&mut written).map_err(unreadable)?;
         self.sum = sum(&self.sum, &head, &self.bytes);
         if self.bytes.len() as u64 != length || written != self.sum {
             return Err(damaged("a checksum in it does not match"));
         }
-        let kind = KINDS.iter().find(|k| **k as u8 == head[0]);
-        let kind = kind.ok_or_else(|| damaged("it has a part of an unknown kind"))?;
-        Ok((*kind, number))
+        let kind = KINDS.iter().find(|kind| **kind as u8 == head[0]);
+        let kind = *kind.ok_or_else(|| damaged("a frame of it is of no known kind"))?;
+        if kind == Kind::End && self.from.read(&mut [0]).map_err(unreadable)? != 0 {
+            return Err(damaged("there is something after its end"));
+        }
+        Ok((kind, number, &self.bytes))
     }
 
-    fn rows(&self) -> Result<Vec<&[u8]>, StoreError> {
-        match rows::take(&self.bytes) {
-            Some((rows, [])) => Ok(rows),
-            _ => Err(damaged("a list in it is not one")),
+    /// The snapshot that has just begun.
+    pub fn snapshot(&mut self) -> Pieces<'_, 'a> {
+        Pieces {
+            frames: self,
+            used: 0,
+            is_over: false,
         }
     }
 }
 
-/// The bytes of one snapshot in a stream.
-struct Pieces<'a, 'b> {
-    frames: &'a mut Frames<'b>,
-    at: u64,
+/// Reads the snapshot in a stream.
+#[derive(Debug)]
+pub struct Pieces<'f, 'a> {
+    frames: &'f mut Frames<'a>,
     used: usize,
-    ended: bool,
+    is_over: bool,
 }
 
 impl Read for Pieces<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if out.is_empty() {
-            return Ok(0);
-        }
-        while !self.ended && self.used == self.frames.bytes.len() {
-            let (kind, at) = self.frames.next().map_err(io::Error::other)?;
+        while !self.is_over && self.used == self.frames.bytes.len() {
+            let (kind, _, _) = self.frames.next().map_err(io::Error::other)?;
             self.used = 0;
             match kind {
-                Kind::SnapshotPiece if at == self.at => {}
-                Kind::SnapshotEnd if at == self.at => self.ended = true,
+                Kind::SnapshotPiece => {}
+                Kind::SnapshotEnd => self.is_over = true,
                 _ => return Err(io::Error::other(damaged("a snapshot in it has no end"))),
             }
         }
-        if self.ended {
-            return Ok(0);
-        }
-        let piece = &self.frames.bytes[self.used..];
-        let count = piece.len().min(out.len());
-        out[..count].copy_from_slice(&piece[..count]);
+        let rest = &self.frames.bytes[self.used..];
+        let count = rest.len().min(out.len());
+        out[..count].copy_from_slice(&rest[..count]);
         self.used += count;
         Ok(count)
     }
 }
 
-fn head(kind: u8, number: u64, length: u64) -> [u8; 17] {
-    let mut head = [0; 17];
-    head[0] = kind;
-    head[1..9].copy_from_slice(&number.to_le_bytes());
-    head[9..].copy_from_slice(&length.to_le_bytes());
-    head
+/// A list of byte strings, as version 1 has them: how many, then each with its length before it.
+///
+/// # Errors
+/// If the bytes are no such list.
+pub fn old_rows(bytes: &[u8]) -> Result<Vec<&[u8]>, StoreError> {
+    fn number<'a>(bytes: &mut &'a [u8]) -> Option<usize> {
+        let (number, rest): (&'a [u8; 4], _) = bytes.split_first_chunk()?;
+        *bytes = rest;
+        Some(u32::from_le_bytes(*number) as usize)
+    }
+    let mut rest = bytes;
+    let mut rows = || -> Option<Vec<&[u8]>> {
+        let count = number(&mut rest)?;
+        let mut rows = Vec::new();
+        for _ in 0..count {
+            let length = number(&mut rest)?;
+            let (row, after) = rest.split_at_checked(length)?;
+            rows.push(row);
+            rest = after;
+        }
+        Some(rows)
+    };
+    rows().ok_or_else(|| damaged("a list in it is cut"))
 }
 
 fn sum(before: &[u8; SUM], head: &[u8], bytes: &[u8]) -> [u8; SUM] {
@@ -271,30 +280,30 @@ fn sum(before: &[u8; SUM], head: &[u8], bytes: &[u8]) -> [u8; SUM] {
 }
 
 fn name() -> PathBuf {
-    Path::new("the backup").into()
+    PathBuf::from("the backup")
 }
 
-fn damaged(reason: &str) -> StoreError {
+/// A backup that cannot be what a server wrote.
+pub fn damaged(reason: impl Into<String>) -> StoreError {
     StoreError::Damaged {
         file: name(),
         reason: reason.into(),
     }
 }
 
-fn unwritable(e: io::Error) -> StoreError {
-    StoreError::Write {
-        file: name(),
-        reason: e.to_string(),
+fn unreadable(error: io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => damaged("it ends too early"),
+        _ => StoreError::Read {
+            file: name(),
+            reason: error.to_string(),
+        },
     }
 }
 
-fn unreadable(e: io::Error) -> StoreError {
-    if e.kind() == io::ErrorKind::UnexpectedEof {
-        damaged("it ends too early")
-    } else {
-        StoreError::Read {
-            file: name(),
-            reason: e.to_string(),
-        }
+fn unwritable(error: io::Error) -> StoreError {
+    StoreError::Write {
+        file: name(),
+        reason: error.to_string(),
     }
 }

@@ -1,99 +1,146 @@
 //! Snapshots as files: pieces, each with a checksum over its place, its length and its bytes.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use super::files::{self, At};
-use crate::store::StoreError;
+use super::StoreError;
+use super::files::{At, Sequential};
+use crate::env::{Access, Env};
 
-const MARK: &[u8; 16] = b"sclub snapshot1\n";
+const MARK: &[u8; 16] = b"sclub snapshot2\n";
 const PIECE: usize = 1 << 20;
 const SUM: usize = 32;
 
-pub(super) fn folder(store: &Path) -> PathBuf {
-    store.join("snapshots")
+/// The snapshots of a data folder, by the number of the last batch in them.
+#[derive(Debug)]
+pub struct Snapshots {
+    env: Env,
+    dir: PathBuf,
+    /// Those that are durable, in rising order.
+    known: Mutex<Vec<u64>>,
 }
 
-pub(super) fn file(store: &Path, at: u64) -> PathBuf {
-    folder(store).join(format!("{at:020}.snap"))
-}
-
-/// The events after which there is a snapshot, in rising order.
-pub(super) fn list(store: &Path) -> Result<Vec<u64>, StoreError> {
-    let names = files::names(&folder(store))?;
-    let mut all: Vec<u64> = names.iter().filter_map(|n| number(n)).collect();
-    all.sort_unstable();
-    Ok(all)
-}
-
-fn number(name: &str) -> Option<u64> {
-    name.strip_suffix(".snap")?.parse().ok()
-}
-
-/// Removes the snapshots that `keep` does not want, and what was left unfinished.
-pub(super) fn tidy(store: &Path, keep: impl Fn(u64) -> bool) -> Result<(), StoreError> {
-    let folder = folder(store);
-    let mut gone = false;
-    for name in files::names(&folder)? {
-        let unwanted = number(&name).is_some_and(|at| !keep(at));
-        if unwanted || name.ends_with(".tmp") {
-            files::remove(&folder.join(&name))?;
-            gone = true;
+impl Snapshots {
+    /// Opens the folder of snapshots, which is made if it does not exist, and removes what was left
+    /// unfinished.
+    ///
+    /// # Errors
+    /// If it cannot be read or written.
+    pub fn open(env: &Env, dir: &Path) -> Result<Self, StoreError> {
+        let disk = &env.disk;
+        disk.make_dir(dir).writing(dir)?;
+        let mut known = Vec::new();
+        for name in disk.names(dir).reading(dir)? {
+            if name.ends_with(".tmp") {
+                disk.remove(&dir.join(&name)).writing(dir)?;
+            } else if let Some(at) = name.strip_suffix(".snap").and_then(|n| n.parse().ok()) {
+                known.push(at);
+            }
         }
+        known.sort_unstable();
+        // A name that is visible may still be lost with the power.
+        disk.sync_dir(dir).writing(dir)?;
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.into(),
+            known: Mutex::new(known),
+        })
     }
-    if gone {
-        files::sync_folder(&folder)?;
+
+    /// The last batches of the snapshots, in rising order.
+    pub fn list(&self) -> Vec<u64> {
+        self.known().clone()
     }
-    Ok(())
-}
 
-/// Writes a snapshot. It is there, whole and durable, or not at all.
-pub(super) fn write(
-    store: &Path,
-    at: u64,
-    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-) -> Result<(), StoreError> {
-    let path = file(store, at);
-    let new = files::temporary(&path);
-    let outcome = write_whole(&new, at, write);
-    if outcome.is_err() {
-        // What cannot be removed now is removed when the folder is opened.
-        let _ = fs::remove_file(&new);
+    fn known(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    outcome.writing(&path)?;
-    fs::rename(&new, &path).writing(&path)?;
-    files::sync_folder(&folder(store))
-}
 
-fn write_whole(
-    path: &Path,
-    at: u64,
-    write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
-    let mut pieces = Writer::new(File::create(path)?, at)?;
-    write(&mut pieces)?;
-    pieces.finish()?.sync_all()
-}
+    /// The file of a snapshot.
+    pub fn path(&self, at: u64) -> PathBuf {
+        self.dir.join(format!("{at:020}.snap"))
+    }
 
-/// Opens a snapshot.
-pub(super) fn open(store: &Path, at: u64) -> Result<Reader<File>, StoreError> {
-    let path = file(store, at);
-    match File::open(&path) {
-        Ok(from) => Ok(Reader::new(from, path, at)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            Err(StoreError::Refused(format!("there is no snapshot at {at}")))
+    /// Writes a snapshot. It is there, whole and durable, or not at all.
+    ///
+    /// # Errors
+    /// If it cannot be written, or `write` gives an error.
+    pub fn write(
+        &self,
+        at: u64,
+        write: &mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), StoreError> {
+        let disk = &*self.env.disk;
+        let path = self.path(at);
+        let new = path.with_extension("tmp");
+        let done = (|| {
+            let file = Sequential::open(disk, &new, Access::Create)?;
+            let mut pieces = Writer::new(file, at)?;
+            write(&mut pieces)?;
+            pieces.finish()?.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_dir(&self.dir)
+        })();
+        if let Err(error) = done {
+            // What cannot be removed now is removed when the folder is opened, or the next one is written.
+            let _ = disk.remove(&new);
+            return Err(error).writing(&path);
         }
-        Err(e) => Err(e).reading(&path),
+        let mut known = self.known();
+        if let Err(place) = known.binary_search(&at) {
+            known.insert(place, at);
+        }
+        Ok(())
     }
-}
 
-/// Reads a snapshot to its end, and returns how many bytes its file has.
-pub(super) fn check(store: &Path, at: u64) -> Result<u64, StoreError> {
-    let path = file(store, at);
-    let mut reader = open(store, at)?;
-    io::copy(&mut reader, &mut io::sink()).reading(&path)?;
-    Ok(fs::metadata(&path).reading(&path)?.len())
+    /// Opens a snapshot. The reader gives no byte that is not as it was written, and stays good if
+    /// the file is removed.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn read(&self, at: u64) -> Result<Box<dyn Read + Send>, StoreError> {
+        let path = self.path(at);
+        let file = Sequential::open(&*self.env.disk, &path, Access::Read).reading(&path)?;
+        Ok(Box::new(Reader::new(BufReader::new(file), path, at)))
+    }
+
+    /// Removes every snapshot but some, and whatever else a failed write left.
+    ///
+    /// # Errors
+    /// If a file cannot be removed. It can be tried again.
+    pub fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
+        let disk = &self.env.disk;
+        let kept: Vec<PathBuf> = keep.iter().map(|&at| self.path(at)).collect();
+        self.known().retain(|at| keep.contains(at));
+        for name in disk.names(&self.dir).reading(&self.dir)? {
+            let path = self.dir.join(name);
+            if !kept.contains(&path) {
+                disk.remove(&path).writing(&path)?;
+            }
+        }
+        disk.sync_dir(&self.dir).writing(&self.dir)
+    }
+
+    /// Reads every byte of every snapshot. Returns the number of files and their bytes.
+    ///
+    /// # Errors
+    /// Names the file that is damaged.
+    pub fn check(&self) -> Result<(u64, u64), StoreError> {
+        let (mut files, mut bytes) = (0, 0);
+        for at in self.list() {
+            let path = self.path(at);
+            io::copy(&mut self.read(at)?, &mut io::sink()).map_err(|error| {
+                StoreError::Damaged {
+                    file: path.clone(),
+                    reason: error.to_string(),
+                }
+            })?;
+            files += 1;
+            bytes += self.env.disk.len(&path).reading(&path)?;
+        }
+        Ok((files, bytes))
+    }
 }
 
 struct Writer<W> {
@@ -152,7 +199,7 @@ impl<W: Write> Write for Writer<W> {
 
 /// Reads a snapshot, and gives out no byte that is not as it was written.
 #[derive(Debug)]
-pub(super) struct Reader<R> {
+struct Reader<R> {
     from: R,
     path: PathBuf,
     at: u64,

@@ -1,0 +1,267 @@
+//! Copies: a running server's folder as a stream, and a folder from a stream.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::Engine;
+use super::fold::FoldError;
+use super::journal::Page;
+use crate::env::Env;
+use crate::event::{Batch, Stamp};
+use crate::identity::Identity;
+use crate::old;
+use crate::state::{Effect, State};
+use crate::store::archive::{self, Frames, Kind, Writer, damaged};
+use crate::store::{Batches, Epochs, Folder, Log, StoreError};
+
+/// How often files that went while they were being opened are looked for again.
+const TRIES: usize = 5;
+
+/// Everything that goes into a copy, opened: it stays readable whatever is removed meanwhile.
+struct Sources {
+    snapshot: Option<(u64, Box<dyn Read + Send>)>,
+    log: Batches,
+    /// The last batch of the log that belongs to it.
+    position: u64,
+    journal: Batches,
+}
+
+impl Engine {
+    /// Writes a copy of everything into `out`. Recommending, learning, snapshots and compactions go
+    /// on.
+    ///
+    /// # Errors
+    /// If something cannot be read, or `out` cannot be written.
+    pub async fn backup(&self, out: &mut dyn Write) -> Result<(), FoldError> {
+        let journaled = self.flush_journal().await?;
+        let folder = &self.shared.folder;
+        let mut opened = self.sources(journaled);
+        for _ in 1..TRIES {
+            if opened.is_ok() {
+                break;
+            }
+            opened = self.sources(journaled);
+        }
+        Ok(write(folder, opened?, &self.shared.epochs, out)?)
+    }
+
+    /// Opens what goes into a copy. It fails if a file is removed just then.
+    fn sources(&self, journaled: u64) -> Result<Sources, StoreError> {
+        let folder = &self.shared.folder;
+        let journal = folder.journal.read(folder.journal.first()? - 1)?;
+        let position = self.shared.read().position();
+        sources(folder, journal, journaled, position)
+    }
+}
+
+/// Writes a copy of a folder that no server uses.
+///
+/// # Errors
+/// As [`Engine::backup`].
+pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), FoldError> {
+    let folder = Folder::open(env, data)?;
+    let journal = folder.journal.read(folder.journal.first()? - 1)?;
+    let last = folder.journal.last();
+    let journaled = match last {
+        0 => 0,
+        _ => match folder.journal.read(last - 1)?.next() {
+            Some(page) => Page::decode(&page?.1)?.position,
+            None => 0,
+        },
+    };
+    let sources = sources(&folder, journal, journaled, folder.log.last())?;
+    Ok(write(&folder, sources, &folder.epochs()?, out)?)
+}
+
+fn sources(
+    folder: &Folder,
+    journal: Batches,
+    journaled: u64,
+    position: u64,
+) -> Result<Sources, StoreError> {
+    let newest = folder.snapshots.list().last().copied();
+    let snapshot = match newest {
+        Some(at) => Some((at, folder.snapshots.read(at)?)),
+        None => None,
+    };
+    // The copy's journal catches up from its log, as far as that goes back.
+    let after = newest.unwrap_or(0).min(journaled).max(folder.log.first()? - 1);
+    Ok(Sources {
+        snapshot,
+        log: folder.log.read(after)?,
+        position,
+        journal,
+    })
+}
+
+fn write(
+    folder: &Folder,
+    sources: Sources,
+    epochs: &Epochs,
+    out: &mut dyn Write,
+) -> Result<(), StoreError> {
+    let mut writer = Writer::new(out)?;
+    if let Some(identity) = folder.identity()? {
+        writer.frame(Kind::Identity, 0, &identity)?;
+    }
+    let epochs = postcard::to_stdvec(epochs).expect("plain data");
+    writer.frame(Kind::Epochs, 0, &epochs)?;
+    if let Some((at, mut reader)) = sources.snapshot {
+        writer.snapshot(at, &mut reader)?;
+    }
+    for batch in sources.log {
+        let (number, bytes) = batch?;
+        if number > sources.position {
+            break;
+        }
+        writer.frame(Kind::Batch, number, &bytes)?;
+    }
+    for batch in sources.journal {
+        let (number, bytes) = batch?;
+        // Later ones are of rewards that are not in the copy.
+        if Page::decode(&bytes)?.position > sources.position {
+            break;
+        }
+        writer.frame(Kind::Journal, number, &bytes)?;
+    }
+    writer.finish()
+}
+
+/// Makes a data folder of a backup, also of one that version 0.1 wrote. `data` must be empty or not
+/// exist; there is nothing in it until the whole backup was checked.
+///
+/// # Errors
+/// If the backup is damaged or cannot be read, the folder is not empty, or it cannot be written.
+pub fn restore(env: &Env, from: &mut dyn Read, data: &Path) -> Result<(), StoreError> {
+    let disk = &env.disk;
+    let unwritable = |path: &Path| {
+        let file = path.to_owned();
+        move |error: io::Error| StoreError::Write {
+            file,
+            reason: error.to_string(),
+        }
+    };
+    if disk.names(data).is_ok_and(|names| !names.is_empty()) {
+        let path = data.display();
+        return Err(StoreError::Refused(format!("{path} is not empty")));
+    }
+    let beside = beside(data)?;
+    if disk.names(&beside).is_ok() {
+        disk.remove_dir_all(&beside).map_err(unwritable(&beside))?;
+    }
+    let mut frames = Frames::new(from)?;
+    let filled = match frames.version {
+        1 => fill_from_old(env, &mut frames, &beside),
+        _ => fill(env, &mut frames, &beside),
+    };
+    if let Err(error) = filled {
+        // It is of no use, and is removed the next time if not now.
+        let _ = disk.remove_dir_all(&beside);
+        return Err(error);
+    }
+    disk.rename(&beside, data).map_err(unwritable(data))?;
+    let parent = match data.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    disk.sync_dir(parent).map_err(unwritable(parent))
+}
+
+/// Where the folder is made.
+fn beside(data: &Path) -> Result<PathBuf, StoreError> {
+    let name = data.file_name().ok_or_else(|| {
+        StoreError::Refused(format!("{} is not the name of a folder", data.display()))
+    })?;
+    let mut name = name.to_os_string();
+    name.push(".restoring");
+    Ok(data.with_file_name(name))
+}
+
+fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreError> {
+    let folder = Folder::open(env, path)?;
+    let mut newest = 0;
+    loop {
+        let (kind, number, bytes) = frames.next()?;
+        match kind {
+            Kind::Identity => folder.set_identity(bytes)?,
+            Kind::Epochs => {
+                let epochs = postcard::from_bytes(bytes);
+                folder.set_epochs(&epochs.map_err(|_| damaged("its epochs cannot be read"))?)?;
+            }
+            Kind::SnapshotStart => {
+                newest = number;
+                let mut pieces = frames.snapshot();
+                let mut copy = |out: &mut dyn Write| io::copy(&mut pieces, out).map(drop);
+                folder.snapshots.write(number, &mut copy)?;
+            }
+            Kind::Batch | Kind::Journal if number == 0 => {
+                return Err(damaged("a batch in it has no number"));
+            }
+            Kind::Batch => folder.log.fill(number - 1, bytes)?,
+            Kind::Journal => folder.journal.fill(number - 1, bytes)?,
+            Kind::End => break,
+            _ => return Err(damaged("a frame of it is out of place")),
+        }
+    }
+    folder.log.finish(newest)?;
+    folder.journal.finish(0)
+}
+
+/// Turns a backup of version 0.1 into a folder: its events are applied and written anew. Decisions
+/// that version 0.1 handed out cannot be answered any more.
+fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreError> {
+    let unfit = |error: &dyn std::fmt::Display| damaged(format!("it cannot be applied: {error}"));
+    let folder = Folder::open(env, path)?;
+    let mut identity = None;
+    let mut base = 0;
+    // A log that was never rewritten needs no snapshot.
+    let mut events: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut state: Option<State> = None;
+    loop {
+        let (kind, number, bytes) = frames.next()?;
+        match kind {
+            Kind::Identity => identity = Some(Identity::decode(bytes).map_err(|e| unfit(&e))?),
+            Kind::OldBase => base = number,
+            Kind::OldEvents => {
+                let rows = archive::old_rows(bytes)?;
+                let rows = (number..).zip(rows).filter(|(number, _)| *number > base);
+                events.extend(rows.map(|(number, row)| (number, row.to_vec())));
+            }
+            Kind::SnapshotStart => {
+                let mut pieces = frames.snapshot();
+                if number == base && base > 0 {
+                    let identity = identity.clone().ok_or_else(|| damaged("no identity"))?;
+                    let loaded = old::load(identity, &mut pieces);
+                    state = Some(loaded.map_err(|error| unfit(&error))?);
+                }
+                io::copy(&mut pieces, &mut io::sink()).map_err(|error| unfit(&error))?;
+            }
+            Kind::End => break,
+            _ => {}
+        }
+    }
+    let Some(identity) = identity else {
+        return Ok(());
+    };
+    folder.set_identity(&identity.encode())?;
+    let mut state = match state {
+        Some(state) => state,
+        None if base == 0 => State::new(identity).map_err(|error| unfit(&error))?,
+        None => return Err(damaged("the snapshot at its base is missing")),
+    };
+    for (number, bytes) in events {
+        let (at, event) = old::event(&bytes).map_err(|error| unfit(&error))?;
+        let stamp = Stamp { at, clock: 0 };
+        let batch = Batch {
+            stamp,
+            events: vec![event],
+        };
+        let position = state.position();
+        let replayed = state.replay(position + 1, &batch, &mut Effect::default());
+        replayed.map_err(|rejected| unfit(&format!("event {number}: {}", rejected.reason)))?;
+        folder.log.fill(position, &batch.encode())?;
+    }
+    let at = state.position();
+    folder.snapshots.write(at, &mut |out| state.save(out))?;
+    folder.log.finish(at)
+}

@@ -1,0 +1,474 @@
+//! The owner of the log: the one task that writes to it and changes the state.
+//!
+//! It takes the writes that wait, admits them against the state, appends them as one batch (so that
+//! many share one sync), applies the batch, and only then answers.
+//!
+//! If an append fails, what it wrote may still become durable. Those who wait for it are answered only
+//! once the log has gone on in a new file, which makes it void: then they are told that nothing was
+//! written. The owner tries that again and again, so writing goes on by itself as soon as the device
+//! does.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::fit::Fits;
+use super::{Refusal, Shared, lock};
+use crate::decision::Features;
+use crate::event::{Batch, Event, Item, Reward, Stamp};
+use crate::state::{Ahead, Effect, State};
+use crate::store::{AppendError, Log, StoreError};
+
+/// Rounds and bytes that share one append.
+const MAX_ROUNDS_PER_COMMIT: usize = 1024;
+const MAX_BYTES_PER_COMMIT: usize = 4 << 20;
+
+/// Milliseconds between two tries to write after one that failed.
+const RETRY: u64 = 200;
+
+/// Milliseconds after which those who wait for a failed append are told that its outcome is unknown.
+const UNDECIDED: u64 = 10_000;
+
+/// Least milliseconds between two events that let go of expired decisions.
+const MIN_EXPIRY_STEP: u64 = 1_000;
+
+/// A write request and the channel its result goes to.
+#[derive(Debug)]
+pub(super) struct WriteRequest {
+    pub command: Command,
+    pub reply: Reply,
+}
+
+type Reply = oneshot::Sender<Result<Done, Refusal>>;
+
+/// What the owner can be asked for.
+#[derive(Debug)]
+pub(super) enum Command {
+    Learn(Vec<Answer>),
+    Upsert(Vec<Item>),
+    Remove(String),
+    Forget(String),
+    Expect(u64),
+    /// A fit was computed; none if that failed.
+    Fit(Option<Vec<u8>>),
+    /// Begin a new file of the log, and say which batch is the last before it.
+    Roll,
+    /// Drop the batches of the log before this number.
+    DropBefore(u64),
+    Stop,
+}
+
+/// A reward whose features may still be in the catalogue.
+#[derive(Debug, Clone)]
+pub(super) struct Answer {
+    pub number: u64,
+    pub user: String,
+    pub item: String,
+    pub features: Features,
+    pub score: f64,
+    pub cluster: u64,
+    pub decided: u64,
+    pub clock: u64,
+    pub event: u64,
+    pub reward: f64,
+}
+
+/// The result of a command.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// For each reward, whether it was new.
+    Applied(Vec<bool>),
+    /// How many things changed.
+    Changed(usize),
+    /// The last batch of the log.
+    Position(u64),
+}
+
+/// The owner of the log.
+pub(super) struct Owner {
+    shared: Arc<Shared>,
+    requests: mpsc::Receiver<WriteRequest>,
+    fits: Fits,
+    /// Taken from the queue, and left for the next batch.
+    held: Option<WriteRequest>,
+    /// Those who wait for an append that failed, and since when.
+    undecided: Vec<Reply>,
+    undecided_since: u64,
+}
+
+impl Owner {
+    pub fn new(shared: Arc<Shared>, requests: mpsc::Receiver<WriteRequest>, fits: Fits) -> Self {
+        Self {
+            shared,
+            requests,
+            fits,
+            held: None,
+            undecided: Vec::new(),
+            undecided_since: 0,
+        }
+    }
+
+    /// Does what is asked until told to stop.
+    pub async fn run(mut self) {
+        loop {
+            self.shared.begin_fit(&mut self.fits);
+            let Some(first) = self.next().await else {
+                continue;
+            };
+            match first.command {
+                Command::Stop => {
+                    let closing = Refusal::Unknown("the server is closing".to_owned());
+                    refuse(self.undecided.drain(..), &closing);
+                    drop(self);
+                    let _ = first.reply.send(Ok(Done::Changed(0)));
+                    return;
+                }
+                Command::Roll => {
+                    let rolled = self.roll().map(Done::Position);
+                    let _ = first.reply.send(rolled);
+                }
+                Command::DropBefore(number) => {
+                    let dropped = self.shared.folder.log.drop_before(number);
+                    let dropped = dropped.map_err(|error| Refusal::from(&error));
+                    let _ = first.reply.send(dropped.map(|()| Done::Changed(0)));
+                }
+                _ => self.write(first).await,
+            }
+        }
+    }
+
+    /// The next request; none when it is time to try again after a failed append.
+    async fn next(&mut self) -> Option<WriteRequest> {
+        if let Some(held) = self.held.take() {
+            return Some(held);
+        }
+        let is_failing = lock(&self.shared.read_only).is_some();
+        if !is_failing {
+            // The engine keeps a sender as long as it lives.
+            return match self.requests.recv().await {
+                Some(request) => Some(request),
+                None => std::future::pending().await,
+            };
+        }
+        let retry = self.shared.env().clock.sleep(RETRY);
+        tokio::select! {
+            biased;
+            Some(request) = self.requests.recv() => Some(request),
+            () = retry => {
+                let _ = self.roll();
+                None
+            }
+        }
+    }
+
+    /// Begins a new file of the log. Returns the last batch before it.
+    fn roll(&mut self) -> Result<u64, Refusal> {
+        let last = self.shared.read().position();
+        match self.shared.folder.log.append(last, &[]) {
+            Ok(()) => {
+                self.writable();
+                Ok(last)
+            }
+            Err(error) => Err(self.failing(&error)),
+        }
+    }
+
+    /// Writes a request, together with others that wait if they are rounds.
+    async fn write(&mut self, first: WriteRequest) {
+        let shares = |request: &WriteRequest| matches!(request.command, Command::Learn(_));
+        let can_share = shares(&first) && self.shared.read().dim().is_some();
+        let mut commit = Commit::default();
+        let mut next = Some(first);
+        while let Some(request) = next.take() {
+            self.admit(&mut commit, request);
+            let has_room =
+                commit.waiting.len() < MAX_ROUNDS_PER_COMMIT && commit.bytes < MAX_BYTES_PER_COMMIT;
+            if can_share && has_room && let Ok(request) = self.requests.try_recv() {
+                match shares(&request) {
+                    true => next = Some(request),
+                    false => self.held = Some(request),
+                }
+            }
+        }
+        self.commit(commit).await;
+    }
+
+    /// Turns a request into an event, if it is one that can follow.
+    fn admit(&mut self, commit: &mut Commit, request: WriteRequest) {
+        let WriteRequest { command, reply } = request;
+        let shared = Arc::clone(&self.shared);
+        let state = shared.read();
+        match prepare(&state, &mut commit.ahead, &mut self.fits, command) {
+            Err(refusal) => drop(reply.send(Err(refusal))),
+            Ok((None, done)) if commit.events.is_empty() => drop(reply.send(Ok(done))),
+            Ok((event, done)) => {
+                commit.bytes += event.as_ref().map_or(0, size_of_event);
+                commit.events.extend(event);
+                commit.waiting.push((done, reply));
+            }
+        }
+    }
+
+    /// Appends events to the log, applies them, and answers.
+    async fn commit(&mut self, commit: Commit) {
+        let Commit {
+            mut events,
+            waiting,
+            ..
+        } = commit;
+        if events.is_empty() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let clock = &shared.env().clock;
+        let stamp = Stamp {
+            at: clock.wall(),
+            clock: shared.clock(),
+        };
+        let position = {
+            let state = shared.read();
+            if let Some(before) = expiry(&shared, &state, stamp.clock) {
+                // Behind the others: they were admitted without it.
+                events.push(Event::Expire { before });
+            }
+            state.position()
+        };
+        let batch = Batch { stamp, events };
+        let bytes = batch.encode();
+        let begun = Instant::now();
+        clock.yield_now().await;
+        match shared.folder.log.append(position, &bytes) {
+            Ok(()) => {
+                shared.meters.commit(begun.elapsed(), batch.events.len());
+                let appended = bytes.len() as u64;
+                shared.log_bytes.fetch_add(appended, Ordering::Relaxed);
+                self.writable();
+                clock.yield_now().await;
+                self.apply(position + 1, &batch);
+                for (done, reply) in waiting {
+                    // Whoever asked may have gone.
+                    let _ = reply.send(Ok(done));
+                }
+            }
+            Err(error) => {
+                let refusal = self.failing(&error);
+                let replies = waiting.into_iter().map(|(_, reply)| reply);
+                if let AppendError::Unknown(_) = error {
+                    if self.undecided.is_empty() {
+                        self.undecided_since = clock.monotonic();
+                    }
+                    self.undecided.extend(replies);
+                    let _ = self.roll();
+                } else {
+                    refuse(replies, &refusal);
+                }
+            }
+        }
+    }
+
+    fn apply(&mut self, number: u64, batch: &Batch) {
+        let shared = &self.shared;
+        let mut effect = Effect::default();
+        let rounds = shared.state.change(|state| {
+            state.apply_batch(number, batch, &mut effect);
+            state.rounds()
+        });
+        self.fits.applied(&effect, rounds);
+        for event in &batch.events {
+            shared.meters.event(event);
+            if matches!(event, Event::Fit { .. }) && effect.fit_refused.is_none() {
+                shared.meters.fitted();
+            }
+        }
+        shared.meters.changes(&effect.changes);
+        for record in effect.changes {
+            let _ = shared.changes.send(record);
+        }
+    }
+
+    /// The log can be written: what failed before is void by now.
+    fn writable(&mut self) {
+        let reason = lock(&self.shared.read_only).take();
+        if let Some(reason) = reason {
+            tracing::info!("writing works again");
+            refuse(self.undecided.drain(..), &Refusal::ReadOnly(reason));
+        }
+    }
+
+    /// The log cannot be written.
+    fn failing(&mut self, error: &AppendError) -> Refusal {
+        let refusal = match error {
+            AppendError::NotWritten(error) | AppendError::Unknown(error) => Refusal::from(error),
+            AppendError::Conflict { .. } => {
+                Refusal::from(&StoreError::Refused(format!("another writer: {error}")))
+            }
+        };
+        if let Refusal::ReadOnly(reason) = &refusal {
+            let before = lock(&self.shared.read_only).replace(reason.clone());
+            if before.is_none() {
+                tracing::error!(%error, "nothing can be written");
+            }
+            let waited = self.shared.env().clock.monotonic();
+            if waited.saturating_sub(self.undecided_since) > UNDECIDED {
+                refuse(self.undecided.drain(..), &Refusal::Unknown(reason.clone()));
+            }
+        }
+        refusal
+    }
+}
+
+/// Events that will be appended as one batch.
+#[derive(Default)]
+struct Commit {
+    events: Vec<Event>,
+    ahead: Ahead,
+    bytes: usize,
+    waiting: Vec<(Done, Reply)>,
+}
+
+fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {
+    for reply in replies {
+        let _ = reply.send(Err(refusal.clone()));
+    }
+}
+
+/// The service clock before which decisions expire, where it is time to say so.
+fn expiry(shared: &Shared, state: &State, clock: u64) -> Option<u64> {
+    let lifetime = shared.lifetime();
+    let before = clock.checked_sub(lifetime)?;
+    let step = (lifetime / 16).max(MIN_EXPIRY_STEP);
+    (before >= state.horizon() + step).then_some(before)
+}
+
+/// Bytes of an event in the log, about.
+fn size_of_event(event: &Event) -> usize {
+    let reward = |r: &Reward| r.features.len() * 8 + r.user.len() + r.item.len() + 64;
+    match event {
+        Event::Learn { round } => round.iter().map(reward).sum(),
+        _ => 64,
+    }
+}
+
+/// The event that a command comes to, if any, and the result once it is applied.
+fn prepare(
+    state: &State,
+    ahead: &mut Ahead,
+    fits: &mut Fits,
+    command: Command,
+) -> Result<(Option<Event>, Done), Refusal> {
+    let (event, done) = match command {
+        Command::Learn(answers) => return prepare_round(state, ahead, answers),
+        Command::Upsert(items) => {
+            let event = Event::Upsert { items };
+            state.admit(&event, ahead).map_err(|rejected| rejected.reason)?;
+            let Event::Upsert { items } = event else {
+                unreachable!("it was made so")
+            };
+            let items = without_known(state, items);
+            let changed = items.len();
+            let event = (changed > 0).then_some(Event::Upsert { items });
+            return Ok((event, Done::Changed(changed)));
+        }
+        Command::Remove(item) => {
+            let catalogue = state.catalogue();
+            let is_there = catalogue.is_some_and(|catalogue| catalogue.slot(&item).is_some());
+            let event = is_there.then_some(Event::Remove { item });
+            (event, Done::Changed(usize::from(is_there)))
+        }
+        Command::Forget(user) => {
+            let is_known = state.users().number(&user).is_some();
+            let event = Event::Forget { user };
+            (Some(event), Done::Changed(usize::from(is_known)))
+        }
+        Command::Expect(users) => {
+            let is_new = state.rounds() > 0 || state.expected() != users;
+            let event = is_new.then_some(Event::Expect { users });
+            (event, Done::Changed(usize::from(is_new)))
+        }
+        Command::Fit(fit) => {
+            let fit = fits.arrived(fit, state.rounds());
+            (fit.map(|fit| Event::Fit { fit }), Done::Changed(1))
+        }
+        Command::Roll | Command::DropBefore(_) | Command::Stop => (None, Done::Changed(0)),
+    };
+    if let Some(event) = &event {
+        state.admit(event, ahead).map_err(|rejected| rejected.reason)?;
+    }
+    Ok((event, done))
+}
+
+/// A round without the rewards that were learned before.
+fn prepare_round(
+    state: &State,
+    ahead: &mut Ahead,
+    answers: Vec<Answer>,
+) -> Result<(Option<Event>, Done), Refusal> {
+    let (is_alone, is_idle) = (answers.len() == 1, answers.is_empty());
+    let within = |refusal: Refusal, index: usize| match is_alone {
+        true => refusal,
+        false => refusal.within("feedback", index),
+    };
+    let mut applied = Vec::with_capacity(answers.len());
+    let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
+    let mut places = Vec::with_capacity(answers.len());
+    for (index, answer) in answers.into_iter().enumerate() {
+        let number = answer.number;
+        let is_repeat = state.answered().contains(number)
+            || ahead.has_answered(number)
+            || round.iter().any(|reward| reward.number == number);
+        applied.push(!is_repeat);
+        if !is_repeat {
+            round.push(reward(state, answer).map_err(|refusal| within(refusal, index))?);
+            places.push(index);
+        }
+    }
+    if round.is_empty() && !is_idle {
+        return Ok((None, Done::Applied(applied)));
+    }
+    let event = Event::Learn { round };
+    state.admit(&event, ahead).map_err(|rejected| {
+        let place = places.get(rejected.entry).copied().unwrap_or(0);
+        within(rejected.reason, place)
+    })?;
+    Ok((Some(event), Done::Applied(applied)))
+}
+
+/// A reward with its features.
+fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
+    let features = match answer.features {
+        Features::Inline(features) => features,
+        Features::Catalogue(revision) => {
+            // The item may have changed since: then it is learned as it was shown.
+            let catalogue = state.catalogue();
+            let features = catalogue.and_then(|c| c.features_of(&answer.item, revision));
+            features.ok_or(Refusal::Expired)?
+        }
+    };
+    Ok(Reward {
+        number: answer.number,
+        user: answer.user,
+        item: answer.item,
+        features,
+        score: answer.score,
+        cluster: answer.cluster,
+        decided: answer.decided,
+        clock: answer.clock,
+        event: answer.event,
+        reward: answer.reward,
+    })
+}
+
+/// Items without those that the catalogue has just so.
+fn without_known(state: &State, mut items: Vec<Item>) -> Vec<Item> {
+    if let Some(catalogue) = state.catalogue() {
+        // An item that is named twice counts as given last, so all of them stay.
+        let mut seen = std::collections::HashSet::new();
+        let is_twice = items.iter().any(|item| !seen.insert(item.id.clone()));
+        if !is_twice {
+            items.retain(|item| !catalogue.has(&item.id, &item.features));
+        }
+    }
+    items
+}

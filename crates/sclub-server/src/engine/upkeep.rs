@@ -1,0 +1,257 @@
+//! Snapshots and compaction.
+//!
+//! A snapshot is a fold of the log beside the one that serves: the newest snapshot is read, the batches
+//! after it are applied, and the result is written. So learning never waits for a snapshot; it costs
+//! memory for a second state meanwhile.
+//!
+//! Two snapshots are kept. Once both are durable the log before the older one may go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::fold::{self, FoldError};
+use super::journal::JournalRequest;
+use super::owner::{Command, Done};
+use super::{QUEUE, Refusal, Shared, answered, lock};
+use crate::settings::KeepLog;
+use crate::store::{Log, StoreError};
+
+/// Milliseconds between two looks at how things stand.
+const TICK: u64 = 200;
+/// Bytes of the log after which a snapshot is taken, however few events they are.
+const MAX_BYTES_BETWEEN: u64 = 256 << 20;
+/// Milliseconds of service in a day.
+const DAY: u64 = 24 * 3600 * 1000;
+
+/// What a compaction did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compacted {
+    /// The last event that was looked at.
+    pub events: u64,
+    /// Rows of forgotten users that were taken out of the journal.
+    pub dropped: u64,
+    /// Size of the folder before.
+    pub bytes_before: u64,
+    /// And after.
+    pub bytes_after: u64,
+}
+
+/// What the task can be asked for.
+#[derive(Debug)]
+pub(super) enum UpkeepRequest {
+    Snapshot(oneshot::Sender<Result<u64, FoldError>>),
+    Compact(oneshot::Sender<Result<Compacted, FoldError>>),
+    Stop(oneshot::Sender<()>),
+}
+
+/// The owner of the snapshots.
+pub(super) struct Upkeep {
+    shared: Arc<Shared>,
+    journal: mpsc::Sender<JournalRequest>,
+    /// Events when the last snapshot was taken, or could not be.
+    since: u64,
+}
+
+impl Upkeep {
+    pub fn new(shared: Arc<Shared>, journal: mpsc::Sender<JournalRequest>) -> Self {
+        let since = shared.read().events();
+        Self {
+            shared,
+            journal,
+            since,
+        }
+    }
+
+    /// Does what is due or asked for until told to stop.
+    pub async fn run(mut self, mut requests: mpsc::Receiver<UpkeepRequest>) {
+        super::fit::lower_priority();
+        loop {
+            let tick = self.shared.env().clock.sleep(TICK);
+            let request = tokio::select! {
+                biased;
+                request = requests.recv() => match request {
+                    Some(request) => Some(request),
+                    None => return,
+                },
+                () = tick => None,
+            };
+            match request {
+                None => self.look().await,
+                Some(UpkeepRequest::Snapshot(reply)) => {
+                    let taken = self.snapshot().await;
+                    let _ = reply.send(taken.map(|(_, events)| events));
+                }
+                Some(UpkeepRequest::Compact(reply)) => {
+                    let done = self.compact().await;
+                    let _ = reply.send(done);
+                }
+                Some(UpkeepRequest::Stop(reply)) => {
+                    let _ = reply.send(());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Takes a snapshot if one is due, and brings the metrics up to date.
+    async fn look(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let events = shared.read().events();
+        let is_due = events.saturating_sub(self.since) >= shared.settings.snapshot_every.max(1)
+            || shared.log_bytes.load(Ordering::Relaxed) >= MAX_BYTES_BETWEEN;
+        if is_due && let Err(error) = self.snapshot().await {
+            tracing::warn!(%error, "no snapshot; the log has everything");
+        }
+        shared.meters.state(&shared.read());
+        let fitting = &shared.fitting;
+        shared.meters.fitting(fitting.is_running(), fitting.took());
+        let waiting = QUEUE - shared.queue.capacity();
+        let is_writable = lock(&shared.read_only).is_none();
+        let bytes = shared.folder.bytes();
+        shared.meters.store(waiting, bytes, is_writable);
+        shared.meters.upkeep();
+    }
+
+    /// Takes a snapshot of everything up to now. Returns its last batch and event.
+    async fn snapshot(&mut self) -> Result<(u64, u64), FoldError> {
+        let shared = Arc::clone(&self.shared);
+        // One that fails is tried again after as many events.
+        self.since = shared.read().events();
+        shared.log_bytes.store(0, Ordering::Relaxed);
+        let at = self.roll().await?;
+        let snapshots = &shared.folder.snapshots;
+        let state = if at == 0 || snapshots.list().last() == Some(&at) {
+            None
+        } else {
+            let begun = std::time::Instant::now();
+            let identity = shared.read().identity().clone();
+            let state = fold::newest(&shared.folder, &identity, at, &mut |_| {})?;
+            snapshots.write(at, &mut |out| state.save(out))?;
+            let milliseconds = begun.elapsed().as_millis() as u64;
+            tracing::info!(event = state.events(), milliseconds, "snapshot taken");
+            Some(state)
+        };
+        let events = match state {
+            Some(state) => state.events(),
+            // Nothing was written since.
+            None => shared.read().events(),
+        };
+        self.tidy().await?;
+        Ok((at, events))
+    }
+
+    async fn roll(&self) -> Result<u64, FoldError> {
+        match self.shared.ask(Command::Roll).await {
+            Ok(Done::Position(at)) => Ok(at),
+            Ok(_) => Err(refused(&Refusal::Closing)),
+            Err(refusal) => Err(refused(&refusal)),
+        }
+    }
+
+    /// Removes older snapshots than the newest two, and the log that neither they nor the journal
+    /// nor the setting `keep-log` need.
+    async fn tidy(&self) -> Result<(), FoldError> {
+        let folder = &self.shared.folder;
+        let all = folder.snapshots.list();
+        let kept = &all[all.len().saturating_sub(2)..];
+        folder.snapshots.keep_only(kept)?;
+        let [older, _] = kept else { return Ok(()) };
+        let journaled = self.shared.journaled.load(Ordering::SeqCst);
+        let needed = (*older).min(journaled) + 1;
+        let number = self.keep_log(needed)?;
+        self.drop_before(number).await
+    }
+
+    /// The batch before which the log may go, at most `needed`.
+    fn keep_log(&self, needed: u64) -> Result<u64, FoldError> {
+        let log = &self.shared.folder.log;
+        let mut files = log.closed()?;
+        files.retain(|&(until, _)| until <= needed);
+        let newest_first = files.into_iter().rev();
+        let dropped = match self.shared.settings.keep_log {
+            KeepLog::Bytes(kept) => {
+                let mut bytes = 0;
+                newest_first.map(|(until, length)| {
+                    bytes += length;
+                    (until, bytes > kept)
+                }).find(|&(_, is_over)| is_over).map(|(until, _)| until)
+            }
+            KeepLog::Days(days) => {
+                let horizon = self.shared.clock().checked_sub(days.saturating_mul(DAY));
+                let Some(horizon) = horizon else { return Ok(0) };
+                let mut dropped = None;
+                for (until, _) in newest_first {
+                    // Everything in the file is older than the first batch after it.
+                    let next = log.read(until - 1)?.next();
+                    if let Some(next) = next
+                        && fold::decode(next?)?.1.stamp.clock < horizon
+                    {
+                        dropped = Some(until);
+                        break;
+                    }
+                }
+                dropped
+            }
+        };
+        Ok(dropped.unwrap_or(0))
+    }
+
+    async fn drop_before(&self, number: u64) -> Result<(), FoldError> {
+        if number == 0 {
+            return Ok(());
+        }
+        let dropped = self.shared.ask(Command::DropBefore(number)).await;
+        dropped.map(drop).map_err(|refusal| refused(&refusal))
+    }
+
+    /// Removes everything of forgotten users: from the state (they are gone from it), the snapshots,
+    /// the log, and the journal. What counts is the order of events; no clock is asked.
+    async fn compact(&mut self) -> Result<Compacted, FoldError> {
+        let shared = Arc::clone(&self.shared);
+        let bytes_before = shared.folder.bytes();
+        // The journal must have read every request to forget before the log goes.
+        let (reply, flushed) = oneshot::channel();
+        let sent = self.journal.send(JournalRequest::Flush(reply)).await;
+        answered::<_, StoreError>(sent.is_ok(), flushed).await?;
+        let (at, events) = self.snapshot().await?;
+        let (reply, flushed) = oneshot::channel();
+        let sent = self.journal.send(JournalRequest::Flush(reply)).await;
+        answered::<_, StoreError>(sent.is_ok(), flushed).await?;
+        shared.folder.snapshots.keep_only(&[at])?;
+        self.drop_before(at + 1).await?;
+        let (reply, forgotten) = oneshot::channel();
+        let sent = self.journal.send(JournalRequest::Forget(reply)).await;
+        let dropped = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
+        let bytes_after = shared.folder.bytes();
+        tracing::info!(event = events, dropped, bytes_before, bytes_after, "compacted");
+        Ok(Compacted {
+            events,
+            dropped,
+            bytes_before,
+            bytes_after,
+        })
+    }
+}
+
+fn refused(refusal: &Refusal) -> FoldError {
+    FoldError::Store(StoreError::Refused(refusal.to_string()))
+}
+
+/// A snapshot of the state as it is, for the end: nothing is learned any more.
+pub(super) fn last_snapshot(shared: &Shared) {
+    let state = shared.read();
+    let at = state.position();
+    let snapshots = &shared.folder.snapshots;
+    if at == 0 || snapshots.list().last() == Some(&at) {
+        return;
+    }
+    let written = snapshots.write(at, &mut |out| state.save(out)).and_then(|()| {
+        let all = snapshots.list();
+        snapshots.keep_only(&all[all.len().saturating_sub(2)..])
+    });
+    if let Err(error) = written {
+        tracing::warn!(%error, "no last snapshot; the log has everything");
+    }
+}

@@ -1,0 +1,124 @@
+//! Which decisions are this folder's own.
+//!
+//! Each time a server opens a folder it begins an *epoch* with a random name, and writes that down
+//! before it hands out a decision. A decision names its epoch and the number of events that the server
+//! knew. A copy of the folder begins epochs of its own, so decisions that were made elsewhere after the
+//! copy was taken are told from those made before.
+
+use serde::{Deserialize, Serialize};
+
+use crate::decision::{Handed, epoch_of};
+
+/// Epochs that are remembered. Decisions of older ones count as expired.
+const KEPT: usize = 1 << 14;
+
+/// One opening of a folder by a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epoch {
+    /// Which one it is, from 1.
+    pub number: u64,
+    /// A random name.
+    pub life: u64,
+    /// Events in the log when it began.
+    pub from: u64,
+}
+
+/// Whether a decision can be answered in this folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// It was made here, or in the folder that this is a copy of, before the copy was taken.
+    Own,
+    /// It was made by another copy.
+    OtherCopy,
+    /// It is too old to tell.
+    Forgotten,
+}
+
+/// The epochs of a folder, oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Epochs(Vec<Epoch>);
+
+impl Epochs {
+    /// Begins another.
+    pub fn begin(&mut self, life: u64, events: u64) -> Epoch {
+        let epoch = Epoch {
+            number: self.0.last().map_or(0, |last| last.number) + 1,
+            life,
+            from: events,
+        };
+        if self.0.len() == KEPT {
+            self.0.remove(0);
+        }
+        self.0.push(epoch);
+        epoch
+    }
+
+    /// The newest.
+    pub fn current(&self) -> Option<Epoch> {
+        self.0.last().copied()
+    }
+
+    /// Where a decision comes from.
+    pub fn origin(&self, handed: &Handed<'_>) -> Origin {
+        let number = epoch_of(handed.number);
+        let place = self.0.partition_point(|epoch| epoch.number < number);
+        match self.0.get(place) {
+            Some(epoch) if epoch.number != number => Origin::Forgotten,
+            Some(epoch) if epoch.life == handed.life => {
+                // It ended with the events that the next one began with.
+                let end = self.0.get(place + 1).map_or(u64::MAX, |next| next.from);
+                match handed.event <= end {
+                    true => Origin::Own,
+                    false => Origin::OtherCopy,
+                }
+            }
+            _ => Origin::OtherCopy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::first_number;
+
+    fn decision(epoch: Epoch, event: u64) -> Handed<'static> {
+        Handed {
+            life: epoch.life,
+            number: first_number(epoch.number) + 7,
+            event,
+            at: 0,
+            clock: 0,
+            user: "u".into(),
+            cluster: 0,
+            shown: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn decisions_made_elsewhere_after_a_copy_was_taken_are_told_apart() {
+        let mut original = Epochs::default();
+        let first = original.begin(11, 0);
+        // The copy is taken after 5 events.
+        let mut copy = original.clone();
+        let own = copy.begin(22, 5);
+        let later = original.begin(33, 9);
+        assert_eq!(copy.origin(&decision(first, 3)), Origin::Own);
+        assert_eq!(copy.origin(&decision(first, 5)), Origin::Own);
+        assert_eq!(copy.origin(&decision(first, 6)), Origin::OtherCopy);
+        assert_eq!(copy.origin(&decision(later, 9)), Origin::OtherCopy);
+        assert_eq!(copy.origin(&decision(own, 9)), Origin::Own);
+        assert_eq!(original.origin(&decision(own, 9)), Origin::OtherCopy);
+        assert_eq!(original.origin(&decision(first, 9)), Origin::Own);
+    }
+
+    #[test]
+    fn very_old_epochs_are_let_go_of() {
+        let mut epochs = Epochs::default();
+        let first = epochs.begin(1, 0);
+        for life in 0..KEPT as u64 {
+            epochs.begin(life, 0);
+        }
+        assert_eq!(epochs.origin(&decision(first, 0)), Origin::Forgotten);
+    }
+}

@@ -1,0 +1,122 @@
+//! Small files: each with a checksum, replaced as a whole.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::StoreError;
+use crate::env::{Access, Disk, DiskFile};
+
+const SUM: usize = 32;
+
+/// Turns an error of the system into one that names the file.
+pub(super) trait At<T> {
+    fn reading(self, file: &Path) -> Result<T, StoreError>;
+    fn writing(self, file: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn reading(self, file: &Path) -> Result<T, StoreError> {
+        self.map_err(|error| StoreError::Read {
+            file: file.into(),
+            reason: error.to_string(),
+        })
+    }
+
+    fn writing(self, file: &Path) -> Result<T, StoreError> {
+        self.map_err(|error| StoreError::Write {
+            file: file.into(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+pub(super) fn damaged(file: &Path, reason: impl Into<String>) -> StoreError {
+    StoreError::Damaged {
+        file: file.into(),
+        reason: reason.into(),
+    }
+}
+
+/// Writes a file and its checksum. It is there whole and durable, or as it was before.
+pub(super) fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let sum = blake3::hash(bytes);
+    let whole = [bytes, sum.as_bytes()].concat();
+    let new = path.with_extension("tmp");
+    let done = (|| {
+        let file = disk.open(&new, Access::Create)?;
+        file.write_all_at(&whole, 0)?;
+        file.sync()?;
+        disk.rename(&new, path)?;
+        disk.sync_dir(parent(path))
+    })();
+    if done.is_err() {
+        let _ = disk.remove(&new);
+    }
+    done.writing(path)
+}
+
+/// Reads a file that [`put`] wrote; none where there is no such file.
+pub(super) fn get(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = match disk.open(path, Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.reading(path)?,
+    };
+    let length = file.len().reading(path)? as usize;
+    let mut bytes = vec![0; length];
+    let read = file.read_full_at(&mut bytes, 0).reading(path)?;
+    let end = read
+        .checked_sub(SUM)
+        .ok_or_else(|| damaged(path, "it ends too early"))?;
+    if blake3::hash(&bytes[..end]).as_bytes() != &bytes[end..read] {
+        return Err(damaged(path, "its checksum does not match"));
+    }
+    bytes.truncate(end);
+    Ok(Some(bytes))
+}
+
+/// The folder that a file is in.
+pub(super) fn parent(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Reads or writes a file from its beginning on.
+#[derive(Debug)]
+pub(super) struct Sequential {
+    file: Arc<dyn DiskFile>,
+    offset: u64,
+}
+
+impl Sequential {
+    pub fn open(disk: &dyn Disk, path: &PathBuf, access: Access) -> io::Result<Self> {
+        let file = disk.open(path, access)?;
+        Ok(Self { file, offset: 0 })
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+}
+
+impl Read for Sequential {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read_at(out, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}
+
+impl Write for Sequential {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.file.write_at(bytes, self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

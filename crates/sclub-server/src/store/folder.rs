@@ -1,0 +1,224 @@
+//! A data folder.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `lock` | nothing; the server that uses the folder has it locked |
+//! | `format` | the number of the format of all others |
+//! | `identity` | what the folder is for, and the key that seals decisions |
+//! | `epochs` | which decisions are this folder's own |
+//! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
+//! | `snapshots/<batch>.snap` | the state after a batch of the log |
+//! | `journal/<serial>.log` | what was shown and what it brought, for analysis |
+//!
+//! Small files are replaced as a whole. Each folder has one owner that makes and removes its files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::epochs::{Epoch, Epochs};
+use super::files::{self, At, damaged};
+use super::segments::{SEGMENT_BYTES, Segments};
+use super::snapshots::Snapshots;
+use super::{Checked, StoreError};
+use crate::env::{Env, LockGuard};
+
+/// The format this version reads and writes.
+const FORMAT: u64 = 2;
+
+/// A data folder, locked.
+#[derive(Debug)]
+pub struct Folder {
+    env: Env,
+    path: PathBuf,
+    /// For recovery.
+    pub log: Segments,
+    /// For analysis.
+    pub journal: Segments,
+    /// To start fast.
+    pub snapshots: Snapshots,
+    _lock: Box<dyn LockGuard>,
+}
+
+impl Folder {
+    /// Opens a data folder, which is made if it does not exist.
+    ///
+    /// # Errors
+    /// If it is in use, is not a data folder, is damaged, or cannot be written.
+    pub fn open(env: &Env, path: &Path) -> Result<Self, StoreError> {
+        Self::open_with(env, path, SEGMENT_BYTES)
+    }
+
+    /// As [`Folder::open`], with files of the log and the journal of about so many bytes.
+    ///
+    /// # Errors
+    /// As [`Folder::open`].
+    pub fn open_with(env: &Env, path: &Path, segment_bytes: u64) -> Result<Self, StoreError> {
+        let disk = &*env.disk;
+        disk.make_dir(path).writing(path)?;
+        disk.sync_dir(files::parent(path)).writing(path)?;
+        let is_new = check_format(env, path)?;
+        let lock_file = path.join("lock");
+        let lock = disk.lock(&lock_file).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => StoreError::InUse(path.into()),
+            _ => StoreError::Write {
+                file: lock_file,
+                reason: error.to_string(),
+            },
+        })?;
+        if is_new {
+            let text = format!("sclub store\nformat {FORMAT}\n");
+            files::put(disk, &path.join("format"), text.as_bytes())?;
+        }
+        let folder = Self {
+            log: Segments::open(env, &path.join("log"), segment_bytes)?,
+            journal: Segments::open(env, &path.join("journal"), segment_bytes)?,
+            snapshots: Snapshots::open(env, &path.join("snapshots"))?,
+            env: env.clone(),
+            path: path.into(),
+            _lock: lock,
+        };
+        disk.sync_dir(path).writing(path)?;
+        let newest = folder.snapshots.list().last().copied().unwrap_or(0);
+        let last = folder.log.last();
+        if newest > last {
+            return Err(damaged(
+                &path.join("log"),
+                format!("it ends at batch {last}, but there is a snapshot at {newest}"),
+            ));
+        }
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The disk, clock and random numbers it was opened with.
+    pub fn env(&self) -> &Env {
+        &self.env
+    }
+
+    /// The bytes that [`Folder::set_identity`] was given, if it has been called.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn identity(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        files::get(&*self.env.disk, &self.path.join("identity"))
+    }
+
+    /// Keeps the identity. Durable when it returns.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn set_identity(&self, identity: &[u8]) -> Result<(), StoreError> {
+        files::put(&*self.env.disk, &self.path.join("identity"), identity)
+    }
+
+    /// The epochs so far.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn epochs(&self) -> Result<Epochs, StoreError> {
+        let file = self.path.join("epochs");
+        match files::get(&*self.env.disk, &file)? {
+            Some(bytes) => {
+                postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it holds no epochs"))
+            }
+            None => Ok(Epochs::default()),
+        }
+    }
+
+    /// Keeps epochs. Durable when it returns.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn set_epochs(&self, epochs: &Epochs) -> Result<(), StoreError> {
+        let bytes = postcard::to_stdvec(epochs).expect("plain data");
+        files::put(&*self.env.disk, &self.path.join("epochs"), &bytes)
+    }
+
+    /// Begins an epoch after so many events. Durable when it returns.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn begin_epoch(&self, events: u64) -> Result<(Epoch, Epochs), StoreError> {
+        let mut life = [0; 8];
+        self.env.random.fill(&mut life).writing(&self.path)?;
+        let mut epochs = self.epochs()?;
+        let epoch = epochs.begin(u64::from_le_bytes(life), events);
+        self.set_epochs(&epochs)?;
+        Ok((epoch, epochs))
+    }
+
+    /// Reads and checks every byte that is kept.
+    ///
+    /// # Errors
+    /// Names the first file that is damaged.
+    pub fn check(&self) -> Result<Checked, StoreError> {
+        let mut checked = Checked::default();
+        for name in ["format", "epochs", "identity"] {
+            if let Some(bytes) = files::get(&*self.env.disk, &self.path.join(name))? {
+                checked.files += 1;
+                checked.bytes += bytes.len() as u64;
+            }
+        }
+        let parts = [self.log.check()?, self.journal.check()?, self.snapshots.check()?];
+        for (files, bytes) in parts {
+            checked.files += files;
+            checked.bytes += bytes;
+        }
+        Ok(checked)
+    }
+
+    /// Bytes on the disk, as far as they can be found out.
+    pub fn bytes(&self) -> u64 {
+        let disk = &self.env.disk;
+        let size = |dir: PathBuf| -> u64 {
+            let names = disk.names(&dir).unwrap_or_default();
+            let lengths = names.iter().filter_map(|name| disk.len(&dir.join(name)).ok());
+            lengths.sum()
+        };
+        ["log", "snapshots", "journal"]
+            .map(|name| size(self.path.join(name)))
+            .iter()
+            .sum()
+    }
+}
+
+/// Checks the format of a folder. Returns whether nothing is in it yet.
+fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
+    let file = path.join("format");
+    let Some(bytes) = files::get(&*env.disk, &file)? else {
+        let ours = ["lock", "format.tmp", "lost+found"];
+        let names = env.disk.names(path).reading(path)?;
+        return match names.iter().find(|name| !ours.contains(&name.as_str())) {
+            None => Ok(true),
+            Some(name) => Err(StoreError::Format {
+                file: path.into(),
+                reason: format!("it holds {name}, and is not a data folder of sclub"),
+            }),
+        };
+    };
+    let text = String::from_utf8_lossy(&bytes);
+    let number = text
+        .strip_prefix("sclub store\nformat ")
+        .and_then(|rest| rest.trim_end().parse::<u64>().ok());
+    let reason = match number {
+        Some(FORMAT) => return Ok(false),
+        Some(1) => format!(
+            "it was written by version 0.1. Make a backup with that version (sclub backup --data {} \
+             --out old.backup), then turn it into a new folder with this one (sclub restore --from \
+             old.backup --data NEW). The old folder stays as it is",
+            path.display()
+        ),
+        Some(format) => format!(
+            "it was written by a newer version (format {format}; this one reads {FORMAT})"
+        ),
+        None => return Err(damaged(&file, "it names no format")),
+    };
+    Err(StoreError::Format {
+        file: path.into(),
+        reason,
+    })
+}

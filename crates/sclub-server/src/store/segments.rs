@@ -1,0 +1,496 @@
+//! A log in files of one folder, as in etcd's write-ahead log.
+//!
+//! Each file ("segment") has a serial number that is never used twice, and says in its header which
+//! batch it begins with. Whatever an older file has at or after that number is void. So after a failed
+//! append the log goes on in a new file, and what failed never comes back.
+//!
+//! The folder belongs to one [`Segments`]: nothing else makes or removes files in it. What a crash left
+//! unfinished (`*.tmp`) is removed when it is opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::files::{At, damaged};
+use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH};
+use super::log::{AppendError, Batches, Log};
+use super::StoreError;
+use crate::env::{Access, DiskFile, Env};
+
+/// A file is closed when it has this many bytes.
+pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
+/// Space is reserved ahead in steps that double between these.
+const FIRST_STEP: u64 = 256 << 10;
+const LAST_STEP: u64 = 8 << 20;
+
+/// A log in the files of a folder.
+#[derive(Debug)]
+pub struct Segments {
+    env: Env,
+    dir: PathBuf,
+    limit: u64,
+    writer: Mutex<Writer>,
+}
+
+#[derive(Debug)]
+struct Writer {
+    /// Number of the last batch.
+    last: u64,
+    /// The next file's.
+    serial: u64,
+    /// The file that is written to; none before the first append and after one that failed.
+    active: Option<Active>,
+    /// Memory for the next frame.
+    frame: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Active {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    header: Header,
+    sum: [u8; 16],
+    end: u64,
+    allocated: u64,
+}
+
+impl Active {
+    /// Sees to it that there is space up to an offset.
+    fn reserve(&mut self, end: u64) -> Result<(), AppendError> {
+        if end > self.allocated {
+            let step = self.allocated.clamp(FIRST_STEP, LAST_STEP);
+            let length = end.max(self.allocated + step);
+            let reserved = self.file.allocate(length).writing(&self.path);
+            reserved.map_err(AppendError::NotWritten)?;
+            self.allocated = length;
+        }
+        Ok(())
+    }
+}
+
+/// A file of the log and the batches in it that are not void.
+#[derive(Debug)]
+struct Segment {
+    path: PathBuf,
+    frames: Frames,
+    /// The number at which the next file goes on; none for the newest.
+    until: Option<u64>,
+}
+
+impl Segment {
+    fn first(&self) -> u64 {
+        self.frames.header().first
+    }
+}
+
+impl Segments {
+    /// Opens the log in a folder, which is made if it does not exist, and finds its end.
+    ///
+    /// # Errors
+    /// If a file is damaged, or cannot be read or written.
+    pub fn open(env: &Env, dir: &Path, limit: u64) -> Result<Self, StoreError> {
+        let disk = &env.disk;
+        disk.make_dir(dir).writing(dir)?;
+        let mut serial = 0;
+        for name in disk.names(dir).reading(dir)? {
+            if let Some(stem) = name.strip_suffix(".tmp") {
+                serial = serial.max(stem.parse::<u64>().map_or(0, |stray| stray + 1));
+                disk.remove(&dir.join(name)).writing(dir)?;
+            }
+        }
+        let mut segments = list(env, dir)?;
+        let mut last = 0;
+        if let Some(newest) = segments.last_mut() {
+            serial = serial.max(newest.frames.header().serial + 1);
+            last = settle(env, newest)?;
+        }
+        // A name that is visible may still be lost with the power.
+        disk.sync_dir(dir).writing(dir)?;
+        Ok(Self {
+            env: env.clone(),
+            dir: dir.into(),
+            limit,
+            writer: Mutex::new(Writer {
+                last,
+                serial,
+                active: None,
+                frame: Vec::new(),
+            }),
+        })
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of the last batch.
+    pub fn last(&self) -> u64 {
+        self.writer().last
+    }
+
+    /// The serial number of the file that the next append goes to, which is begun if need be.
+    ///
+    /// # Errors
+    /// If it cannot be begun.
+    pub fn next_file(&self) -> Result<u64, StoreError> {
+        let mut writer = self.writer();
+        self.make_room(&mut writer)?;
+        Ok(writer.active.as_ref().map_or(0, |a| a.header.serial))
+    }
+
+    fn make_room(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.active.as_ref().is_none_or(|a| a.end >= self.limit) {
+            self.begin(writer)?;
+        }
+        Ok(())
+    }
+
+    /// Begins a file after the last batch. From then on everything after that batch in older files
+    /// is void.
+    fn begin(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        writer.active = None;
+        let serial = writer.serial;
+        writer.serial += 1;
+        let mut salt = [0; 16];
+        self.env.random.fill(&mut salt).writing(&self.dir)?;
+        let header = Header {
+            serial,
+            first: writer.last + 1,
+            salt,
+        };
+        let path = path_of(&self.dir, serial);
+        let file = self.create(&path, &header.encode())?;
+        writer.active = Some(Active {
+            file,
+            path,
+            sum: header.sum(),
+            header,
+            end: HEADER as u64,
+            allocated: HEADER as u64,
+        });
+        Ok(())
+    }
+
+    /// Writes a batch as the next one.
+    fn put(&self, writer: &mut Writer, batch: &[u8], sync: bool) -> Result<(), AppendError> {
+        if batch.len() > MAX_BATCH {
+            let reason = format!("a batch of {} bytes is more than {MAX_BATCH}", batch.len());
+            return Err(AppendError::NotWritten(StoreError::Refused(reason)));
+        }
+        self.make_room(writer).map_err(AppendError::NotWritten)?;
+        let active = writer.active.as_mut().expect("there is room in it");
+        let number = writer.last + 1;
+        writer.frame.clear();
+        let sum = frame::put(&mut writer.frame, &active.header, &active.sum, number, batch);
+        let end = active.end + writer.frame.len() as u64;
+        active.reserve(end)?;
+        let written = active
+            .file
+            .write_all_at(&writer.frame, active.end)
+            .and_then(|()| if sync { active.file.sync() } else { Ok(()) })
+            .writing(&active.path);
+        if let Err(error) = written {
+            writer.active = None;
+            return Err(AppendError::Unknown(error));
+        }
+        active.end = end;
+        active.sum = sum;
+        writer.last = number;
+        Ok(())
+    }
+
+    /// Writes many batches with one sync for each file, into a log that has none: numbers go on from
+    /// `last`. [`Segments::finish`] makes them durable.
+    ///
+    /// # Errors
+    /// If they cannot be written; then the log is of no use.
+    pub fn fill(&self, last: u64, batch: &[u8]) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        if writer.last != last {
+            if writer.active.is_some() || writer.last != 0 {
+                return Err(StoreError::Refused(format!(
+                    "batch {} does not follow batch {}",
+                    last + 1,
+                    writer.last
+                )));
+            }
+            writer.last = last;
+        }
+        let is_full = |a: &Active| a.end >= self.limit;
+        if writer.active.as_ref().is_some_and(is_full) {
+            self.sync(&writer)?;
+        }
+        Ok(self.put(&mut writer, batch, false)?)
+    }
+
+    /// Makes durable what [`Segments::fill`] wrote. A log without any batch begins after `last`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(&self, last: u64) -> Result<(), StoreError> {
+        let mut writer = self.writer();
+        writer.last = writer.last.max(last);
+        if writer.active.is_none() {
+            self.begin(&mut writer)?;
+        }
+        self.sync(&writer)
+    }
+
+    fn sync(&self, writer: &Writer) -> Result<(), StoreError> {
+        match &writer.active {
+            Some(active) => active.file.sync().writing(&active.path),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a file that is there whole and durable under its name, or not at all.
+    fn create(&self, path: &Path, bytes: &[u8]) -> Result<Arc<dyn DiskFile>, StoreError> {
+        let disk = &self.env.disk;
+        let new = path.with_extension("tmp");
+        let made = (|| {
+            let file = disk.open(&new, Access::Create)?;
+            file.write_all_at(bytes, 0)?;
+            file.sync()?;
+            disk.rename(&new, path)?;
+            disk.sync_dir(&self.dir)?;
+            Ok(file)
+        })();
+        if made.is_err() {
+            // What cannot be removed now is removed when the log is opened again.
+            let _ = disk.remove(&new);
+        }
+        made.writing(path)
+    }
+
+    /// Rewrites every batch as `change` says, which may leave one as it is with none. No byte of
+    /// what was replaced is in any file afterwards.
+    ///
+    /// # Errors
+    /// If something cannot be read or written, or `change` says so. It can be done again.
+    pub fn rewrite(
+        &self,
+        change: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,
+    ) -> Result<(), StoreError> {
+        // Held: a batch that is appended meanwhile waits.
+        let mut writer = self.writer();
+        self.begin(&mut writer)?;
+        let newest = writer.serial - 1;
+        for mut segment in list(&self.env, &self.dir)? {
+            let header = *segment.frames.header();
+            let is_void = segment.until == Some(header.first);
+            if header.serial == newest {
+                continue;
+            }
+            if is_void {
+                self.env.disk.remove(&segment.path).writing(&segment.path)?;
+                self.env.disk.sync_dir(&self.dir).writing(&self.dir)?;
+                continue;
+            }
+            let mut bytes = header.encode().to_vec();
+            let mut sum = header.sum();
+            let mut is_changed = false;
+            while let Some((number, batch)) = next_of(&mut segment)? {
+                let changed = change(&batch)?;
+                is_changed |= changed.is_some();
+                let batch = changed.unwrap_or(batch);
+                sum = frame::put(&mut bytes, &header, &sum, number, &batch);
+            }
+            // Behind the last frame there may be leftovers of one that failed.
+            let has_rest = segment.path_length(&self.env)? != bytes.len() as u64;
+            if is_changed || has_rest {
+                self.create(&segment.path, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Number of the first batch that can be read.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn first(&self) -> Result<u64, StoreError> {
+        let segments = list(&self.env, &self.dir)?;
+        Ok(segments.first().map_or(1, Segment::first))
+    }
+
+    /// All files but the newest, oldest first: the number at which the next file begins, and the
+    /// file's length.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn closed(&self) -> Result<Vec<(u64, u64)>, StoreError> {
+        let segments = list(&self.env, &self.dir)?;
+        let closed = segments.iter().filter_map(|s| Some((s, s.until?)));
+        closed
+            .map(|(segment, until)| Ok((until, segment.path_length(&self.env)?)))
+            .collect()
+    }
+
+    /// Reads every byte. Returns the number of files and their bytes.
+    ///
+    /// # Errors
+    /// Names the file that is damaged.
+    pub fn check(&self) -> Result<(u64, u64), StoreError> {
+        let (mut files, mut bytes) = (0, 0);
+        for mut segment in list(&self.env, &self.dir)? {
+            while next_of(&mut segment)?.is_some() {}
+            if segment.until.is_none() && segment.frames.end().reading(&segment.path)? == End::Damaged
+            {
+                return Err(damaged(&segment.path, "a batch in it is damaged"));
+            }
+            files += 1;
+            bytes += segment.path_length(&self.env)?;
+        }
+        Ok((files, bytes))
+    }
+}
+
+impl Segment {
+    fn path_length(&self, env: &Env) -> Result<u64, StoreError> {
+        env.disk.len(&self.path).reading(&self.path)
+    }
+}
+
+impl Log for Segments {
+    fn append(&self, expected_last: u64, batch: &[u8]) -> Result<(), AppendError> {
+        let mut writer = self.writer();
+        if writer.last != expected_last {
+            return Err(AppendError::Conflict { last: writer.last });
+        }
+        if batch.is_empty() {
+            let is_fresh = |a: &Active| a.end == HEADER as u64;
+            if !writer.active.as_ref().is_some_and(is_fresh) {
+                self.begin(&mut writer).map_err(AppendError::NotWritten)?;
+            }
+            // A log that can be gone on with has room for more.
+            let active = writer.active.as_mut().expect("it is fresh");
+            return active.reserve(HEADER as u64 + 1);
+        }
+        self.put(&mut writer, batch, true)
+    }
+
+    fn read(&self, after: u64) -> Result<Batches, StoreError> {
+        let mut segments = list(&self.env, &self.dir)?;
+        segments.retain(|s| s.until.is_none_or(|until| until > after + 1));
+        if let Some(first) = segments.first()
+            && first.first() > after + 1
+        {
+            return Err(StoreError::Refused(format!(
+                "batch {} is no longer in {}, which begins with {}",
+                after + 1,
+                self.dir.display(),
+                first.first()
+            )));
+        }
+        let mut segments = segments.into_iter();
+        let mut current = segments.next();
+        Ok(Box::new(std::iter::from_fn(move || {
+            loop {
+                match next_of(current.as_mut()?) {
+                    Ok(Some((number, batch))) if number > after => {
+                        return Some(Ok((number, batch)));
+                    }
+                    Ok(Some(_)) => {}
+                    Ok(None) => current = segments.next(),
+                    Err(error) => {
+                        current = None;
+                        return Some(Err(error));
+                    }
+                }
+            }
+        })))
+    }
+
+    fn drop_before(&self, number: u64) -> Result<(), StoreError> {
+        let writer = self.writer();
+        let mut is_changed = false;
+        for segment in list(&self.env, &self.dir)? {
+            if segment.until.is_some_and(|until| until <= number.min(writer.last + 1)) {
+                self.env.disk.remove(&segment.path).writing(&segment.path)?;
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.env.disk.sync_dir(&self.dir).writing(&self.dir)?;
+        }
+        Ok(())
+    }
+}
+
+fn path_of(dir: &Path, serial: u64) -> PathBuf {
+    dir.join(format!("{serial:012}.log"))
+}
+
+/// The files of a log, oldest first, opened.
+fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
+    let mut segments: Vec<Segment> = Vec::new();
+    for name in env.disk.names(dir).reading(dir)? {
+        let Some(serial) = name.strip_suffix(".log").and_then(|s| s.parse::<u64>().ok()) else {
+            continue;
+        };
+        let path = dir.join(&name);
+        let file = env.disk.open(&path, Access::Read).reading(&path)?;
+        let frames = Frames::open(file).reading(&path)?;
+        // It had its name only once its header was durable.
+        let frames = frames
+            .filter(|frames| frames.header().serial == serial)
+            .ok_or_else(|| damaged(&path, "its header is damaged"))?;
+        segments.push(Segment {
+            path,
+            frames,
+            until: None,
+        });
+    }
+    segments.sort_by_key(|segment| segment.frames.header().serial);
+    for index in (1..segments.len()).rev() {
+        let next = segments[index].first();
+        if next < segments[index - 1].first() {
+            return Err(damaged(&segments[index].path, "it begins before an older file"));
+        }
+        segments[index - 1].until = Some(next);
+    }
+    Ok(segments)
+}
+
+/// The next batch of a file that is not void; none at its end.
+fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
+    let number = segment.frames.next_number();
+    if segment.until == Some(number) {
+        return Ok(None);
+    }
+    match (segment.frames.next().reading(&segment.path)?, segment.until) {
+        (Some(batch), _) => Ok(Some((number, batch))),
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err(damaged(
+            &segment.path,
+            format!("batch {number} in it is damaged or missing"),
+        )),
+    }
+}
+
+/// Finds the end of the newest file, and makes durable what is in it. Returns the number of the last
+/// batch.
+///
+/// The last batches may have been written by a process that ended before they were durable, and the
+/// system may have given up on writing them. So they are written once more.
+fn settle(env: &Env, newest: &mut Segment) -> Result<u64, StoreError> {
+    let path = &newest.path;
+    while newest.frames.next().reading(path)?.is_some() {}
+    if newest.frames.end().reading(path)? == End::Damaged {
+        let number = newest.frames.next_number();
+        return Err(damaged(path, format!("batch {number} in it is damaged")));
+    }
+    let end = newest.frames.offset();
+    if end > HEADER as u64 {
+        let file = env.disk.open(path, Access::Write).writing(path)?;
+        let mut buffer = vec![0; 1 << 20];
+        let mut at = 0;
+        while at < end {
+            let count = buffer.len().min((end - at) as usize);
+            file.read_full_at(&mut buffer[..count], at).reading(path)?;
+            file.write_all_at(&buffer[..count], at).writing(path)?;
+            at += count as u64;
+        }
+        file.sync().writing(path)?;
+    }
+    Ok(newest.frames.next_number() - 1)
+}
