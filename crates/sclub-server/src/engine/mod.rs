@@ -11,7 +11,6 @@ mod fit;
 pub mod fold;
 mod journal;
 mod recommend;
-mod refusal;
 mod verify;
 mod writer;
 
@@ -27,8 +26,9 @@ pub use compact::Compacted;
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{Among, Asked, MOST_INLINE, Recommended};
-pub use refusal::Refusal;
 pub use verify::{Verified, verify};
+
+pub use crate::refusal::Refusal;
 
 use crate::decision::{Handed, Sealer, first_number};
 use crate::event::Item;

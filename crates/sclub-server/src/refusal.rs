@@ -2,7 +2,8 @@
 
 use crate::store::StoreError;
 
-/// Why something that was asked for is not done. Nothing was changed.
+/// Why something that was asked for is not done. Nothing was changed, but where it is
+/// [`Refusal::Unknown`] whether something was.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// The decision was not handed out here.
@@ -11,6 +12,12 @@ pub enum Refusal {
     /// Its lifetime is over.
     #[error("the decision's lifetime is over")]
     Expired,
+    /// The reward of the item shown was learned before.
+    #[error("the reward was learned before")]
+    Answered,
+    /// It was made by another copy of the data folder.
+    #[error("the decision was made by another copy of this data folder, after the two parted")]
+    OtherCopy,
     /// The user it was made for was forgotten.
     #[error("the user of the decision was forgotten")]
     Forgotten,
@@ -47,6 +54,9 @@ pub enum Refusal {
     /// Nothing can be written; what is known can still be read.
     #[error("nothing can be written at the moment: {0}")]
     ReadOnly(String),
+    /// Writing failed in a way that leaves open whether it was written.
+    #[error("whether it was written is not known; send it again: {0}")]
+    Unknown(String),
     /// Too many writes wait.
     #[error("too many writes wait; try again soon")]
     Overloaded,
