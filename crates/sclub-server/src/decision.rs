@@ -176,7 +176,7 @@ mod tests {
         for epoch in [0, 1, 3, (1 << 24) - 1] {
             let first = first_number(epoch);
             assert_eq!(epoch_of(first), epoch);
-            assert_eq!(epoch_of(first + (1 << COUNTER_BITS) - 1), epoch);
+            assert_eq!(epoch_of(first + ((1 << COUNTER_BITS) - 1)), epoch);
         }
     }
 

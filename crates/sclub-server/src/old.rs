@@ -3,6 +3,9 @@
 //! Version 0.1 knew no service clock and no batches, and did not note which event a decision followed.
 //! What it wrote counts as from the beginning of the service clock.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -64,7 +67,7 @@ struct OldHeader {
     events: u64,
     expected: u64,
     idle: u64,
-    #[expect(dead_code, reason = "by the wall clock")]
+    #[allow(dead_code, reason = "by the wall clock")]
     horizon: u64,
     dim: Option<u64>,
     users: u64,
@@ -85,7 +88,7 @@ struct OldRest {
 #[cfg_attr(test, derive(serde::Serialize))]
 struct OldForgotten {
     print: u32,
-    #[expect(dead_code, reason = "by the wall clock")]
+    #[allow(dead_code, reason = "by the wall clock")]
     at: u64,
 }
 
