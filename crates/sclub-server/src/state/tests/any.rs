@@ -40,8 +40,10 @@ fn user() -> impl Strategy<Value = String> {
 }
 
 fn some_reward() -> impl Strategy<Value = Reward> {
-    let number_shown = prop_oneof![4 => 0..5000u64, 1 => 0..8u64, 1 => Just(u64::MAX)];
-    let when = (any::<u64>(), 0..120u64, 0..40u64);
+    let number_shown = prop_oneof![30 => 0..50_000u64, 2 => 0..8u64, 1 => Just(u64::MAX)];
+    let clock = prop_oneof![5 => 60..200u64, 1 => 0..60u64];
+    let event = prop_oneof![5 => 40..200u64, 1 => 0..40u64];
+    let when = (any::<u64>(), clock, event);
     (number_shown, user(), features(), number(), when).prop_map(
         |(number, user, features, reward, (decided, clock, event))| Reward {
             number,
@@ -81,7 +83,7 @@ fn some_event() -> impl Strategy<Value = Try> {
 fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
     let stamp = (any::<u64>(), 0..100u64).prop_map(|(at, clock)| Stamp { at, clock });
     let batch = (stamp, prop::collection::vec(some_event(), 1..6));
-    prop::collection::vec(batch, 1..40)
+    prop::collection::vec(batch, 1..50)
 }
 
 /// Admits what can be admitted, one [`Ahead`] for a batch, and applies it. Returns the log.
@@ -121,7 +123,7 @@ proptest! {
         kind in prop::sample::select(Kind::ALL),
         dim in prop::sample::select(vec![None, Some(2)]),
         batches in some_batches(),
-        saved_after in 0..40usize,
+        saved_after in 0..50usize,
     ) {
         let identity = identity(kind, dim);
         let mut state = State::new(identity.clone()).unwrap();
