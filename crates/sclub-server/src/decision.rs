@@ -22,14 +22,20 @@ const COUNTER_BITS: u32 = 40;
 /// A decision, in full.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Handed<'a> {
+    /// A random number that names one run of one copy of a data folder.
+    pub life: u64,
     /// Number of the first item shown; the others count on.
     pub number: u64,
-    /// When, in milliseconds since 1970.
+    /// Number of the last event applied when it was made.
+    pub event: u64,
+    /// When: wall clock, in milliseconds since 1970. Never compared.
     pub at: u64,
+    /// When: service clock.
+    pub clock: u64,
     /// To whom.
     #[serde(borrow)]
     pub user: Cow<'a, str>,
-    /// The cluster that she was served from.
+    /// The cluster that the user was served from.
     pub cluster: u64,
     /// What was shown, best first.
     #[serde(borrow)]
@@ -132,14 +138,22 @@ pub fn first_number(epoch: u64) -> u64 {
     epoch << COUNTER_BITS
 }
 
+/// The epoch that a number is of.
+pub fn epoch_of(number: u64) -> u64 {
+    number >> COUNTER_BITS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn handed() -> Handed<'static> {
         Handed {
+            life: u64::MAX,
             number: first_number(3) + 7,
+            event: 12,
             at: 1_700_000_000_000,
+            clock: 86_400_000,
             user: "u1".into(),
             cluster: 1,
             shown: vec![
@@ -154,6 +168,15 @@ mod tests {
                     features: Features::Inline(vec![0.1, -0.0]),
                 },
             ],
+        }
+    }
+
+    #[test]
+    fn a_number_knows_its_epoch() {
+        for epoch in [0, 1, 3, (1 << 24) - 1] {
+            let first = first_number(epoch);
+            assert_eq!(epoch_of(first), epoch);
+            assert_eq!(epoch_of(first + ((1 << COUNTER_BITS) - 1)), epoch);
         }
     }
 

@@ -7,6 +7,7 @@
 //! | [`engine`] | log, then apply: one thread writes, everybody reads |
 //! | [`state`] | what is known, a fold of the events |
 //! | [`event`], [`decision`] | what is in the log, and what is handed out |
+//! | [`old`] | reads what version 0.1 wrote |
 //! | [`env`] | disk, clock, randomness and threads, handed in |
 //! | [`store`] | where events are kept |
 
@@ -20,6 +21,8 @@ pub mod env;
 pub mod event;
 pub mod identity;
 pub mod meters;
+pub mod old;
+pub mod refusal;
 mod serve;
 pub mod settings;
 pub mod state;

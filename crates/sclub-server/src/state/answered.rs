@@ -15,7 +15,7 @@ pub struct Answered {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Chunk {
-    /// When the last of them was handed out.
+    /// When the last of them was handed out, by the service clock.
     latest: u64,
     bits: Vec<u64>,
 }
@@ -29,20 +29,28 @@ impl Answered {
             .is_some_and(|chunk| chunk.bits[word] & bit != 0)
     }
 
-    /// The reward of an item that was shown at a time has been learned.
-    pub fn insert(&mut self, number: u64, decided: u64) {
+    /// The reward of an item that was shown at a service-clock time has been learned.
+    pub fn insert(&mut self, number: u64, clock: u64) {
         let (word, bit) = place(number);
         let chunk = self.chunks.entry(number / CHUNK).or_insert_with(|| Chunk {
             latest: 0,
             bits: vec![0; CHUNK as usize / 64],
         });
         chunk.bits[word] |= bit;
-        chunk.latest = chunk.latest.max(decided);
+        chunk.latest = chunk.latest.max(clock);
     }
 
-    /// Lets go of what was handed out before a time.
+    /// Lets go of what was handed out before a service-clock time.
     pub fn prune(&mut self, before: u64) {
         self.chunks.retain(|_, chunk| chunk.latest >= before);
+    }
+
+    /// As from before there was a service clock: all of it counts as handed out at its beginning.
+    pub(crate) fn without_clock(mut self) -> Self {
+        for chunk in self.chunks.values_mut() {
+            chunk.latest = 0;
+        }
+        self
     }
 
     /// Whether everything in it can be as it is.

@@ -6,10 +6,20 @@ use std::sync::Arc;
 use sclub::{Error, ItemSet};
 use serde::{Deserialize, Serialize};
 
+/// Bytes of retired features that are kept in any case.
+const RETIRED_BYTES: usize = 32 << 20;
+
+/// Retired features that are kept in any case, for each item in the catalogue.
+const RETIRED_PER_ITEM: usize = 2;
+
+/// What keeping the retired features of an item takes beside the features, in bytes.
+const OVERHEAD: usize = 64;
+
 /// Items by id, laid out for scoring.
 ///
 /// Each version of an item has a revision of its own. Features that were replaced or removed are
-/// kept for as long as a decision that showed them can be answered.
+/// kept for as long as a decision that showed them can be answered, but not without bound: at most
+/// 32 MiB, or twice as many as there are items if that is more. The oldest go first.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     slots: HashMap<Arc<str>, u32>,
@@ -17,7 +27,7 @@ pub struct Catalogue {
     items: ItemSet,
     revisions: u64,
     retired: HashMap<u64, Vec<f64>>,
-    /// When each was retired, oldest first.
+    /// When each was retired by the service clock, oldest first, and its revision.
     retirements: VecDeque<(u64, u64)>,
 }
 
@@ -36,7 +46,18 @@ pub struct Saved {
     revisions: u64,
     entries: Vec<Entry>,
     rows: Vec<f64>,
+    /// When by the service clock, revision, features.
     retired: Vec<(u64, u64, Vec<f64>)>,
+}
+
+impl Saved {
+    /// As from before there was a service clock: all were retired at its beginning.
+    pub(crate) fn without_clock(mut self) -> Self {
+        for (clock, ..) in &mut self.retired {
+            *clock = 0;
+        }
+        self
+    }
 }
 
 impl Catalogue {
@@ -107,12 +128,12 @@ impl Catalogue {
     ///
     /// # Errors
     /// Where the features cannot be; nothing is changed then.
-    pub fn upsert(&mut self, id: &str, features: &[f64], at: u64) -> Result<(), Error> {
+    pub fn upsert(&mut self, id: &str, features: &[f64], clock: u64) -> Result<(), Error> {
         match self.slot(id) {
             Some(slot) => {
                 let former = self.features(slot);
                 self.items.replace(slot, features)?;
-                self.retire(self.entries[slot].revision, former, at);
+                self.retire(self.entries[slot].revision, former, clock);
                 self.revisions += 1;
                 self.entries[slot].revision = self.revisions;
             }
@@ -132,7 +153,7 @@ impl Catalogue {
     }
 
     /// Takes an item out; the last one takes its slot. Returns whether it was there.
-    pub fn remove(&mut self, id: &str, at: u64) -> bool {
+    pub fn remove(&mut self, id: &str, clock: u64) -> bool {
         let Some(slot) = self.slots.remove(id).map(|slot| slot as usize) else {
             return false;
         };
@@ -142,23 +163,46 @@ impl Catalogue {
         if let Some(moved) = self.entries.get(slot) {
             self.slots.insert(Arc::clone(&moved.id), slot as u32);
         }
-        self.retire(entry.revision, former, at);
+        self.retire(entry.revision, former, clock);
         true
     }
 
-    fn retire(&mut self, revision: u64, features: Vec<f64>, at: u64) {
+    fn retire(&mut self, revision: u64, features: Vec<f64>, clock: u64) {
         self.retired.insert(revision, features);
-        self.retirements.push_back((at, revision));
+        self.retirements.push_back((clock, revision));
+        self.bound();
     }
 
-    /// Lets go of features that were retired before a time.
-    pub fn prune(&mut self, before: u64) {
-        while let Some(&(at, revision)) = self.retirements.front()
-            && at < before
-        {
-            self.retired.remove(&revision);
-            self.retirements.pop_front();
+    /// Lets go of the oldest retired features where there are too many. That depends on nothing but
+    /// the events, so that it is the same when they are replayed.
+    fn bound(&mut self) {
+        let each = self.items.dim() * size_of::<f64>() + OVERHEAD;
+        let most = (RETIRED_BYTES / each).max(RETIRED_PER_ITEM * self.len());
+        while self.retirements.len() > most {
+            self.let_go();
         }
+    }
+
+    fn let_go(&mut self) {
+        if let Some((_, revision)) = self.retirements.pop_front() {
+            self.retired.remove(&revision);
+        }
+    }
+
+    /// Lets go of features that were retired before a service-clock time.
+    pub fn prune(&mut self, before: u64) {
+        while self
+            .retirements
+            .front()
+            .is_some_and(|&(clock, _)| clock < before)
+        {
+            self.let_go();
+        }
+    }
+
+    /// How many retired features are kept.
+    pub fn retired(&self) -> usize {
+        self.retirements.len()
     }
 
     /// As it is saved.
@@ -167,9 +211,9 @@ impl Catalogue {
         for slot in 0..self.len() {
             rows.extend(self.items.item(slot));
         }
-        let retired = self.retirements.iter().filter_map(|&(at, revision)| {
+        let retired = self.retirements.iter().filter_map(|&(clock, revision)| {
             let features = self.retired.get(&revision)?;
-            Some((at, revision, features.clone()))
+            Some((clock, revision, features.clone()))
         });
         Saved {
             revisions: self.revisions,
@@ -196,33 +240,25 @@ impl Catalogue {
         }
         let mut retired = HashMap::new();
         let mut retirements = VecDeque::new();
-        for (at, revision, features) in saved.retired {
-            if features.len() != dim {
+        for (clock, revision, features) in saved.retired {
+            let follows = retirements.back().is_none_or(|&(last, _)| last <= clock);
+            let is_new = revision <= saved.revisions && !retired.contains_key(&revision);
+            if features.len() != dim || !follows || !is_new {
                 return None;
             }
             retired.insert(revision, features);
-            retirements.push_back((at, revision));
+            retirements.push_back((clock, revision));
         }
-        Some(Self {
+        let mut catalogue = Self {
             slots,
             entries: saved.entries,
             items,
             revisions: saved.revisions,
             retired,
             retirements,
-        })
-    }
-
-    /// Adds everything in it that is learned from to a hash.
-    pub fn hash_into(&self, hasher: &mut blake3::Hasher) {
-        hasher.update(&self.revisions.to_le_bytes());
-        for (slot, entry) in self.entries.iter().enumerate() {
-            hasher.update(&(entry.id.len() as u64).to_le_bytes());
-            hasher.update(entry.id.as_bytes());
-            hasher.update(&entry.revision.to_le_bytes());
-            for value in self.items.item(slot) {
-                hasher.update(&value.to_bits().to_le_bytes());
-            }
-        }
+        };
+        // Version 0.1 kept them without bound.
+        catalogue.bound();
+        Some(catalogue)
     }
 }

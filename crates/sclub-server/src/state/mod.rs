@@ -1,29 +1,34 @@
 //! What the service knows: a fold of the events in the log.
 //!
-//! [`State::apply`] is the only way to change it, live and when the log is read again. The same
-//! events give the same bits.
+//! [`State::admit`] says whether an event can follow, [`State::apply`] is the only way to change the
+//! state; both are the same live and in replay. The same events give the same bits.
 
+mod admit;
 mod answered;
-mod catalogue;
+mod apply;
+pub(crate) mod catalogue;
+mod choose;
 mod history;
-mod saved;
+pub(crate) mod saved;
+#[cfg(test)]
+mod tests;
 mod users;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use sclub::{Change, ClusterId, Decision, Error, ItemSet, Keep, Observation, UserId, check_round};
+use sclub::{Error, Keep, UserId};
 
+pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
 pub use catalogue::Catalogue;
+pub use choose::{Choice, Chosen, Scratch};
 pub use history::{History, NOBODY, Record, Sides, What};
 pub use saved::LoadError;
 pub use users::{User, Users};
 
-use crate::event::{Event, Reward, Stamped};
+use crate::decision::Sealer;
 use crate::identity::Identity;
-
-/// Items among which one is found as fast without a bound.
-const FEW: usize = 1024;
 
 /// A user whom no policy knows.
 const STRANGER: UserId = UserId::MAX;
@@ -31,8 +36,14 @@ const STRANGER: UserId = UserId::MAX;
 /// What the service knows.
 pub struct State {
     identity: Identity,
+    /// Gives the prints of users who were forgotten.
+    sealer: Sealer,
     /// Number of the last event.
     events: u64,
+    /// Number of the last batch.
+    position: u64,
+    /// The largest service-clock stamp.
+    clock: u64,
     /// Users who exist before the first round.
     expected: u64,
     /// Rounds without a reward before the number of features was known.
@@ -42,8 +53,10 @@ pub struct State {
     users: Users,
     answered: Answered,
     history: History,
-    forgotten: Vec<Forgotten>,
-    /// Decisions from before this time cannot be answered: what would be needed was let go of.
+    /// By the user's print. The id is not kept.
+    forgotten: BTreeMap<u32, Forgotten>,
+    /// Decisions from before this service-clock time cannot be answered: what would be needed was
+    /// let go of.
     horizon: u64,
     /// Of the users who are known.
     rewards: u64,
@@ -56,48 +69,25 @@ struct Learned {
     catalogue: Catalogue,
 }
 
-/// A user was forgotten: what was shown to her before cannot be answered any more. Her id is not
-/// kept, only a print of 32 bits, for as long as decisions live.
-#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-struct Forgotten {
-    print: u32,
-    at: u64,
+/// When a user was last forgotten: decisions made before cannot be answered any more. Kept for as
+/// long as such a decision could live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Forgotten {
+    /// Number of the event.
+    pub event: u64,
+    /// Service clock of the event.
+    pub clock: u64,
 }
 
-/// What an event did.
+/// What events did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Effect {
     /// Splits and merges.
     pub changes: Vec<Record>,
     /// Whether somebody was forgotten of whom something was known.
     pub forgot: bool,
-    /// Why a fit was not taken.
+    /// Why the last fit was not taken.
     pub fit_refused: Option<String>,
-}
-
-/// Candidates to choose from.
-#[derive(Debug)]
-pub enum Choice<'a> {
-    /// These items of the catalogue, by slot.
-    Slots(&'a [usize]),
-    /// Those that came along.
-    Inline(&'a ItemSet),
-    /// The catalogue but for those slots, which are in rising order.
-    All {
-        /// Slots to leave out.
-        exclude: &'a [usize],
-    },
-}
-
-/// The answer to a recommendation.
-#[derive(Debug, Default)]
-pub struct Chosen {
-    /// Position among the candidates (or slot in the catalogue), best first.
-    pub decisions: Vec<Decision>,
-    /// The cluster that she is served from.
-    pub cluster: ClusterId,
-    /// Users in it.
-    pub cluster_users: u64,
 }
 
 impl fmt::Debug for State {
@@ -115,16 +105,21 @@ impl State {
     /// # Errors
     /// Where the identity cannot be.
     pub fn new(identity: Identity) -> Result<Self, Error> {
+        // Whatever a constant could be refused for is refused here, and not with the first event.
+        identity.make(identity.dim.unwrap_or(1), 0)?;
         let mut state = Self {
+            sealer: sealer(&identity),
             identity,
             events: 0,
+            position: 0,
+            clock: 0,
             expected: 0,
             idle: 0,
             learned: None,
             users: Users::default(),
             answered: Answered::default(),
             history: History::default(),
-            forgotten: Vec::new(),
+            forgotten: BTreeMap::new(),
             horizon: 0,
             rewards: 0,
             reward_sum: 0.0,
@@ -136,13 +131,14 @@ impl State {
     }
 
     /// The number of features is known.
-    fn begin(&mut self, dim: usize) -> Result<&mut Learned, Error> {
+    fn begin(&mut self, dim: usize) -> Result<(), Error> {
         let mut policy = self.make(dim)?;
         for _ in 0..self.idle {
             policy.learn_round(&[], &mut Vec::new())?;
         }
         let catalogue = Catalogue::new(dim)?;
-        Ok(self.learned.insert(Learned { policy, catalogue }))
+        self.learned = Some(Learned { policy, catalogue });
+        Ok(())
     }
 
     /// The policy before the first round.
@@ -150,235 +146,19 @@ impl State {
         self.identity.make(dim, self.expected)
     }
 
-    /// Learns an event, the next one.
-    ///
-    /// # Errors
-    /// Where it cannot follow what was before; nothing is changed then. Nothing that was accepted
-    /// into the log gives one.
-    pub fn apply(&mut self, stamped: &Stamped, effect: &mut Effect) -> Result<(), Error> {
-        let at = stamped.at;
-        match &stamped.event {
-            Event::Expect { users } => self.expect(*users)?,
-            Event::Learn { round } => self.learn(at, round, effect)?,
-            Event::Upsert { items } => {
-                self.check(items.iter().map(|item| (&*item.features, 0.0)))?;
-                for item in items {
-                    let learned = match &mut self.learned {
-                        Some(learned) => learned,
-                        None => self.begin(item.features.len())?,
-                    };
-                    learned.catalogue.upsert(&item.id, &item.features, at)?;
-                }
-            }
-            Event::Remove { item } => {
-                if let Some(learned) = &mut self.learned {
-                    learned.catalogue.remove(item, at);
-                }
-            }
-            Event::Forget { user } => effect.forgot |= self.forget(at, user),
-            Event::Fit { fit } => effect.fit_refused = self.take_fit(fit).err(),
-        }
-        self.events += 1;
-        Ok(())
-    }
-
-    fn expect(&mut self, users: u64) -> Result<(), Error> {
-        if self.rounds() > 0 {
-            return Err(Error::BadParameter {
-                name: "users",
-                value: users as f64,
-                requirement: "known before the first round",
-            });
-        }
-        let before = std::mem::replace(&mut self.expected, users);
-        let Some(dim) = self.dim() else {
-            return Ok(());
-        };
-        match self.make(dim) {
-            Ok(policy) => {
-                self.learned.as_mut().expect("it has a dimension").policy = policy;
-                Ok(())
-            }
-            Err(error) => {
-                self.expected = before;
-                Err(error)
-            }
-        }
-    }
-
-    fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) -> Result<(), Error> {
-        self.check(
-            round
-                .iter()
-                .map(|reward| (&*reward.features, reward.reward)),
-        )?;
-        if let (None, Some(first)) = (&self.learned, round.first()) {
-            self.begin(first.features.len())?;
-        }
-        let Some(learned) = &mut self.learned else {
-            self.idle += 1;
-            return Ok(());
-        };
-        let next = learned.policy.rounds() + 1;
-        let numbers: Vec<u32> = round
-            .iter()
-            .map(|reward| self.users.admit(&reward.user, at, next))
-            .collect();
-        let observations: Vec<Observation<'_>> = round
-            .iter()
-            .zip(&numbers)
-            .map(|(reward, &number)| Observation {
-                user: UserId::from(number),
-                item: &reward.features,
-                reward: reward.reward,
-            })
-            .collect();
-        let mut changes = Vec::new();
-        learned.policy.learn_round(&observations, &mut changes)?;
-        for (reward, &number) in round.iter().zip(&numbers) {
-            self.answered.insert(reward.number, reward.decided);
-            self.rewards += 1;
-            self.reward_sum += reward.reward;
-            if let Some(user) = self.users.get_mut(number) {
-                user.rewards += 1;
-                user.reward_sum += reward.reward;
-            }
-        }
-        for change in &changes {
-            self.note(at, next, &numbers, change, effect);
-        }
-        Ok(())
-    }
-
-    /// Checks that items, each with its reward, can be learned from.
-    fn check<'a>(&self, items: impl Iterator<Item = (&'a [f64], f64)>) -> Result<(), Error> {
-        let round: Vec<Observation<'_>> = items
-            .map(|(item, reward)| Observation {
-                user: STRANGER,
-                item,
-                reward,
-            })
-            .collect();
-        let first = round.first().map(|observation| observation.item.len());
-        match self.dim().or(first) {
-            Some(dim) => check_round(&round, dim),
-            None => Ok(()),
-        }
-    }
-
-    /// Notes a change that a round brought.
-    fn note(&mut self, at: u64, round: u64, served: &[u32], change: &Change, effect: &mut Effect) {
-        let learned = self.learned.as_ref().expect("changes come from a policy");
-        let into = match change {
-            Change::Split { into, .. } => *into,
-            Change::Merge { kept, .. } => *kept,
-        };
-        let user = match served {
-            [only] => *only,
-            // Several were served: the one who is in the cluster now.
-            many => many
-                .iter()
-                .copied()
-                .find(|&user| learned.policy.cluster_of(UserId::from(user)) == into)
-                .unwrap_or(NOBODY),
-        };
-        let record = self.history.note(at, round, user, change);
-        if let What::Split { .. } = record.what
-            && let Some(user) = self.users.get_mut(user)
-        {
-            user.split = Some(Box::new(record));
-        }
-        effect.changes.push(record);
-    }
-
-    /// Takes a fit, or says why not. One that is refused changes nothing: the log that has it is as
-    /// good as one without it, live and when it is read again.
-    fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
-        match &mut self.learned {
-            Some(learned) => learned
-                .policy
-                .take_fit(fit)
-                .map_err(|error| error.to_string()),
-            None => Err("nothing has been learned that could be fitted".to_owned()),
-        }
-    }
-
-    /// Returns whether anything was known of her.
-    fn forget(&mut self, at: u64, user: &str) -> bool {
-        if let Some(key) = self.identity.key() {
-            let print = crate::decision::Sealer::new(key).print(user);
-            self.forgotten.push(Forgotten { print, at });
-        }
-        let Some(number) = self.users.dismiss(user) else {
-            return false;
-        };
-        self.history.forget(number);
-        (self.rewards, self.reward_sum) = self.users.rewards();
-        if let Some(learned) = &mut self.learned {
-            learned.policy.forget(UserId::from(number));
-        }
-        true
-    }
-
-    /// Lets go of what only decisions handed out before a time would need.
-    pub fn prune(&mut self, before: u64) {
-        self.horizon = self.horizon.max(before);
-        self.answered.prune(before);
-        self.forgotten.retain(|forgotten| forgotten.at >= before);
-        if let Some(learned) = &mut self.learned {
-            learned.catalogue.prune(before);
-        }
-    }
-
-    /// Chooses the best `k` for a user.
-    ///
-    /// # Errors
-    /// Where there is no candidate, or they have another number of features.
-    pub fn choose(
-        &self,
-        user: &str,
-        choice: &Choice<'_>,
-        k: usize,
-        scratch: &mut Scratch,
-    ) -> Result<Chosen, Error> {
-        let fresh;
-        let (policy, catalogue) = match (&self.learned, choice) {
-            (Some(learned), _) => (&*learned.policy, Some(&learned.catalogue)),
-            (None, Choice::Inline(items)) => {
-                fresh = self.make(items.dim())?;
-                (&*fresh, None)
-            }
-            (None, _) => return Err(Error::NoCandidates),
-        };
-        let user = self.users.number(user).map_or(STRANGER, UserId::from);
-        let mut chosen = Chosen {
-            decisions: Vec::with_capacity(k.min(64)),
-            cluster: policy.cluster_of(user),
-            cluster_users: policy.cluster_users(user),
-        };
-        let out = &mut chosen.decisions;
-        match (choice, catalogue) {
-            (Choice::Inline(items), _) => best(policy, user, items, k, None, out)?,
-            (Choice::Slots(slots), Some(catalogue)) => {
-                let items = scratch.items(policy.dim())?;
-                items.select(catalogue.items(), slots)?;
-                best(policy, user, items, k, None, out)?;
-            }
-            (Choice::All { exclude: [] }, Some(catalogue)) => {
-                best(policy, user, catalogue.items(), k, None, out)?;
-            }
-            (Choice::All { exclude }, Some(catalogue)) => {
-                let excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
-                best(policy, user, catalogue.items(), k, Some(&excluded), out)?;
-            }
-            (_, None) => return Err(Error::NoCandidates),
-        }
-        Ok(chosen)
-    }
-
     /// Number of the last event.
     pub fn events(&self) -> u64 {
         self.events
+    }
+
+    /// Number of the last batch applied; 0 before the first.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// The largest service-clock stamp seen.
+    pub fn clock(&self) -> u64 {
+        self.clock
     }
 
     /// What the folder is for.
@@ -436,24 +216,21 @@ impl State {
         self.policy().map_or(0, |policy| policy.clusters() as u64)
     }
 
-    /// The time before which decisions cannot be answered.
+    /// The service-clock time before which decisions cannot be answered.
     pub fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// Whether the user that has this print was forgotten after a time.
-    pub fn is_forgotten(&self, print: u32, decided: u64) -> bool {
-        self.forgotten
-            .iter()
-            .any(|forgotten| forgotten.print == print && forgotten.at >= decided)
-    }
-
-    /// Whether anybody was forgotten lately.
-    pub fn has_forgotten(&self) -> bool {
+    /// Whether a user was forgotten after an event. Events are counted, so no clock has a say.
+    pub fn is_forgotten(&self, user: &str, event: u64) -> bool {
         !self.forgotten.is_empty()
+            && self
+                .forgotten
+                .get(&self.sealer.print(user))
+                .is_some_and(|forgotten| forgotten.event > event)
     }
 
-    /// The last change that concerns a user: her own split, or a merge of her cluster since.
+    /// The last change that concerns a user: the user's own split, or a merge of the cluster since.
     pub fn last_change(&self, number: u32) -> Option<Record> {
         let user = self.users.get(number)?;
         let cluster = self.policy()?.cluster_of(UserId::from(number));
@@ -468,60 +245,9 @@ impl State {
             (split, None) => split.copied(),
         }
     }
-
-    /// A hash of everything that has been learned: policy, users, catalogue.
-    pub fn hash(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.events.to_le_bytes());
-        hasher.update(&self.expected.to_le_bytes());
-        hasher.update(&self.idle.to_le_bytes());
-        hasher.update(&self.rewards.to_le_bytes());
-        hasher.update(&self.reward_sum.to_bits().to_le_bytes());
-        let (known, free) = self.users.parts();
-        for user in known {
-            let id = user.as_ref().map_or("", |user| &*user.id);
-            hasher.update(&(id.len() as u64).to_le_bytes());
-            hasher.update(id.as_bytes());
-        }
-        for number in free {
-            hasher.update(&number.to_le_bytes());
-        }
-        if let Some(learned) = &self.learned {
-            hasher.update(&learned.policy.digest().to_le_bytes());
-            learned.catalogue.hash_into(&mut hasher);
-        }
-        hasher.finalize().to_hex()[..16].to_owned()
-    }
 }
 
-/// The best `k`, by the shortest way.
-fn best(
-    policy: &dyn Keep,
-    user: UserId,
-    items: &ItemSet,
-    k: usize,
-    exclude: Option<&dyn Fn(usize) -> bool>,
-    out: &mut Vec<Decision>,
-) -> Result<(), Error> {
-    if k == 1 && exclude.is_none() && items.len() <= FEW {
-        out.push(policy.recommend(user, items)?);
-        return Ok(());
-    }
-    let exclude = exclude.unwrap_or(&|_| false);
-    policy.best(user, items, k, exclude, out)
-}
-
-/// Memory that is kept from one choice to the next.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    items: Option<ItemSet>,
-}
-
-impl Scratch {
-    fn items(&mut self, dim: usize) -> Result<&mut ItemSet, Error> {
-        if self.items.as_ref().is_none_or(|items| items.dim() != dim) {
-            self.items = Some(ItemSet::new(dim)?);
-        }
-        Ok(self.items.as_mut().expect("made above"))
-    }
+fn sealer(identity: &Identity) -> Sealer {
+    // Identities without a key are refused when they are read.
+    Sealer::new(identity.key().unwrap_or_default())
 }

@@ -5,12 +5,14 @@
 //! the end the policy's own bytes. Whether the bytes are as they were written is for the store to
 //! say.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
+use sclub::Keep;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Saved as SavedCatalogue;
-use super::{Answered, Catalogue, Forgotten, History, Learned, State, User, Users};
+use super::{Answered, Catalogue, Forgotten, History, Learned, State, User, Users, sealer};
 use crate::identity::Identity;
 
 /// Users in a part.
@@ -31,16 +33,18 @@ pub enum LoadError {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Header {
-    format: u32,
-    events: u64,
-    expected: u64,
-    idle: u64,
-    horizon: u64,
-    dim: Option<u64>,
-    users: u64,
-    rewards: u64,
-    reward_sum: f64,
+pub(crate) struct Header {
+    pub format: u32,
+    pub events: u64,
+    pub position: u64,
+    pub clock: u64,
+    pub expected: u64,
+    pub idle: u64,
+    pub horizon: u64,
+    pub dim: Option<u64>,
+    pub users: u64,
+    pub rewards: u64,
+    pub reward_sum: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -48,15 +52,15 @@ struct Rest<'a> {
     free: &'a [u32],
     answered: &'a Answered,
     history: &'a History,
-    forgotten: &'a [Forgotten],
+    forgotten: &'a BTreeMap<u32, Forgotten>,
 }
 
 #[derive(Debug, Deserialize)]
-struct OwnedRest {
-    free: Vec<u32>,
-    answered: Answered,
-    history: History,
-    forgotten: Vec<Forgotten>,
+pub(crate) struct OwnedRest {
+    pub free: Vec<u32>,
+    pub answered: Answered,
+    pub history: History,
+    pub forgotten: BTreeMap<u32, Forgotten>,
 }
 
 impl State {
@@ -65,10 +69,33 @@ impl State {
     /// # Errors
     /// Where `out` gives one.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.save_parts(out)?;
+        match &self.learned {
+            Some(learned) => learned.policy.save_to(out),
+            None => Ok(()),
+        }
+    }
+
+    /// A hash of everything that is known, as 16 hexadecimal digits: what [`State::save`] writes,
+    /// with the policy's digest in place of its bytes.
+    pub fn hash(&self) -> String {
+        let mut hasher = blake3::Hasher::new();
+        self.save_parts(&mut hasher)
+            .expect("a hash takes all bytes");
+        if let Some(policy) = self.policy() {
+            hasher.update(&policy.digest().to_le_bytes());
+        }
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
+    /// Writes everything but the policy.
+    fn save_parts(&self, out: &mut dyn Write) -> io::Result<()> {
         let (known, free) = self.users.parts();
         let header = Header {
             format: self.identity.format,
             events: self.events,
+            position: self.position,
+            clock: self.clock,
             expected: self.expected,
             idle: self.idle,
             horizon: self.horizon,
@@ -88,11 +115,10 @@ impl State {
             forgotten: &self.forgotten,
         };
         put(out, &rest)?;
-        if let Some(learned) = &self.learned {
-            put(out, &learned.catalogue.save())?;
-            learned.policy.save_to(out)?;
+        match &self.learned {
+            Some(learned) => put(out, &learned.catalogue.save()),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Reads what [`State::save`] wrote, to the end.
@@ -107,31 +133,35 @@ impl State {
                 header.format, identity.format
             )));
         }
-        let mut known: Vec<Option<User>> = Vec::new();
-        while (known.len() as u64) < header.users {
-            let some: Vec<Option<User>> = take(from)?;
-            if some.is_empty() {
-                return Err(bad("users"));
-            }
-            known.extend(some);
-        }
+        let known = take_users(from, header.users)?;
         let rest: OwnedRest = take(from)?;
-        let users = Users::from_parts(known, rest.free).ok_or_else(|| bad("users"))?;
         let learned = match header.dim {
             None => None,
-            Some(dim) => {
+            Some(_) => Some((take(from)?, take_policy(from)?)),
+        };
+        Self::assemble(identity, header, known, rest, learned, from)
+    }
+
+    /// From the parts of a snapshot, after which nothing may follow.
+    pub(crate) fn assemble(
+        identity: Identity,
+        header: Header,
+        known: Vec<Option<User>>,
+        rest: OwnedRest,
+        learned: Option<(SavedCatalogue, Box<dyn Keep>)>,
+        from: &mut dyn Read,
+    ) -> Result<Self, LoadError> {
+        let users = Users::from_parts(known, rest.free).ok_or_else(|| bad("users"))?;
+        let learned = match (header.dim, learned) {
+            (Some(dim), Some((saved, policy))) => {
                 let dim = usize::try_from(dim).map_err(|_| bad("dimension"))?;
-                let saved: SavedCatalogue = take(from)?;
                 let catalogue = Catalogue::load(dim, saved).ok_or_else(|| bad("catalogue"))?;
-                let policy = sclub::load_policy(from).map_err(|error| match error {
-                    sclub::LoadError::Io(error) => LoadError::Io(error),
-                    sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
-                })?;
                 if policy.dim() != dim || policy.users() != users.len() as u64 {
                     return Err(bad("policy"));
                 }
                 Some(Learned { policy, catalogue })
             }
+            _ => None,
         };
         let mut more = [0];
         if from.read(&mut more)? != 0 {
@@ -141,8 +171,11 @@ impl State {
             return Err(bad("answers"));
         }
         Ok(Self {
+            sealer: sealer(&identity),
             identity,
             events: header.events,
+            position: header.position,
+            clock: header.clock,
             expected: header.expected,
             idle: header.idle,
             horizon: header.horizon,
@@ -157,6 +190,30 @@ impl State {
     }
 }
 
+/// The parts that hold the users.
+pub(crate) fn take_users(from: &mut dyn Read, count: u64) -> Result<Vec<Option<User>>, LoadError> {
+    let mut known: Vec<Option<User>> = Vec::new();
+    while (known.len() as u64) < count {
+        let some: Vec<Option<User>> = take(from)?;
+        if some.is_empty() {
+            return Err(bad("users"));
+        }
+        known.extend(some);
+    }
+    if known.len() as u64 != count {
+        return Err(bad("users"));
+    }
+    Ok(known)
+}
+
+/// The policy's own bytes.
+pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Box<dyn Keep>, LoadError> {
+    sclub::load_policy(from).map_err(|error| match error {
+        sclub::LoadError::Io(error) => LoadError::Io(error),
+        sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
+    })
+}
+
 fn bad(what: &str) -> LoadError {
     LoadError::Bad(format!("its {what} cannot be"))
 }
@@ -167,7 +224,8 @@ fn put<T: Serialize>(out: &mut dyn Write, part: &T) -> io::Result<()> {
     out.write_all(&bytes)
 }
 
-fn take<T: for<'a> Deserialize<'a>>(from: &mut dyn Read) -> Result<T, LoadError> {
+/// The next part.
+pub(crate) fn take<T: for<'a> Deserialize<'a>>(from: &mut dyn Read) -> Result<T, LoadError> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);

@@ -20,19 +20,19 @@ pub struct Users {
 /// What is kept of a user beside what the policy keeps.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct User {
-    /// Her id.
+    /// The user's id.
     pub id: Arc<str>,
-    /// When her first reward came, in milliseconds since 1970.
+    /// When the first reward came: wall clock, in milliseconds since 1970.
     pub first: u64,
-    /// When her last reward came.
+    /// When the last reward came: wall clock.
     pub last: u64,
-    /// The round of her first reward.
+    /// The round of the first reward.
     pub since: u64,
-    /// Her rewards.
+    /// Rewards of the user.
     pub rewards: u64,
     /// Their sum.
     pub reward_sum: f64,
-    /// How she last came to be in a cluster of her own.
+    /// The last split that put the user into a new cluster.
     pub split: Option<Box<Record>>,
 }
 
@@ -47,7 +47,7 @@ impl Users {
         self.numbers.is_empty()
     }
 
-    /// The number of a user, if she is known.
+    /// The number of a user, if the user is known.
     pub fn number(&self, id: &str) -> Option<u32> {
         self.numbers.get(id).copied()
     }
@@ -68,7 +68,7 @@ impl Users {
         self.get(number).map(|user| &*user.id)
     }
 
-    /// The number of a user, who is admitted if she is not known. `round` is the one being learned.
+    /// The number of a user, who gets one if not known yet. `round` is the one being learned.
     pub fn admit(&mut self, id: &str, at: u64, round: u64) -> u32 {
         if let Some(number) = self.number(id) {
             let user = self.known[number as usize].as_mut().expect("known by id");
@@ -92,14 +92,14 @@ impl Users {
             }
             None => {
                 self.known.push(user);
-                u32::try_from(self.known.len() - 1).expect("the policy has as much room")
+                u32::try_from(self.known.len() - 1).expect("admit() keeps them within the limit")
             }
         };
         self.numbers.insert(id, number);
         number
     }
 
-    /// Takes a user off; her number is free for the next.
+    /// Takes a user off; the number is free for the next.
     pub fn dismiss(&mut self, id: &str) -> Option<u32> {
         let number = self.numbers.remove(id)?;
         self.known[number as usize] = None;

@@ -1,0 +1,198 @@
+//! Applying events: the only way to change the state, live and in replay.
+
+use sclub::{Change, Observation, UserId};
+
+use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What};
+use crate::event::{Batch, Event, Item, Reward, Stamp};
+use crate::refusal::Refusal;
+
+impl State {
+    /// Admits and applies the next batch: what replay does.
+    ///
+    /// # Errors
+    /// Where an event of it cannot follow, or it is not the next one; nothing of it is applied then.
+    pub fn replay(
+        &mut self,
+        number: u64,
+        batch: &Batch,
+        effect: &mut Effect,
+    ) -> Result<(), Rejected> {
+        if number != self.position + 1 {
+            let message = format!("batch {number} cannot follow batch {}", self.position);
+            let reason = Refusal::invalid("batch", message);
+            return Err(Rejected { entry: 0, reason });
+        }
+        let mut ahead = Ahead::default();
+        for event in &batch.events {
+            self.admit(event, &mut ahead)?;
+        }
+        self.apply_batch(number, batch, effect);
+        Ok(())
+    }
+
+    /// Applies a whole batch that was admitted.
+    ///
+    /// # Panics
+    /// Where `number` is not [`State::position`] + 1, or the batch was not admitted.
+    pub fn apply_batch(&mut self, number: u64, batch: &Batch, effect: &mut Effect) {
+        assert_eq!(number, self.position + 1, "the number of the next batch");
+        self.clock = self.clock.max(batch.stamp.clock);
+        for event in &batch.events {
+            self.apply(&batch.stamp, event, effect);
+        }
+        self.position = number;
+    }
+
+    /// Applies an event that was admitted. Whatever [`State::admit`] lets through can be applied.
+    ///
+    /// # Panics
+    /// Where it was not admitted.
+    pub fn apply(&mut self, stamp: &Stamp, event: &Event, effect: &mut Effect) {
+        self.clock = self.clock.max(stamp.clock);
+        match event {
+            Event::Expect { users } => self.expect(*users),
+            Event::Learn { round } => self.learn(stamp.at, round, effect),
+            Event::Upsert { items } => self.upsert(items),
+            Event::Remove { item } => {
+                if let Some(learned) = &mut self.learned {
+                    learned.catalogue.remove(item, self.clock);
+                }
+            }
+            Event::Forget { user } => effect.forgot |= self.forget(user),
+            Event::Fit { fit } => effect.fit_refused = self.take_fit(fit).err(),
+            Event::Expire { before } => self.expire(*before),
+        }
+        self.events += 1;
+    }
+
+    fn expect(&mut self, users: u64) {
+        self.expected = users;
+        if let Some(dim) = self.dim() {
+            let policy = self.make(dim).expect("admit() checks the number of users");
+            self.learned.as_mut().expect("it has a dimension").policy = policy;
+        }
+    }
+
+    fn upsert(&mut self, items: &[Item]) {
+        for item in items {
+            if self.learned.is_none() {
+                self.begin(item.features.len())
+                    .expect("admit() checks the dimension");
+            }
+            if let Some(learned) = &mut self.learned {
+                learned
+                    .catalogue
+                    .upsert(&item.id, &item.features, self.clock)
+                    .expect("admit() checks items");
+            }
+        }
+    }
+
+    fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) {
+        if let (None, Some(first)) = (&self.learned, round.first()) {
+            self.begin(first.features.len())
+                .expect("admit() checks the dimension");
+        }
+        let Some(learned) = &mut self.learned else {
+            self.idle += 1;
+            return;
+        };
+        let next = learned.policy.rounds() + 1;
+        let numbers: Vec<u32> = round
+            .iter()
+            .map(|reward| self.users.admit(&reward.user, at, next))
+            .collect();
+        let observations: Vec<Observation<'_>> = round
+            .iter()
+            .zip(&numbers)
+            .map(|(reward, &number)| Observation {
+                user: UserId::from(number),
+                item: &reward.features,
+                reward: reward.reward,
+            })
+            .collect();
+        let mut changes = Vec::new();
+        learned
+            .policy
+            .learn_round(&observations, &mut changes)
+            .expect("admit() checks all that a policy does");
+        for (reward, &number) in round.iter().zip(&numbers) {
+            self.answered.insert(reward.number, reward.clock);
+            self.rewards += 1;
+            self.reward_sum += reward.reward;
+            if let Some(user) = self.users.get_mut(number) {
+                user.rewards += 1;
+                user.reward_sum += reward.reward;
+            }
+        }
+        for change in &changes {
+            self.note(at, next, &numbers, change, effect);
+        }
+    }
+
+    /// Notes a change that a round brought.
+    fn note(&mut self, at: u64, round: u64, served: &[u32], change: &Change, effect: &mut Effect) {
+        let learned = self.learned.as_ref().expect("changes come from a policy");
+        let into = match change {
+            Change::Split { into, .. } => *into,
+            Change::Merge { kept, .. } => *kept,
+        };
+        let user = match served {
+            [only] => *only,
+            // Several were served: the one who is in the cluster now.
+            many => many
+                .iter()
+                .copied()
+                .find(|&user| learned.policy.cluster_of(UserId::from(user)) == into)
+                .unwrap_or(NOBODY),
+        };
+        let record = self.history.note(at, round, user, change);
+        if let What::Split { .. } = record.what
+            && let Some(user) = self.users.get_mut(user)
+        {
+            user.split = Some(Box::new(record));
+        }
+        effect.changes.push(record);
+    }
+
+    /// Takes a fit, or says why not. One that is refused changes nothing: the log that has it is as
+    /// good as one without it, live and in replay.
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
+        match &mut self.learned {
+            Some(learned) => learned
+                .policy
+                .take_fit(fit)
+                .map_err(|error| error.to_string()),
+            None => Err("nothing has been learned that could be fitted".to_owned()),
+        }
+    }
+
+    /// Returns whether anything was known of the user.
+    fn forget(&mut self, user: &str) -> bool {
+        let forgotten = Forgotten {
+            event: self.events + 1,
+            clock: self.clock,
+        };
+        self.forgotten.insert(self.sealer.print(user), forgotten);
+        let Some(number) = self.users.dismiss(user) else {
+            return false;
+        };
+        self.history.forget(number);
+        (self.rewards, self.reward_sum) = self.users.rewards();
+        if let Some(learned) = &mut self.learned {
+            learned.policy.forget(UserId::from(number));
+        }
+        true
+    }
+
+    /// Lets go of what only decisions made before a service-clock time would need.
+    fn expire(&mut self, before: u64) {
+        self.horizon = self.horizon.max(before);
+        self.answered.prune(before);
+        self.forgotten
+            .retain(|_, forgotten| forgotten.clock >= before);
+        if let Some(learned) = &mut self.learned {
+            learned.catalogue.prune(before);
+        }
+    }
+}

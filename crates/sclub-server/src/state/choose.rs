@@ -1,0 +1,113 @@
+//! Recommending: a read of the state.
+
+use sclub::{ClusterId, Decision, Error, ItemSet, Keep, UserId};
+
+use super::{STRANGER, State};
+
+/// Items among which one is found as fast without a bound.
+const FEW: usize = 1024;
+
+/// Candidates to choose from.
+#[derive(Debug)]
+pub enum Choice<'a> {
+    /// These items of the catalogue, by slot.
+    Slots(&'a [usize]),
+    /// Those that came along.
+    Inline(&'a ItemSet),
+    /// The catalogue but for those slots, which are in rising order.
+    All {
+        /// Slots to leave out.
+        exclude: &'a [usize],
+    },
+}
+
+/// The answer to a recommendation.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    /// Position among the candidates (or slot in the catalogue), best first.
+    pub decisions: Vec<Decision>,
+    /// The cluster that the user is served from.
+    pub cluster: ClusterId,
+    /// Users in it.
+    pub cluster_users: u64,
+}
+
+impl State {
+    /// Chooses the best `k` for a user.
+    ///
+    /// # Errors
+    /// Where there is no candidate, or they have another number of features.
+    pub fn choose(
+        &self,
+        user: &str,
+        choice: &Choice<'_>,
+        k: usize,
+        scratch: &mut Scratch,
+    ) -> Result<Chosen, Error> {
+        let fresh;
+        let (policy, catalogue) = match (&self.learned, choice) {
+            (Some(learned), _) => (&*learned.policy, Some(&learned.catalogue)),
+            (None, Choice::Inline(items)) => {
+                fresh = self.make(items.dim())?;
+                (&*fresh, None)
+            }
+            (None, _) => return Err(Error::NoCandidates),
+        };
+        let user = self.users.number(user).map_or(STRANGER, UserId::from);
+        let mut chosen = Chosen {
+            decisions: Vec::with_capacity(k.min(64)),
+            cluster: policy.cluster_of(user),
+            cluster_users: policy.cluster_users(user),
+        };
+        let out = &mut chosen.decisions;
+        match (choice, catalogue) {
+            (Choice::Inline(items), _) => best(policy, user, items, k, None, out)?,
+            (Choice::Slots(slots), Some(catalogue)) => {
+                let items = scratch.items(policy.dim())?;
+                items.select(catalogue.items(), slots)?;
+                best(policy, user, items, k, None, out)?;
+            }
+            (Choice::All { exclude: [] }, Some(catalogue)) => {
+                best(policy, user, catalogue.items(), k, None, out)?;
+            }
+            (Choice::All { exclude }, Some(catalogue)) => {
+                let excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
+                best(policy, user, catalogue.items(), k, Some(&excluded), out)?;
+            }
+            (_, None) => return Err(Error::NoCandidates),
+        }
+        Ok(chosen)
+    }
+}
+
+/// The best `k`, by the shortest way.
+fn best(
+    policy: &dyn Keep,
+    user: UserId,
+    items: &ItemSet,
+    k: usize,
+    exclude: Option<&dyn Fn(usize) -> bool>,
+    out: &mut Vec<Decision>,
+) -> Result<(), Error> {
+    if k == 1 && exclude.is_none() && items.len() <= FEW {
+        out.push(policy.recommend(user, items)?);
+        return Ok(());
+    }
+    let exclude = exclude.unwrap_or(&|_| false);
+    policy.best(user, items, k, exclude, out)
+}
+
+/// Memory that is kept from one choice to the next.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    items: Option<ItemSet>,
+}
+
+impl Scratch {
+    fn items(&mut self, dim: usize) -> Result<&mut ItemSet, Error> {
+        if self.items.as_ref().is_none_or(|items| items.dim() != dim) {
+            self.items = Some(ItemSet::new(dim)?);
+        }
+        Ok(self.items.as_mut().expect("made above"))
+    }
+}

@@ -1,0 +1,79 @@
+//! What may follow, what is kept, and that replay gives the same.
+
+mod any;
+mod hashes;
+mod rules;
+
+use super::*;
+use crate::event::{Batch, Event, Item, Reward, Stamp};
+use crate::identity::Kind;
+use crate::settings::Settings;
+
+/// A folder for a policy.
+fn identity(kind: Kind, dim: Option<usize>) -> Identity {
+    let settings = Settings {
+        policy: Some(kind.as_str().to_owned()),
+        dim,
+        ..Settings::default()
+    };
+    Identity::new(&settings).unwrap()
+}
+
+fn state(kind: Kind) -> State {
+    State::new(identity(kind, None)).unwrap()
+}
+
+fn reward(number: u64, user: &str) -> Reward {
+    Reward {
+        number,
+        user: user.to_owned(),
+        item: "i".to_owned(),
+        features: vec![0.6, 0.8],
+        score: 1.0,
+        cluster: 1,
+        decided: 0,
+        clock: 10,
+        event: 0,
+        reward: 1.0,
+    }
+}
+
+fn learn(round: Vec<Reward>) -> Event {
+    Event::Learn { round }
+}
+
+fn upsert(id: &str, features: Vec<f64>) -> Event {
+    let id = id.to_owned();
+    Event::Upsert {
+        items: vec![Item { id, features }],
+    }
+}
+
+fn forget(user: &str) -> Event {
+    let user = user.to_owned();
+    Event::Forget { user }
+}
+
+/// Replays a batch of events at a service-clock time.
+fn follow(state: &mut State, clock: u64, events: Vec<Event>) -> Result<(), Rejected> {
+    let stamp = Stamp { at: 0, clock };
+    let batch = Batch { stamp, events };
+    state.replay(state.position() + 1, &batch, &mut Effect::default())
+}
+
+/// Why an event cannot follow.
+fn refusal(state: &State, event: &Event) -> Refusal {
+    state
+        .admit(event, &mut Ahead::default())
+        .unwrap_err()
+        .reason
+}
+
+/// What comes back of a state that is saved.
+fn reloaded(state: &State) -> State {
+    let mut bytes = Vec::new();
+    state.save(&mut bytes).unwrap();
+    State::load(state.identity().clone(), &mut bytes.as_slice()).unwrap()
+}
+
+use crate::refusal::Refusal;

@@ -1,0 +1,148 @@
+//! Any events: what is admitted can be applied, and replay gives the same.
+
+use proptest::prelude::*;
+use sclub::Alone;
+
+use super::*;
+
+/// Something that is tried.
+#[derive(Debug, Clone)]
+enum Try {
+    Event(Event),
+    /// The fit that the policy would make, if one is due.
+    Fit,
+}
+
+/// Mostly what could be, sometimes what could not.
+fn number() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        30 => -1.0..1.0f64,
+        1 => Just(1e12),
+        1 => Just(-1e12),
+        1 => Just(1e-300),
+        1 => Just(f64::MIN_POSITIVE / 4.0),
+        1 => prop::sample::select(vec![
+            1.000_001e12, 5e12, f64::MAX, f64::NAN, f64::INFINITY, f64::NEG_INFINITY,
+        ]),
+    ]
+}
+
+fn features() -> impl Strategy<Value = Vec<f64>> {
+    prop_oneof![
+        20 => prop::collection::vec(number(), 2),
+        1 => prop::collection::vec(number(), 0..5),
+        1 => prop::sample::select(vec![512, 513]).prop_map(|dim| vec![0.5; dim]),
+    ]
+}
+
+fn user() -> impl Strategy<Value = String> {
+    prop::sample::select(vec!["u", "v", "w", "x", ""]).prop_map(str::to_owned)
+}
+
+fn some_reward() -> impl Strategy<Value = Reward> {
+    let number_shown = prop_oneof![30 => 0..50_000u64, 2 => 0..8u64, 1 => Just(u64::MAX)];
+    let clock = prop_oneof![5 => 60..200u64, 1 => 0..60u64];
+    let event = prop_oneof![5 => 40..200u64, 1 => 0..40u64];
+    let when = (any::<u64>(), clock, event);
+    (number_shown, user(), features(), number(), when).prop_map(
+        |(number, user, features, reward, (decided, clock, event))| Reward {
+            number,
+            user,
+            item: "i".to_owned(),
+            features,
+            score: f64::NAN,
+            cluster: 0,
+            decided,
+            clock,
+            event,
+            reward,
+        },
+    )
+}
+
+fn some_event() -> impl Strategy<Value = Try> {
+    let id = prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned);
+    let item = (id.clone(), features()).prop_map(|(id, features)| Item { id, features });
+    let limit = sclub::Users::LIMIT;
+    let users = prop::sample::select(vec![0, 1, 2, 3, limit, limit + 1, u64::MAX]);
+    prop_oneof![
+        10 => prop::collection::vec(some_reward(), 0..4)
+            .prop_map(|round| Try::Event(Event::Learn { round })),
+        10 => some_reward().prop_map(|reward| Try::Event(Event::Learn { round: vec![reward] })),
+        2 => prop::collection::vec(item, 0..4)
+            .prop_map(|items| Try::Event(Event::Upsert { items })),
+        1 => id.prop_map(|item| Try::Event(Event::Remove { item })),
+        2 => user().prop_map(|user| Try::Event(Event::Forget { user })),
+        2 => users.prop_map(|users| Try::Event(Event::Expect { users })),
+        1 => (0..60u64).prop_map(|before| Try::Event(Event::Expire { before })),
+        1 => prop::collection::vec(any::<u8>(), 0..9).prop_map(|fit| Try::Event(Event::Fit { fit })),
+        2 => Just(Try::Fit),
+    ]
+}
+
+fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
+    let stamp = (any::<u64>(), 0..100u64).prop_map(|(at, clock)| Stamp { at, clock });
+    let batch = (stamp, prop::collection::vec(some_event(), 1..6));
+    prop::collection::vec(batch, 1..50)
+}
+
+/// Admits what can be admitted, one [`Ahead`] for a batch, and applies it. Returns the log.
+fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, String)> {
+    let mut log = Vec::new();
+    for (stamp, tries) in batches {
+        let mut ahead = Ahead::default();
+        let mut events = Vec::new();
+        for each in tries {
+            let event = match each {
+                Try::Event(event) => event,
+                Try::Fit => match state.policy().and_then(|policy| policy.refit()) {
+                    Some(refit) => Event::Fit {
+                        fit: refit.compute(&Alone),
+                    },
+                    None => continue,
+                },
+            };
+            let before = ahead.clone();
+            match state.admit(&event, &mut ahead) {
+                Ok(()) => events.push(event),
+                Err(_) => assert_eq!(ahead, before, "what is rejected leaves nothing ahead"),
+            }
+        }
+        let batch = Batch { stamp, events };
+        state.apply_batch(state.position() + 1, &batch, &mut Effect::default());
+        log.push((batch.encode(), state.hash()));
+    }
+    log
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_admitted_is_applied_and_replay_gives_the_same(
+        kind in prop::sample::select(Kind::ALL),
+        dim in prop::sample::select(vec![None, Some(2)]),
+        batches in some_batches(),
+        saved_after in 0..50usize,
+    ) {
+        let identity = identity(kind, dim);
+        let mut state = State::new(identity.clone()).unwrap();
+        let log = live(&mut state, batches);
+
+        let mut again = State::new(identity).unwrap();
+        for (place, (bytes, hash)) in log.iter().enumerate() {
+            let batch = Batch::decode(bytes).unwrap();
+            let number = place as u64 + 1;
+            prop_assert_eq!(again.replay(number, &batch, &mut Effect::default()), Ok(()));
+            prop_assert_eq!(&again.hash(), hash);
+            if place == saved_after {
+                again = reloaded(&again);
+                prop_assert_eq!(&again.hash(), hash);
+            }
+            let known = again.users().len() as u64;
+            prop_assert!(again.policy().is_none_or(|policy| policy.users() == known));
+        }
+        prop_assert_eq!(reloaded(&state).hash(), state.hash());
+        prop_assert_eq!(again.position(), log.len() as u64);
+    }
+}
