@@ -9,8 +9,8 @@ use crate::edge::keys::check_bind;
 use crate::edge::{self, EdgeOptions, Guard, Keys};
 use crate::engine::{Engine, OpenError};
 use crate::settings::Settings;
-use crate::store::folder::Folder;
-use crate::store::{Store, StoreError};
+use crate::env::Env;
+use crate::store::{Folder, StoreError};
 
 /// Why a server cannot start, or ended early.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub fn serve(
     let listener = TcpListener::bind(settings.addr).map_err(unusable)?;
     let addr = listener.local_addr().map_err(unusable)?;
     // Before anything is answered: a folder in use, or not ours, is an error at once.
-    let store: Arc<dyn Store> = Arc::new(Folder::open(&settings.data)?);
+    let folder = Folder::open(&Env::real(), &settings.data)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);
@@ -79,12 +79,12 @@ pub fn serve(
         listener,
         guard,
         options,
-        store,
+        folder,
         ready,
         shutdown,
     ));
     if let Some(engine) = app.engine() {
-        engine.close();
+        runtime.block_on(engine.close());
         tracing::info!("closed");
     }
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
@@ -96,7 +96,7 @@ async fn run(
     listener: TcpListener,
     guard: Guard,
     options: EdgeOptions,
-    store: Arc<dyn Store>,
+    folder: Folder,
     ready: impl FnOnce() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
@@ -106,7 +106,7 @@ async fn run(
     let opening = {
         let app = Arc::clone(&app);
         let begun = std::time::Instant::now();
-        tokio::task::spawn_blocking(move || match Engine::open(store, app.settings()) {
+        tokio::task::spawn_blocking(move || match Engine::start(folder, app.settings()) {
             Ok(engine) => {
                 {
                     let state = engine.state();

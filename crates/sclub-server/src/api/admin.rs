@@ -7,13 +7,14 @@ use axum::extract::{Request, State};
 use axum::http::Response;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use sclub::Users;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
-use super::{Answer, Id, Shared, aside, body, fold_failed, json, parse, store_failed};
+use super::{Answer, Id, Shared, body, fold_failed, json, parse};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Engine, Refusal, export};
+use crate::engine::{Engine, Refusal};
 
 /// Parts of a download that may wait to be taken.
 const PARTS: usize = 8;
@@ -64,7 +65,8 @@ pub(super) async fn expect(
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
-    let done = aside(|| engine.compact()).map_err(|error| fold_failed(&error))?;
+    let done = engine.compact().await;
+    let done = done.map_err(|error| fold_failed(&error))?;
     Ok(json(&CompactResponse {
         events: done.events,
         dropped: done.dropped,
@@ -79,7 +81,8 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
-    let at = aside(|| engine.snapshot()).map_err(|error| store_failed(&error))?;
+    let at = engine.snapshot().await;
+    let at = at.map_err(|error| fold_failed(&error))?;
     Ok(json(&SnapshotResponse { at }))
 }
 
@@ -92,7 +95,10 @@ pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError
         app,
         "application/octet-stream",
         "attachment; filename=\"sclub.backup\"",
-        |engine, out| engine.backup(out).map_err(io::Error::other),
+        |engine, out| {
+            let written = Handle::current().block_on(engine.backup(out));
+            written.map_err(io::Error::other)
+        },
     ))
 }
 
@@ -106,10 +112,8 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
         "application/x-ndjson",
         "attachment; filename=\"sclub.jsonl\"",
         |engine, out| {
-            engine.note_decisions();
-            export::export(&**engine.store(), out)
-                .map(drop)
-                .map_err(io::Error::other)
+            let written = Handle::current().block_on(engine.export(out));
+            written.map(drop).map_err(io::Error::other)
         },
     ))
 }

@@ -295,12 +295,9 @@ pub(super) async fn state(
     let query = understood(query)?;
     let engine = app.ready()?;
     aside(|| {
-        let wants_hash = query.hash.unwrap_or(true);
-        let (state, hash) = if wants_hash {
-            let (state, hash) = engine.hashed();
-            (state, Some(hash))
-        } else {
-            (engine.state(), None)
+        let (state, hash) = match query.hash.unwrap_or(true) {
+            true => engine.hashed(),
+            false => (engine.state(), None),
         };
         let (rewards, reward_sum) = state.rewards();
         let read_only_reason = engine.read_only();
@@ -343,7 +340,7 @@ pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiErro
         .fitting(engine.is_fitting(), engine.fit_took());
     engine.meters().store(
         engine.waiting(),
-        engine.store().bytes(),
+        engine.folder().bytes(),
         engine.read_only().is_none(),
     );
     let mut answer = Response::new(Body::from(engine.meters().render()));

@@ -14,7 +14,7 @@ use super::look::entry;
 use super::model::SecondCard;
 use super::{Answer, Shared};
 use crate::edge::{ApiError, Closing};
-use crate::engine::{Engine, now};
+use crate::engine::Engine;
 use crate::state::Record;
 
 /// Changes as they happen (`change`, each as in the history) and how things stand once a second
@@ -81,7 +81,7 @@ pub(super) fn second(engine: &Engine) -> Bytes {
     let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
     let state = engine.state();
     let card = SecondCard {
-        at: now(),
+        at: engine.now(),
         events: state.events(),
         rounds: state.rounds(),
         users: state.users().len() as u64,

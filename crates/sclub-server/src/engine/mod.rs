@@ -310,6 +310,11 @@ impl Engine {
         self.shared.fitting.took()
     }
 
+    /// The time of day, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.shared.env().clock.wall()
+    }
+
     /// Writes that wait.
     pub fn waiting(&self) -> usize {
         QUEUE - self.shared.queue.capacity()
@@ -318,16 +323,19 @@ impl Engine {
     /// A hash of the whole state. That takes time at many users, and learning waits meanwhile; the
     /// last one is remembered.
     pub fn hash(&self) -> String {
-        self.study(|state| {
+        self.hashed().1.unwrap_or_default()
+    }
+
+    /// What is known, with its hash.
+    pub fn hashed(&self) -> (RwLockReadGuard<'_, State>, Option<String>) {
+        self.shared.state.study(|state| {
             let mut known = lock(&self.shared.hash);
-            match &*known {
+            let hash = match &*known {
                 Some((events, hash)) if *events == state.events() => hash.clone(),
-                _ => {
-                    let hash = state.hash();
-                    *known = Some((state.events(), hash.clone()));
-                    hash
-                }
-            }
+                _ => state.hash(),
+            };
+            *known = Some((state.events(), hash.clone()));
+            (self.shared.read(), Some(hash))
         })
     }
 

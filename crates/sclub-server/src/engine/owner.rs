@@ -416,7 +416,7 @@ fn prepare_round(
     for (index, answer) in answers.into_iter().enumerate() {
         let number = answer.number;
         let is_repeat = state.answered().contains(number)
-            || ahead.has_answered(number)
+            || ahead.contains(number)
             || round.iter().any(|reward| reward.number == number);
         applied.push(!is_repeat);
         if !is_repeat {

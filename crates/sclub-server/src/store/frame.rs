@@ -188,15 +188,16 @@ impl Frames {
     /// a crash cut short is the last. The head of a later frame behind it means damage.
     pub fn end(&mut self) -> io::Result<End> {
         let length = self.file.len()?;
+        let (header, next) = (self.header, self.next);
         let mut at = self.offset + 8;
         while at + HEAD as u64 <= length {
             let Some(head) = self.bytes(at, HEAD)? else {
                 break;
             };
             let number = u64_at(head, 8);
-            if number > self.next && number - self.next < 1 << 32 {
+            if number > next && number - next < 1 << 32 {
                 let batch = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
-                if head[4..8] == self.header.check(batch, number) {
+                if head[4..8] == header.check(batch, number) {
                     return Ok(End::Damaged);
                 }
             }
