@@ -5,12 +5,12 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use sclub_server::client::ClientError;
-use sclub_server::engine;
-use sclub_server::store::folder::{Folder, restore as restore_into};
-use sclub_server::store::{Store, StoreError};
+use sclub_server::engine::{self, FoldError};
+use sclub_server::env::Env;
+use sclub_server::store::StoreError;
 
 use crate::files::{part_of, prepare_file, say};
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
@@ -132,8 +132,8 @@ pub fn export(args: &ExportArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The store in a folder that is there already.
-fn open(data: &Path) -> Result<Folder> {
+/// Checks that there is a folder with something in it.
+fn check_folder(data: &Path) -> Result<()> {
     if !data.is_dir() {
         bail!("there is no folder {}", data.display());
     }
@@ -144,28 +144,33 @@ fn open(data: &Path) -> Result<Folder> {
     if is_empty {
         bail!("there is nothing in {}", data.display());
     }
-    match Folder::open(data) {
-        Err(StoreError::InUse(folder)) => bail!(
+    Ok(())
+}
+
+/// An error with what to do about it.
+fn explained(error: FoldError) -> anyhow::Error {
+    match error {
+        FoldError::Store(StoreError::InUse(folder)) => anyhow!(
             "{} is in use by a server; stop it first (a copy or an export can also be had with --url)",
             folder.display()
         ),
-        other => Ok(other?),
+        other => other.into(),
     }
 }
 
 fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
-    let store = open(data)?;
-    let bar = count_bar(json, "events");
-    let verified = engine::verify(&store, &mut |number| bar.set_position(number))?;
+    check_folder(data)?;
+    let bar = count_bar(json, "batches of events");
+    let verified = engine::verify(&Env::real(), data, &mut |number| bar.set_position(number));
     bar.finish_and_clear();
-    store.close()?;
+    let verified = verified.map_err(explained)?;
     if json {
         say(&serde_json::to_string(&verified)?);
         return Ok(ExitCode::SUCCESS);
     }
     let origin = match verified.from {
         0 => "the first event".to_owned(),
-        base => format!("the compaction at event {base}"),
+        from => format!("the snapshot at event {from}"),
     };
     say(&format!(
         "{}: all {} bytes in {} files are as they were written\n\
@@ -191,41 +196,40 @@ fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
 }
 
 fn backup_folder(data: &Path, out: &Path) -> Result<()> {
-    let store = open(data)?;
+    check_folder(data)?;
     let bytes = write_whole(out, |file| {
-        store.backup(file)?;
-        Ok(())
+        engine::backup_folder(&Env::real(), data, file).map_err(explained)
     })?;
-    store.close()?;
     say(&format!("{}: {bytes} bytes", out.display()));
     Ok(())
 }
 
 fn restore_folder(from: &Path, data: &Path) -> Result<()> {
     let file = File::open(from).with_context(|| format!("cannot read {}", from.display()))?;
-    restore_into(&mut io::BufReader::with_capacity(1 << 20, file), data)?;
+    let mut file = io::BufReader::with_capacity(1 << 20, file);
+    engine::restore(&Env::real(), &mut file, data)?;
     say(&format!("{}: restored", data.display()));
     Ok(())
 }
 
 fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
-    let store = open(data)?;
+    check_folder(data)?;
+    let env = Env::real();
     match out {
         Some(out) => {
             let mut lines = 0;
             write_whole(out, |file| {
-                lines = engine::export::export(&store, file)?;
+                lines = engine::export_folder(&env, data, file).map_err(explained)?;
                 Ok(())
             })?;
             say(&format!("{}: {lines} lines", out.display()));
         }
         None => {
             let mut pipe = Pipe(BufWriter::new(io::stdout().lock()));
-            engine::export::export(&store, &mut pipe)?;
+            engine::export_folder(&env, data, &mut pipe).map_err(explained)?;
             pipe.flush()?;
         }
     }
-    store.close()?;
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
 use sclub_server::identity::{DEFAULT, Kind};
-use sclub_server::settings::Settings;
+use sclub_server::settings::{KeepLog, Settings};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -189,10 +189,20 @@ pub struct SettingArgs {
     #[arg(long, value_name = "SECONDS", env = "SCLUB_LIFETIME", value_parser = whole, help_heading = "Learning")]
     lifetime: Option<u64>,
 
-    /// Keep decisions that nobody answers, for `sclub export` [default: true]
-    #[arg(long, value_name = "BOOL", env = "SCLUB_JOURNAL", num_args = 0..=1, default_missing_value = "true",
-        value_parser = BoolishValueParser::new(), help_heading = "Storage")]
-    journal: Option<bool>,
+    /// Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none
+    /// [default: 90]
+    #[arg(long, value_name = "DAYS", env = "SCLUB_JOURNAL_DAYS", value_parser = whole, help_heading = "Storage")]
+    journal_days: Option<u64>,
+
+    /// How much of the log to keep beyond what recovery needs: an amount such as 2GB, or a time such as
+    /// 7d [default: 0B]
+    #[arg(
+        long,
+        value_name = "SIZE|DAYS",
+        env = "SCLUB_KEEP_LOG",
+        help_heading = "Storage"
+    )]
+    keep_log: Option<KeepLog>,
 
     /// Events between two snapshots: more of them, and a start takes longer [default: 500000]
     #[arg(long, value_name = "N", env = "SCLUB_SNAPSHOT_EVERY", value_parser = whole, help_heading = "Storage")]
