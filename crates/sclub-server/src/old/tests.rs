@@ -128,7 +128,7 @@ fn events_are_read_and_can_be_learned_again() {
 #[test]
 fn a_snapshot_is_read() {
     let bytes = unhex(SNAPSHOT);
-    let state = load(identity(), &mut bytes.as_slice()).unwrap();
+    let mut state = load(identity(), &mut bytes.as_slice()).unwrap();
     assert_eq!(state.policy().unwrap().digest(), DIGEST);
     let counters = (state.events(), state.position(), state.clock());
     assert_eq!(counters, (70, 0, 0));
@@ -150,6 +150,14 @@ fn a_snapshot_is_read() {
     let again = State::load(identity(), &mut saved.as_slice()).unwrap();
     assert_eq!(again.hash(), state.hash());
     assert!(load(identity(), &mut saved.as_slice()).is_err());
+
+    // All of it is from the beginning of the service clock, and expires first.
+    let stamp = Stamp { at: 0, clock: 9 };
+    let expire = Event::Expire { before: 1 };
+    state.apply(&stamp, &expire, &mut Effect::default());
+    assert_eq!(state.catalogue().unwrap().retired(), 0);
+    assert_eq!(*state.answered(), Answered::default());
+    assert!(!state.is_forgotten("v", 0));
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod rules;
 use super::*;
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::identity::Kind;
+use crate::refusal::Refusal;
 use crate::settings::Settings;
 
 /// A folder for a policy.
@@ -75,5 +76,3 @@ fn reloaded(state: &State) -> State {
     state.save(&mut bytes).unwrap();
     State::load(state.identity().clone(), &mut bytes.as_slice()).unwrap()
 }
-
-use crate::refusal::Refusal;

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Something that is different, and how.
+type Difference = (&'static str, fn(&mut State));
+
 /// Something of everything in it.
 fn grown() -> State {
     let mut identity = identity(Kind::Sclub, None);
@@ -24,7 +27,7 @@ fn grown() -> State {
 
 #[test]
 fn the_hash_is_of_everything() {
-    let change: &[(&str, fn(&mut State))] = &[
+    let differences: &[Difference] = &[
         ("an answered bit", |state| state.answered.insert(70, 10)),
         ("when it was handed out", |state| {
             state.answered.insert(5, 11);
@@ -77,7 +80,7 @@ fn the_hash_is_of_everything() {
     let state = grown();
     assert_eq!(state.hash().len(), 16);
     let mut seen = vec![state.hash()];
-    for (what, change) in change {
+    for (what, change) in differences {
         let mut other = reloaded(&state);
         assert_eq!(other.hash(), seen[0], "before {what}");
         change(&mut other);

@@ -70,6 +70,37 @@ fn more_users_than_were_declared_can_appear_and_be_forgotten() {
 }
 
 #[test]
+fn the_largest_values_can_be_learned_fitted_and_saved() {
+    let ends = [1e12, -1e12, 1e-12, f64::MIN_POSITIVE / 4.0, 0.0];
+    for &kind in Kind::ALL {
+        let mut state = state(kind);
+        for number in 0..600 {
+            let end = |step: u64| ends[(number / step) as usize % ends.len()];
+            let user = format!("u{}", number % 7);
+            let reward = Reward {
+                features: vec![end(1), end(3), end(11)],
+                reward: end(2),
+                ..reward(number, &user)
+            };
+            follow(&mut state, 0, vec![learn(vec![reward])]).unwrap();
+            if let Some(refit) = state.policy().and_then(|policy| policy.refit()) {
+                let fit = refit.compute(&sclub::Alone);
+                follow(&mut state, 0, vec![Event::Fit { fit }]).unwrap();
+            }
+            if number % 50 == 49 {
+                let again = reloaded(&state);
+                assert_eq!(again.hash(), state.hash());
+                state = again;
+            }
+        }
+        for user in ["u0", "u3"] {
+            follow(&mut state, 0, vec![forget(user)]).unwrap();
+        }
+        assert_eq!(reloaded(&state).hash(), state.hash());
+    }
+}
+
+#[test]
 fn a_reward_is_learned_once() {
     let mut state = state(Kind::Sclub);
     let twice = learn(vec![reward(1, "u"), reward(1, "u")]);
