@@ -469,7 +469,7 @@ impl InForce {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> [&'static str; 32] {
+fn keys() -> [&'static str; 33] {
     [
         "data",
         "addr",
@@ -486,7 +486,8 @@ fn keys() -> [&'static str; 32] {
         "reward-min",
         "reward-max",
         "lifetime",
-        "journal",
+        "journal-days",
+        "keep-log",
         "snapshot-every",
         "keys",
         "insecure",

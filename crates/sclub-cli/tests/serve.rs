@@ -52,7 +52,7 @@ fn line(config: &str, key: &str) -> (String, String) {
 #[test]
 fn a_flag_beats_the_environment_that_beats_the_file_that_beats_the_default() {
     let folder = tempfile::tempdir().unwrap();
-    let file = "max-k = 1\nmax-id = 1\nmax-dim = 1\nreward-min = -3\njournal = false\n";
+    let file = "max-k = 1\nmax-id = 1\nmax-dim = 1\nreward-min = -3\njournal-days = 7\n";
     fs::write(folder.path().join("some.toml"), file).unwrap();
     let variables = [
         ("SCLUB_MAX_ID", "2"),
@@ -69,7 +69,7 @@ fn a_flag_beats_the_environment_that_beats_the_file_that_beats_the_default() {
         ("max-dim", "3", "flag --max-dim"),
         ("reward-min", "-3", file),
         ("reward-max", "1.0", "default"),
-        ("journal", "false", file),
+        ("journal-days", "7", file),
         ("insecure", "true", "environment SCLUB_INSECURE"),
         ("data", "\"sclub-data\"", "default"),
         ("addr", "\"127.0.0.1:8080\"", "default"),
@@ -101,8 +101,10 @@ fn what_is_printed_can_be_used() {
         "2^5",
         "--reward-min",
         "-1.5",
-        "--journal",
-        "false",
+        "--journal-days",
+        "0",
+        "--keep-log",
+        "7d",
         "--insecure",
         "--keys",
         "keys.txt",

@@ -8,8 +8,8 @@ use crate::api::{App, router};
 use crate::edge::keys::check_bind;
 use crate::edge::{self, EdgeOptions, Guard, Keys};
 use crate::engine::{Engine, OpenError};
-use crate::settings::Settings;
 use crate::env::Env;
+use crate::settings::Settings;
 use crate::store::{Folder, StoreError};
 
 /// Why a server cannot start, or ended early.

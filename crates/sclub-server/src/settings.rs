@@ -136,7 +136,11 @@ impl std::str::FromStr for KeepLog {
         let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
         let number = digits.parse::<u64>().ok();
         let unit = text[digits.len()..].to_ascii_lowercase();
-        let bytes = |scale: u64| number.and_then(|n| n.checked_mul(scale)).map(KeepLog::Bytes);
+        let bytes = |scale: u64| {
+            number
+                .and_then(|n| n.checked_mul(scale))
+                .map(KeepLog::Bytes)
+        };
         let parsed = match &*unit {
             "" | "b" => bytes(1),
             "kb" => bytes(1_000),

@@ -270,7 +270,8 @@ impl From<Refusal> for ApiError {
             Refusal::Answered => ApiError::conflict("answered", message).field("decision"),
             Refusal::OtherCopy => ApiError::conflict("other_copy", message).field("decision"),
             Refusal::Unknown(_) => {
-                ApiError::new(StatusCode::GATEWAY_TIMEOUT, "unknown_outcome", message).retry_after(5)
+                ApiError::new(StatusCode::GATEWAY_TIMEOUT, "unknown_outcome", message)
+                    .retry_after(5)
             }
             Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
             Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),

@@ -85,7 +85,10 @@ fn sources(
         None => None,
     };
     // The copy's journal catches up from its log, as far as that goes back.
-    let after = newest.unwrap_or(0).min(journaled).max(folder.log.first()? - 1);
+    let after = newest
+        .unwrap_or(0)
+        .min(journaled)
+        .max(folder.log.first()? - 1);
     Ok(Sources {
         snapshot,
         log: folder.log.read(after)?,
@@ -221,6 +224,8 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         let (kind, number, bytes) = frames.next()?;
         match kind {
             Kind::Identity => identity = Some(Identity::decode(bytes).map_err(|e| unfit(&e))?),
+            // Decisions of the new folder must not have the numbers of old ones.
+            Kind::OldEpoch => folder.set_epochs(&Epochs::after(number))?,
             Kind::OldBase => base = number,
             Kind::OldEvents => {
                 let rows = archive::old_rows(bytes)?;
@@ -257,9 +262,11 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
             events: vec![event],
         };
         let position = state.position();
-        let replayed = state.replay(position + 1, &batch, &mut Effect::default());
-        replayed.map_err(|rejected| unfit(&format!("event {number}: {}", rejected.reason)))?;
-        folder.log.fill(position, &batch.encode())?;
+        match state.replay(position + 1, &batch, &mut Effect::default()) {
+            Ok(()) => folder.log.fill(position, &batch.encode())?,
+            // Version 0.1 could log what it could not apply. It was never acknowledged.
+            Err(rejected) => tracing::warn!(event = number, %rejected, "left out"),
+        }
     }
     let at = state.position();
     folder.snapshots.write(at, &mut |out| state.save(out))?;

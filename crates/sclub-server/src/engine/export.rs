@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::Engine;
 use super::fold::FoldError;
 use super::journal::{Page, forgotten};
-use super::Engine;
 use crate::env::Env;
 use crate::event::Item;
 use crate::state::Answered;
@@ -65,17 +65,20 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
             }
             let item = item(items, row.item)?;
             lines += 1;
-            put(out, &Line {
-                decision: row.number,
-                user: &row.user,
-                item: &item.id,
-                features: features(item),
-                score: row.score,
-                cluster: row.cluster,
-                reward: Some(row.reward),
-                decided: row.decided,
-                rewarded: Some(row.rewarded),
-            })?;
+            put(
+                out,
+                &Line {
+                    decision: row.number,
+                    user: &row.user,
+                    item: &item.id,
+                    features: features(item),
+                    score: row.score,
+                    cluster: row.cluster,
+                    reward: Some(row.reward),
+                    decided: row.decided,
+                    rewarded: Some(row.rewarded),
+                },
+            )?;
         }
         Ok(())
     })?;
@@ -90,17 +93,20 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
                 }
                 let item = item(items, place)?;
                 lines += 1;
-                put(out, &Line {
-                    decision: number,
-                    user: &row.user,
-                    item: &item.id,
-                    features: features(item),
-                    score,
-                    cluster: row.cluster,
-                    reward: None,
-                    decided: row.at,
-                    rewarded: None,
-                })?;
+                put(
+                    out,
+                    &Line {
+                        decision: number,
+                        user: &row.user,
+                        item: &item.id,
+                        features: features(item),
+                        score,
+                        cluster: row.cluster,
+                        reward: None,
+                        decided: row.at,
+                        rewarded: None,
+                    },
+                )?;
             }
         }
         Ok(())

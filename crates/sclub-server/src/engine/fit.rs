@@ -184,7 +184,7 @@ pub(super) fn lower_priority() {
 /// Computes what is ordered and sends it to the owner of the log, until there is nobody to send it to.
 async fn compute(
     mut orders: mpsc::UnboundedReceiver<Box<dyn Refit>>,
-    queue: mpsc::Sender<WriteRequest>,
+    queue: mpsc::WeakSender<WriteRequest>,
     workers: Box<dyn Workers + Send + Sync>,
     watch: Arc<Watch>,
 ) {
@@ -200,6 +200,7 @@ async fn compute(
         tracing::info!(rounds, ?took, bytes, "a fit is computed");
         let (reply, _) = oneshot::channel();
         let command = Command::Fit(fit);
+        let Some(queue) = queue.upgrade() else { return };
         if queue.send(WriteRequest { command, reply }).await.is_err() {
             return;
         }

@@ -95,7 +95,11 @@ pub fn oldest(
     watch: &mut dyn FnMut(u64),
 ) -> Result<(State, u64), FoldError> {
     let first = folder.log.first()?;
-    let oldest = folder.snapshots.list().into_iter().find(|at| at + 1 >= first);
+    let oldest = folder
+        .snapshots
+        .list()
+        .into_iter()
+        .find(|at| at + 1 >= first);
     let state = match oldest {
         Some(at) if first > 1 => snapshot(folder, identity, at)?,
         _ => start(folder, identity)?,

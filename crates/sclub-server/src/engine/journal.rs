@@ -53,7 +53,9 @@ impl Pending {
 
     fn decisions(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+        starts
+            .zip(&self.ends)
+            .map(|(start, &end)| &self.bytes[start..end])
     }
 
     /// Empties it, and keeps some of its memory.
@@ -284,7 +286,9 @@ impl Keeper {
         }
         let written = written.and_then(|()| self.retire());
         match &written {
-            Err(error) if !self.is_failing => tracing::error!(%error, "the journal cannot be written"),
+            Err(error) if !self.is_failing => {
+                tracing::error!(%error, "the journal cannot be written")
+            }
             Ok(()) if self.is_failing => tracing::info!("the journal is written again"),
             _ => {}
         }

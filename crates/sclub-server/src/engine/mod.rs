@@ -63,6 +63,8 @@ const LISTENERS: usize = 1024;
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
+    /// The only one that keeps the owner of the log going.
+    queue: mpsc::Sender<WriteRequest>,
     journal: mpsc::Sender<JournalRequest>,
     upkeep: mpsc::Sender<UpkeepRequest>,
 }
@@ -82,7 +84,7 @@ pub(crate) struct Shared {
     number: AtomicU64,
     /// Decisions handed out that are not in the journal yet.
     pending: Mutex<Pending>,
-    queue: mpsc::Sender<WriteRequest>,
+    queue: mpsc::WeakSender<WriteRequest>,
     changes: broadcast::Sender<Record>,
     /// Why nothing can be written, if nothing can.
     read_only: Mutex<Option<String>>,
@@ -131,10 +133,20 @@ impl Shared {
         self.settings.journal_days > 0
     }
 
+    /// Writes that wait.
+    fn waiting(&self) -> usize {
+        self.queue
+            .upgrade()
+            .map_or(0, |queue| QUEUE - queue.capacity())
+    }
+
     /// Sends a command to the owner and waits for its answer.
     async fn ask(&self, command: Command) -> Result<Done, Refusal> {
         let (reply, answer) = oneshot::channel();
-        match self.queue.try_send(WriteRequest { command, reply }) {
+        let queue = self.queue.upgrade().ok_or(Refusal::Closing)?;
+        let sent = queue.try_send(WriteRequest { command, reply });
+        drop(queue);
+        match sent {
             Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
@@ -226,7 +238,7 @@ impl Engine {
             ))
             .into());
         }
-        let (epoch, epochs) = folder.begin_epoch(state.events())?;
+        let (epoch, epochs) = folder.begin_epoch(state.events(), state.clock())?;
         let env = folder.env().clone();
         let (queue, requests) = mpsc::channel(QUEUE);
         let shared = Arc::new(Shared {
@@ -242,7 +254,7 @@ impl Engine {
             settings: settings.clone(),
             sealer: Sealer::new(key),
             pending: Mutex::default(),
-            queue,
+            queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
             read_only: Mutex::default(),
             closing: AtomicBool::new(false),
@@ -265,6 +277,7 @@ impl Engine {
         spawner.spawn("sclub-upkeep", Box::pin(upkeeper.run(upkeep_requests)))?;
         Ok(Self {
             shared,
+            queue,
             journal,
             upkeep,
         })
@@ -317,7 +330,7 @@ impl Engine {
 
     /// Writes that wait.
     pub fn waiting(&self) -> usize {
-        QUEUE - self.shared.queue.capacity()
+        self.shared.waiting()
     }
 
     /// A hash of the whole state. That takes time at many users, and learning waits meanwhile; the
@@ -391,12 +404,12 @@ impl Engine {
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
         let handed = Handed::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
-        match shared.epochs.origin(&handed) {
-            Origin::Own => {}
+        let clock = match shared.epochs.origin(&handed) {
+            Origin::Own { clock } => clock,
             Origin::OtherCopy => return Err(Refusal::OtherCopy),
             Origin::Forgotten => return Err(Refusal::Expired),
-        }
-        if shared.clock() > handed.clock.saturating_add(shared.lifetime()) {
+        };
+        if shared.clock() > clock.saturating_add(shared.lifetime()) {
             return Err(Refusal::Expired);
         }
         let position = match given.item {
@@ -421,7 +434,7 @@ impl Engine {
             score: shown.score,
             cluster: handed.cluster,
             decided: handed.at,
-            clock: handed.clock,
+            clock,
             event: handed.event,
             reward: given.reward,
         })
@@ -507,7 +520,7 @@ impl Engine {
             command: Command::Stop,
             reply,
         };
-        if shared.queue.send(stop).await.is_ok() {
+        if self.queue.send(stop).await.is_ok() {
             let _ = stopped.await;
         }
         let (reply, stopped) = oneshot::channel();

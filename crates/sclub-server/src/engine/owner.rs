@@ -86,6 +86,14 @@ pub(super) enum Done {
     Position(u64),
 }
 
+/// What the owner does next.
+enum Next {
+    Request(WriteRequest),
+    /// It is time to try again after an append that failed.
+    Retry,
+    Closed,
+}
+
 /// The owner of the log.
 pub(super) struct Owner {
     shared: Arc<Shared>,
@@ -110,12 +118,17 @@ impl Owner {
         }
     }
 
-    /// Does what is asked until told to stop.
+    /// Does what is asked until told to stop, or until the engine is gone.
     pub async fn run(mut self) {
         loop {
             self.shared.begin_fit(&mut self.fits);
-            let Some(first) = self.next().await else {
-                continue;
+            let first = match self.next().await {
+                Next::Request(request) => request,
+                Next::Retry => {
+                    let _ = self.roll();
+                    continue;
+                }
+                Next::Closed => return,
             };
             match first.command {
                 Command::Stop => {
@@ -139,27 +152,20 @@ impl Owner {
         }
     }
 
-    /// The next request; none when it is time to try again after a failed append.
-    async fn next(&mut self) -> Option<WriteRequest> {
+    async fn next(&mut self) -> Next {
         if let Some(held) = self.held.take() {
-            return Some(held);
+            return Next::Request(held);
         }
+        let or_closed = |request: Option<WriteRequest>| request.map_or(Next::Closed, Next::Request);
         let is_failing = lock(&self.shared.read_only).is_some();
         if !is_failing {
-            // The engine keeps a sender as long as it lives.
-            return match self.requests.recv().await {
-                Some(request) => Some(request),
-                None => std::future::pending().await,
-            };
+            return or_closed(self.requests.recv().await);
         }
         let retry = self.shared.env().clock.sleep(RETRY);
         tokio::select! {
             biased;
-            Some(request) = self.requests.recv() => Some(request),
-            () = retry => {
-                let _ = self.roll();
-                None
-            }
+            request = self.requests.recv() => or_closed(request),
+            () = retry => Next::Retry,
         }
     }
 
@@ -185,7 +191,10 @@ impl Owner {
             self.admit(&mut commit, request);
             let has_room =
                 commit.waiting.len() < MAX_ROUNDS_PER_COMMIT && commit.bytes < MAX_BYTES_PER_COMMIT;
-            if can_share && has_room && let Ok(request) = self.requests.try_recv() {
+            if can_share
+                && has_room
+                && let Ok(request) = self.requests.try_recv()
+            {
                 match shares(&request) {
                     true => next = Some(request),
                     false => self.held = Some(request),
@@ -362,7 +371,9 @@ fn prepare(
         Command::Learn(answers) => return prepare_round(state, ahead, answers),
         Command::Upsert(items) => {
             let event = Event::Upsert { items };
-            state.admit(&event, ahead).map_err(|rejected| rejected.reason)?;
+            state
+                .admit(&event, ahead)
+                .map_err(|rejected| rejected.reason)?;
             let Event::Upsert { items } = event else {
                 unreachable!("it was made so")
             };
@@ -394,7 +405,9 @@ fn prepare(
         Command::Roll | Command::DropBefore(_) | Command::Stop => (None, Done::Changed(0)),
     };
     if let Some(event) = &event {
-        state.admit(event, ahead).map_err(|rejected| rejected.reason)?;
+        state
+            .admit(event, ahead)
+            .map_err(|rejected| rejected.reason)?;
     }
     Ok((event, done))
 }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::fold::{self, FoldError};
 use super::journal::JournalRequest;
 use super::owner::{Command, Done};
-use super::{QUEUE, Refusal, Shared, answered, lock};
+use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
 use crate::store::{Log, StoreError};
 
@@ -107,10 +107,9 @@ impl Upkeep {
         shared.meters.state(&shared.read());
         let fitting = &shared.fitting;
         shared.meters.fitting(fitting.is_running(), fitting.took());
-        let waiting = QUEUE - shared.queue.capacity();
         let is_writable = lock(&shared.read_only).is_none();
         let bytes = shared.folder.bytes();
-        shared.meters.store(waiting, bytes, is_writable);
+        shared.meters.store(shared.waiting(), bytes, is_writable);
         shared.meters.upkeep();
     }
 
@@ -173,10 +172,13 @@ impl Upkeep {
         let dropped = match self.shared.settings.keep_log {
             KeepLog::Bytes(kept) => {
                 let mut bytes = 0;
-                newest_first.map(|(until, length)| {
-                    bytes += length;
-                    (until, bytes > kept)
-                }).find(|&(_, is_over)| is_over).map(|(until, _)| until)
+                newest_first
+                    .map(|(until, length)| {
+                        bytes += length;
+                        (until, bytes > kept)
+                    })
+                    .find(|&(_, is_over)| is_over)
+                    .map(|(until, _)| until)
             }
             KeepLog::Days(days) => {
                 let horizon = self.shared.clock().checked_sub(days.saturating_mul(DAY));
@@ -225,7 +227,13 @@ impl Upkeep {
         let sent = self.journal.send(JournalRequest::Forget(reply)).await;
         let dropped = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
         let bytes_after = shared.folder.bytes();
-        tracing::info!(event = events, dropped, bytes_before, bytes_after, "compacted");
+        tracing::info!(
+            event = events,
+            dropped,
+            bytes_before,
+            bytes_after,
+            "compacted"
+        );
         Ok(Compacted {
             events,
             dropped,
@@ -247,10 +255,12 @@ pub(super) fn last_snapshot(shared: &Shared) {
     if at == 0 || snapshots.list().last() == Some(&at) {
         return;
     }
-    let written = snapshots.write(at, &mut |out| state.save(out)).and_then(|()| {
-        let all = snapshots.list();
-        snapshots.keep_only(&all[all.len().saturating_sub(2)..])
-    });
+    let written = snapshots
+        .write(at, &mut |out| state.save(out))
+        .and_then(|()| {
+            let all = snapshots.list();
+            snapshots.keep_only(&all[all.len().saturating_sub(2)..])
+        });
     if let Err(error) = written {
         tracing::warn!(%error, "no last snapshot; the log has everything");
     }

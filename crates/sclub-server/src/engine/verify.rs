@@ -36,11 +36,7 @@ pub struct Verified {
 ///
 /// # Errors
 /// Names what is damaged.
-pub fn verify(
-    env: &Env,
-    data: &Path,
-    watch: &mut dyn FnMut(u64),
-) -> Result<Verified, FoldError> {
+pub fn verify(env: &Env, data: &Path, watch: &mut dyn FnMut(u64)) -> Result<Verified, FoldError> {
     let folder = Folder::open(env, data)?;
     let checked = folder.check()?;
     let Some(identity) = fold::identity(&folder)? else {

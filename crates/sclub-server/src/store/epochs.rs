@@ -21,13 +21,19 @@ pub struct Epoch {
     pub life: u64,
     /// Events in the log when it began.
     pub from: u64,
+    /// The service clock when it began.
+    pub clock: u64,
 }
 
 /// Whether a decision can be answered in this folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was made here, or in the folder that this is a copy of, before the copy was taken.
-    Own,
+    Own {
+        /// The latest service clock at which it can have been made, as this folder counts: a crash
+        /// takes the clock back to the last stamp in the log.
+        clock: u64,
+    },
     /// It was made by another copy.
     OtherCopy,
     /// It is too old to tell.
@@ -39,12 +45,23 @@ pub enum Origin {
 pub struct Epochs(Vec<Epoch>);
 
 impl Epochs {
+    /// Epochs that go on after a number, which version 0.1 has used.
+    pub fn after(number: u64) -> Self {
+        Self(vec![Epoch {
+            number,
+            life: 0,
+            from: 0,
+            clock: 0,
+        }])
+    }
+
     /// Begins another.
-    pub fn begin(&mut self, life: u64, events: u64) -> Epoch {
+    pub fn begin(&mut self, life: u64, events: u64, clock: u64) -> Epoch {
         let epoch = Epoch {
             number: self.0.last().map_or(0, |last| last.number) + 1,
             life,
             from: events,
+            clock,
         };
         if self.0.len() == KEPT {
             self.0.remove(0);
@@ -65,12 +82,13 @@ impl Epochs {
         match self.0.get(place) {
             Some(epoch) if epoch.number != number => Origin::Forgotten,
             Some(epoch) if epoch.life == handed.life => {
-                // It ended with the events that the next one began with.
-                let end = self.0.get(place + 1).map_or(u64::MAX, |next| next.from);
-                match handed.event <= end {
-                    true => Origin::Own,
-                    false => Origin::OtherCopy,
+                // It ended with what the next one began with.
+                let next = self.0.get(place + 1);
+                if next.is_some_and(|next| handed.event > next.from) {
+                    return Origin::OtherCopy;
                 }
+                let clock = next.map_or(handed.clock, |next| handed.clock.min(next.clock));
+                Origin::Own { clock }
             }
             _ => Origin::OtherCopy,
         }
@@ -81,6 +99,8 @@ impl Epochs {
 mod tests {
     use super::*;
     use crate::decision::first_number;
+
+    const OWN: Origin = Origin::Own { clock: 0 };
 
     fn decision(epoch: Epoch, event: u64) -> Handed<'static> {
         Handed {
@@ -98,26 +118,40 @@ mod tests {
     #[test]
     fn decisions_made_elsewhere_after_a_copy_was_taken_are_told_apart() {
         let mut original = Epochs::default();
-        let first = original.begin(11, 0);
+        let first = original.begin(11, 0, 0);
         // The copy is taken after 5 events.
         let mut copy = original.clone();
-        let own = copy.begin(22, 5);
-        let later = original.begin(33, 9);
-        assert_eq!(copy.origin(&decision(first, 3)), Origin::Own);
-        assert_eq!(copy.origin(&decision(first, 5)), Origin::Own);
+        let own = copy.begin(22, 5, 100);
+        let later = original.begin(33, 9, 100);
+        assert_eq!(copy.origin(&decision(first, 3)), OWN);
+        assert_eq!(copy.origin(&decision(first, 5)), OWN);
         assert_eq!(copy.origin(&decision(first, 6)), Origin::OtherCopy);
         assert_eq!(copy.origin(&decision(later, 9)), Origin::OtherCopy);
-        assert_eq!(copy.origin(&decision(own, 9)), Origin::Own);
+        assert_eq!(copy.origin(&decision(own, 9)), OWN);
         assert_eq!(original.origin(&decision(own, 9)), Origin::OtherCopy);
-        assert_eq!(original.origin(&decision(first, 9)), Origin::Own);
+        assert_eq!(original.origin(&decision(first, 9)), OWN);
+    }
+
+    #[test]
+    fn a_decision_is_no_younger_than_the_epoch_after_it() {
+        let mut epochs = Epochs::default();
+        let first = epochs.begin(1, 0, 0);
+        // The clock was at 90 when the server crashed, and the last stamp in the log is of 60.
+        let handed = Handed {
+            clock: 90,
+            ..decision(first, 0)
+        };
+        assert_eq!(epochs.origin(&handed), Origin::Own { clock: 90 });
+        epochs.begin(2, 0, 60);
+        assert_eq!(epochs.origin(&handed), Origin::Own { clock: 60 });
     }
 
     #[test]
     fn very_old_epochs_are_let_go_of() {
         let mut epochs = Epochs::default();
-        let first = epochs.begin(1, 0);
+        let first = epochs.begin(1, 0, 0);
         for life in 0..KEPT as u64 {
-            epochs.begin(life, 0);
+            epochs.begin(life, 0, 0);
         }
         assert_eq!(epochs.origin(&decision(first, 0)), Origin::Forgotten);
     }

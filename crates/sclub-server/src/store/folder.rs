@@ -138,15 +138,15 @@ impl Folder {
         files::put(&*self.env.disk, &self.path.join("epochs"), &bytes)
     }
 
-    /// Begins an epoch after so many events. Durable when it returns.
+    /// Begins an epoch after so many events, at a service clock. Durable when it returns.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn begin_epoch(&self, events: u64) -> Result<(Epoch, Epochs), StoreError> {
+    pub fn begin_epoch(&self, events: u64, clock: u64) -> Result<(Epoch, Epochs), StoreError> {
         let mut life = [0; 8];
         self.env.random.fill(&mut life).writing(&self.path)?;
         let mut epochs = self.epochs()?;
-        let epoch = epochs.begin(u64::from_le_bytes(life), events);
+        let epoch = epochs.begin(u64::from_le_bytes(life), events, clock);
         self.set_epochs(&epochs)?;
         Ok((epoch, epochs))
     }
@@ -163,7 +163,11 @@ impl Folder {
                 checked.bytes += bytes.len() as u64;
             }
         }
-        let parts = [self.log.check()?, self.journal.check()?, self.snapshots.check()?];
+        let parts = [
+            self.log.check()?,
+            self.journal.check()?,
+            self.snapshots.check()?,
+        ];
         for (files, bytes) in parts {
             checked.files += files;
             checked.bytes += bytes;
@@ -176,7 +180,9 @@ impl Folder {
         let disk = &self.env.disk;
         let size = |dir: PathBuf| -> u64 {
             let names = disk.names(&dir).unwrap_or_default();
-            let lengths = names.iter().filter_map(|name| disk.len(&dir.join(name)).ok());
+            let lengths = names
+                .iter()
+                .filter_map(|name| disk.len(&dir.join(name)).ok());
             lengths.sum()
         };
         ["log", "snapshots", "journal"]
@@ -212,9 +218,9 @@ fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
              old.backup --data NEW). The old folder stays as it is",
             path.display()
         ),
-        Some(format) => format!(
-            "it was written by a newer version (format {format}; this one reads {FORMAT})"
-        ),
+        Some(format) => {
+            format!("it was written by a newer version (format {format}; this one reads {FORMAT})")
+        }
         None => return Err(damaged(&file, "it names no format")),
     };
     Err(StoreError::Format {

@@ -231,7 +231,11 @@ fn hash(parts: &[&[u8]]) -> Sum {
     for part in parts {
         hasher.update(part);
     }
-    *hasher.finalize().as_bytes().first_chunk().expect("a hash is longer")
+    *hasher
+        .finalize()
+        .as_bytes()
+        .first_chunk()
+        .expect("a hash is longer")
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {

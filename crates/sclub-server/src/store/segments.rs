@@ -10,10 +10,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::StoreError;
 use super::files::{At, damaged};
 use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH};
 use super::log::{AppendError, Batches, Log};
-use super::StoreError;
 use crate::env::{Access, DiskFile, Env};
 
 /// A file is closed when it has this many bytes.
@@ -180,7 +180,13 @@ impl Segments {
         let active = writer.active.as_mut().expect("there is room in it");
         let number = writer.last + 1;
         writer.frame.clear();
-        let sum = frame::put(&mut writer.frame, &active.header, &active.sum, number, batch);
+        let sum = frame::put(
+            &mut writer.frame,
+            &active.header,
+            &active.sum,
+            number,
+            batch,
+        );
         let end = active.end + writer.frame.len() as u64;
         active.reserve(end)?;
         let written = active
@@ -333,7 +339,8 @@ impl Segments {
         let (mut files, mut bytes) = (0, 0);
         for mut segment in list(&self.env, &self.dir)? {
             while next_of(&mut segment)?.is_some() {}
-            if segment.until.is_none() && segment.frames.end().reading(&segment.path)? == End::Damaged
+            if segment.until.is_none()
+                && segment.frames.end().reading(&segment.path)? == End::Damaged
             {
                 return Err(damaged(&segment.path, "a batch in it is damaged"));
             }
@@ -404,7 +411,10 @@ impl Log for Segments {
         let writer = self.writer();
         let mut is_changed = false;
         for segment in list(&self.env, &self.dir)? {
-            if segment.until.is_some_and(|until| until <= number.min(writer.last + 1)) {
+            if segment
+                .until
+                .is_some_and(|until| until <= number.min(writer.last + 1))
+            {
                 self.env.disk.remove(&segment.path).writing(&segment.path)?;
                 is_changed = true;
             }
@@ -424,7 +434,10 @@ fn path_of(dir: &Path, serial: u64) -> PathBuf {
 fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
     let mut segments: Vec<Segment> = Vec::new();
     for name in env.disk.names(dir).reading(dir)? {
-        let Some(serial) = name.strip_suffix(".log").and_then(|s| s.parse::<u64>().ok()) else {
+        let Some(serial) = name
+            .strip_suffix(".log")
+            .and_then(|s| s.parse::<u64>().ok())
+        else {
             continue;
         };
         let path = dir.join(&name);
@@ -444,7 +457,10 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
     for index in (1..segments.len()).rev() {
         let next = segments[index].first();
         if next < segments[index - 1].first() {
-            return Err(damaged(&segments[index].path, "it begins before an older file"));
+            return Err(damaged(
+                &segments[index].path,
+                "it begins before an older file",
+            ));
         }
         segments[index - 1].until = Some(next);
     }
