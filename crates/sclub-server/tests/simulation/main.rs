@@ -4,4 +4,5 @@
 mod clock;
 mod disk;
 mod executor;
+mod model;
 mod seed;
