@@ -23,7 +23,6 @@ mod run;
 mod seed;
 mod serve;
 mod subject;
-mod toy;
 mod world;
 
 use std::collections::BTreeSet;

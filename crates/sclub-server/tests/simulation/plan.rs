@@ -189,7 +189,7 @@ fn settings(rng: &mut Rng, dim: usize) -> Settings {
         reward_min,
         reward_max,
         lifetime: *pick(rng, &[1, 30, 600, 3600]),
-        journal: chance(rng, 0.8),
+        journal_days: if chance(rng, 0.8) { 90 } else { 0 },
         snapshot_every: rng.random_range(5..=200),
         fit_threads: 1,
         ..Settings::default()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::toy::{Engine, Refusal, restore, verify};
+pub use sclub_server::engine::{Engine, Refusal, restore, verify};
 
 /// Why something was refused.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,20 +55,6 @@ pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
 
 /// Number and sum of the rewards of each user.
 pub fn users(engine: &Engine) -> BTreeMap<String, (u64, f64)> {
-    engine.users()
-}
-
-/// The features of each item.
-pub fn catalogue(engine: &Engine) -> BTreeMap<String, Vec<f64>> {
-    engine.items()
-}
-
-/*
-With the real engine:
-
-pub use sclub_server::engine::{Engine, Refusal, restore, verify};
-
-pub fn users(engine: &Engine) -> BTreeMap<String, (u64, f64)> {
     let state = engine.state();
     let known = state.users().parts().0.iter().flatten();
     known
@@ -76,6 +62,7 @@ pub fn users(engine: &Engine) -> BTreeMap<String, (u64, f64)> {
         .collect()
 }
 
+/// The features of each item.
 pub fn catalogue(engine: &Engine) -> BTreeMap<String, Vec<f64>> {
     let state = engine.state();
     let Some(catalogue) = state.catalogue() else {
@@ -85,4 +72,3 @@ pub fn catalogue(engine: &Engine) -> BTreeMap<String, Vec<f64>> {
         .map(|slot| (catalogue.entry(slot).id.to_string(), catalogue.features(slot)))
         .collect()
 }
-*/

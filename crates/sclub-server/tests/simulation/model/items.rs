@@ -53,11 +53,14 @@ impl Items {
         write.end = Some(now);
         write.is_certain = *end != End::Unknown;
         let (begin, is_certain) = (write.begin, write.is_certain);
+        // What another call that is still on its way found may be from before this one.
+        let is_alone = !writes.iter().any(|write| write.end.is_none());
         // Of several in one call only the last can be what is left.
         let last = writes.iter().rposition(|write| write.call == call);
         let mut index = 0;
         writes.retain(|write| {
-            let is_over = is_certain && write.end.is_some_and(|end| end < begin);
+            let is_over =
+                is_certain && is_alone && write.end.is_some_and(|end| end < begin);
             let is_same = write.call == call && Some(index) != last;
             index += 1;
             !is_over && !is_same
