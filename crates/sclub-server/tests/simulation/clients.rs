@@ -193,6 +193,7 @@ pub fn describe(request: &Request) -> String {
             let ids: Vec<&str> = items.iter().map(|(id, _)| id.as_str()).take(5).collect();
             format!("upsert {} items: {} …", items.len(), ids.join(", "))
         }
+        Request::Nonsense(Nonsense::Decision(_)) => "nonsense: a decision of nobody".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -256,6 +256,7 @@ impl World {
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
+        self.detail(|| format!("{}: {gifts:?}: {answered:?}", site.folder.display()));
         let (end, reply) = match &answered {
             Ok(applied) => {
                 if is_others {
@@ -272,6 +273,9 @@ impl World {
             Err(refusal) => {
                 let (why, place) = why(refusal);
                 let place = if rewards.len() == 1 { Some(0) } else { place };
+                if place.is_none() && !why.may_repeat() {
+                    self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
+                }
                 let concerned =
                     (0..gifts.len()).filter(|&index| place.is_none_or(|at| at == index));
                 let mut refused = concerned.map(|index| {
@@ -361,6 +365,7 @@ impl World {
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
+        self.detail(|| format!("{}: {ask:?}: {done:?}", site.folder.display()));
         let (end, reply) = match done {
             Ok(count) => (End::Changed(count), Reply::Done),
             Err(refusal) => {

@@ -142,6 +142,16 @@ fn print(user: &str) -> String {
     blake3::hash(user.as_bytes()).to_hex()[..16].to_owned()
 }
 
+fn seal(decision: &Decision) -> String {
+    let text = serde_json::to_string(decision).unwrap();
+    print(&text) + &text
+}
+
+fn unseal(text: &str) -> Option<Decision> {
+    let (seal, text) = text.split_at_checked(16)?;
+    (print(text) == seal).then(|| serde_json::from_str(text).unwrap())
+}
+
 impl State {
     fn apply(&mut self, running: u64, event: &Event) {
         self.events += 1;
@@ -346,7 +356,7 @@ impl Engine {
             width: 0.0,
         };
         Ok(Recommended {
-            decision: serde_json::to_string(&decision).unwrap(),
+            decision: seal(&decision),
             items: items.into_iter().map(|item| (item, score)).collect(),
             cluster: 0,
             cluster_users: 0,
@@ -369,8 +379,7 @@ impl Engine {
                     message: "out of range".to_owned(),
                 });
             }
-            let decision: Decision =
-                serde_json::from_str(given.decision).map_err(|_| Refusal::UnknownDecision)?;
+            let decision = unseal(given.decision).ok_or(Refusal::UnknownDecision)?;
             let item = given.item.unwrap_or(&decision.items[0]).to_owned();
             if !decision.items.contains(&item) {
                 return Err(Refusal::UnknownItem { id: item });
@@ -489,8 +498,13 @@ impl Shared {
             Want::Learn(answers) => {
                 let mut applied = Vec::new();
                 let mut lines: Vec<Line> = Vec::new();
-                for (decision, line) in answers {
-                    self.check(&state, &decision)?;
+                let is_alone = answers.len() == 1;
+                for (index, (decision, line)) in answers.into_iter().enumerate() {
+                    self.check(&state, &decision)
+                        .map_err(|refusal| match is_alone {
+                            true => refusal,
+                            false => Refusal::At(format!("feedback[{index}]"), Box::new(refusal)),
+                        })?;
                     let is_new = !state.answered.contains(&line.key)
                         && !lines.iter().any(|other| other.key == line.key);
                     applied.push(is_new);
@@ -597,13 +611,9 @@ pub fn restore(env: &Env, from: &mut dyn Read, folder: &Path) -> Result<(), Stor
 
 pub struct Verified {
     pub hash: String,
-    pub events: u64,
 }
 
 pub fn verify(env: &Env, folder: &Path, _: &mut dyn FnMut(u64)) -> Result<Verified, FoldError> {
     let (state, _) = frames(&read_log(env, folder)?);
-    Ok(Verified {
-        hash: state.hash(),
-        events: state.events,
-    })
+    Ok(Verified { hash: state.hash() })
 }

@@ -18,6 +18,9 @@ use crate::subject::{self, Engine};
 /// Tasks that no crash ends: clients, network, operators.
 pub const OUTSIDE: Group = 1;
 
+/// Where all folders are.
+const DATA: &str = "/data";
+
 /// How every id of a user begins, and how long it is: easily found among bytes.
 pub const USER_PREFIX: &str = "user-";
 pub const USER_LENGTH: usize = 17;
@@ -178,7 +181,13 @@ impl World {
             clock,
             plan,
         });
-        world.add_site("/data/0".into(), Model::default(), Vec::new(), 0);
+        // Servers make their folder in one that is there.
+        world.aside(|env| {
+            let made = env.disk.make_dir(DATA.as_ref());
+            made.and_then(|()| env.disk.sync_dir("/".as_ref()))
+                .expect("nothing fails yet");
+        });
+        world.add_site(format!("{DATA}/0").into(), Model::default(), Vec::new(), 0);
         let watched = Rc::clone(&world);
         world.executor.set_after_poll(move || watched.bury());
         world
@@ -218,6 +227,13 @@ impl World {
         log.push_back(line);
         if log.len() > SHOWN {
             log.pop_front();
+        }
+    }
+
+    /// Shows what need not be remembered.
+    pub fn detail(&self, what: impl FnOnce() -> String) {
+        if self.is_loud {
+            eprintln!("{:>8} ms        {}", self.clock.now(), what());
         }
     }
 
@@ -502,7 +518,7 @@ impl World {
     /// # Errors
     /// What the engine says.
     pub fn restore(&self, backup: &Backup) -> Result<Rc<Site>, String> {
-        let folder = PathBuf::from(format!("/data/{}", self.sites.borrow().len()));
+        let folder = PathBuf::from(format!("{DATA}/{}", self.sites.borrow().len()));
         let restored = self.aside(|env| {
             let mut bytes = backup.bytes.as_slice();
             subject::restore(env, &mut bytes, &folder)
