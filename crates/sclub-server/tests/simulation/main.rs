@@ -12,6 +12,7 @@
 
 mod clients;
 mod clock;
+mod crash_points;
 mod disk;
 mod executor;
 mod export;
@@ -112,5 +113,32 @@ fn a_seed_is_a_run() {
     for seed in [1, 2] {
         let once = || run(Plan::new(seed, OPS), false).map_err(|failure| failure.to_string());
         assert_eq!(once(), once());
+    }
+}
+
+#[test]
+fn every_built_in_mistake_is_found() {
+    use toy::{BUG, Bug};
+    for bug in [
+        Bug::AnswersBeforeSync,
+        Bug::TrustsPageCacheAtOpen,
+        Bug::DoesNotSyncNames,
+        Bug::ForgetsAnswersWhenCompacting,
+        Bug::KeepsForgottenLines,
+        Bug::ExpiresByWallClock,
+        Bug::TakesOtherCopies,
+        Bug::CallsUnknownRefused,
+        Bug::AcceptsForForgotten,
+        Bug::LosesItemsWhenCompacting,
+        Bug::PanicsOnError,
+    ] {
+        BUG.set(bug);
+        let found = (0..300).find_map(|seed| {
+            let failure = run(Plan::new(seed, OPS), false).err()?;
+            Some((seed, failure.what))
+        });
+        BUG.set(Bug::None);
+        eprintln!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?}");
     }
 }

@@ -122,20 +122,40 @@ impl Plan {
                 delay: *pick(rng, &[5, 50, 500]),
             },
         };
+        let clients = rng.random_range(1..=6);
+        let pause = *pick(rng, &[1, 10, 50, 300]);
+        // So many operations of clients for each disaster, more or less.
+        let quiet = *pick(rng, &[10, 40, 150]);
         Plan {
             seed,
             ops,
             without: BTreeSet::new(),
             settings: settings(rng, dim),
             dim,
-            clients: rng.random_range(1..=6),
+            clients,
             users: rng.random_range(2..=12),
             items: rng.random_range(2..=20),
             users_return: chance(rng, 0.5),
             network,
             faults: faults(rng),
-            pause: *pick(rng, &[1, 10, 50, 300]),
-            peace: *pick(rng, &[200, 1_000, 5_000]),
+            pause,
+            peace: quiet * (pause + 2 * network.delay) / clients as u64,
+        }
+    }
+
+    /// Nothing goes wrong by itself, and nothing is drawn.
+    pub fn plain(seed: u64, policy: &str) -> Self {
+        Plan {
+            settings: Settings {
+                policy: Some(policy.to_owned()),
+                snapshot_every: 1_000,
+                fit_threads: 1,
+                ..Settings::default()
+            },
+            dim: 2,
+            network: Network::PERFECT,
+            faults: Faults::default(),
+            ..Plan::new(seed, 0)
         }
     }
 
@@ -188,7 +208,7 @@ fn settings(rng: &mut Rng, dim: usize) -> Settings {
         dim: chance(rng, 0.5).then_some(dim),
         reward_min,
         reward_max,
-        lifetime: *pick(rng, &[1, 30, 600, 3600]),
+        lifetime: *pick(rng, &[1, 10, 60, 600, 3600]),
         journal: chance(rng, 0.8),
         snapshot_every: rng.random_range(5..=200),
         fit_threads: 1,

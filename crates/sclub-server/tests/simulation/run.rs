@@ -37,7 +37,15 @@ pub struct Passed {
 /// The promise that was broken.
 pub fn run(plan: Plan, is_loud: bool) -> Result<Passed, Box<Failure>> {
     let world = World::new(plan, is_loud);
-    let ended = world.executor.run(root(Rc::clone(&world)));
+    run_root(&world, root(Rc::clone(&world)))
+}
+
+/// Runs what happens in a world.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn run_root(world: &Rc<World>, root: impl Future<Output = ()>) -> Result<Passed, Box<Failure>> {
+    let ended = world.executor.run(root);
     let passed = Passed {
         digest: world.executor.digest(),
         file_calls: world.disk.calls(),
@@ -93,7 +101,7 @@ async fn root(world: Rc<World>) {
     finish(&world).await;
 }
 
-fn spawn(world: &World, name: &str, task: impl Future<Output = ()> + 'static) {
+pub fn spawn(world: &World, name: &str, task: impl Future<Output = ()> + 'static) {
     world.executor.spawn(OUTSIDE, name, task);
 }
 
