@@ -91,6 +91,8 @@ pub struct Plan {
     pub network: Network,
     /// Of the disk, while there is a storm.
     pub faults: Faults,
+    /// Whether the disk says that it has written and has not. Then promises must be broken.
+    pub disk_lies: bool,
     /// Milliseconds between two operations of a client, at most.
     pub pause: u64,
     /// Milliseconds between two disasters, at most.
@@ -138,6 +140,7 @@ impl Plan {
             users_return: chance(rng, 0.5),
             network,
             faults: faults(rng),
+            disk_lies: false,
             pause,
             peace: quiet * (pause + 2 * network.delay) / clients as u64,
         }
@@ -208,7 +211,7 @@ fn settings(rng: &mut Rng, dim: usize) -> Settings {
         dim: chance(rng, 0.5).then_some(dim),
         reward_min,
         reward_max,
-        lifetime: *pick(rng, &[1, 10, 60, 600, 3600]),
+        lifetime: *pick(rng, &[1, 30, 600, 3600]),
         journal: chance(rng, 0.8),
         snapshot_every: rng.random_range(5..=200),
         fit_threads: 1,

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::clock::SimClock;
 use crate::model::{Ask, DecisionId, End, Gift};
 use crate::subject::{Engine, Refusal, Why, why};
-use crate::world::{Decision, GRACE, Owner, Site, World, add};
+use crate::world::{Decision, GRACE, Owner, Site, World};
 
 /// What can be asked of a server.
 #[derive(Debug, Clone)]
@@ -150,7 +150,7 @@ impl World {
                 let begin = self.tick();
                 let done = engine.compact().await.map(drop);
                 if done.is_ok() && !self.disk.is_down() {
-                    add(&self.count.compactions);
+                    self.count("compactions");
                     site.model.borrow_mut().compacted(begin);
                     self.check_gone(site);
                 }
@@ -263,10 +263,7 @@ impl World {
                     self.violation(format!("{rewards:?} of another copy was taken"));
                 }
                 for &is_new in applied {
-                    add(match is_new {
-                        true => &self.count.applied,
-                        false => &self.count.repeated,
-                    });
+                    self.count(if is_new { "applied" } else { "repeated" });
                 }
                 (End::Applied(applied.clone()), Reply::Done)
             }
@@ -302,15 +299,15 @@ impl World {
             Why::ReadOnly | Why::Unknown | Why::Overloaded => true,
             Why::Closing => site.is_closing.get(),
             Why::OtherCopy => {
-                add(&self.count.other_copy);
+                self.count("other copy");
                 !is_ours
             }
             Why::Expired => {
-                add(&self.count.expired);
+                self.count("expired");
                 !is_ours || self.may_be_expired(site, decision)
             }
             Why::Forgotten => {
-                add(&self.count.forgotten);
+                self.count("forgotten");
                 !is_ours || site.model.borrow_mut().refused_as_forgotten(gift).is_ok()
             }
             Why::UnknownDecision | Why::UnknownItem | Why::Invalid | Why::Other => false,
@@ -322,11 +319,11 @@ impl World {
         match why {
             // Closing says nothing about what was in the queue.
             Why::Unknown | Why::Closing => {
-                add(&self.count.unknown);
+                self.count("unknown");
                 End::Unknown
             }
             _ => {
-                add(&self.count.refused);
+                self.count("refused");
                 End::Refused
             }
         }
@@ -421,7 +418,7 @@ impl World {
         if let Ok(count) = done
             && !self.disk.is_down()
         {
-            add(&self.count.exports);
+            self.count("exports");
             let after = site.model.borrow().export_counts();
             self.expect(crate::export::check(&bytes, count, &before, &after));
         }

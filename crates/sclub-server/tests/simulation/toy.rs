@@ -617,3 +617,32 @@ pub fn verify(env: &Env, folder: &Path, _: &mut dyn FnMut(u64)) -> Result<Verifi
     let (state, _) = frames(&read_log(env, folder)?);
     Ok(Verified { hash: state.hash() })
 }
+
+#[test]
+fn every_built_in_mistake_is_found() {
+    use crate::OPS;
+    use crate::plan::Plan;
+    use crate::run::run;
+    for bug in [
+        Bug::AnswersBeforeSync,
+        Bug::TrustsPageCacheAtOpen,
+        Bug::DoesNotSyncNames,
+        Bug::ForgetsAnswersWhenCompacting,
+        Bug::KeepsForgottenLines,
+        Bug::ExpiresByWallClock,
+        Bug::TakesOtherCopies,
+        Bug::CallsUnknownRefused,
+        Bug::AcceptsForForgotten,
+        Bug::LosesItemsWhenCompacting,
+        Bug::PanicsOnError,
+    ] {
+        BUG.set(bug);
+        let found = (0..300).find_map(|seed| {
+            let failure = run(Plan::new(seed, OPS), false).err()?;
+            Some((seed, failure.what))
+        });
+        BUG.set(Bug::None);
+        eprintln!("{bug:?}: {found:?}");
+        assert!(found.is_some(), "{bug:?}");
+    }
+}
