@@ -72,7 +72,7 @@ fn draw(world: &World, rng: &mut Rng) -> Request {
         54..56 if world.plan.has(Kind::Removing) => {
             Request::Remove(item_name(rng.random_range(0..world.plan.items)))
         }
-        56..59 if world.plan.has(Kind::Forgetting) => {
+        56..58 if world.plan.has(Kind::Forgetting) => {
             let mut users = world.users.borrow_mut();
             let place = rng.random_range(0..users.len());
             let user = users[place].clone();
@@ -193,6 +193,7 @@ pub fn describe(request: &Request) -> String {
             let ids: Vec<&str> = items.iter().map(|(id, _)| id.as_str()).take(5).collect();
             format!("upsert {} items: {} …", items.len(), ids.join(", "))
         }
+        Request::Nonsense(Nonsense::Decision(_)) => "nonsense: a decision of nobody".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -12,6 +12,7 @@
 
 mod clients;
 mod clock;
+mod crash_points;
 mod disk;
 mod executor;
 mod export;
@@ -31,14 +32,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plan::{Kind, Plan};
 use run::{Failure, run, shrink};
+use world::Counts;
 
 /// Operations of a run.
-const OPS: u64 = 400;
+pub const OPS: u64 = 400;
 
-/// Runs seeds on two threads. Returns the first failure, made small.
-fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Option<String> {
+/// Runs seeds on two threads. Returns how often what happened, or the first failure, made small.
+fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, String> {
     let next = AtomicU64::new(from);
     let failed: Mutex<Option<String>> = Mutex::default();
+    let counts: Mutex<Counts> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -48,15 +51,26 @@ fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Option<String> {
                         return;
                     }
                     watch(seed);
-                    if let Err(failure) = run(Plan::new(seed, OPS), false) {
-                        let told = tell(failure);
-                        failed.lock().unwrap().get_or_insert(told);
+                    match run(Plan::new(seed, OPS), false) {
+                        Ok(passed) => {
+                            let mut counts = counts.lock().unwrap();
+                            for (what, count) in passed.counts {
+                                *counts.entry(what).or_default() += count;
+                            }
+                        }
+                        Err(failure) => {
+                            let told = tell(failure);
+                            failed.lock().unwrap().get_or_insert(told);
+                        }
                     }
                 }
             });
         }
     });
-    failed.into_inner().unwrap()
+    match failed.into_inner().unwrap() {
+        Some(failure) => Err(failure),
+        None => Ok(counts.into_inner().unwrap()),
+    }
 }
 
 /// A failure as it is, and made small.
@@ -67,9 +81,41 @@ fn tell(failure: Box<Failure>) -> String {
 
 #[test]
 fn three_hundred_seeds() {
-    if let Some(failure) = run_seeds(0, 300, |_| {}) {
-        panic!("{failure}");
+    let counts = run_seeds(0, 300, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{counts:#?}");
+    // Each of these is something that a broken simulation would no longer do.
+    for what in [
+        "applied",
+        "backups",
+        "compactions",
+        "copies",
+        "decisions",
+        "expired",
+        "exports",
+        "failed opens",
+        "forgotten",
+        "kills",
+        "other copy",
+        "power losses",
+        "refused",
+        "repeated",
+        "unknown",
+    ] {
+        let count = counts.get(what).copied().unwrap_or(0);
+        assert!(count >= 100, "{count} {what}");
     }
+}
+
+#[test]
+fn a_disk_that_lies_is_found_out() {
+    let is_found = (0..10).any(|seed| {
+        let plan = Plan {
+            disk_lies: true,
+            ..Plan::new(seed, OPS)
+        };
+        run(plan, false).is_err()
+    });
+    assert!(is_found);
 }
 
 #[test]
@@ -79,13 +125,14 @@ fn seeds_until_told_to_stop() {
     let (from, to) = range.split_once("..").unwrap_or(("", ""));
     let from = from.parse().unwrap_or(0);
     let to = to.parse().unwrap_or(u64::MAX);
-    let failure = run_seeds(from, to, |seed| {
+    let ended = run_seeds(from, to, |seed| {
         if seed % 100 == 0 {
             eprintln!("seed {seed}");
         }
     });
-    if let Some(failure) = failure {
-        panic!("{failure}");
+    match ended {
+        Ok(counts) => eprintln!("{counts:#?}"),
+        Err(failure) => panic!("{failure}"),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::plan::Kind;
 use crate::seed::{Rng, chance, pick, stream};
 use crate::serve::{Pace, Request, Reward};
 use crate::subject;
-use crate::world::{Backup, Death, GRACE, Site, World, add};
+use crate::world::{Backup, Death, GRACE, Site, World};
 
 /// Milliseconds after which a call that gets no answer is given up.
 const PATIENCE: u64 = 120_000;
@@ -252,7 +252,7 @@ pub async fn reaper(world: Rc<World>) {
             2..4 if world.plan.has(Kind::Kill) => {
                 world.note(|| "reaper: kill".to_owned());
                 if world.kill(&site) {
-                    add(&world.count.kills);
+                    world.count("kills");
                 }
             }
             4..6 if world.plan.has(Kind::Close) => {

@@ -91,6 +91,8 @@ pub struct Plan {
     pub network: Network,
     /// Of the disk, while there is a storm.
     pub faults: Faults,
+    /// Whether the disk says that it has written and has not. Then promises must be broken.
+    pub disk_lies: bool,
     /// Milliseconds between two operations of a client, at most.
     pub pause: u64,
     /// Milliseconds between two disasters, at most.
@@ -122,20 +124,41 @@ impl Plan {
                 delay: *pick(rng, &[5, 50, 500]),
             },
         };
+        let clients = rng.random_range(1..=6);
+        let pause = *pick(rng, &[1, 10, 50, 300]);
+        // So many operations of clients for each disaster, more or less.
+        let quiet = *pick(rng, &[10, 40, 150]);
         Plan {
             seed,
             ops,
             without: BTreeSet::new(),
             settings: settings(rng, dim),
             dim,
-            clients: rng.random_range(1..=6),
+            clients,
             users: rng.random_range(2..=12),
             items: rng.random_range(2..=20),
             users_return: chance(rng, 0.5),
             network,
             faults: faults(rng),
-            pause: *pick(rng, &[1, 10, 50, 300]),
-            peace: *pick(rng, &[200, 1_000, 5_000]),
+            disk_lies: false,
+            pause,
+            peace: quiet * (pause + 2 * network.delay) / clients as u64,
+        }
+    }
+
+    /// Nothing goes wrong by itself, and nothing is drawn.
+    pub fn plain(seed: u64, policy: &str) -> Self {
+        Plan {
+            settings: Settings {
+                policy: Some(policy.to_owned()),
+                snapshot_every: 1_000,
+                fit_threads: 1,
+                ..Settings::default()
+            },
+            dim: 2,
+            network: Network::PERFECT,
+            faults: Faults::default(),
+            ..Plan::new(seed, 0)
         }
     }
 

@@ -1,7 +1,9 @@
 //! Runs of seeds, and the smallest run that still fails.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::clients::{client, features, item_name, new_user};
@@ -10,7 +12,7 @@ use crate::operators::{operator, reaper, supervisor, weather};
 use crate::plan::{Kind, Plan};
 use crate::seed::stream;
 use crate::serve::Request;
-use crate::world::{OUTSIDE, World};
+use crate::world::{Counts, OUTSIDE, World};
 
 /// A run whose promises were broken.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub struct Passed {
     /// Two runs with the same one made the same choices.
     pub digest: u64,
     pub file_calls: u64,
-    pub counts: String,
+    pub counts: Counts,
 }
 
 /// Runs a plan.
@@ -37,11 +39,19 @@ pub struct Passed {
 /// The promise that was broken.
 pub fn run(plan: Plan, is_loud: bool) -> Result<Passed, Box<Failure>> {
     let world = World::new(plan, is_loud);
-    let ended = world.executor.run(root(Rc::clone(&world)));
+    run_root(&world, root(Rc::clone(&world)))
+}
+
+/// Runs what happens in a world.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn run_root(world: &Rc<World>, root: impl Future<Output = ()>) -> Result<Passed, Box<Failure>> {
+    let ended = world.executor.run(root);
     let passed = Passed {
         digest: world.executor.digest(),
         file_calls: world.disk.calls(),
-        counts: format!("{:?}", world.count),
+        counts: world.counts(),
     };
     let outcome = ended.map_err(|stopped| {
         Box::new(Failure {
@@ -69,23 +79,21 @@ async fn root(world: Rc<World>) {
     while world.ask(&world.current(), items.clone()).await.is_none() {
         world.sleep(10).await;
     }
-    let working = Rc::new(std::cell::Cell::new(0));
-    let mut tasks: Vec<(String, std::pin::Pin<Box<dyn Future<Output = ()>>>)> = vec![
-        ("operator".to_owned(), Box::pin(operator(Rc::clone(&world)))),
-        ("weather".to_owned(), Box::pin(weather(Rc::clone(&world)))),
-        ("reaper".to_owned(), Box::pin(reaper(Rc::clone(&world)))),
-    ];
-    for number in 0..world.plan.clients {
-        let task = Box::pin(client(Rc::clone(&world), number));
-        tasks.push((format!("client {number}"), task));
-    }
-    for (name, task) in tasks {
+    let working = Rc::new(Cell::new(0));
+    let start = |name: &str, task: Pin<Box<dyn Future<Output = ()>>>| {
         working.set(working.get() + 1);
         let working = Rc::clone(&working);
-        spawn(&world, &name, async move {
+        spawn(&world, name, async move {
             task.await;
             working.set(working.get() - 1);
         });
+    };
+    start("operator", Box::pin(operator(Rc::clone(&world))));
+    start("weather", Box::pin(weather(Rc::clone(&world))));
+    start("reaper", Box::pin(reaper(Rc::clone(&world))));
+    for number in 0..world.plan.clients {
+        let task = client(Rc::clone(&world), number);
+        start(&format!("client {number}"), Box::pin(task));
     }
     while working.get() > 0 {
         world.sleep(50).await;
@@ -93,7 +101,7 @@ async fn root(world: Rc<World>) {
     finish(&world).await;
 }
 
-fn spawn(world: &World, name: &str, task: impl Future<Output = ()> + 'static) {
+pub fn spawn(world: &World, name: &str, task: impl Future<Output = ()> + 'static) {
     world.executor.spawn(OUTSIDE, name, task);
 }
 

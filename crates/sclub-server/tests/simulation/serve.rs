@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use crate::clock::SimClock;
 use crate::model::{Ask, DecisionId, End, Gift};
 use crate::subject::{Engine, Refusal, Why, why};
-use crate::world::{Decision, GRACE, Owner, Site, World, add};
+use crate::world::{Decision, GRACE, Owner, Site, World};
 
 /// What can be asked of a server.
 #[derive(Debug, Clone)]
@@ -150,7 +150,7 @@ impl World {
                 let begin = self.tick();
                 let done = engine.compact().await.map(drop);
                 if done.is_ok() && !self.disk.is_down() {
-                    add(&self.count.compactions);
+                    self.count("compactions");
                     site.model.borrow_mut().compacted(begin);
                     self.check_gone(site);
                 }
@@ -256,22 +256,23 @@ impl World {
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
+        self.detail(|| format!("{}: {gifts:?}: {answered:?}", site.folder.display()));
         let (end, reply) = match &answered {
             Ok(applied) => {
                 if is_others {
                     self.violation(format!("{rewards:?} of another copy was taken"));
                 }
                 for &is_new in applied {
-                    add(match is_new {
-                        true => &self.count.applied,
-                        false => &self.count.repeated,
-                    });
+                    self.count(if is_new { "applied" } else { "repeated" });
                 }
                 (End::Applied(applied.clone()), Reply::Done)
             }
             Err(refusal) => {
                 let (why, place) = why(refusal);
                 let place = if rewards.len() == 1 { Some(0) } else { place };
+                if place.is_none() && !why.may_repeat() {
+                    self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
+                }
                 let concerned =
                     (0..gifts.len()).filter(|&index| place.is_none_or(|at| at == index));
                 let mut refused = concerned.map(|index| {
@@ -298,15 +299,15 @@ impl World {
             Why::ReadOnly | Why::Unknown | Why::Overloaded => true,
             Why::Closing => site.is_closing.get(),
             Why::OtherCopy => {
-                add(&self.count.other_copy);
+                self.count("other copy");
                 !is_ours
             }
             Why::Expired => {
-                add(&self.count.expired);
+                self.count("expired");
                 !is_ours || self.may_be_expired(site, decision)
             }
             Why::Forgotten => {
-                add(&self.count.forgotten);
+                self.count("forgotten");
                 !is_ours || site.model.borrow_mut().refused_as_forgotten(gift).is_ok()
             }
             Why::UnknownDecision | Why::UnknownItem | Why::Invalid | Why::Other => false,
@@ -318,11 +319,11 @@ impl World {
         match why {
             // Closing says nothing about what was in the queue.
             Why::Unknown | Why::Closing => {
-                add(&self.count.unknown);
+                self.count("unknown");
                 End::Unknown
             }
             _ => {
-                add(&self.count.refused);
+                self.count("refused");
                 End::Refused
             }
         }
@@ -361,6 +362,7 @@ impl World {
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
+        self.detail(|| format!("{}: {ask:?}: {done:?}", site.folder.display()));
         let (end, reply) = match done {
             Ok(count) => (End::Changed(count), Reply::Done),
             Err(refusal) => {
@@ -416,7 +418,7 @@ impl World {
         if let Ok(count) = done
             && !self.disk.is_down()
         {
-            add(&self.count.exports);
+            self.count("exports");
             let after = site.model.borrow().export_counts();
             self.expect(match self.plan.settings.journal_days {
                 0 if bytes.is_empty() => Ok(()),

@@ -1,7 +1,10 @@
 //! A machine with a disk that holds folders, and a process for each that is open.
 
+mod copies;
+mod gone;
+
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,14 +12,19 @@ use std::sync::Arc;
 use sclub_server::env::{Clock, Env, Task};
 
 use crate::clock::{SimClock, SimRandom};
-use crate::disk::{Faults, SimDisk, View};
+use crate::disk::{Faults, SimDisk};
 use crate::executor::{Executor, Group};
 use crate::model::{Model, Tick};
 use crate::plan::Plan;
 use crate::subject::{self, Engine};
+use copies::Ancestor;
+pub use copies::{Backup, Owner};
 
 /// Tasks that no crash ends: clients, network, operators.
 pub const OUTSIDE: Group = 1;
+
+/// Where all folders are.
+const DATA: &str = "/data";
 
 /// How every id of a user begins, and how long it is: easily found among bytes.
 pub const USER_PREFIX: &str = "user-";
@@ -56,34 +64,11 @@ pub struct World {
     pub reopen_at: Cell<u64>,
     /// Messages on their way.
     pub in_network: Cell<u64>,
-    pub count: Count,
+    counts: RefCell<Counts>,
 }
 
-/// What happened in a run, to see that it is not nothing.
-#[derive(Debug, Default)]
-pub struct Count {
-    pub decisions: Cell<u64>,
-    pub applied: Cell<u64>,
-    pub repeated: Cell<u64>,
-    pub refused: Cell<u64>,
-    pub unknown: Cell<u64>,
-    pub other_copy: Cell<u64>,
-    pub forgotten: Cell<u64>,
-    pub expired: Cell<u64>,
-    pub power_losses: Cell<u64>,
-    pub kills: Cell<u64>,
-    pub opens: Cell<u64>,
-    pub failed_opens: Cell<u64>,
-    pub compactions: Cell<u64>,
-    pub backups: Cell<u64>,
-    pub copies: Cell<u64>,
-    pub exports: Cell<u64>,
-}
-
-/// Adds one.
-pub fn add(count: &Cell<u64>) {
-    count.set(count.get() + 1);
-}
+/// How often things happened in a run, to see that it is not nothing.
+pub type Counts = BTreeMap<&'static str, u64>;
 
 /// How a process ends that did not mean to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -112,15 +97,6 @@ pub struct Process {
     since: u64,
 }
 
-/// Where a copy left its original.
-#[derive(Debug, Clone)]
-struct Ancestor {
-    site: usize,
-    /// When the backup was begun and when it ended.
-    begin: Tick,
-    end: Tick,
-}
-
 /// A decision as it was handed out.
 #[derive(Debug, Clone)]
 pub struct Decision {
@@ -130,24 +106,6 @@ pub struct Decision {
     site: usize,
     pub made: Tick,
     /// How long its folder had been open by then.
-    running: u64,
-}
-
-/// Whose decision it is, as a folder must see it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Owner {
-    Ours,
-    /// Made by another copy after they parted.
-    Others,
-    /// Made by another copy just when they parted.
-    Unsure,
-}
-
-/// A copy that was taken.
-pub struct Backup {
-    pub bytes: Vec<u8>,
-    model: Model,
-    ancestors: Vec<Ancestor>,
     running: u64,
 }
 
@@ -174,11 +132,18 @@ impl World {
             is_held: Cell::new(false),
             reopen_at: Cell::new(0),
             in_network: Cell::new(0),
-            count: Count::default(),
+            counts: RefCell::default(),
             clock,
             plan,
         });
-        world.add_site("/data/0".into(), Model::default(), Vec::new(), 0);
+        // Servers make their folder in one that is there.
+        world.aside(|env| {
+            let made = env.disk.make_dir(DATA.as_ref());
+            made.and_then(|()| env.disk.sync_dir("/".as_ref()))
+                .expect("nothing fails yet");
+        });
+        world.add_site(format!("{DATA}/0").into(), Model::default(), Vec::new(), 0);
+        world.set_weather(Faults::default(), u64::MAX);
         let watched = Rc::clone(&world);
         world.executor.set_after_poll(move || watched.bury());
         world
@@ -203,6 +168,15 @@ impl World {
         self.ops.get()
     }
 
+    /// Counts something.
+    pub fn count(&self, what: &'static str) {
+        *self.counts.borrow_mut().entry(what).or_default() += 1;
+    }
+
+    pub fn counts(&self) -> Counts {
+        self.counts.borrow().clone()
+    }
+
     /// Remembers what is going on, for whoever has to find out what went wrong.
     pub fn note(&self, what: impl FnOnce() -> String) {
         let line = format!(
@@ -218,6 +192,13 @@ impl World {
         log.push_back(line);
         if log.len() > SHOWN {
             log.pop_front();
+        }
+    }
+
+    /// Shows what need not be remembered.
+    pub fn detail(&self, what: impl FnOnce() -> String) {
+        if self.is_loud {
+            eprintln!("{:>8} ms        {}", self.clock.now(), what());
         }
     }
 
@@ -246,7 +227,11 @@ impl World {
 
     /// Makes the disk fail, or not.
     pub fn set_weather(&self, faults: Faults, capacity: u64) {
-        self.disk.set_faults(faults);
+        let lying_sync = f64::from(u8::from(self.plan.disk_lies));
+        self.disk.set_faults(Faults {
+            lying_sync,
+            ..faults
+        });
         self.disk.set_capacity(capacity);
         let is_calm = faults == Faults::default() && capacity == u64::MAX;
         match (is_calm, self.calm_since.get()) {
@@ -336,7 +321,7 @@ impl World {
         };
         match opened {
             Ok(engine) => {
-                add(&self.count.opens);
+                self.count("opens");
                 let engine = Rc::new(engine);
                 *site.process.borrow_mut() = Some(Process {
                     engine,
@@ -350,7 +335,7 @@ impl World {
                 Ok(())
             }
             Err(error) => {
-                add(&self.count.failed_opens);
+                self.count("failed opens");
                 if !self.disk.is_down() {
                     disk.kill();
                 }
@@ -385,7 +370,7 @@ impl World {
 
     /// The power goes.
     pub fn lose_power(&self) {
-        add(&self.count.power_losses);
+        self.count("power losses");
         self.disk.crash();
         let sites = self.sites.borrow().clone();
         for site in sites {
@@ -407,7 +392,7 @@ impl World {
         match death {
             Death::PowerLoss => self.lose_power(),
             Death::Kill => {
-                add(&self.count.kills);
+                self.count("kills");
                 // It is up again, whoever was there.
                 self.disk.kill();
                 let sites = self.sites.borrow().clone();
@@ -441,7 +426,7 @@ impl World {
     pub fn hand_out(&self, site: &Site, text: String, user: &str, items: Vec<String>) {
         let made = self.tick();
         site.model.borrow_mut().recommended(user, made);
-        add(&self.count.decisions);
+        self.count("decisions");
         self.decisions.borrow_mut().push(Decision {
             text,
             user: user.to_owned(),
@@ -452,71 +437,10 @@ impl World {
         });
     }
 
-    /// Whose decision it is, as a folder must see it.
-    pub fn owner(&self, site: &Site, decision: &Decision) -> Owner {
-        if decision.site == site.id {
-            return Owner::Ours;
-        }
-        let mut ancestors = site.ancestors.iter();
-        let Some(parting) = ancestors.find(|ancestor| ancestor.site == decision.site) else {
-            return Owner::Others;
-        };
-        if decision.made <= parting.begin {
-            return Owner::Ours;
-        }
-        let original = self.site(parting.site);
-        let model = original.model.borrow();
-        match model.has_event_between(parting.end, decision.made) {
-            true => Owner::Others,
-            false => Owner::Unsure,
-        }
-    }
-
     /// Whether a decision may have expired.
     pub fn may_be_expired(&self, site: &Site, decision: &Decision) -> bool {
         let age = self.running(site).saturating_sub(decision.running);
         age >= self.plan.settings.lifetime * 1000
-    }
-
-    /// Notes a backup that was begun with an account and ends now.
-    pub fn keep_backup(&self, site: &Site, bytes: Vec<u8>, begun: Model, begin: Tick) {
-        let end = self.tick();
-        let mut ancestors = site.ancestors.clone();
-        let site_id = site.id;
-        ancestors.push(Ancestor {
-            site: site_id,
-            begin,
-            end,
-        });
-        add(&self.count.backups);
-        self.backups.borrow_mut().push(Rc::new(Backup {
-            bytes,
-            model: begun.into_copy(&site.model.borrow(), end),
-            ancestors,
-            running: self.running(site),
-        }));
-    }
-
-    /// Restores a backup into a folder of its own.
-    ///
-    /// # Errors
-    /// What the engine says.
-    pub fn restore(&self, backup: &Backup) -> Result<Rc<Site>, String> {
-        let folder = PathBuf::from(format!("/data/{}", self.sites.borrow().len()));
-        let restored = self.aside(|env| {
-            let mut bytes = backup.bytes.as_slice();
-            subject::restore(env, &mut bytes, &folder)
-        });
-        let model = backup.model.clone();
-        let ancestors = backup.ancestors.clone();
-        // Also if it failed: the folder's name is taken.
-        let site = self.add_site(folder, model, ancestors, backup.running);
-        add(&self.count.copies);
-        match restored {
-            Ok(()) if !self.disk.is_down() => Ok(site),
-            Ok(()) => Err("the machine stopped".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
     }
 
     /// Removes a folder for good.
@@ -537,40 +461,4 @@ impl World {
         drop(model);
         self.check_gone(site);
     }
-
-    /// Checks that nothing is left of users of whom nothing may be.
-    pub fn check_gone(&self, site: &Site) {
-        let model = site.model.borrow();
-        let gone: BTreeSet<&str> = model.gone().map(String::as_str).collect();
-        if gone.is_empty() {
-            return;
-        }
-        for view in [View::Visible, View::Durable] {
-            self.disk.look(&site.folder, view, &mut |path, bytes| {
-                let name = path.to_string_lossy();
-                for text in [bytes, name.as_bytes()] {
-                    if let Some(user) = ids(text).find(|user| gone.contains(user)) {
-                        self.violation(format!(
-                            "user {user} was forgotten, and is in {} ({view:?})",
-                            path.display()
-                        ));
-                    }
-                }
-            });
-        }
-    }
-}
-
-/// The ids of users among bytes.
-fn ids(bytes: &[u8]) -> impl Iterator<Item = &str> {
-    let prefix = USER_PREFIX.as_bytes();
-    let starts = bytes
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == prefix[0]);
-    starts.filter_map(move |(start, _)| {
-        let id = bytes.get(start..start + USER_LENGTH)?;
-        let id = id.starts_with(prefix).then_some(id)?;
-        std::str::from_utf8(id).ok()
-    })
 }

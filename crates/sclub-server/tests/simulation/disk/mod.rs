@@ -147,10 +147,6 @@ impl SimDisk {
         self.core().faults = faults;
     }
 
-    pub fn faults(&self) -> Faults {
-        self.core().faults
-    }
-
     /// Bytes that there is room for.
     pub fn set_capacity(&self, bytes: u64) {
         self.core().capacity = bytes;

@@ -19,6 +19,8 @@ struct Write {
     /// None while it may still have effect.
     end: Option<Tick>,
     is_certain: bool,
+    /// Whether it may have found the item there, and whether it may have found it absent.
+    found: (bool, bool),
 }
 
 impl Items {
@@ -31,14 +33,21 @@ impl Items {
                 begin: 0,
                 end: Some(0),
                 is_certain: true,
+                found: (false, false),
             }]
         });
+        let found = may_be(writes);
+        for other in writes.iter_mut().filter(|other| other.end.is_none()) {
+            other.found.0 |= value.is_some();
+            other.found.1 |= value.is_none();
+        }
         writes.push(Write {
             call,
             value,
             begin: now,
             end: None,
             is_certain: false,
+            found,
         });
     }
 
@@ -69,9 +78,10 @@ impl Items {
 
     /// Checks what the removal of an item found.
     pub fn check_removed(&self, call: CallId, item: &str, was_there: bool) -> Result<(), String> {
-        let writes = self.0.get(item).into_iter().flatten();
-        let mut others = writes.filter(|write| write.call != call);
-        match others.any(|write| write.value.is_some() == was_there) {
+        let mut writes = self.0.get(item).into_iter().flatten();
+        let write = writes.find(|write| write.call == call);
+        let (there, absent) = write.expect("it was begun").found;
+        match if was_there { there } else { absent } {
             true => Ok(()),
             false => Err(format!(
                 "removal of item {item} said it was there: {was_there}"
@@ -99,10 +109,7 @@ impl Items {
     pub fn may_be(&self, item: &str) -> (bool, bool) {
         match self.0.get(item) {
             None => (false, true),
-            Some(writes) => (
-                writes.iter().any(|write| write.value.is_some()),
-                writes.iter().any(|write| write.value.is_none()),
-            ),
+            Some(writes) => may_be(writes),
         }
     }
 
@@ -119,4 +126,11 @@ impl Items {
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.0.keys()
     }
+}
+
+fn may_be(writes: &[Write]) -> (bool, bool) {
+    (
+        writes.iter().any(|write| write.value.is_some()),
+        writes.iter().any(|write| write.value.is_none()),
+    )
 }

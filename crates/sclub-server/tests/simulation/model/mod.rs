@@ -176,6 +176,9 @@ impl Model {
                     for gift in gifts {
                         self.check_alive(gift, call.begin)?;
                         self.alive.insert(gift.decision, call.begin);
+                        // It may have been made by the folder that this is a copy of.
+                        let user = self.users.entry(gift.user.clone()).or_default();
+                        user.recommended = user.recommended.max(gift.made);
                     }
                 }
                 self.rewards.end(id, gifts, end)?;
@@ -372,11 +375,6 @@ impl Model {
     pub fn has_event_between(&self, after: Tick, before: Tick) -> bool {
         let mut events = self.events.iter();
         events.any(|&(begin, end)| begin > after && end < before)
-    }
-
-    /// How many calls were ever begun.
-    pub fn count_begun(&self) -> usize {
-        self.begun.len()
     }
 
     /// The account of a copy that was taken while calls went on: `self` is the account when it began,

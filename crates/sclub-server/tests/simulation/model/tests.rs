@@ -213,6 +213,19 @@ fn the_catalogue_is_as_the_last_write_left_it() {
     assert!(book.model.check_catalogue(&has(5.0)).is_err());
 }
 
+#[test]
+fn of_two_removals_at_once_either_may_find_the_item() {
+    let mut book = Book::new();
+    let call = book.begin(Ask::Upsert(vec![("i".to_owned(), vec![1.0])]));
+    book.end(call, End::Changed(1)).unwrap();
+    let one = book.begin(Ask::Remove("i".to_owned()));
+    let other = book.begin(Ask::Remove("i".to_owned()));
+    book.end(one, End::Changed(0)).unwrap();
+    book.end(other, End::Changed(1)).unwrap();
+    let late = book.begin(Ask::Remove("i".to_owned()));
+    assert!(book.clone_end(late, End::Changed(1)).is_err());
+}
+
 impl Book {
     /// What would be said if a call ended so.
     fn clone_end(&self, call: CallId, end: End) -> Result<(), String> {
