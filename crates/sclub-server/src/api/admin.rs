@@ -9,8 +9,9 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, HeaderValue};
 use sclub::Users;
 use tokio::sync::mpsc;
 
+use super::aside::start;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
-use super::{Answer, Id, Shared, aside, body, fold_failed, json, parse, store_failed};
+use super::{Answer, Id, Shared, Work, aside, body, fold_failed, json, parse, store_failed};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal, export};
@@ -63,8 +64,8 @@ pub(super) async fn expect(
     (status = 200, body = CompactResponse, description = "What it did"),
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    let engine = app.ready()?;
-    let done = aside(|| engine.compact()).map_err(|error| fold_failed(&error))?;
+    let done = aside(&app, Work::Admin, |_, engine| engine.compact()).await?;
+    let done = done.map_err(|error| fold_failed(&error))?;
     Ok(json(&CompactResponse {
         events: done.events,
         dropped: done.dropped,
@@ -78,8 +79,8 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
     (status = 200, body = SnapshotResponse, description = "The last event in it"),
     (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    let engine = app.ready()?;
-    let at = aside(|| engine.snapshot()).map_err(|error| store_failed(&error))?;
+    let at = aside(&app, Work::Admin, |_, engine| engine.snapshot()).await?;
+    let at = at.map_err(|error| store_failed(&error))?;
     Ok(json(&SnapshotResponse { at }))
 }
 
@@ -87,21 +88,20 @@ pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiErr
 #[utoipa::path(get, path = "/v1/admin/backup", tag = "admin", responses(
     (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file")))]
 pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    app.ready()?;
-    Ok(download(
+    download(
         app,
         "application/octet-stream",
         "attachment; filename=\"sclub.backup\"",
         |engine, out| engine.backup(out).map_err(io::Error::other),
-    ))
+    )
+    .await
 }
 
 /// Every item shown with its reward, one JSON object a line; then those that have none.
 #[utoipa::path(get, path = "/v1/admin/export", tag = "admin", responses(
     (status = 200, body = String, content_type = "application/x-ndjson", description = "The lines")))]
 pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    app.ready()?;
-    Ok(download(
+    download(
         app,
         "application/x-ndjson",
         "attachment; filename=\"sclub.jsonl\"",
@@ -111,38 +111,36 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
                 .map(drop)
                 .map_err(io::Error::other)
         },
-    ))
+    )
+    .await
 }
 
 /// An answer that is written while it is read. If it cannot be finished the connection breaks off, so
 /// that nobody takes half of it for the whole.
-fn download(
+async fn download(
     app: Shared,
     kind: &'static str,
     name: &'static str,
     work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
-) -> Answer {
+) -> Result<Answer, ApiError> {
     let (sender, mut parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
-    tokio::task::spawn_blocking(move || {
+    start(&app, Work::Download, move |_, engine| {
         let mut out = Parts {
             sender: sender.clone(),
             part: Vec::with_capacity(PART),
         };
-        let done = match app.engine() {
-            Some(engine) => work(engine, &mut out).and_then(|()| out.flush()),
-            None => Err(io::Error::other("no engine")),
-        };
-        if let Err(error) = done {
+        if let Err(error) = work(engine, &mut out).and_then(|()| out.flush()) {
             tracing::warn!(%error, "a download was not finished");
             let _ = sender.blocking_send(Err(io::Error::other("not finished")));
         }
-    });
+    })
+    .await?;
     let stream = futures_util::stream::poll_fn(move |context| parts.poll_recv(context));
     let mut answer = Response::new(Body::from_stream(stream));
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
-    answer
+    Ok(answer)
 }
 
 /// Sends what is written in parts.
