@@ -97,7 +97,12 @@ impl Server {
     }
 
     pub fn hash(&self) -> String {
-        self.state()["hash"].as_str().unwrap().to_owned()
+        self.hashed()["hash"].as_str().unwrap().to_owned()
+    }
+
+    /// The state with its hash.
+    pub fn hashed(&self) -> Value {
+        self.ok("GET", "/v1/state?hash=true", "")
     }
 
     /// Waits until nothing happens any more: no fit is being computed, or about to be.
@@ -105,7 +110,7 @@ impl Server {
         let begun = Instant::now();
         let mut before = None;
         loop {
-            let state = self.ok("GET", "/v1/state?hash=false", "");
+            let state = self.ok("GET", "/v1/state", "");
             let is_fitting = state["clustering"]["fitting"] == true;
             let events = state["events"].clone();
             if !is_fitting && before.as_ref() == Some(&events) {
@@ -184,7 +189,7 @@ impl Client {
 
     pub fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n{}\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n{}\r\n",
             body.len(),
             self.headers
         );
