@@ -636,15 +636,9 @@ async fn sip(stream: &mut TcpStream, bytes: usize, pause: Duration, most: usize)
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_sips_is_ended_and_an_honest_one_is_not() {
-    let gone = Arc::new(Notify::new());
-    let tell = Arc::clone(&gone);
-    let endless = move || {
-        let tell = Tell(Arc::clone(&tell));
-        let chunks = stream::repeat_with(move || {
-            let _kept = &tell;
-            Ok::<_, Infallible>(Bytes::from_static(&[0; 1024]))
-        });
-        async move { Body::from_stream(chunks) }
+    let endless = || async {
+        let chunks = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(&[0; 1024])));
+        Body::from_stream(chunks)
     };
     let router = Router::new().route("/", get(endless));
     let (_running, mut client) = narrow(router.clone()).await;
@@ -654,17 +648,14 @@ async fn a_reader_that_sips_is_ended_and_an_honest_one_is_not() {
         .unwrap();
     // Some 40 kB a second, for five timeouts.
     assert!(sip(&mut client, 4000, SHORT / 10, 200_000).await >= 200_000);
-    // Some 4 kB a second: it never stops for as long as a timeout.
+    // Some 10 kB a second: with these buffers there is some progress in each timeout.
     let (_running, mut client) = narrow(router).await;
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
         .await
         .unwrap();
-    let sipping = sip(&mut client, 800, SHORT / 5, 10_000_000);
-    tokio::select! {
-        taken = sipping => assert!(taken < 1_000_000, "{taken}"),
-        () = sleep(LONG) => panic!("it goes on"),
-    }
+    let taken = sip(&mut client, 2000, SHORT / 5, 80_000).await;
+    assert!((15_000..80_000).contains(&taken), "{taken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
