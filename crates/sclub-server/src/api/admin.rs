@@ -1,6 +1,7 @@
 //! What an operator asks for.
 
 use std::io::{self, Write};
+use std::panic::AssertUnwindSafe;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -129,7 +130,11 @@ async fn download(
             sender: sender.clone(),
             part: Vec::with_capacity(PART),
         };
-        if let Err(error) = work(engine, &mut out).and_then(|()| out.flush()) {
+        let run = || work(engine, &mut out).and_then(|()| out.flush());
+        // A panic would look like the end of the file to whoever reads it.
+        let done = std::panic::catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        if let Err(error) = done {
             tracing::warn!(%error, "a download was not finished");
             let _ = sender.blocking_send(Err(io::Error::other("not finished")));
         }
@@ -167,5 +172,47 @@ impl Write for Parts {
         self.sender
             .blocking_send(Ok(part.into()))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::App;
+    use crate::settings::Settings;
+    use crate::store::memory::Memory;
+
+    /// What arrives of a download, or that it broke off.
+    async fn arrived(
+        app: &Shared,
+        work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
+    ) -> Result<Bytes, axum::Error> {
+        let answer = download(Arc::clone(app), "text/plain", "attachment", work).await;
+        axum::body::to_bytes(answer.unwrap().into_body(), usize::MAX).await
+    }
+
+    #[tokio::test]
+    async fn a_download_that_fails_breaks_off() {
+        let settings = Settings::default();
+        let engine = Engine::open(Arc::new(Memory::new()), &settings).unwrap();
+        let app = App::new(settings);
+        app.begin(engine);
+        // More than there are turns: whatever happens, they come back.
+        for _ in 0..10 {
+            let whole = arrived(&app, |_, out| out.write_all(b"all of it")).await;
+            assert_eq!(whole.unwrap(), "all of it");
+            let failed = arrived(&app, |_, out| {
+                out.write_all(b"half")?;
+                Err(io::Error::other("the disk is gone"))
+            });
+            assert!(failed.await.is_err());
+            let panicked = arrived(&app, |_, out| {
+                let _ = out.write_all(b"half");
+                panic!("no more")
+            });
+            assert!(panicked.await.is_err());
+        }
     }
 }
