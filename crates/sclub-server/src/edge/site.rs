@@ -86,16 +86,20 @@ impl Site {
     /// # Errors
     /// 421 `wrong_host` or 403 `cross_site`.
     pub fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
-        let host = host(request);
+        // A whole URL in the first line counts more than the header, but both must be right.
+        let url = request.uri().authority();
+        let url = url.map(|authority| authority.as_str().as_bytes());
+        let headers = request.headers().get_all(HOST);
+        let mut headers = headers.iter().map(|value| value.as_bytes());
+        let header = headers.next();
         if let Some(names) = &self.names {
             // No browser leaves the host out; HTTP/1.0 does, as in some balancers' health checks.
-            let mut hosts = host
-                .into_iter()
-                .chain(request.headers().get_all(HOST).iter().map(|v| v.as_bytes()));
+            let mut hosts = url.into_iter().chain(header).chain(headers);
             if let Some(wrong) = hosts.find(|host| !is_known(names, host)) {
                 return Err(wrong_host(wrong));
             }
         }
+        let host = url.or(header);
         if self.is_own(request.uri().path()) && is_cross_site(request.headers(), host) {
             return Err(ApiError::new(
                 StatusCode::FORBIDDEN,
@@ -133,15 +137,6 @@ fn check_name(name: &str) -> Result<(), String> {
 /// A name without the dot that may end it.
 fn plain(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
-}
-
-/// What a request calls the server.
-fn host<B>(request: &Request<B>) -> Option<&[u8]> {
-    // A whole URL in the first line counts more than the header.
-    let whole = request.uri().authority();
-    whole
-        .map(|authority| authority.as_str().as_bytes())
-        .or_else(|| Some(request.headers().get(HOST)?.as_bytes()))
 }
 
 fn is_known(names: &[String], host: &[u8]) -> bool {
