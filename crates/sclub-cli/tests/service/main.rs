@@ -6,4 +6,5 @@ mod keeping;
 mod learning;
 mod page;
 mod requests;
+mod safety;
 mod server;
