@@ -11,7 +11,7 @@ use crate::crash::verify;
 use crate::server::{Client, Dice, Server, items, sclub};
 
 /// Serves some rounds; returns what was sent: user, item, reward.
-fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, String, f64)> {
+pub fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, String, f64)> {
     let mut client = Client::connect(&server.address).unwrap();
     let mut dice = Dice(rounds);
     let sent = (0..rounds)
@@ -36,18 +36,18 @@ fn serve_rounds(server: &Server, rounds: u64, users: &[&str]) -> Vec<(String, St
     sent
 }
 
-fn run(arguments: &[&str]) -> Output {
+pub fn run(arguments: &[&str]) -> Output {
     sclub().args(arguments).output().unwrap()
 }
 
-fn fails_with(output: &Output, needle: &str) {
+pub fn fails_with(output: &Output, needle: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "it went well");
     assert!(errors.contains(needle), "'{needle}' is not in: {errors}");
     assert!(!errors.contains("panicked"), "{errors}");
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+pub fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -61,12 +61,12 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn text(path: &Path) -> &str {
+pub fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Files that hold a word.
-fn holding(folder: &Path, word: &str) -> Vec<PathBuf> {
+pub fn holding(folder: &Path, word: &str) -> Vec<PathBuf> {
     let holds = |path: &PathBuf| {
         let bytes = fs::read(path).unwrap();
         bytes
