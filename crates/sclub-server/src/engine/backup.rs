@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Engine;
 use super::fold::FoldError;
-use super::journal::Page;
+use super::journal::{Page, last_page};
 use crate::env::Env;
 use crate::event::{Batch, Stamp};
 use crate::identity::Identity;
@@ -61,14 +61,7 @@ impl Engine {
 pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), FoldError> {
     let folder = Folder::open(env, data)?;
     let journal = folder.journal.read(folder.journal.first()? - 1)?;
-    let last = folder.journal.last();
-    let journaled = match last {
-        0 => 0,
-        _ => match folder.journal.read(last - 1)?.next() {
-            Some(page) => Page::decode(&page?.1)?.position,
-            None => 0,
-        },
-    };
+    let journaled = last_page(&folder.journal)?.map_or(0, |page| page.position);
     let sources = sources(&folder, journal, journaled, folder.log.last())?;
     Ok(write(&folder, sources, &folder.epochs()?, out)?)
 }

@@ -196,10 +196,7 @@ impl Keeper {
         let journal = &shared.folder.journal;
         let last = journal.last();
         let (mut position, mut events) = (0, 0);
-        if last > 0
-            && let Some(page) = journal.read(last - 1)?.next()
-        {
-            let page = Page::decode(&page?.1)?;
+        if let Some(page) = last_page(journal)? {
             (position, events) = (page.position, page.events);
         }
         let first = shared.folder.log.first()?;
@@ -220,7 +217,7 @@ impl Keeper {
         };
         if !keeper.shared.has_journal() {
             keeper.position = u64::MAX;
-            if last > 0 {
+            if keeper.journal().first()? <= last {
                 keeper.drop_all()?;
             }
         }
@@ -460,6 +457,18 @@ impl Keeper {
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
+    }
+}
+
+/// The last batch of a journal; none where it has none any more.
+pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> {
+    let last = journal.last();
+    if journal.first()? > last {
+        return Ok(None);
+    }
+    match journal.read(last - 1)?.next() {
+        Some(page) => Page::decode(&page?.1).map(Some),
+        None => Ok(None),
     }
 }
 
