@@ -50,7 +50,11 @@ pub fn copy_of(folder: &Path) -> TempDir {
 
 fn snapshots(folder: &Path) -> Vec<PathBuf> {
     let dir = folder.join("snapshots");
-    if dir.is_dir() { files(&dir) } else { Vec::new() }
+    if dir.is_dir() {
+        files(&dir)
+    } else {
+        Vec::new()
+    }
 }
 
 fn copy_into(folder: &Path, copy: &Path) -> io::Result<()> {

@@ -81,13 +81,15 @@ impl Bench {
     pub fn close(self) -> TempDir {
         self.runtime.block_on(self.engine.close());
         drop(self.engine);
-        wait_until(|| match sclub_server::store::Folder::open(&Env::real(), self.folder.path()) {
-            Ok(_) => true,
-            Err(error) => {
-                assert!(error.to_string().contains("in use"), "{error}");
-                false
-            }
-        });
+        wait_until(
+            || match sclub_server::store::Folder::open(&Env::real(), self.folder.path()) {
+                Ok(_) => true,
+                Err(error) => {
+                    assert!(error.to_string().contains("in use"), "{error}");
+                    false
+                }
+            },
+        );
         self.folder
     }
 
@@ -145,7 +147,10 @@ impl Bench {
 
     /// Returns the number of rows that were dropped.
     pub fn compact(&self) -> u64 {
-        self.runtime.block_on(self.engine.compact()).unwrap().dropped
+        self.runtime
+            .block_on(self.engine.compact())
+            .unwrap()
+            .dropped
     }
 
     pub fn snapshot(&self) -> u64 {

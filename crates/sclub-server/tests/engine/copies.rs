@@ -23,7 +23,10 @@ fn a_copy_is_as_good_as_the_original() {
     // A copy of the copy, and of a folder that nobody uses.
     let (hash, lines_then) = (copy.hash(), copy.export());
     let second = copy.restored(&copy.backup());
-    assert_eq!((second.hash(), second.export()), (hash.clone(), lines_then.clone()));
+    assert_eq!(
+        (second.hash(), second.export()),
+        (hash.clone(), lines_then.clone())
+    );
     let folder = copy.close();
     let mut backup = Vec::new();
     backup_folder(&Env::real(), folder.path(), &mut backup).unwrap();
@@ -102,8 +105,14 @@ fn decisions_of_another_copy_are_told_apart() {
     assert_eq!(restarted.feedback(&after_restart, 1.0), Ok(true));
     assert_eq!(bench.feedback(&learned_on, 1.0), Ok(true));
     // Also after all of them have started again.
-    assert_eq!(copy.crash().feedback(&learned_on, 1.0), Err(Refusal::OtherCopy));
-    assert_eq!(restarted.crash().feedback(&own, 1.0), Err(Refusal::OtherCopy));
+    assert_eq!(
+        copy.crash().feedback(&learned_on, 1.0),
+        Err(Refusal::OtherCopy)
+    );
+    assert_eq!(
+        restarted.crash().feedback(&own, 1.0),
+        Err(Refusal::OtherCopy)
+    );
 }
 
 /// Without the journal a copy has no less of what matters.

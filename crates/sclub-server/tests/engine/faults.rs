@@ -160,13 +160,21 @@ fn an_export_has_what_was_shown_while_the_disk_was_full() {
     let shown = bench.decide("u");
     bench.decide("v");
     // Long enough for the journal to have tried.
-    assert!(bench.runtime.block_on(bench.engine.export(&mut Vec::new())).is_err());
+    assert!(
+        bench
+            .runtime
+            .block_on(bench.engine.export(&mut Vec::new()))
+            .is_err()
+    );
     bench.decide("w");
     faults.set_full(false);
     wait_until(|| bench.engine.read_only().is_none());
     assert_eq!(bench.feedback(&shown, 0.5), Ok(true));
     let lines = bench.export();
-    let users: Vec<&str> = lines.iter().filter_map(|line| line["user"].as_str()).collect();
+    let users: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["user"].as_str())
+        .collect();
     assert_eq!(users, ["early", "early", "u", "v", "w"]);
     assert_eq!(lines[2]["reward"], 0.5);
     assert!(lines.iter().all(|line| line["features"].is_array()));
@@ -184,7 +192,12 @@ fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
     faults.set_full_in("journal");
     bench.serve("u", 3);
     bench.decide("v");
-    assert!(bench.runtime.block_on(bench.engine.export(&mut Vec::new())).is_err());
+    assert!(
+        bench
+            .runtime
+            .block_on(bench.engine.export(&mut Vec::new()))
+            .is_err()
+    );
     // Snapshots may not take away the log that the journal has not read.
     for _ in 0..3 {
         bench.serve("u", 1);
@@ -194,7 +207,10 @@ fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
     let crashed = bench.crash();
     let rewards = |bench: &Bench| {
         let lines = bench.export();
-        lines.iter().filter(|line| line["reward"].is_number()).count()
+        lines
+            .iter()
+            .filter(|line| line["reward"].is_number())
+            .count()
     };
     assert_eq!(rewards(&crashed), 7);
     faults.set_full(false);
@@ -246,7 +262,10 @@ fn a_damaged_newest_snapshot_is_done_without() {
     let newest = &snapshots[1];
     flip(newest, 100, 3);
     let error = verify(&Env::real(), folder.path(), &mut |_| {}).unwrap_err();
-    assert!(error.to_string().contains(&newest.display().to_string()), "{error}");
+    assert!(
+        error.to_string().contains(&newest.display().to_string()),
+        "{error}"
+    );
 
     let bench = Bench::at(folder, Env::real(), &quiet());
     assert_eq!(bench.hash(), hash);

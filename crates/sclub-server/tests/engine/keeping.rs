@@ -154,8 +154,14 @@ fn the_log_is_kept_for_days_where_that_is_asked_for() {
         ends.push(bench.snapshot());
         let kept = reaches_back_to(&bench);
         // The whole of the last three days can be applied again, and not much more.
-        assert!(kept <= ends[day.saturating_sub(3)], "day {day}: {kept} of {ends:?}");
-        assert!(kept >= ends[day.saturating_sub(4)], "day {day}: {kept} of {ends:?}");
+        assert!(
+            kept <= ends[day.saturating_sub(3)],
+            "day {day}: {kept} of {ends:?}"
+        );
+        assert!(
+            kept >= ends[day.saturating_sub(4)],
+            "day {day}: {kept} of {ends:?}"
+        );
         clock.pass(DAY);
     }
     assert!(reaches_back_to(&bench) > 0);

@@ -174,7 +174,6 @@ fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
     assert_eq!(again.feedback(&anew, 1.0), Ok(true));
 }
 
-
 /// Decisions made together before somebody is forgotten count as hers did.
 #[test]
 fn what_was_recommended_to_several_before_one_was_forgotten_is_refused_for_her_alone() {

@@ -75,7 +75,10 @@ fn contents(folder: &Path) -> Result<(Verified, Vec<u8>), String> {
 /// Some bytes of a file: all of a short one, the beginning, those around the end of what is used, and
 /// some behind that.
 fn offsets(file: &[u8]) -> Vec<usize> {
-    let used = file.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
+    let used = file
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at + 1);
     let mut all: Vec<usize> = (0..used.min(80)).collect();
     all.extend((0..60).map(|i| used * i / 60));
     all.extend(used.saturating_sub(60)..used + 12);
@@ -117,7 +120,10 @@ fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file_or_is_in_nobodys_w
             fs::write(file, &whole).unwrap();
         }
     }
-    assert!(found > 1000, "{found} were found, {harmless} in nobody's way");
+    assert!(
+        found > 1000,
+        "{found} were found, {harmless} in nobody's way"
+    );
     assert_eq!(files(folder.path()), all);
     assert_eq!(contents(folder.path()).unwrap(), expected);
 }
@@ -169,7 +175,10 @@ fn missing_files_are_missed() {
             fs::remove_file(copy.path().join(name)).unwrap();
             match contents(copy.path()) {
                 Err(error) => {
-                    assert!(error.contains(&copy.path().display().to_string()), "{error}");
+                    assert!(
+                        error.contains(&copy.path().display().to_string()),
+                        "{error}"
+                    );
                 }
                 Ok((verified, _)) => {
                     assert_eq!(verified.hash, expected.0.hash, "{name:?}");
@@ -185,9 +194,8 @@ fn missing_files_are_missed() {
     // Without a server that has closed it nobody knows how far the journal had come.
     let is_last_of_journal =
         |(is_closed, name): &(bool, PathBuf)| !is_closed && name.starts_with("journal");
-    let explained = |one: &&(bool, PathBuf)| {
-        !is_lock(one) && !is_snapshot(one) && !is_last_of_journal(one)
-    };
+    let explained =
+        |one: &&(bool, PathBuf)| !is_lock(one) && !is_snapshot(one) && !is_last_of_journal(one);
     let unexplained: Vec<_> = harmless.iter().filter(explained).collect();
     assert!(unexplained.is_empty(), "{unexplained:?}");
     assert_eq!(harmless.iter().filter(|one| is_lock(one)).count(), 2);

@@ -105,8 +105,14 @@ fn only_the_owner_may_read_a_folder() {
     folder.begin_epoch(0, 0).unwrap();
     folder.log.append(0, b"one").unwrap();
     folder.journal.append(0, b"one").unwrap();
-    folder.log.rewrite(&mut |_| Ok(Some(b"two".to_vec()))).unwrap();
-    folder.snapshots.write(1, &mut |out| out.write_all(b"one")).unwrap();
+    folder
+        .log
+        .rewrite(&mut |_| Ok(Some(b"two".to_vec())))
+        .unwrap();
+    folder
+        .snapshots
+        .write(1, &mut |out| out.write_all(b"one"))
+        .unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let all = files(&path);
     assert_eq!(all.len(), 8, "{all:?}");
@@ -184,7 +190,10 @@ fn copies_of_a_folder_have_lives_of_their_own() {
         cluster: 0,
         shown: Vec::new(),
     };
-    assert_eq!(epochs.origin(&handed(of_copy.life)), Origin::Own { clock: 0 });
+    assert_eq!(
+        epochs.origin(&handed(of_copy.life)),
+        Origin::Own { clock: 0 }
+    );
     assert_eq!(epochs.origin(&handed(of_original.life)), Origin::OtherCopy);
 }
 

@@ -32,7 +32,8 @@ fn texts(log: &Segments) -> Vec<String> {
 fn counted(dir: &Path, limit: u64, count: u64) -> Segments {
     let log = open(dir, limit);
     for number in 1..=count {
-        log.append(number - 1, number.to_string().as_bytes()).unwrap();
+        log.append(number - 1, number.to_string().as_bytes())
+            .unwrap();
     }
     log
 }
@@ -76,7 +77,10 @@ fn an_append_that_expects_another_last_batch_is_a_conflict() {
     for expected in [0, 1, 3, u64::MAX] {
         for batch in [&b"no"[..], b""] {
             let error = log.append(expected, batch).unwrap_err();
-            assert!(matches!(error, AppendError::Conflict { last: 2 }), "{error}");
+            assert!(
+                matches!(error, AppendError::Conflict { last: 2 }),
+                "{error}"
+            );
         }
     }
     assert_eq!(texts(&log), ["1", "2"]);
@@ -113,7 +117,11 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
     let dir = new_folder();
     let log = counted(dir.path(), LARGE, 3);
     log.drop_before(4).unwrap();
-    assert_eq!(texts(&log), ["1", "2", "3"], "they share the file that is written to");
+    assert_eq!(
+        texts(&log),
+        ["1", "2", "3"],
+        "they share the file that is written to"
+    );
     log.append(3, b"").unwrap();
     assert_eq!(log.last(), 3);
     let count = files(dir.path()).len();
@@ -125,13 +133,19 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
     assert_eq!(log.first().unwrap(), 1, "batch 3 is still wanted");
     let reading = log.read(0).unwrap();
     log.drop_before(4).unwrap();
-    assert_eq!((log.first().unwrap(), texts(&log)), (4, vec!["4".to_owned()]));
+    assert_eq!(
+        (log.first().unwrap(), texts(&log)),
+        (4, vec!["4".to_owned()])
+    );
     // Who had begun to read goes on.
     assert_eq!(reading.map(Result::unwrap).count(), 4);
     let Err(error) = log.read(2) else {
         panic!("batch 3 is not there")
     };
-    assert!(error.to_string().starts_with("batch 3 is no longer in"), "{error}");
+    assert!(
+        error.to_string().starts_with("batch 3 is no longer in"),
+        "{error}"
+    );
     // More than there is cannot be dropped, and what is dropped is not counted again.
     log.append(4, b"").unwrap();
     log.drop_before(u64::MAX).unwrap();
@@ -162,7 +176,10 @@ fn a_torn_tail_is_cut() {
             let copy = new_folder();
             fs::write(copy.path().join(file.file_name().unwrap()), &torn).unwrap();
             let log = open(copy.path(), LARGE);
-            assert_eq!((log.last(), texts(&log)), (3, vec!["1".into(), "2".into(), "3".into()]));
+            assert_eq!(
+                (log.last(), texts(&log)),
+                (3, vec!["1".into(), "2".into(), "3".into()])
+            );
             // It goes on after it, and what was cut does not come back.
             log.append(3, b"four").unwrap();
             log.append(4, b"five").unwrap();
@@ -183,7 +200,11 @@ fn a_flipped_bit_is_damage_where_others_follow_and_a_torn_write_at_the_end() {
     let whole = fs::read(&file).unwrap();
     let used = 1 + whole.iter().rposition(|byte| *byte != 0).unwrap();
     let frame = 40;
-    assert_eq!(used, 64 + 3 * frame + 33, "the layout is as in the documentation");
+    assert_eq!(
+        used,
+        64 + 3 * frame + 33,
+        "the layout is as in the documentation"
+    );
     for at in 0..used {
         flip(&file, at, at);
         let opened = Segments::open(&Env::real(), dir.path(), LARGE);
@@ -267,7 +288,11 @@ fn an_empty_append_makes_a_failed_one_void() {
     faults.fail_after_syncs("log", 1);
     log.append(1, b"void").unwrap_err();
     let before = open(copy_of(&dir).path(), LARGE);
-    assert_eq!(texts(&before), ["1", "void"], "every byte had reached the disk");
+    assert_eq!(
+        texts(&before),
+        ["1", "void"],
+        "every byte had reached the disk"
+    );
     log.append(1, b"").unwrap();
     let after = open(copy_of(&dir).path(), LARGE);
     assert_eq!((after.last(), texts(&after)), (1, vec!["1".to_owned()]));
@@ -389,7 +414,10 @@ fn what_a_crash_left_unfinished_is_removed() {
     let log = open(dir.path(), LARGE);
     log.append(1, b"2").unwrap();
     let names: Vec<_> = files(dir.path());
-    let names: Vec<_> = names.iter().map(|f| f.file_name().unwrap().to_str().unwrap()).collect();
+    let names: Vec<_> = names
+        .iter()
+        .map(|f| f.file_name().unwrap().to_str().unwrap())
+        .collect();
     assert_eq!(names, ["000000000000.log", "000000000008.log", "notes.txt"]);
     assert_eq!(texts(&log), ["1", "2"]);
 }
