@@ -435,10 +435,10 @@ impl Keeper {
         if clock.saturating_sub(self.file_since) < DAY || self.last == 0 {
             return Ok(());
         }
-        self.dictionary.file = None;
-        self.file_since = clock;
+        self.journal().append(self.last, &[])?;
+        // It says when the file was begun, also where nothing else comes for long.
+        self.write_page(self.position)?;
         let journal = &self.shared.folder.journal;
-        journal.append(self.last, &[])?;
         let kept = self.shared.settings.journal_days.saturating_mul(DAY);
         for (until, _) in journal.closed()? {
             // Everything in a file is older than the first batch after it.
