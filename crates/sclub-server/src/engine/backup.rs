@@ -200,7 +200,8 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
         }
     }
     folder.log.finish(newest)?;
-    folder.journal.finish(0)
+    folder.journal.finish(0)?;
+    folder.close()
 }
 
 /// Turns a backup of version 0.1 into a folder: its events are applied and written anew. Decisions
@@ -263,5 +264,6 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
     }
     let at = state.position();
     folder.snapshots.write(at, &mut |out| state.save(out))?;
-    folder.log.finish(at)
+    folder.log.finish(at)?;
+    folder.close()
 }

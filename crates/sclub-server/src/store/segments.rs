@@ -318,6 +318,15 @@ impl Segments {
         Ok(segments.first().map_or(1, Segment::first))
     }
 
+    /// The file with the last batch, or the folder if there is none.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn newest_file(&self) -> Result<PathBuf, StoreError> {
+        let newest = list(&self.env, &self.dir)?.pop();
+        Ok(newest.map_or_else(|| self.dir.clone(), |segment| segment.path))
+    }
+
     /// All files but the newest, oldest first: the number at which the next file begins, and the
     /// file's length.
     ///
