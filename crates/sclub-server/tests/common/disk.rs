@@ -9,8 +9,10 @@ use sclub_server::env::{Access, Disk, DiskFile, Env, LockGuard};
 /// What is to fail. Whatever is in a folder of this name is meant; `""` is everything.
 #[derive(Debug, Default)]
 struct Plan {
-    /// No byte can be written.
-    full: Option<&'static str>,
+    /// There is no room, but for what was reserved before.
+    full: bool,
+    /// No byte can be written, wherever it goes.
+    dead: Option<&'static str>,
     /// So many syncs fail, and nothing that was written since the last one need be there.
     syncs: (&'static str, u32),
     /// So many syncs fail after everything was made durable.
@@ -42,14 +44,20 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there is no room, or there is again.
+    /// From now on there is no room, or there is again. What was reserved before can be written.
     pub fn set_full(&self, full: bool) {
-        self.plan().full = full.then_some("");
+        self.plan().full = full;
     }
 
-    /// From now on there is no room for what is in one folder.
-    pub fn set_full_in(&self, place: &'static str) {
-        self.plan().full = Some(place);
+    /// From now on no byte can be written into files in a folder, whether room was reserved or not:
+    /// so are file systems that write nothing in its old place.
+    pub fn refuse_writes(&self, place: &'static str) {
+        self.plan().dead = Some(place);
+    }
+
+    /// From now on everything can be written.
+    pub fn accept_writes(&self) {
+        self.plan().dead = None;
     }
 
     /// The next syncs of files in a folder fail.
@@ -67,10 +75,13 @@ impl Faults {
         self.plan().creates = (place, count);
     }
 
-    fn write(&self, path: &Path) -> io::Result<()> {
-        match self.plan().full {
-            Some(place) if is_in(path, place) => Err(ErrorKind::StorageFull.into()),
-            _ => Ok(()),
+    /// Whether bytes can be written: those that need more room than there is, or others.
+    fn write(&self, path: &Path, needs_room: bool) -> io::Result<()> {
+        let plan = self.plan();
+        let is_dead = plan.dead.is_some_and(|place| is_in(path, place));
+        match is_dead || (plan.full && needs_room) {
+            true => Err(ErrorKind::StorageFull.into()),
+            false => Ok(()),
         }
     }
 }
@@ -105,7 +116,7 @@ impl Disk for Faulty {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         if access == Access::Create {
-            self.faults.write(path)?;
+            self.faults.write(path, true)?;
             if is_due(&mut self.faults.plan().creates, path) {
                 return Err(broken());
             }
@@ -159,12 +170,13 @@ impl DiskFile for FaultyFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        self.faults.write(&self.path)?;
+        let needs_room = offset + bytes.len() as u64 > self.real.len()?;
+        self.faults.write(&self.path, needs_room)?;
         self.real.write_at(bytes, offset)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        self.faults.write(&self.path)?;
+        self.faults.write(&self.path, length > self.real.len()?)?;
         self.real.allocate(length)
     }
 

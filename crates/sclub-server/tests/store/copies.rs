@@ -77,13 +77,13 @@ fn a_restore_that_finds_the_disk_full_leaves_nothing_and_can_be_done_again() {
     let place = new_folder();
     let target = place.path().join("restored");
     for part in ["log", "journal", "snapshots", "restored.restoring"] {
-        faults.set_full_in(part);
+        faults.refuse_writes(part);
         let error = restore(&env, &mut &*backup, &target).unwrap_err();
         assert!(matches!(error, StoreError::Write { .. }), "{part}: {error}");
         assert_eq!(files(place.path()), Vec::<PathBuf>::new(), "{part}");
         assert!(!target.exists());
     }
-    faults.set_full(false);
+    faults.accept_writes();
     // As if the machine had stopped in the middle of one.
     std::fs::create_dir(place.path().join("restored.restoring")).unwrap();
     std::fs::write(place.path().join("restored.restoring/log"), b"half").unwrap();

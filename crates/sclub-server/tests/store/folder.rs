@@ -81,6 +81,7 @@ fn folders_of_other_formats_are_refused_with_what_to_do() {
 fn folders_get_no_new_files_when_they_are_only_opened() {
     let folder = new_folder();
     let first = open(folder.path());
+    first.begin_epoch(0, 0).unwrap();
     first.log.append(0, b"one").unwrap();
     drop(first);
     let all = |path: &Path| -> Vec<_> {
@@ -147,24 +148,26 @@ fn identity_and_epochs_are_there_whole_or_as_they_were() {
     let (first, _) = store.begin_epoch(0, 0).unwrap();
     for fault in 0..3 {
         match fault {
-            0 => faults.set_full(true),
+            0 => faults.refuse_writes("data"),
             1 => faults.fail_syncs("data", 1),
             _ => faults.fail_creates("data", 1),
         }
         assert!(store.set_identity(b"second").is_err());
-        faults.set_full(false);
+        faults.accept_writes();
         assert_eq!(store.identity().unwrap().unwrap(), b"first");
         faults.fail_syncs("data", 1);
         assert!(store.begin_epoch(5, 5).is_err());
         assert_eq!(store.epochs().unwrap().current(), Some(first));
-        let left = open(copy_of(&path).path());
+        let left = copy_of(&path);
+        let left = open(left.path());
         assert_eq!(left.identity().unwrap().unwrap(), b"first");
     }
     store.set_identity(b"second").unwrap();
     let (second, epochs) = store.begin_epoch(0, 7).unwrap();
     assert_eq!((second.number, second.from, second.clock), (2, 0, 7));
     assert_ne!(second.life, first.life);
-    let left = open(copy_of(&path).path());
+    let left = copy_of(&path);
+    let left = open(left.path());
     assert_eq!(left.identity().unwrap().unwrap(), b"second");
     assert_eq!(left.epochs().unwrap(), epochs);
 }
@@ -241,12 +244,12 @@ fn snapshots_are_there_whole_or_not_at_all() {
     write(3, 5).unwrap();
     for fault in 0..3 {
         match fault {
-            0 => faults.set_full(true),
+            0 => faults.refuse_writes("snapshots"),
             1 => faults.fail_syncs("snapshots", 1),
             _ => faults.fail_creates("snapshots", 1),
         }
         assert!(write(5, 3000).is_err());
-        faults.set_full(false);
+        faults.accept_writes();
         assert_eq!(store.snapshots.list(), [3]);
         assert_eq!(files(&folder.path().join("snapshots")).len(), 1);
     }
@@ -260,7 +263,8 @@ fn snapshots_are_there_whole_or_not_at_all() {
     assert!(store.snapshots.read(3).is_err());
     // As if a crash had come in the middle of one.
     fs::write(folder.path().join("snapshots/7.tmp"), b"half").unwrap();
-    let left = open(copy_of(folder.path()).path());
+    let left = copy_of(folder.path());
+    let left = open(left.path());
     assert_eq!(left.snapshots.list(), [5, 9]);
     assert_eq!(left.snapshots.check().unwrap().0, 2);
     assert!(read(&left, 5) == vec![5; 3_000_000] && read(&left, 9).is_empty());
