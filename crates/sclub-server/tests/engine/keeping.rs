@@ -57,7 +57,7 @@ fn the_journal_is_kept_for_so_many_days_of_service() {
         bench.serve(&format!("day-{day}"), 1);
         let users = users(&bench);
         // A file is dropped as a whole, once all of it is too old.
-        for kept in day.saturating_sub(3)..=day {
+        for kept in day.saturating_sub(2)..=day {
             let name = format!("day-{kept}");
             assert!(users.contains(&name), "{name} on day {day}: {users:?}");
         }

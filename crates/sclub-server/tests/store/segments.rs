@@ -291,7 +291,8 @@ fn an_empty_append_makes_a_failed_one_void() {
     log.append(0, b"1").unwrap();
     faults.fail_after_syncs("log", 1);
     log.append(1, b"void").unwrap_err();
-    let before = open(copy_of(&dir).path(), LARGE);
+    let left = copy_of(&dir);
+    let before = open(left.path(), LARGE);
     assert_eq!(
         texts(&before),
         ["1", "void"],
