@@ -192,6 +192,15 @@ impl Folder {
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
         self.epochs()?;
+        let first = self.log.first()?;
+        if let Some(oldest) = self.snapshots.list().first()
+            && oldest + 1 < first
+        {
+            return Err(damaged(
+                &self.path.join("log"),
+                format!("it begins at batch {first}, and there is a snapshot at {oldest}"),
+            ));
+        }
         for name in ["format", "epochs", "identity", "ends"] {
             if let Some(bytes) = files::get(&*self.env.disk, &self.path.join(name))? {
                 checked.files += 1;
