@@ -46,12 +46,18 @@ fn import(backup: &str, users: &[&str]) -> (Value, Vec<u64>) {
         "/v1/feedback",
         &json!({"decision": OPEN, "reward": 1.0}).to_string(),
     );
-    assert!(status >= 400, "decisions of version 0.1 are not answered: {answer}");
+    assert!(
+        status >= 400,
+        "decisions of version 0.1 are not answered: {answer}"
+    );
     assert_eq!(server.hash(), state["hash"].as_str().unwrap());
 
     serve_rounds(&server, 80, &["anna", "carla", "zoe"]);
     let hash = server.hash();
-    assert_eq!(server.state()["rounds"], state["rounds"].as_u64().unwrap() + 80);
+    assert_eq!(
+        server.state()["rounds"],
+        state["rounds"].as_u64().unwrap() + 80
+    );
     assert!(server.stop().success());
     assert_eq!(verify(&data)["hash"], hash.as_str());
     let server = Server::start(&data, &[]);

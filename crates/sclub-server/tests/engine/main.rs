@@ -6,5 +6,6 @@ mod common;
 mod copies;
 mod faults;
 mod history;
+mod http;
 mod keeping;
 mod rules;
