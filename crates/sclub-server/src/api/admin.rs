@@ -170,8 +170,8 @@ impl Write for Parts {
             return Ok(());
         }
         let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART));
-        self.sender
-            .blocking_send(Ok(part.into()))
+        // Whoever writes may be in the middle of a future, where nothing else may wait.
+        super::aside(|| self.sender.blocking_send(Ok(part.into())))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
