@@ -399,7 +399,9 @@ impl Keeper {
     fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
         RewardRow {
             number: reward.number,
-            event: reward.event,
+            // What version 0.1 learned does not say which event the decision followed. It was made
+            // before this one.
+            event: reward.event.min(page.events.saturating_sub(1)),
             decided: reward.decided,
             rewarded: at,
             user: reward.user.clone(),
