@@ -248,6 +248,12 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         None if base == 0 => State::new(identity).map_err(|error| unfit(&error))?,
         None => return Err(damaged("the snapshot at its base is missing")),
     };
+    let begun_at = state.position();
+    if begun_at > 0 {
+        // The log begins after it.
+        let save = &mut |out: &mut dyn Write| state.save(out);
+        folder.snapshots.write(begun_at, save)?;
+    }
     for (number, bytes) in events {
         let (at, event) = old::event(&bytes).map_err(|error| unfit(&error))?;
         let stamp = Stamp { at, clock: 0 };
@@ -263,7 +269,9 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         }
     }
     let at = state.position();
-    folder.snapshots.write(at, &mut |out| state.save(out))?;
+    if at > begun_at {
+        folder.snapshots.write(at, &mut |out| state.save(out))?;
+    }
     folder.log.finish(at)?;
     folder.close()
 }
