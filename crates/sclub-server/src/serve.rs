@@ -158,6 +158,13 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
             "reward-min is {reward_min} and reward-max {reward_max}; the first has to be smaller"
         ));
     }
+    // What a policy refuses must not be allowed here.
+    let most = sclub::MAX_MAGNITUDE;
+    if reward_min < -most || reward_max > most {
+        return refused(format!(
+            "reward-min is {reward_min} and reward-max {reward_max}; both have to be within {most:e}"
+        ));
+    }
     let counts = [
         ("lifetime", settings.lifetime),
         ("snapshot-every", settings.snapshot_every),

@@ -1,6 +1,7 @@
 //! How fast a server is, with as little as possible done on this side of the connection.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -79,6 +80,7 @@ struct Plan {
     lists: Vec<String>,
     /// `"k":…}` for a user whose candidates are all there are.
     whole: String,
+    disk: Option<PathBuf>,
     quiet: bool,
 }
 
@@ -203,6 +205,7 @@ fn plan(args: &SimulateArgs, what: Load) -> Result<Plan> {
         repeat: within("repeat", args.repeat, 1000)?,
         lists: lists(candidates),
         whole: format!("\"k\":{}}}", args.k),
+        disk: args.disk.clone(),
         quiet: args.quiet,
     })
 }
@@ -365,6 +368,12 @@ impl Plan {
                 self.tell(turn, name, &measured);
                 report.add(name, measured)?;
             }
+            if let Some(dir) = &self.disk {
+                let measured = measure_disk(dir, self.duration)
+                    .with_context(|| format!("cannot write to {}", dir.display()))?;
+                self.tell(turn, DISK, &measured);
+                report.add(DISK, measured)?;
+            }
         }
         Ok(())
     }
@@ -495,6 +504,27 @@ impl Plan {
 struct Pace {
     due: Instant,
     between: Duration,
+}
+
+/// What a durable write of a small record takes at the least.
+const DISK: &str = "append 512 bytes, sync";
+
+/// Appends 512 bytes to a new file and syncs it, again and again.
+fn measure_disk(dir: &Path, duration: Duration) -> std::io::Result<Measured> {
+    let mut file = tempfile::tempfile_in(dir)?;
+    let bytes = [7; 512];
+    let mut measured = Measured::default();
+    let start = Instant::now();
+    let mut before = start;
+    while before < start + duration {
+        file.write_all(&bytes)?;
+        file.sync_data()?;
+        let now = Instant::now();
+        measured.latencies.add(now - before);
+        before = now;
+    }
+    measured.seconds = start.elapsed().as_secs_f64();
+    Ok(measured)
 }
 
 const HALF: &str = "recommend at half load";
@@ -653,7 +683,8 @@ impl Report {
 
     /// The rate to that of empty requests, turn by turn.
     fn share(&self, line: &Line) -> Option<f64> {
-        let healthz = self.line("healthz").filter(|_| line.name != HALF)?;
+        let is_request = line.name != HALF && line.name != DISK;
+        let healthz = self.line("healthz").filter(|_| is_request)?;
         let turns = line.turns.iter().zip(&healthz.turns);
         median(turns.map(|(turn, empty)| turn.rate() / empty.rate()))
     }

@@ -77,6 +77,11 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub threads: u64,
 
+    /// With --load: also measure what appending 512 bytes to a file in this folder and syncing it takes, as a
+    /// yardstick for durable feedback
+    #[arg(long, value_name = "DIR", help_heading = "Load")]
+    pub disk: Option<std::path::PathBuf>,
+
     /// With --load catalogue: items to put into it
     #[arg(long, value_name = "N", default_value = "100000", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub catalogue: u64,
@@ -142,7 +147,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
 
 fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
     let without: &[&str] = match args.load {
-        None => &["seconds", "repeat", "threads", "catalogue", "k"],
+        None => &["seconds", "repeat", "threads", "disk", "catalogue", "k"],
         Some(_) => &[
             "rounds",
             "first_seed",

@@ -428,6 +428,10 @@ fn prepare_round(
     let mut places = Vec::with_capacity(answers.len());
     for (index, answer) in answers.into_iter().enumerate() {
         let number = answer.number;
+        // Also a repeat: whoever was forgotten left no trace of what was answered before.
+        if state.is_forgotten(&answer.user, answer.event) {
+            return Err(within(Refusal::Forgotten, index));
+        }
         let is_repeat = state.answered().contains(number)
             || ahead.contains(number)
             || round.iter().any(|reward| reward.number == number);

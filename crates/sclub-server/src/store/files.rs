@@ -75,6 +75,22 @@ pub(super) fn get(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, Store
     Ok(Some(bytes))
 }
 
+/// Makes a folder and those above it that do not exist, with durable names.
+pub(super) fn make_dir(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    let is_new = |path: &&Path| {
+        let names = disk.names(path);
+        !path.as_os_str().is_empty()
+            && names.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+    };
+    let made: Vec<&Path> = path.ancestors().skip(1).take_while(is_new).collect();
+    disk.make_dir(path).writing(path)?;
+    // The name of the folder itself may be there without being durable.
+    for path in std::iter::once(path).chain(made) {
+        disk.sync_dir(parent(path)).writing(path)?;
+    }
+    Ok(())
+}
+
 /// The folder that a file is in.
 pub(super) fn parent(path: &Path) -> &Path {
     match path.parent() {

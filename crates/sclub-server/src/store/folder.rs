@@ -55,8 +55,7 @@ impl Folder {
     /// As [`Folder::open`].
     pub fn open_with(env: &Env, path: &Path, segment_bytes: u64) -> Result<Self, StoreError> {
         let disk = &*env.disk;
-        disk.make_dir(path).writing(path)?;
-        disk.sync_dir(files::parent(path)).writing(path)?;
+        files::make_dir(disk, path)?;
         let is_new = check_format(env, path)?;
         let lock_file = path.join("lock");
         let lock = disk.lock(&lock_file).map_err(|error| match error.kind() {

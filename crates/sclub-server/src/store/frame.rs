@@ -33,7 +33,7 @@ const HEAD: usize = 32;
 /// No batch is longer.
 pub(super) const MAX_BATCH: usize = 1 << 28;
 /// How much is read at once.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 128 << 10;
 
 const MARK: &[u8; 16] = b"sclub segment 2\n";
 
@@ -211,7 +211,9 @@ impl Frames {
         let is_read =
             at >= self.start && at + count as u64 <= self.start + self.buffer.len() as u64;
         if !is_read {
-            self.buffer.resize(count.max(CHUNK), 0);
+            let rest = self.file.len()?.saturating_sub(at);
+            let wanted = (count.max(CHUNK) as u64).min(rest) as usize;
+            self.buffer.resize(wanted, 0);
             let read = self.file.read_full_at(&mut self.buffer, at)?;
             self.buffer.truncate(read);
             self.start = at;

@@ -19,7 +19,7 @@ use crate::env::{Access, DiskFile, Env};
 /// A file is closed when it has this many bytes.
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 /// Space is reserved ahead in steps that double between these.
-const FIRST_STEP: u64 = 256 << 10;
+const FIRST_STEP: u64 = 64 << 10;
 const LAST_STEP: u64 = 8 << 20;
 
 /// A log in the files of a folder.

@@ -1,0 +1,249 @@
+//! Clients, and the network between them and the server: messages come late, twice, in another order
+//! or not at all, and who gets no answer asks again.
+
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use rand::RngExt;
+use tokio::sync::mpsc;
+
+use crate::plan::Kind;
+use crate::seed::{Rng, chance, pick, stream};
+use crate::serve::{Choice, Nonsense, Reply, Request, Reward, Wish};
+use crate::world::{OUTSIDE, USER_LENGTH, USER_PREFIX, World};
+
+/// How often a client asks again.
+const TRIES: u32 = 4;
+
+/// Asks until there were as many operations as planned.
+pub async fn client(world: Rc<World>, number: usize) {
+    let rng = &mut stream(world.plan.seed, &format!("client {number}"));
+    while world.next_op().is_some() {
+        let request = draw(&world, rng);
+        world.note(|| format!("client {number}: {}", describe(&request)));
+        send(&world, rng, request).await;
+        let pause = rng.random_range(0..=world.plan.pause);
+        world.sleep(pause).await;
+    }
+}
+
+/// An id that was never used before.
+pub fn new_user(rng: &mut Rng) -> String {
+    let letters: Vec<char> = ('a'..='z').chain('0'..='9').collect();
+    let rest = USER_LENGTH - USER_PREFIX.len();
+    let rest: String = (0..rest).map(|_| *pick(rng, &letters)).collect();
+    format!("{USER_PREFIX}{rest}")
+}
+
+/// Features of an item, of length one.
+pub fn features(rng: &mut Rng, dim: usize) -> Vec<f64> {
+    let row: Vec<f64> = (0..dim).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let norm = row.iter().map(|value| value * value).sum::<f64>().sqrt();
+    row.iter().map(|value| value / norm.max(1e-3)).collect()
+}
+
+pub fn item_name(number: usize) -> String {
+    format!("item-{number}")
+}
+
+/// A reward that nobody else gives.
+pub fn reward(world: &World, rng: &mut Rng) -> f64 {
+    let settings = &world.plan.settings;
+    rng.random_range(settings.reward_min..settings.reward_max)
+}
+
+fn draw(world: &World, rng: &mut Rng) -> Request {
+    let has_decisions = !world.decisions.borrow().is_empty();
+    match rng.random_range(0..100) {
+        0..45 if has_decisions => feedback(world, rng),
+        45..48 if has_decisions => nonsense(world, rng),
+        48..54 => {
+            let count = match chance(rng, 0.1) {
+                true => 100,
+                false => rng.random_range(1..=4),
+            };
+            let items = (0..count).map(|_| {
+                let id = item_name(rng.random_range(0..world.plan.items));
+                (id, features(rng, world.plan.dim))
+            });
+            Request::Upsert(items.collect())
+        }
+        54..56 if world.plan.has(Kind::Removing) => {
+            Request::Remove(item_name(rng.random_range(0..world.plan.items)))
+        }
+        56..58 if world.plan.has(Kind::Forgetting) => {
+            let mut users = world.users.borrow_mut();
+            let place = rng.random_range(0..users.len());
+            let user = users[place].clone();
+            if !world.plan.users_return {
+                users[place] = new_user(rng);
+            }
+            Request::Forget(user)
+        }
+        _ => {
+            let count = match chance(rng, 0.2) {
+                true => rng.random_range(2..=5),
+                false => 1,
+            };
+            Request::Recommend((0..count).map(|_| wish(world, rng)).collect())
+        }
+    }
+}
+
+fn wish(world: &World, rng: &mut Rng) -> Wish {
+    let some = |rng: &mut Rng, most: usize| {
+        let count = rng.random_range(0..=most.min(world.plan.items));
+        let mut numbers: Vec<usize> = (0..world.plan.items).collect();
+        (0..count)
+            .map(|_| item_name(numbers.swap_remove(rng.random_range(0..numbers.len()))))
+            .collect::<Vec<_>>()
+    };
+    let among = match rng.random_range(0..4) {
+        0 => {
+            let mut ids = some(rng, 4);
+            if ids.is_empty() {
+                ids.push(item_name(0));
+            }
+            Choice::Candidates(ids)
+        }
+        1 => {
+            let count = rng.random_range(1..=4);
+            let items = (0..count).map(|number| {
+                let id = format!("inline-{number}");
+                (id, features(rng, world.plan.dim))
+            });
+            Choice::Inline(items.collect())
+        }
+        _ => Choice::All(some(rng, 2)),
+    };
+    Wish {
+        user: pick(rng, &world.users.borrow()).clone(),
+        among,
+        k: rng.random_range(1..=4),
+    }
+}
+
+fn feedback(world: &World, rng: &mut Rng) -> Request {
+    let count = match chance(rng, 0.3) {
+        true => rng.random_range(2..=6),
+        false => 1,
+    };
+    let decisions = world.decisions.borrow();
+    let all = decisions.len();
+    let rewards = (0..count).map(|_| {
+        // Mostly one of the last, now and then any: rewarded before, expired, of another copy.
+        let decision = match chance(rng, 0.8) {
+            true => rng.random_range(all.saturating_sub(20)..all),
+            false => rng.random_range(0..all),
+        };
+        let shown = &decisions[decision].items;
+        let item = pick(rng, shown).clone();
+        Reward {
+            decision,
+            item: (item != shown[0] || chance(rng, 0.5)).then_some(item),
+            reward: reward(world, rng),
+        }
+    });
+    Request::Feedback(rewards.collect())
+}
+
+fn nonsense(world: &World, rng: &mut Rng) -> Request {
+    let decisions = world.decisions.borrow();
+    let decision = rng.random_range(0..decisions.len());
+    Request::Nonsense(match rng.random_range(0..4) {
+        0 => {
+            // Another letter somewhere.
+            let mut text: Vec<char> = decisions[decision].text.chars().collect();
+            let place = rng.random_range(0..text.len());
+            text[place] = if text[place] == 'A' { 'B' } else { 'A' };
+            Nonsense::Decision(text.into_iter().collect())
+        }
+        1 => Nonsense::Decision("AAAA".to_owned()),
+        2 => {
+            let most = world.plan.settings.reward_max;
+            Nonsense::Reward(decision, *pick(rng, &[f64::NAN, f64::INFINITY, most + 0.1]))
+        }
+        _ => Nonsense::Item(decision),
+    })
+}
+
+/// What a request is, in a few words.
+pub fn describe(request: &Request) -> String {
+    match request {
+        Request::Recommend(wishes) => {
+            let wishes = wishes.iter().map(|wish| {
+                let among = match &wish.among {
+                    Choice::All(excluded) => format!("all but {}", excluded.len()),
+                    Choice::Candidates(ids) => format!("{} candidates", ids.len()),
+                    Choice::Inline(items) => format!("{} inline", items.len()),
+                };
+                format!("{} {} of {among}", wish.user, wish.k)
+            });
+            format!("recommend {}", wishes.collect::<Vec<_>>().join(", "))
+        }
+        Request::Feedback(rewards) => {
+            let rewards = rewards.iter().map(|reward| {
+                let item = reward.item.as_deref().unwrap_or("first");
+                format!("d{} {item} {:.3}", reward.decision, reward.reward)
+            });
+            format!("feedback {}", rewards.collect::<Vec<_>>().join(", "))
+        }
+        Request::Upsert(items) => {
+            let ids: Vec<&str> = items.iter().map(|(id, _)| id.as_str()).take(5).collect();
+            format!("upsert {} items: {} …", items.len(), ids.join(", "))
+        }
+        Request::Nonsense(Nonsense::Decision(_)) => "nonsense: a decision of nobody".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Sends a request through the network until there is an answer, or patience is at an end.
+pub async fn send(world: &Rc<World>, rng: &mut Rng, request: Request) -> Option<Reply> {
+    let network = world.plan.network;
+    for attempt in 0..TRIES {
+        let (answers, mut answer) = mpsc::unbounded_channel();
+        let copies = 1 + u64::from(chance(rng, network.doubled));
+        for _ in 0..copies {
+            let there = rng.random_range(0..=network.delay);
+            let back = rng.random_range(0..=network.delay);
+            let is_lost = chance(rng, network.lost);
+            let is_answer_lost = chance(rng, network.lost);
+            let gives_up = chance(rng, network.gives_up).then(|| rng.random_range(0..20));
+            if is_lost {
+                continue;
+            }
+            let (world, request, answers) = (Rc::clone(world), request.clone(), answers.clone());
+            let executor = Rc::clone(&world.executor);
+            world.in_network.set(world.in_network.get() + 1);
+            executor.spawn(OUTSIDE, "message", async move {
+                world.sleep(there).await;
+                let site = world.current();
+                if let Some(receiver) = world.deliver(&site, request, gives_up)
+                    && let Ok(reply) = receiver.await
+                    && !is_answer_lost
+                {
+                    world.sleep(back).await;
+                    let _ = answers.send(reply);
+                }
+                world.in_network.set(world.in_network.get() - 1);
+            });
+        }
+        drop(answers);
+        let timeout = world.sleep(network.delay * 2 + rng.random_range(1..=200));
+        let reply = match select(pin!(answer.recv()), timeout).await {
+            Either::Left((reply, _)) => reply,
+            Either::Right(_) => None,
+        };
+        match reply {
+            Some(Reply::Refused(why)) if why.may_repeat() => {}
+            Some(reply) => return Some(reply),
+            None => {}
+        }
+        if chance(rng, 0.3) {
+            return None;
+        }
+        world.sleep(rng.random_range(0..20 << attempt)).await;
+    }
+    None
+}

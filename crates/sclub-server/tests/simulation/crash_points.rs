@@ -1,0 +1,120 @@
+//! One short history, stopped at every single file call in turn.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::clients::item_name;
+use crate::finish::finish;
+use crate::operators::{close, supervisor};
+use crate::plan::Plan;
+use crate::run::{run_root, spawn};
+use crate::serve::{Choice, Pace, Request, Reward, Wish};
+use crate::world::{Death, World};
+
+const USERS: [&str; 3] = [
+    "user-aaaaaaaaaaaa",
+    "user-bbbbbbbbbbbb",
+    "user-cccccccccccc",
+];
+
+fn recommend(user: usize, k: usize) -> Request {
+    Request::Recommend(vec![Wish {
+        user: USERS[user].to_owned(),
+        among: Choice::All(Vec::new()),
+        k,
+    }])
+}
+
+/// A reward for an item of a decision. Each value is there once.
+fn feedback(decisions: &[usize]) -> Request {
+    let rewards = decisions.iter().map(|&decision| Reward {
+        decision,
+        item: None,
+        reward: 0.5 + decision as f64 / 64.0,
+    });
+    Request::Feedback(rewards.collect())
+}
+
+fn upsert(items: &[usize], turn: f64) -> Request {
+    let items = items.iter().map(|&number| {
+        let angle = number as f64 + turn;
+        (item_name(number), vec![angle.cos(), angle.sin()])
+    });
+    Request::Upsert(items.collect())
+}
+
+/// Everything that writes, once or twice. None is to close and open.
+fn history() -> Vec<Option<Request>> {
+    let mut history = vec![upsert(&[0, 1, 2], 0.0)];
+    // Decisions 0 to 5, two for each user.
+    history.extend((0..6).map(|number| recommend(number % 3, 2)));
+    history.extend([
+        feedback(&[0]),
+        feedback(&[1, 2]),
+        feedback(&[0]),
+        Request::Forget(USERS[1].to_owned()),
+        Request::Snapshot,
+        feedback(&[3]),
+        upsert(&[1, 3], 0.5),
+        Request::Compact,
+        // Refused: the user is forgotten.
+        feedback(&[4]),
+        Request::Backup(Pace::AtOnce),
+        Request::Remove(item_name(2)),
+    ]);
+    let mut history: Vec<_> = history.into_iter().map(Some).collect();
+    history.push(None);
+    history.extend([feedback(&[5]), Request::Export, Request::Compact].map(Some));
+    history
+}
+
+/// Runs the history until the machine stops, then checks everything. Returns how many file calls the
+/// history took.
+fn stop_at(call: u64, death: Death, policy: &str) -> u64 {
+    let world = World::new(Plan::plain(call, policy), false);
+    world.death.set(death);
+    world.disk.stop_at(Some(call));
+    let calls = Cell::new(0);
+    let root = async {
+        spawn(&world, "supervisor", supervisor(Rc::clone(&world)));
+        world.sleep(1).await;
+        let site = world.current();
+        for request in history() {
+            let needs = match &request {
+                Some(Request::Feedback(rewards)) => {
+                    rewards.iter().map(|reward| reward.decision + 1).max()
+                }
+                _ => None,
+            };
+            if world.engine(&site).is_none() || needs > Some(world.decisions.borrow().len()) {
+                break;
+            }
+            match request {
+                Some(request) => drop(world.ask(&site, request).await),
+                None => close(&world, &site).await,
+            }
+        }
+        calls.set(world.disk.calls());
+        finish(&world).await;
+    };
+    if let Err(failure) = run_root(&world, root) {
+        panic!("stopped at file call {call}, {death:?}, {policy}: {failure}");
+    }
+    calls.get()
+}
+
+/// Stops at every call of the history.
+fn stop_everywhere(policy: &str) {
+    let all = stop_at(u64::MAX, Death::Kill, policy);
+    assert!(all > 50, "{all} calls");
+    for call in 1..=all {
+        for death in [Death::PowerLoss, Death::Kill] {
+            stop_at(call, death, policy);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_whatever_file_call_is_the_last() {
+    stop_everywhere("sclub");
+}

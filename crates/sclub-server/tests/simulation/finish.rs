@@ -1,0 +1,176 @@
+//! The end of a run: nothing fails any more, everything is settled, and everything must be as it was
+//! acknowledged.
+
+use std::rc::Rc;
+
+use crate::clients::{features, item_name};
+use crate::disk::Faults;
+use crate::operators::close;
+use crate::seed::stream;
+use crate::serve::{Pace, Reply, Request, Reward};
+use crate::world::{GRACE, Site, World};
+
+/// Milliseconds in which everything that still runs comes to its end.
+const CALL_TIME: u64 = 5_000;
+
+/// Checks everything that can be checked.
+pub async fn finish(world: &Rc<World>) {
+    world.note(|| "the end: nothing fails any more".to_owned());
+    world.disk.stop_at(None);
+    world.set_weather(Faults::default(), u64::MAX);
+    let site = settled(world).await;
+    world.check(&site);
+    repeat_everything(world, &site).await;
+    world.check(&site);
+    restarts(world, &site).await;
+    upkeep(world, &site).await;
+    restarts(world, &site).await;
+    copy(world, &site).await;
+}
+
+/// Waits until the server is open and writes again, and nothing is in flight.
+async fn settled(world: &Rc<World>) -> Rc<Site> {
+    let begun = world.clock.now();
+    loop {
+        let site = world.current();
+        let is_writable = world.in_network.get() == 0
+            && world.engine(&site).is_some()
+            && put_canary(world, &site).await;
+        if is_writable {
+            world.sleep(CALL_TIME).await;
+            // Who gave up will not learn it, but all of it has happened or never will.
+            let now = world.tick();
+            site.model.borrow_mut().settle_calls(now);
+            return site;
+        }
+        if world.clock.now() > begun + GRACE {
+            let why = world.engine(&site).map(|engine| engine.read_only());
+            world.violation(format!(
+                "it does not write {GRACE} ms after the last fault: {why:?}"
+            ));
+        }
+        world.sleep(100).await;
+    }
+}
+
+/// Writes something.
+async fn put_canary(world: &Rc<World>, site: &Rc<Site>) -> bool {
+    let rng = &mut stream(world.tick(), "canary");
+    let item = (item_name(0), features(rng, world.plan.dim));
+    world.ask(site, Request::Upsert(vec![item])).await == Some(Reply::Done)
+}
+
+/// Sends every reward again: what counts is told from what does not.
+async fn repeat_everything(world: &Rc<World>, site: &Rc<Site>) {
+    let sent = site.model.borrow().sent();
+    world.note(|| format!("the end: {} rewards again", sent.len()));
+    for (gift, _) in sent {
+        let reward = Reward {
+            decision: gift.decision,
+            item: Some(gift.item),
+            reward: gift.reward,
+        };
+        must(world, site, Request::Feedback(vec![reward])).await;
+    }
+    let unsure = site.model.borrow().unsure_items();
+    let rng = &mut stream(world.plan.seed, "unsure items");
+    for item in unsure {
+        let features = features(rng, world.plan.dim);
+        must(world, site, Request::Upsert(vec![(item, features)])).await;
+    }
+}
+
+/// Asks for something that must be answered, if only with a refusal for good.
+async fn must(world: &Rc<World>, site: &Rc<Site>, request: Request) {
+    let what = format!("{request:?}");
+    match world.ask(site, request).await {
+        Some(Reply::Done) => {}
+        Some(Reply::Refused(why)) if !why.may_repeat() => {}
+        other => world.violation(format!("without a fault, {what} got {other:?}")),
+    }
+}
+
+/// The hash, once nothing changes any more by itself.
+async fn quiet_hash(world: &Rc<World>, site: &Rc<Site>) -> String {
+    let mut last = String::new();
+    let mut same = 0;
+    for _ in 0..600 {
+        world.sleep(1_000).await;
+        let Some(engine) = world.engine(site) else {
+            continue;
+        };
+        let hash = engine.hash();
+        same = if hash == last { same + 1 } else { 0 };
+        last = hash;
+        if same == 3 {
+            return last;
+        }
+    }
+    world.violation("the state never comes to rest");
+    last
+}
+
+/// Whatever way a process ends: the next one knows the same.
+async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
+    world.is_held.set(true);
+    for way in ["kill", "power loss", "close"] {
+        let before = quiet_hash(world, site).await;
+        world.note(|| format!("the end: {way}"));
+        match way {
+            "kill" => drop(world.kill(site)),
+            "power loss" => world.lose_power(),
+            _ => close(world, site).await,
+        }
+        if world.engine(site).is_none()
+            && let Err(error) = world.open(site)
+        {
+            world.violation(format!("after a {way} it does not open: {error}"));
+            return;
+        }
+        let after = world.engine(site).map(|engine| engine.hash());
+        if after.as_ref() != Some(&before) {
+            world.violation(format!(
+                "the hash was {before} before a {way}, and is {after:?}"
+            ));
+        }
+    }
+    world.is_held.set(false);
+}
+
+async fn upkeep(world: &Rc<World>, site: &Rc<Site>) {
+    // Time passes: whatever failed lately has had its chance.
+    world.sleep(GRACE + 1).await;
+    for request in [Request::Snapshot, Request::Compact, Request::Export] {
+        world.note(|| format!("the end: {request:?}"));
+        let what = format!("{request:?}");
+        if world.ask(site, request).await != Some(Reply::Done) {
+            world.violation(format!("without a fault, {what} fails"));
+        }
+        world.check(site);
+    }
+}
+
+/// A backup of a quiet server is the same state.
+async fn copy(world: &Rc<World>, site: &Rc<Site>) {
+    let before = quiet_hash(world, site).await;
+    must(world, site, Request::Backup(Pace::AtOnce)).await;
+    let backup = world.backups.borrow().last().cloned();
+    let Some(backup) = backup else {
+        return world.violation("without a fault, there is no backup");
+    };
+    let copy = match world.restore(&backup) {
+        Ok(copy) => copy,
+        Err(error) => return world.violation(format!("a backup cannot be restored: {error}")),
+    };
+    // What was restored is durable.
+    world.is_held.set(true);
+    world.lose_power();
+    if let Err(error) = world.open(&copy) {
+        return world.violation(format!("a copy does not open: {error}"));
+    }
+    let after = world.engine(&copy).map(|engine| engine.hash());
+    if after.as_ref() != Some(&before) {
+        world.violation(format!("the hash was {before}, and a copy's is {after:?}"));
+    }
+    close(world, &copy).await;
+}

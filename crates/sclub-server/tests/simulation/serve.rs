@@ -1,0 +1,490 @@
+//! Requests at the server's door: each is put to the engine, and its answer is checked.
+
+use std::io::{self, Write};
+use std::pin::pin;
+use std::rc::Rc;
+
+use futures_util::future::{Either, select};
+use sclub::ItemSet;
+use sclub_server::engine::{Among, Asked, Given, Recommended};
+use sclub_server::event::Item;
+use sclub_server::state::Scratch;
+use tokio::sync::oneshot;
+
+use crate::clock::SimClock;
+use crate::model::{Ask, DecisionId, End, Gift};
+use crate::subject::{Engine, Refusal, Why, why};
+use crate::world::{Decision, GRACE, Owner, Site, World};
+
+/// What can be asked of a server.
+#[derive(Debug, Clone)]
+pub enum Request {
+    Recommend(Vec<Wish>),
+    Feedback(Vec<Reward>),
+    /// Must be refused.
+    Nonsense(Nonsense),
+    Upsert(Vec<(String, Vec<f64>)>),
+    Remove(String),
+    Forget(String),
+    Snapshot,
+    Compact,
+    Backup(Pace),
+    Export,
+}
+
+/// Who is to be shown what.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    pub user: String,
+    pub among: Choice,
+    pub k: usize,
+}
+
+#[derive(Debug, Clone)]
+pub enum Choice {
+    All(Vec<String>),
+    Candidates(Vec<String>),
+    Inline(Vec<(String, Vec<f64>)>),
+}
+
+#[derive(Debug, Clone)]
+pub struct Reward {
+    pub decision: DecisionId,
+    /// The first item if none is named.
+    pub item: Option<String>,
+    pub reward: f64,
+}
+
+#[derive(Debug, Clone)]
+pub enum Nonsense {
+    /// Nobody handed that out.
+    Decision(String),
+    /// Out of range.
+    Reward(DecisionId, f64),
+    /// Not shown.
+    Item(DecisionId),
+}
+
+/// How whoever takes a backup reads it.
+#[derive(Debug, Clone, Copy)]
+pub enum Pace {
+    AtOnce,
+    /// Waits so many milliseconds now and then.
+    Slow(u64),
+    /// Is gone after so many bytes.
+    GivesUp(usize),
+}
+
+/// What who asked gets to know.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Reply {
+    Done,
+    Refused(Why),
+}
+
+impl World {
+    /// Puts a request to the server of a folder, if it is open. After `gives_up` milliseconds who asked
+    /// goes away, and the server drops what it was doing for him.
+    pub fn deliver(
+        self: &Rc<Self>,
+        site: &Rc<Site>,
+        request: Request,
+        gives_up: Option<u64>,
+    ) -> Option<oneshot::Receiver<Reply>> {
+        let engine = self.engine(site)?;
+        let group = self.group(site)?;
+        let (reply, receiver) = oneshot::channel();
+        let (world, site) = (Rc::clone(self), Rc::clone(site));
+        self.executor.spawn(group, "request", async move {
+            let served = pin!(world.serve(&site, &engine, request));
+            let answer = match gives_up {
+                None => Some(served.await),
+                Some(after) => match select(served, world.sleep(after)).await {
+                    Either::Left((answer, _)) => Some(answer),
+                    Either::Right(_) => None,
+                },
+            };
+            // What a machine that stopped would have said nobody hears.
+            if let Some(answer) = answer
+                && !world.disk.is_down()
+            {
+                let _ = reply.send(answer);
+            }
+        });
+        Some(receiver)
+    }
+
+    /// Puts a request to the server and waits for the answer. None if there was none.
+    pub async fn ask(self: &Rc<Self>, site: &Rc<Site>, request: Request) -> Option<Reply> {
+        self.deliver(site, request, None)?.await.ok()
+    }
+
+    async fn serve(&self, site: &Site, engine: &Engine, request: Request) -> Reply {
+        match request {
+            Request::Recommend(wishes) => self.recommend(site, engine, &wishes),
+            Request::Feedback(rewards) => self.feedback(site, engine, &rewards).await,
+            Request::Nonsense(nonsense) => self.nonsense(engine, &nonsense).await,
+            Request::Upsert(items) => {
+                let ask = Ask::Upsert(items.clone());
+                let items = items
+                    .into_iter()
+                    .map(|(id, features)| Item { id, features });
+                let done = engine.upsert(items.collect());
+                self.change(site, ask, done).await
+            }
+            Request::Remove(item) => {
+                let ask = Ask::Remove(item.clone());
+                let done = async { engine.remove(&item).await.map(usize::from) };
+                self.change(site, ask, done).await
+            }
+            Request::Forget(user) => {
+                let ask = Ask::Forget(user.clone());
+                let done = async { engine.forget(&user).await.map(usize::from) };
+                self.change(site, ask, done).await
+            }
+            Request::Snapshot => {
+                let done = engine.snapshot().await.map(drop);
+                self.upkeep(site, "snapshot", done)
+            }
+            Request::Compact => {
+                let begin = self.tick();
+                let done = engine.compact().await.map(drop);
+                if done.is_ok() && !self.disk.is_down() {
+                    self.count("compactions");
+                    site.model.borrow_mut().compacted(begin);
+                    self.check_gone(site);
+                }
+                self.upkeep(site, "compaction", done)
+            }
+            Request::Backup(pace) => self.backup(site, engine, pace).await,
+            Request::Export => self.export(site, engine).await,
+        }
+    }
+
+    fn recommend(&self, site: &Site, engine: &Engine, wishes: &[Wish]) -> Reply {
+        let inline: Vec<Option<ItemSet>> = wishes.iter().map(|wish| self.inline(wish)).collect();
+        let asked: Vec<Asked<'_>> = wishes
+            .iter()
+            .zip(&inline)
+            .map(|(wish, inline)| Asked {
+                user: &wish.user,
+                among: wish.among.borrowed(inline.as_ref()),
+                k: wish.k,
+            })
+            .collect();
+        let answered = match &asked[..] {
+            [only] => engine
+                .recommend(only, &mut Scratch::default())
+                .map(|recommended| vec![recommended]),
+            all => engine.recommend_all(all),
+        };
+        match answered {
+            Ok(all) => {
+                for (wish, recommended) in wishes.iter().zip(&all) {
+                    self.expect(check_shown(site, wish, recommended));
+                }
+                for (wish, recommended) in wishes.iter().zip(all) {
+                    let items = recommended.items.into_iter().map(|(item, _)| item);
+                    self.hand_out(site, recommended.decision, &wish.user, items.collect());
+                }
+                Reply::Done
+            }
+            Err(refusal) => {
+                let (why, _) = why(&refusal);
+                let model = site.model.borrow();
+                let may_be = wishes.iter().any(|wish| match (&wish.among, why) {
+                    (Choice::Candidates(ids), Why::UnknownItem) => {
+                        ids.iter().any(|id| model.may_be(id).1)
+                    }
+                    // Everything that is not excluded may be absent.
+                    (Choice::All(excluded), Why::Invalid) => model
+                        .item_names()
+                        .all(|item| excluded.contains(item) || model.may_be(item).1),
+                    (_, Why::Closing) => site.is_closing.get(),
+                    _ => false,
+                });
+                if !may_be && !self.disk.is_down() {
+                    self.violation(format!("{wishes:?} were refused: {refusal:?}"));
+                }
+                Reply::Refused(why)
+            }
+        }
+    }
+
+    fn inline(&self, wish: &Wish) -> Option<ItemSet> {
+        let Choice::Inline(items) = &wish.among else {
+            return None;
+        };
+        let rows: Vec<f64> = items.iter().flat_map(|(_, row)| row.clone()).collect();
+        Some(ItemSet::from_rows(self.plan.dim, &rows).expect("good features"))
+    }
+
+    async fn feedback(&self, site: &Site, engine: &Engine, rewards: &[Reward]) -> Reply {
+        let all: Vec<Decision> = {
+            let decisions = self.decisions.borrow();
+            let named = rewards.iter().map(|reward| &decisions[reward.decision]);
+            named.cloned().collect()
+        };
+        let gifts: Vec<Gift> = rewards
+            .iter()
+            .zip(&all)
+            .map(|(reward, decision)| Gift {
+                decision: reward.decision,
+                user: decision.user.clone(),
+                made: decision.made,
+                item: reward.item.as_ref().unwrap_or(&decision.items[0]).clone(),
+                reward: reward.reward,
+            })
+            .collect();
+        let given: Vec<Given<'_>> = rewards
+            .iter()
+            .zip(&all)
+            .map(|(reward, decision)| Given {
+                decision: &decision.text,
+                item: reward.item.as_deref(),
+                reward: reward.reward,
+            })
+            .collect();
+        let mut owners = all.iter().map(|decision| self.owner(site, decision));
+        let is_others = owners.any(|owner| owner == Owner::Others);
+        // What belongs to another copy must be refused: it cannot count.
+        let call = (!is_others).then(|| {
+            let ask = Ask::Feedback(gifts.clone());
+            site.model.borrow_mut().begin(ask, self.tick())
+        });
+        let answered = engine.feedback(&given).await;
+        if self.disk.is_down() {
+            return Reply::Refused(Why::Unknown);
+        }
+        self.detail(|| format!("{}: {gifts:?}: {answered:?}", site.folder.display()));
+        let (end, reply) = match &answered {
+            Ok(applied) => {
+                if is_others {
+                    self.violation(format!("{rewards:?} of another copy was taken"));
+                }
+                for &is_new in applied {
+                    self.count(if is_new { "applied" } else { "repeated" });
+                }
+                (End::Applied(applied.clone()), Reply::Done)
+            }
+            Err(refusal) => {
+                let (why, place) = why(refusal);
+                let place = if rewards.len() == 1 { Some(0) } else { place };
+                if place.is_none() && !why.may_repeat() {
+                    self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
+                }
+                let concerned =
+                    (0..gifts.len()).filter(|&index| place.is_none_or(|at| at == index));
+                let mut refused = concerned.map(|index| {
+                    let (gift, decision) = (&gifts[index], &all[index]);
+                    self.may_be_refused(site, gift, decision, why)
+                });
+                if !refused.any(|is_right| is_right) {
+                    self.violation(format!("{rewards:?} was refused: {refusal:?}"));
+                }
+                (self.end_of(why), Reply::Refused(why))
+            }
+        };
+        if let Some(call) = call {
+            let ended = site.model.borrow_mut().end(call, &end, self.tick());
+            self.expect(ended);
+        }
+        reply
+    }
+
+    /// Whether a reward may be refused for a reason.
+    fn may_be_refused(&self, site: &Site, gift: &Gift, decision: &Decision, why: Why) -> bool {
+        let is_ours = self.owner(site, decision) == Owner::Ours;
+        match why {
+            Why::ReadOnly | Why::Unknown | Why::Overloaded => true,
+            Why::Closing => site.is_closing.get(),
+            Why::OtherCopy => {
+                self.count("other copy");
+                !is_ours
+            }
+            Why::Expired => {
+                self.count("expired");
+                !is_ours || self.may_be_expired(site, decision)
+            }
+            Why::Forgotten => {
+                self.count("forgotten");
+                !is_ours || site.model.borrow_mut().refused_as_forgotten(gift).is_ok()
+            }
+            Why::UnknownDecision | Why::UnknownItem | Why::Invalid | Why::Other => false,
+        }
+    }
+
+    /// How a call ended that was refused.
+    fn end_of(&self, why: Why) -> End {
+        match why {
+            // Closing says nothing about what was in the queue.
+            Why::Unknown | Why::Closing => {
+                self.count("unknown");
+                End::Unknown
+            }
+            _ => {
+                self.count("refused");
+                End::Refused
+            }
+        }
+    }
+
+    async fn nonsense(&self, engine: &Engine, nonsense: &Nonsense) -> Reply {
+        let decisions = self.decisions.borrow().clone();
+        let (text, item, reward) = match nonsense {
+            Nonsense::Decision(text) => (text.as_str(), None, self.plan.settings.reward_min),
+            Nonsense::Reward(id, reward) => (decisions[*id].text.as_str(), None, *reward),
+            Nonsense::Item(id) => {
+                let text = decisions[*id].text.as_str();
+                (text, Some("nothing"), self.plan.settings.reward_min)
+            }
+        };
+        let given = Given {
+            decision: text,
+            item,
+            reward,
+        };
+        if engine.feedback(&[given]).await.is_ok() {
+            self.violation(format!("{nonsense:?} was taken"));
+        }
+        Reply::Done
+    }
+
+    /// A call that changes something.
+    async fn change(
+        &self,
+        site: &Site,
+        ask: Ask,
+        done: impl Future<Output = Result<usize, Refusal>>,
+    ) -> Reply {
+        let call = site.model.borrow_mut().begin(ask.clone(), self.tick());
+        let done = done.await;
+        if self.disk.is_down() {
+            return Reply::Refused(Why::Unknown);
+        }
+        self.detail(|| format!("{}: {ask:?}: {done:?}", site.folder.display()));
+        let (end, reply) = match done {
+            Ok(count) => (End::Changed(count), Reply::Done),
+            Err(refusal) => {
+                let (why, _) = why(&refusal);
+                if !why.may_repeat() || why == Why::Closing && !site.is_closing.get() {
+                    self.violation(format!("{ask:?} was refused: {refusal:?}"));
+                }
+                (self.end_of(why), Reply::Refused(why))
+            }
+        };
+        let ended = site.model.borrow_mut().end(call, &end, self.tick());
+        self.expect(ended);
+        reply
+    }
+
+    /// Something for which only a fault is an excuse.
+    fn upkeep(&self, site: &Site, what: &str, done: Result<(), impl std::fmt::Display>) -> Reply {
+        match done {
+            Ok(()) => Reply::Done,
+            Err(error) => {
+                let is_calm = self.calm_for().is_some_and(|calm| calm > GRACE);
+                if is_calm && !site.is_closing.get() && !self.disk.is_down() {
+                    self.violation(format!("{what} failed without a fault: {error}"));
+                }
+                self.note(|| format!("{what} failed: {error}"));
+                Reply::Refused(Why::Other)
+            }
+        }
+    }
+
+    async fn backup(&self, site: &Site, engine: &Engine, pace: Pace) -> Reply {
+        let begun = site.model.borrow().clone();
+        let begin = self.tick();
+        let mut out = Reader {
+            bytes: Vec::new(),
+            pace,
+            clock: self.clock.clone(),
+        };
+        let done = engine.backup(&mut out).await;
+        if done.is_ok() && !self.disk.is_down() {
+            self.keep_backup(site, out.bytes, begun, begin);
+        }
+        match pace {
+            Pace::GivesUp(_) => Reply::Done,
+            _ => self.upkeep(site, "backup", done),
+        }
+    }
+
+    async fn export(&self, site: &Site, engine: &Engine) -> Reply {
+        let before = site.model.borrow().export_counts();
+        let mut bytes = Vec::new();
+        let done = engine.export(&mut bytes).await;
+        if let Ok(count) = done
+            && !self.disk.is_down()
+        {
+            self.count("exports");
+            let after = site.model.borrow().export_counts();
+            self.expect(match self.plan.settings.journal_days {
+                0 if bytes.is_empty() => Ok(()),
+                0 => Err("there is something in an export without a journal".to_owned()),
+                _ => crate::export::check(&bytes, count, &before, &after),
+            });
+        }
+        self.upkeep(site, "export", done.map(drop))
+    }
+}
+
+/// Checks that what was shown could be.
+fn check_shown(site: &Site, wish: &Wish, recommended: &Recommended) -> Result<(), String> {
+    let model = site.model.borrow();
+    let shown: Vec<&String> = recommended.items.iter().map(|(item, _)| item).collect();
+    let mut others = shown.clone();
+    others.sort();
+    others.dedup();
+    let is_candidate = |item: &String| match &wish.among {
+        Choice::All(excluded) => !excluded.contains(item) && model.may_be(item).0,
+        Choice::Candidates(ids) => ids.contains(item) && model.may_be(item).0,
+        Choice::Inline(items) => items.iter().any(|(id, _)| id == item),
+    };
+    let is_right = (1..=wish.k).contains(&shown.len()) && others.len() == shown.len();
+    match is_right && shown.iter().all(|item| is_candidate(item)) {
+        true => Ok(()),
+        false => Err(format!("{wish:?} was shown {shown:?}")),
+    }
+}
+
+impl Choice {
+    fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> Among<'a> {
+        match (self, inline) {
+            (Choice::All(excluded), _) => Among::All(excluded.iter().map(String::as_str).collect()),
+            (Choice::Candidates(ids), _) => {
+                Among::Candidates(ids.iter().map(String::as_str).collect())
+            }
+            (Choice::Inline(items), inline) => {
+                let ids = items.iter().map(|(id, _)| id.as_str());
+                Among::Inline(ids.collect(), inline.expect("made from the same"))
+            }
+        }
+    }
+}
+
+/// Takes a backup.
+struct Reader {
+    bytes: Vec<u8>,
+    pace: Pace,
+    clock: SimClock,
+}
+
+impl Write for Reader {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.pace {
+            Pace::GivesUp(after) if self.bytes.len() + bytes.len() > after => {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            Pace::Slow(milliseconds) => self.clock.advance(milliseconds),
+            _ => {}
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,74 @@
+//! The engine under test. Only this file knows its types.
+
+use std::collections::BTreeMap;
+
+pub use sclub_server::engine::{Engine, Refusal, restore, verify};
+
+/// Why something was refused.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Why {
+    UnknownDecision,
+    Expired,
+    Forgotten,
+    OtherCopy,
+    UnknownItem,
+    Invalid,
+    /// Nothing was written, and nothing will be.
+    ReadOnly,
+    /// It was written or not.
+    Unknown,
+    Overloaded,
+    Closing,
+    Other,
+}
+
+impl Why {
+    /// Whether it says nothing about the request: it may be sent again.
+    pub fn may_repeat(self) -> bool {
+        use Why::*;
+        matches!(self, ReadOnly | Unknown | Overloaded | Closing)
+    }
+}
+
+/// Why a request was refused, and which entry of a batch that is about.
+pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
+    let why = match refusal {
+        Refusal::At(place, inner) => {
+            let index = place.split(['[', ']']).nth(1);
+            return (why(inner).0, index.and_then(|index| index.parse().ok()));
+        }
+        Refusal::UnknownDecision => Why::UnknownDecision,
+        Refusal::Expired => Why::Expired,
+        Refusal::Forgotten => Why::Forgotten,
+        Refusal::OtherCopy => Why::OtherCopy,
+        Refusal::UnknownItem { .. } => Why::UnknownItem,
+        Refusal::Invalid { .. } => Why::Invalid,
+        Refusal::ReadOnly(_) => Why::ReadOnly,
+        Refusal::Unknown(_) => Why::Unknown,
+        Refusal::Overloaded => Why::Overloaded,
+        Refusal::Closing => Why::Closing,
+        #[allow(unreachable_patterns)]
+        _ => Why::Other,
+    };
+    (why, None)
+}
+
+/// Number and sum of the rewards of each user.
+pub fn users(engine: &Engine) -> BTreeMap<String, (u64, f64)> {
+    let state = engine.state();
+    let known = state.users().parts().0.iter().flatten();
+    known
+        .map(|user| (user.id.to_string(), (user.rewards, user.reward_sum)))
+        .collect()
+}
+
+/// The features of each item.
+pub fn catalogue(engine: &Engine) -> BTreeMap<String, Vec<f64>> {
+    let state = engine.state();
+    let Some(catalogue) = state.catalogue() else {
+        return BTreeMap::new();
+    };
+    (0..catalogue.len())
+        .map(|slot| (catalogue.entry(slot).id.to_string(), catalogue.features(slot)))
+        .collect()
+}
