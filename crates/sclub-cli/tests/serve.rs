@@ -227,5 +227,5 @@ fn the_help_names_every_setting() {
             assert!(own.contains(&format!("[default: {value}")), "{key}: {own}");
         }
     }
-    assert_eq!(settings, 32);
+    assert_eq!(settings, 33);
 }
