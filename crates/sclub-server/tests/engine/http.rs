@@ -95,10 +95,12 @@ fn a_decision_of_another_copy_is_a_conflict() {
     let copy = Service::at(folder, Env::real());
     let decision = copy.decide();
     assert_eq!(service.feedback(&decision), (409, json!("other_copy")));
-    let body = json!({"feedback": [{"decision": decision, "reward": 1.0}]});
+    let [own, other] =
+        [&service.decide(), &decision].map(|decision| json!({"decision": decision, "reward": 1.0}));
+    let body = json!({"feedback": [own, other]});
     let (status, answer) = service.call("POST", "/v1/feedback/batch", &body);
     assert_eq!(status, 409, "{answer}");
-    assert_eq!(answer["error"]["field"], "feedback[0].decision");
+    assert_eq!(answer["error"]["field"], "feedback[1].decision");
     assert_eq!(copy.feedback(&decision), (200, Value::Null));
 }
 
