@@ -6,16 +6,18 @@ use std::sync::{Arc, LazyLock};
 use libfuzzer_sys::fuzz_target;
 use sclub_server::api::{App, probe};
 use sclub_server::engine::Engine;
+use sclub_server::env::Env;
 use sclub_server::settings::Settings;
-use sclub_server::store::memory::Memory;
 
 static APP: LazyLock<Arc<App>> = LazyLock::new(|| {
     let settings = Settings {
         dim: Some(2),
-        journal: false,
+        journal_days: 0,
         ..Settings::default()
     };
-    let engine = Engine::open(Arc::new(Memory::new()), &settings).expect("an engine");
+    let folder = std::env::temp_dir().join(format!("sclub-fuzz-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let engine = Engine::open(Env::real(), &folder, &settings).expect("an engine");
     let app = App::new(settings);
     app.begin(engine);
     app

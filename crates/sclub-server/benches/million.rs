@@ -6,6 +6,9 @@
 //! `cargo bench -p sclub-server --bench million -- fit [users] [rewards]`: nothing but two fits of `sclub-soft`, one
 //! from the beginning and one that goes on from it.
 //!
+//! `cargo bench -p sclub-server --bench million -- snapshot [users]`: how long it takes to learn, from sending a reward
+//! to its being durable, while no snapshot is taken and while one is taken after another.
+//!
 //! Every user gives some rewards (two) at d = 20, each a round of its own, a thousand waiting at a time.
 //! Users are of twenty tastes. Fits, where the policy makes any, have two threads. Then one thread recommends without a pause while another sends rewards, a
 //! thousand a second at most: for ten seconds, and, where the policy makes fits, until one has begun
@@ -13,17 +16,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sclub::{ItemSet, Keep, Policy, SclubSoft, SoftParams};
 use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
+use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
-use sclub_server::store::folder::Folder;
 
 const DIM: usize = 20;
 const AT_ONCE: usize = 1000;
@@ -51,6 +53,11 @@ fn main() {
         let count = |text: &String| text.parse().expect("a number");
         return fits(count(users), count(rewards));
     }
+    if let [kind, users] = &arguments[..]
+        && kind == "snapshot"
+    {
+        return snapshots(users.parse().expect("a number"));
+    }
     let users: usize = arguments
         .first()
         .map_or(1_000_000, |users| users.parse().expect("a number of users"));
@@ -73,13 +80,12 @@ fn main() {
 fn open(policy: &str, folder: &Path) -> Engine {
     let settings = Settings {
         policy: Some(policy.to_owned()),
-        journal: false,
+        journal_days: 0,
         fit_threads: FIT_THREADS,
         snapshot_every: 5_000_000,
         ..Settings::default()
     };
-    let store = Folder::open(folder).expect("a folder");
-    Engine::open(Arc::new(store), &settings).expect("an engine")
+    Engine::open(Env::real(), folder, &settings).expect("an engine")
 }
 
 /// Two fits, without a server around them.
@@ -143,7 +149,7 @@ fn fill(policy: &str, folder: &Path, users: usize, rewards: usize) {
     );
     measure(&engine, &runtime, users);
     let begun = Instant::now();
-    engine.close();
+    runtime.block_on(engine.close());
     println!("closed in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
@@ -181,25 +187,33 @@ fn learn(
     let mut scratch = Scratch::default();
     let mut decisions = Vec::with_capacity(AT_ONCE);
     for user in users {
-        let features = draws.features(1);
-        let items = ItemSet::from_rows(DIM, &features).expect("an item");
-        let asked = Asked {
-            user: &format!("user-{user}"),
-            among: Among::Inline(vec!["item"], &items),
-            k: 1,
-        };
-        let shown = engine.recommend(&asked, &mut scratch).expect("a decision");
-        decisions.push((shown.decision, draws.reward(user, &features)));
+        decisions.push(shown(engine, &mut scratch, draws, user));
     }
-    let rounds = decisions.iter().map(|(decision, reward)| {
-        let given = Given {
-            decision,
-            item: None,
-            reward: *reward,
-        };
-        async move { engine.feedback(&[given]).await.expect("learned") }
-    });
+    let rounds = decisions.iter().map(|decision| sent(engine, decision));
     runtime.block_on(join_all(rounds));
+}
+
+/// Shows an item to a user. Returns the decision and the reward.
+fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize) -> (String, f64) {
+    let features = draws.features(1);
+    let items = ItemSet::from_rows(DIM, &features).expect("an item");
+    let asked = Asked {
+        user: &format!("user-{user}"),
+        among: Among::Inline(vec!["item"], &items),
+        k: 1,
+    };
+    let shown = engine.recommend(&asked, scratch).expect("a decision");
+    (shown.decision, draws.reward(user, &features))
+}
+
+/// Sends a reward and waits until it is learned.
+async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
+    let given = Given {
+        decision,
+        item: None,
+        reward: *reward,
+    };
+    engine.feedback(&[given]).await.expect("learned");
 }
 
 /// Recommends while rewards come in: for some seconds, and then through a fit from its beginning to its
@@ -270,14 +284,73 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
     }
 }
 
+/// Learns without and with a snapshot beside, and says how long rewards took.
+fn snapshots(users: usize) {
+    let kept = tempfile::tempdir().expect("a folder");
+    let engine = open("sclub", &kept.path().join("data"));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let mut draws = Draws(1);
+    for first in (0..users).step_by(AT_ONCE) {
+        let some = first..(first + AT_ONCE).min(users);
+        learn(&engine, &runtime, &mut draws, some);
+    }
+    println!("{}", describe(&engine));
+    let is_over = AtomicBool::new(false);
+    let mut round_trips = |is_enough: &dyn Fn(Duration) -> bool| {
+        let begun = Instant::now();
+        let mut times = Vec::new();
+        while !is_enough(begun.elapsed()) {
+            let user = (draws.unit() * users as f64) as usize;
+            let decision = shown(&engine, &mut Scratch::default(), &mut draws, user);
+            let since = Instant::now();
+            runtime.block_on(sent(&engine, &decision));
+            times.push(since.elapsed());
+        }
+        times
+    };
+    let mut without = round_trips(&|waited| waited > WITHOUT);
+    let (mut with, taken) = std::thread::scope(|scope| {
+        let beside = scope.spawn(|| {
+            let begun = Instant::now();
+            let mut taken = Vec::new();
+            // Long enough for as many round trips as without.
+            while begun.elapsed() < WITHOUT {
+                let since = Instant::now();
+                let event = runtime.block_on(engine.snapshot()).expect("a snapshot");
+                taken.push(since.elapsed());
+                assert!(event > 0);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            taken
+        });
+        let with = round_trips(&|_| is_over.load(Ordering::Relaxed));
+        (with, beside.join().expect("it ended"))
+    });
+    println!("learn without a snapshot:     {}", told(&mut without));
+    println!(
+        "learn beside {:3} snapshots:   {}",
+        taken.len(),
+        told(&mut with)
+    );
+    let longest = taken.iter().max().map_or(0.0, Duration::as_secs_f64);
+    println!("a snapshot took {longest:.2} s at most");
+    for share in [0.5, 0.99] {
+        let ratio = percentile(&with, share) / percentile(&without, share);
+        println!("p{:.0} with / without: {ratio:.2}", share * 100.0);
+    }
+}
+
+/// A percentile of sorted times, in microseconds.
+fn percentile(times: &[Duration], share: f64) -> f64 {
+    let place = (share * times.len() as f64) as usize;
+    let time = times.get(place.min(times.len().saturating_sub(1)));
+    time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
+}
+
 /// Percentiles, in words.
 fn told(times: &mut [Duration]) -> String {
     times.sort_unstable();
-    let at = |share: f64| {
-        let place = (share * times.len() as f64) as usize;
-        let time = times.get(place.min(times.len().saturating_sub(1)));
-        time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
-    };
+    let at = |share: f64| percentile(times, share);
     format!(
         "p50 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs, at most {:.0} µs, of {}",
         at(0.5),
@@ -313,6 +386,6 @@ fn describe(engine: &Engine) -> String {
         state.events(),
         memory("VmRSS:"),
         memory("VmHWM:"),
-        engine.store().bytes() as f64 / 1e9
+        engine.folder().bytes() as f64 / 1e9
     )
 }

@@ -11,6 +11,10 @@
 //! | [`mod@env`] | disk, clock, randomness and threads, handed in |
 //! | [`store`] | where events are kept |
 
+// Tests share files, whether they are inside or outside.
+#[cfg(test)]
+extern crate self as sclub_server;
+
 pub mod api;
 pub mod client;
 pub mod constants;

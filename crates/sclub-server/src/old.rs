@@ -139,7 +139,8 @@ fn reward(old: OldReward) -> event::Reward {
     }
 }
 
-/// The state in a snapshot of version 0.1. It is as after no batch, with the events that were counted.
+/// The state in a snapshot of version 0.1. It is as after one batch, which is not in any log, with the
+/// events that were counted.
 ///
 /// # Errors
 /// Where it cannot be read or is something else.
@@ -165,7 +166,7 @@ pub fn load(identity: Identity, from: &mut dyn Read) -> Result<State, LoadError>
     let header = Header {
         format: old.format,
         events: old.events,
-        position: 0,
+        position: 1,
         clock: 0,
         expected: old.expected,
         idle: old.idle,

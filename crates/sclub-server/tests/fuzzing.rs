@@ -1,28 +1,39 @@
 //! What the fuzz targets do (`fuzz/`), for a moment and without their tools: bytes that nobody would
 //! send, and good ones that were tampered with.
 
+#[path = "common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use sclub_server::api::{App, probe};
 use sclub_server::decision::{Features, Handed, Sealer, Shown};
 use sclub_server::engine::Engine;
-use sclub_server::event::{Event, Item, Reward, Stamped};
+use sclub_server::env::Env;
+use sclub_server::event::{Batch, Event, Item, Reward, Stamp};
 use sclub_server::identity::Identity;
 use sclub_server::settings::Settings;
 use sclub_server::state::{Effect, State};
-use sclub_server::store::memory::Memory;
+use sclub_server::store::{Log, Segments, StoreError};
 
-fn app() -> Arc<App> {
+fn app() -> (Arc<App>, tempfile::TempDir) {
     let settings = Settings {
         dim: Some(2),
-        journal: false,
+        journal_days: 0,
         ..Settings::default()
     };
-    let engine = Engine::open(Arc::new(Memory::new()), &settings).unwrap();
+    let folder = common::new_folder();
+    let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
     let app = App::new(settings);
     app.begin(engine);
-    app
+    (app, folder)
+}
+
+fn identity() -> Identity {
+    Identity::new(&Settings::default(), &*Env::real().random).unwrap()
 }
 
 fn requests() -> Vec<Vec<u8>> {
@@ -41,20 +52,22 @@ fn requests() -> Vec<Vec<u8>> {
 }
 
 fn events() -> Vec<Event> {
-    let reward = Reward {
-        number: 1 << 40,
+    let reward = |number| Reward {
+        number,
         user: "u".to_owned(),
         item: "i".to_owned(),
         features: vec![0.5, 0.25],
         score: 1.0,
         cluster: 1,
         decided: 5,
+        clock: 3,
+        event: 0,
         reward: 1.0,
     };
     vec![
         Event::Expect { users: 3 },
         Event::Learn {
-            round: vec![reward.clone(), reward],
+            round: vec![reward(1 << 40), reward((1 << 40) + 1)],
         },
         Event::Upsert {
             items: vec![Item {
@@ -69,7 +82,13 @@ fn events() -> Vec<Event> {
             user: "u".to_owned(),
         },
         Event::Fit { fit: vec![1, 2, 3] },
+        Event::Expire { before: 2 },
     ]
+}
+
+fn batch(events: Vec<Event>) -> Batch {
+    let stamp = Stamp { at: 7, clock: 4 };
+    Batch { stamp, events }
 }
 
 /// Good bytes with some changed, left out or put in.
@@ -104,7 +123,7 @@ fn bytes(good: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
 
 #[test]
 fn no_request_breaks_anything() {
-    let app = app();
+    let (app, _folder) = app();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
     runner
         .run(&bytes(requests()), |bytes| {
@@ -116,23 +135,27 @@ fn no_request_breaks_anything() {
 
 #[test]
 fn no_log_breaks_anything() {
-    let identity = Identity::new(&Settings::default()).unwrap();
-    let stamped = |event| Stamped { at: 7, event };
-    let good: Vec<Vec<u8>> = events()
+    let identity = identity();
+    let mut good: Vec<Vec<u8>> = events()
         .into_iter()
-        .map(|event| stamped(event).encode())
+        .map(|event| batch(vec![event]).encode())
         .collect();
+    good.push(batch(events()).encode());
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
     runner
         .run(&prop::collection::vec(bytes(good), 1..6), |log| {
             let mut state = State::new(identity.clone()).unwrap();
             let mut effect = Effect::default();
             for bytes in log {
-                let Ok(event) = Stamped::decode(&bytes) else {
+                let Ok(batch) = Batch::decode(&bytes) else {
                     continue;
                 };
-                if state.apply(&event, &mut effect).is_err() {
-                    break;
+                let before = (state.position(), state.events());
+                let next = before.0 + 1;
+                match state.replay(next, &batch, &mut effect) {
+                    Ok(()) => prop_assert_eq!(state.position(), next),
+                    // Nothing of it was applied.
+                    Err(_) => prop_assert_eq!((state.position(), state.events()), before),
                 }
             }
             let hash = state.hash();
@@ -147,12 +170,10 @@ fn no_log_breaks_anything() {
 
 #[test]
 fn no_snapshot_and_no_decision_breaks_anything() {
-    let identity = Identity::new(&Settings::default()).unwrap();
+    let identity = identity();
     let mut state = State::new(identity.clone()).unwrap();
-    for event in events().into_iter().take(3) {
-        let stamped = Stamped { at: 7, event };
-        state.apply(&stamped, &mut Effect::default()).unwrap();
-    }
+    let first = batch(events().into_iter().take(3).collect());
+    state.replay(1, &first, &mut Effect::default()).unwrap();
     let mut saved = Vec::new();
     state.save(&mut saved).unwrap();
     let shown = |features| Shown {
@@ -161,8 +182,11 @@ fn no_snapshot_and_no_decision_breaks_anything() {
         features,
     };
     let handed = Handed {
+        life: 9,
         number: 1,
+        event: 1,
         at: 2,
+        clock: 2,
         user: "u".into(),
         cluster: 1,
         shown: vec![
@@ -180,4 +204,69 @@ fn no_snapshot_and_no_decision_breaks_anything() {
             Ok(())
         })
         .unwrap();
+}
+
+/// What is in a log that can be opened; none if it cannot.
+fn read(dir: &Path) -> Result<Vec<Vec<u8>>, StoreError> {
+    let log = Segments::open(&Env::real(), dir, 1 << 20)?;
+    let batches = log.read(log.first()? - 1)?;
+    let batches = batches.map(|batch| batch.map(|(_, bytes)| bytes));
+    let batches = batches.collect::<Result<Vec<_>, _>>()?;
+    log.check()?;
+    assert_eq!(log.last() + 1 - log.first()?, batches.len() as u64);
+    // It can be gone on with.
+    log.append(log.last(), b"more").expect("an append");
+    Ok(batches)
+}
+
+/// Tampered with in whatever way, a log gives what was written up to some batch, or an error.
+#[test]
+fn no_file_of_a_log_breaks_anything() {
+    let good = common::new_folder();
+    let log = Segments::open(&Env::real(), good.path(), 200).unwrap();
+    let written: Vec<Vec<u8>> = events()
+        .into_iter()
+        .map(|event| batch(vec![event]).encode())
+        .collect();
+    for (last, batch) in (0..).zip(&written) {
+        log.append(last, batch).unwrap();
+    }
+    drop(log);
+    let files = common::files(good.path());
+    assert!(files.len() > 2);
+    // Without most of the room that is reserved, or every change would go there.
+    let cut: Vec<Vec<u8>> = files
+        .iter()
+        .map(|file| {
+            let mut bytes = fs::read(file).unwrap();
+            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            bytes.truncate(used + 40);
+            bytes
+        })
+        .collect();
+    let changed =
+        (0..files.len()).prop_flat_map(|index| (Just(index), bytes(vec![cut[index].clone()])));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));
+    let (found, prefixes) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    runner
+        .run(&changed, |(index, bytes)| {
+            let dir = common::new_folder();
+            for (place, (file, cut)) in files.iter().zip(&cut).enumerate() {
+                let bytes = if place == index { &bytes } else { cut };
+                fs::write(dir.path().join(file.file_name().unwrap()), bytes).unwrap();
+            }
+            match read(dir.path()) {
+                Ok(batches) => {
+                    prop_assert!(written.starts_with(&batches), "{batches:?}");
+                    prefixes.set(prefixes.get() + 1);
+                }
+                Err(_) => found.set(found.get() + 1),
+            }
+            Ok(())
+        })
+        .unwrap();
+    assert!(
+        found.get() > 50 && prefixes.get() > 20,
+        "{found:?} {prefixes:?}"
+    );
 }

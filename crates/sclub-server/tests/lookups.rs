@@ -1,14 +1,15 @@
 //! Many look-ups that wait for a lock hold up nobody else.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use sclub_server::api::{App, router};
 use sclub_server::edge::{self, EdgeOptions, Guard, Keys};
 use sclub_server::engine::Engine;
+use sclub_server::env::Env;
 use sclub_server::settings::Settings;
-use sclub_server::store::memory::Memory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
@@ -35,13 +36,13 @@ async fn status(mut stream: TcpStream) -> u16 {
     head[9..].parse().unwrap()
 }
 
-fn app() -> Arc<App> {
+fn app(folder: &Path) -> Arc<App> {
     let settings = Settings {
         dim: Some(2),
-        journal: false,
+        journal_days: 0,
         ..Settings::default()
     };
-    let engine = Engine::open(Arc::new(Memory::new()), &settings).unwrap();
+    let engine = Engine::open(Env::real(), folder, &settings).unwrap();
     let app = App::new(settings);
     app.begin(engine);
     app
@@ -55,7 +56,8 @@ fn look_ups_that_wait_hold_up_nobody() {
         .enable_all()
         .build()
         .unwrap();
-    let app = app();
+    let folder = tempfile::tempdir().unwrap();
+    let app = app(folder.path());
     // Somebody looks at everything, and takes very long for it.
     let (begun, has_begun) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();

@@ -4,6 +4,7 @@ mod browser;
 mod crash;
 mod keeping;
 mod learning;
+mod old;
 mod page;
 mod requests;
 mod safety;

@@ -173,8 +173,8 @@ impl Write for Parts {
             return Ok(());
         }
         let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART));
-        self.sender
-            .blocking_send(Ok(part.into()))
+        // Whoever writes may be in the middle of a future, where nothing else may wait.
+        tokio::task::block_in_place(|| self.sender.blocking_send(Ok(part.into())))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 }
@@ -185,8 +185,8 @@ mod tests {
 
     use super::*;
     use crate::api::App;
+    use crate::env::Env;
     use crate::settings::Settings;
-    use crate::store::memory::Memory;
 
     /// What arrives of a download, or that it broke off.
     async fn arrived(
@@ -197,10 +197,11 @@ mod tests {
         axum::body::to_bytes(answer.unwrap().into_body(), usize::MAX).await
     }
 
-    #[tokio::test]
+    #[tokio::test(flavor = "multi_thread")]
     async fn a_download_that_fails_breaks_off() {
         let settings = Settings::default();
-        let engine = Engine::open(Arc::new(Memory::new()), &settings).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
         let app = App::new(settings);
         app.begin(engine);
         // More than there are turns: whatever happens, they come back.

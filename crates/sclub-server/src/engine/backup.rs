@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Engine;
 use super::fold::FoldError;
-use super::journal::Page;
+use super::journal::{Page, last_page};
 use crate::env::Env;
 use crate::event::{Batch, Stamp};
 use crate::identity::Identity;
@@ -61,14 +61,7 @@ impl Engine {
 pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), FoldError> {
     let folder = Folder::open(env, data)?;
     let journal = folder.journal.read(folder.journal.first()? - 1)?;
-    let last = folder.journal.last();
-    let journaled = match last {
-        0 => 0,
-        _ => match folder.journal.read(last - 1)?.next() {
-            Some(page) => Page::decode(&page?.1)?.position,
-            None => 0,
-        },
-    };
+    let journaled = last_page(&folder.journal)?.map_or(0, |page| page.position);
     let sources = sources(&folder, journal, journaled, folder.log.last())?;
     Ok(write(&folder, sources, &folder.epochs()?, out)?)
 }
@@ -184,7 +177,7 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
     let folder = Folder::open(env, path)?;
     let mut newest = 0;
     loop {
-        let (kind, number, bytes) = frames.next()?;
+        let (kind, number, bytes) = frames.frame()?;
         match kind {
             Kind::Identity => folder.set_identity(bytes)?,
             Kind::Epochs => {
@@ -207,7 +200,8 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
         }
     }
     folder.log.finish(newest)?;
-    folder.journal.finish(0)
+    folder.journal.finish(0)?;
+    folder.close()
 }
 
 /// Turns a backup of version 0.1 into a folder: its events are applied and written anew. Decisions
@@ -221,7 +215,7 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
     let mut events: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut state: Option<State> = None;
     loop {
-        let (kind, number, bytes) = frames.next()?;
+        let (kind, number, bytes) = frames.frame()?;
         match kind {
             Kind::Identity => identity = Some(Identity::decode(bytes).map_err(|e| unfit(&e))?),
             // Decisions of the new folder must not have the numbers of old ones.
@@ -254,6 +248,12 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         None if base == 0 => State::new(identity).map_err(|error| unfit(&error))?,
         None => return Err(damaged("the snapshot at its base is missing")),
     };
+    let begun_at = state.position();
+    if begun_at > 0 {
+        // The log begins after it.
+        let save = &mut |out: &mut dyn Write| state.save(out);
+        folder.snapshots.write(begun_at, save)?;
+    }
     for (number, bytes) in events {
         let (at, event) = old::event(&bytes).map_err(|error| unfit(&error))?;
         let stamp = Stamp { at, clock: 0 };
@@ -269,6 +269,9 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         }
     }
     let at = state.position();
-    folder.snapshots.write(at, &mut |out| state.save(out))?;
-    folder.log.finish(at)
+    if at > begun_at {
+        folder.snapshots.write(at, &mut |out| state.save(out))?;
+    }
+    folder.log.finish(at)?;
+    folder.close()
 }

@@ -73,6 +73,7 @@ pub fn newest(
             Err(error) => {
                 // The log goes back to the one before.
                 tracing::error!(%error, "trying an older snapshot");
+                folder.snapshots.disregard(at);
                 failed = Some(error);
             }
         }

@@ -196,10 +196,7 @@ impl Keeper {
         let journal = &shared.folder.journal;
         let last = journal.last();
         let (mut position, mut events) = (0, 0);
-        if last > 0
-            && let Some(page) = journal.read(last - 1)?.next()
-        {
-            let page = Page::decode(&page?.1)?;
+        if let Some(page) = last_page(journal)? {
             (position, events) = (page.position, page.events);
         }
         let first = shared.folder.log.first()?;
@@ -220,7 +217,7 @@ impl Keeper {
         };
         if !keeper.shared.has_journal() {
             keeper.position = u64::MAX;
-            if last > 0 {
+            if keeper.journal().first()? <= last {
                 keeper.drop_all()?;
             }
         }
@@ -402,7 +399,9 @@ impl Keeper {
     fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
         RewardRow {
             number: reward.number,
-            event: reward.event,
+            // What version 0.1 learned does not say which event the decision followed. It was made
+            // before this one.
+            event: reward.event.min(page.events.saturating_sub(1)),
             decided: reward.decided,
             rewarded: at,
             user: reward.user.clone(),
@@ -438,10 +437,10 @@ impl Keeper {
         if clock.saturating_sub(self.file_since) < DAY || self.last == 0 {
             return Ok(());
         }
-        self.dictionary.file = None;
-        self.file_since = clock;
+        self.journal().append(self.last, &[])?;
+        // It says when the file was begun, also where nothing else comes for long.
+        self.write_page(self.position)?;
         let journal = &self.shared.folder.journal;
-        journal.append(self.last, &[])?;
         let kept = self.shared.settings.journal_days.saturating_mul(DAY);
         for (until, _) in journal.closed()? {
             // Everything in a file is older than the first batch after it.
@@ -460,6 +459,18 @@ impl Keeper {
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
+    }
+}
+
+/// The last batch of a journal; none where it has none any more.
+pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> {
+    let last = journal.last();
+    if journal.first()? > last {
+        return Ok(None);
+    }
+    match journal.read(last - 1)?.next() {
+        Some(page) => Page::decode(&page?.1).map(Some),
+        None => Ok(None),
     }
 }
 

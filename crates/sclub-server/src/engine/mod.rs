@@ -532,6 +532,9 @@ impl Engine {
             let _ = stopped.await;
         }
         upkeep::last_snapshot(shared);
+        if let Err(error) = shared.folder.close() {
+            tracing::warn!(%error, "how far the log has come is not written down");
+        }
     }
 }
 

@@ -244,7 +244,13 @@ impl Upkeep {
 }
 
 fn refused(refusal: &Refusal) -> FoldError {
-    FoldError::Store(StoreError::Refused(refusal.to_string()))
+    FoldError::Store(match refusal {
+        Refusal::ReadOnly(reason) => StoreError::Write {
+            file: "the log".into(),
+            reason: reason.clone(),
+        },
+        other => StoreError::Refused(other.to_string()),
+    })
 }
 
 /// A snapshot of the state as it is, for the end: nothing is learned any more.

@@ -131,7 +131,7 @@ fn a_snapshot_is_read() {
     let mut state = load(identity(), &mut bytes.as_slice()).unwrap();
     assert_eq!(state.policy().unwrap().digest(), DIGEST);
     let counters = (state.events(), state.position(), state.clock());
-    assert_eq!(counters, (70, 0, 0));
+    assert_eq!(counters, (70, 1, 0));
     assert_eq!((state.horizon(), state.expected()), (0, 3));
     assert_eq!((state.rounds(), state.rewards().0), (64, 63));
     assert_eq!(state.history().total(), 3);

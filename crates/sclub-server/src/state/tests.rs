@@ -17,7 +17,7 @@ fn identity(kind: Kind, dim: Option<usize>) -> Identity {
         dim,
         ..Settings::default()
     };
-    Identity::new(&settings).unwrap()
+    Identity::new(&settings, &*crate::env::Env::real().random).unwrap()
 }
 
 fn state(kind: Kind) -> State {

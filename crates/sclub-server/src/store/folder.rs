@@ -6,6 +6,7 @@
 //! | `format` | the number of the format of all others |
 //! | `identity` | what the folder is for, and the key that seals decisions |
 //! | `epochs` | which decisions are this folder's own |
+//! | `ends` | how far the log and the journal had come when a server last closed the folder |
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
 //! | `journal/<serial>.log` | what was shown and what it brought, for analysis |
@@ -77,15 +78,47 @@ impl Folder {
             _lock: lock,
         };
         disk.sync_dir(path).writing(path)?;
-        let newest = folder.snapshots.list().last().copied().unwrap_or(0);
-        let last = folder.log.last();
+        folder.check_ends()?;
+        Ok(folder)
+    }
+
+    /// Checks that neither log nor journal ends before something that was there.
+    fn check_ends(&self) -> Result<(), StoreError> {
+        let newest = self.snapshots.list().last().copied().unwrap_or(0);
+        let last = self.log.last();
         if newest > last {
             return Err(damaged(
-                &path.join("log"),
+                &self.log.newest_file()?,
                 format!("it ends at batch {last}, but there is a snapshot at {newest}"),
             ));
         }
-        Ok(folder)
+        let file = self.path.join("ends");
+        let Some(bytes) = files::get(&*self.env.disk, &file)? else {
+            return Ok(());
+        };
+        let ends: [u64; 2] =
+            postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it holds no numbers"))?;
+        for (log, end) in [&self.log, &self.journal].into_iter().zip(ends) {
+            let last = log.last();
+            if last < end {
+                return Err(damaged(
+                    &log.newest_file()?,
+                    format!("it ends at batch {last}, and it was closed at batch {end}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes down how far the log and the journal have come, for whoever opens the folder next: the
+    /// end of either, were it lost, would look as a write does that a crash cut short.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn close(&self) -> Result<(), StoreError> {
+        let ends = [self.log.last(), self.journal.last()];
+        let bytes = postcard::to_stdvec(&ends).expect("plain data");
+        files::put(&*self.env.disk, &self.path.join("ends"), &bytes)
     }
 
     /// Where it is.
@@ -124,7 +157,8 @@ impl Folder {
             Some(bytes) => {
                 postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it holds no epochs"))
             }
-            None => Ok(Epochs::default()),
+            None if self.log.last() == 0 => Ok(Epochs::default()),
+            None => Err(damaged(&file, "it is missing")),
         }
     }
 
@@ -156,7 +190,17 @@ impl Folder {
     /// Names the first file that is damaged.
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
-        for name in ["format", "epochs", "identity"] {
+        self.epochs()?;
+        let first = self.log.first()?;
+        if let Some(oldest) = self.snapshots.list().first()
+            && oldest + 1 < first
+        {
+            return Err(damaged(
+                &self.path.join("log"),
+                format!("it begins at batch {first}, and there is a snapshot at {oldest}"),
+            ));
+        }
+        for name in ["format", "epochs", "identity", "ends"] {
             if let Some(bytes) = files::get(&*self.env.disk, &self.path.join(name))? {
                 checked.files += 1;
                 checked.bytes += bytes.len() as u64;

@@ -67,6 +67,9 @@ impl Active {
     }
 }
 
+/// What becomes of a batch that is rewritten: other bytes, or none if it stays as it is.
+pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
+
 /// A file of the log and the batches in it that are not void.
 #[derive(Debug)]
 struct Segment {
@@ -272,10 +275,7 @@ impl Segments {
     ///
     /// # Errors
     /// If something cannot be read or written, or `change` says so. It can be done again.
-    pub fn rewrite(
-        &self,
-        change: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,
-    ) -> Result<(), StoreError> {
+    pub fn rewrite(&self, change: &mut Change<'_>) -> Result<(), StoreError> {
         // Held: a batch that is appended meanwhile waits.
         let mut writer = self.writer();
         self.begin(&mut writer)?;
@@ -316,6 +316,15 @@ impl Segments {
     pub fn first(&self) -> Result<u64, StoreError> {
         let segments = list(&self.env, &self.dir)?;
         Ok(segments.first().map_or(1, Segment::first))
+    }
+
+    /// The file with the last batch, or the folder if there is none.
+    ///
+    /// # Errors
+    /// If the folder cannot be read.
+    pub fn newest_file(&self) -> Result<PathBuf, StoreError> {
+        let newest = list(&self.env, &self.dir)?.pop();
+        Ok(newest.map_or_else(|| self.dir.clone(), |segment| segment.path))
     }
 
     /// All files but the newest, oldest first: the number at which the next file begins, and the

@@ -105,6 +105,12 @@ impl Snapshots {
         Ok(Box::new(Reader::new(BufReader::new(file), path, at)))
     }
 
+    /// Counts a snapshot that cannot be read as none: nothing that others are removed for may rely on
+    /// it. Its file stays until the next one is there.
+    pub fn disregard(&self, at: u64) {
+        self.known().retain(|known| *known != at);
+    }
+
     /// Removes every snapshot but some, and whatever else a failed write left.
     ///
     /// # Errors

@@ -104,7 +104,10 @@ fn three_hundred_seeds() {
         assert!(count >= 100, "{count} {what}");
     }
     // Rare: only an outage of ten seconds ends with it.
-    assert!(counts.get("unknown").is_some_and(|&count| count >= 5), "{counts:?}");
+    assert!(
+        counts.get("unknown").is_some_and(|&count| count >= 5),
+        "{counts:?}"
+    );
 }
 
 #[test]

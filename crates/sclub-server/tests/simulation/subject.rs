@@ -69,6 +69,11 @@ pub fn catalogue(engine: &Engine) -> BTreeMap<String, Vec<f64>> {
         return BTreeMap::new();
     };
     (0..catalogue.len())
-        .map(|slot| (catalogue.entry(slot).id.to_string(), catalogue.features(slot)))
+        .map(|slot| {
+            (
+                catalogue.entry(slot).id.to_string(),
+                catalogue.features(slot),
+            )
+        })
         .collect()
 }

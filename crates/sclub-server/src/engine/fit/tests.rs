@@ -1,15 +1,22 @@
+use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use sclub::{Alone, Outlook};
+use tempfile::TempDir;
 
 use super::*;
-use crate::engine::{Among, Asked, Engine, Given, Refusal, fold, verify};
-use crate::event::{Event, Item, Stamped};
+use crate::engine::owner::WriteRequest;
+use crate::engine::{Among, Asked, Engine, Given, Refusal, Verified, fold, verify};
+use crate::env::Env;
+use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
 use crate::state::{Scratch, State};
-use crate::store::Store;
-use crate::store::faulty::Faulty;
-use crate::store::memory::Memory;
+use crate::store::{Folder, Log};
+use common::disk::Faults;
+use common::{copy_of, holding, new_folder};
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
 
 /// Rounds before the first fit of `sclub-soft`.
 const FIRST: u64 = 32;
@@ -63,24 +70,27 @@ impl Workers for Broken {
 struct Bench {
     engine: Engine,
     runtime: tokio::runtime::Runtime,
+    folder: TempDir,
 }
 
 impl Bench {
-    fn open(store: Arc<dyn Store>, workers: impl Workers + Send + 'static) -> Self {
+    fn open(folder: TempDir, env: &Env, workers: impl Workers + Send + 'static) -> Self {
         let settings = Settings {
             policy: Some("sclub-soft".to_owned()),
-            journal: false,
+            journal_days: 0,
             ..Settings::default()
         };
+        let opened = Folder::open(env, folder.path()).unwrap();
         Self {
-            engine: Engine::open_with(store, &settings, Box::new(workers)).unwrap(),
+            engine: Engine::start_with(opened, &settings, Box::new(workers)).unwrap(),
             runtime: tokio::runtime::Runtime::new().unwrap(),
+            folder,
         }
     }
 
     /// With two items.
-    fn stocked(store: Arc<dyn Store>, workers: impl Workers + Send + 'static) -> Self {
-        let bench = Self::open(store, workers);
+    fn stocked(env: &Env, workers: impl Workers + Send + 'static) -> Self {
+        let bench = Self::open(new_folder(), env, workers);
         let items = [("a", [0.6, 0.8]), ("b", [0.8, -0.6])].map(|(id, features)| Item {
             id: id.to_owned(),
             features: features.to_vec(),
@@ -88,6 +98,24 @@ impl Bench {
         let put = bench.runtime.block_on(bench.engine.upsert(items.into()));
         assert_eq!(put, Ok(2));
         bench
+    }
+
+    /// What is left if the process is killed now.
+    fn left(&self) -> TempDir {
+        copy_of(self.folder.path())
+    }
+
+    /// A server that is started after this one was killed.
+    fn crash(&self, workers: impl Workers + Send + 'static) -> Self {
+        Self::open(self.left(), &Env::real(), workers)
+    }
+
+    fn snapshot(&self) {
+        self.runtime.block_on(self.engine.snapshot()).unwrap();
+    }
+
+    fn compact(&self) {
+        self.runtime.block_on(self.engine.compact()).unwrap();
     }
 
     /// Serves a user, who likes the one item or the other, and learns what she gave.
@@ -132,34 +160,35 @@ impl Bench {
     }
 
     fn hash(&self) -> String {
-        self.engine.hashed().1
+        self.engine.hash()
     }
 }
 
-/// The events in a store.
-fn events(store: &Memory) -> Vec<Event> {
-    let mut all = Vec::new();
-    let visited = store.events(0, &mut |_, bytes| {
-        all.push(Stamped::decode(bytes).unwrap().event);
-        Ok(())
-    });
-    visited.unwrap();
-    all
+/// What the log alone gives.
+fn verified(folder: &Path) -> Verified {
+    verify(&Env::real(), folder, &mut |_| {}).unwrap()
+}
+
+/// The events in a log.
+fn events(folder: &Folder) -> Vec<Event> {
+    let first = folder.log.first().unwrap();
+    let batches = folder.log.read(first - 1).unwrap();
+    let events = batches.map(|batch| Batch::decode(&batch.unwrap().1).unwrap().events);
+    events.flatten().collect()
 }
 
 #[test]
 fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
-    let memory = Arc::new(Memory::new());
     let held = Held::default();
-    let bench = Bench::stocked(memory.clone(), held.clone());
+    let bench = Bench::stocked(&Env::real(), held.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     // On its way, and everything goes on without it, also past the next one that would be due.
     bench.serve_some(3 * FIRST);
     assert!(bench.engine.is_fitting() && bench.fits() == 0);
     // A snapshot in the middle, before it takes effect: who starts from it has the same bits.
-    bench.engine.snapshot().unwrap();
-    let again = Bench::open(Arc::new(memory.crash()), Held::default());
+    bench.snapshot();
+    let again = bench.crash(Held::default());
     assert_eq!(again.hash(), bench.hash());
     held.let_go();
     bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
@@ -171,7 +200,7 @@ fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
     assert_eq!(bench.outlook().unwrap().fitted_at, 4 * FIRST + 1);
     bench.serve("u0").unwrap();
 
-    let events = events(&memory);
+    let events = events(bench.engine.folder());
     let is_fit = |event: &Event| matches!(event, Event::Fit { .. });
     assert_eq!(events.iter().filter(|event| is_fit(event)).count(), 2);
     // The items, and as many rounds as were learned meanwhile.
@@ -179,59 +208,55 @@ fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
     assert_eq!(first, 1 + 4 * FIRST);
 
     // The log gives the same bits, from its beginning and from the snapshot.
-    let again = verify(&memory.crash(), &mut |_| {}).unwrap();
+    let again = verified(bench.left().path());
     assert_eq!((again.hash, again.snapshots), (bench.hash(), 1));
-    bench.engine.snapshot().unwrap();
-    let again = verify(&memory.crash(), &mut |_| {}).unwrap();
+    bench.snapshot();
+    let again = verified(bench.left().path());
     assert_eq!(again.hash, bench.hash());
-    bench.engine.compact().unwrap();
-    let again = verify(&memory.crash(), &mut |_| {}).unwrap();
+    bench.compact();
+    let again = verified(bench.left().path());
     assert_eq!(again.hash, bench.hash());
     assert_eq!(again.from, again.events);
 }
 
 #[test]
 fn a_fit_that_a_crash_comes_before_is_made_again() {
-    let memory = Arc::new(Memory::new());
-    let bench = Bench::stocked(memory.clone(), Held::default());
+    let bench = Bench::stocked(&Env::real(), Held::default());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     let hash = bench.hash();
-    let crashed = Arc::new(memory.crash());
-    assert_eq!(verify(&*crashed, &mut |_| {}).unwrap().hash, hash);
+    assert_eq!(verified(bench.left().path()).hash, hash);
     // Nothing is asked of it: what is due is made.
-    let again = Bench::open(crashed.clone(), Alone);
+    let again = bench.crash(Alone);
     again.wait_until(|bench| bench.fits() == 1);
     assert_eq!(again.engine.state().rounds(), FIRST);
-    let folded = verify(&crashed.crash(), &mut |_| {}).unwrap();
+    let folded = verified(again.left().path());
     assert_eq!(folded.hash, again.hash());
 }
 
 #[test]
 fn nobody_waits_at_the_end_for_a_fit() {
-    let memory = Arc::new(Memory::new());
     let held = Held::default();
-    let bench = Bench::stocked(memory.clone(), held.clone());
+    let bench = Bench::stocked(&Env::real(), held.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
-    bench.engine.close();
-    let closed = memory.crash();
+    bench.runtime.block_on(bench.engine.close());
+    let closed = bench.engine.folder().log.last();
     held.let_go();
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(
-        memory.last(),
-        closed.last(),
+        bench.engine.folder().log.last(),
+        closed,
         "nothing is written after the end"
     );
-    let again = Bench::open(Arc::new(closed), Alone);
+    let again = bench.crash(Alone);
     again.wait_until(|bench| bench.fits() == 1);
 }
 
 #[test]
 fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
-    let memory = Arc::new(Memory::new());
     let held = Held::default();
-    let bench = Bench::stocked(memory.clone(), held.clone());
+    let bench = Bench::stocked(&Env::real(), held.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     assert_eq!(
@@ -242,16 +267,17 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
     held.let_go();
     bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
     // The one that counts was made after she had gone: of fewer users, without a new round.
-    let events = events(&memory);
+    let events = events(bench.engine.folder());
     let state = {
-        let identity = fold::identity(&*memory).unwrap().unwrap();
+        let identity = fold::identity(bench.engine.folder()).unwrap().unwrap();
         let mut state = State::new(identity).unwrap();
-        for event in &events[..events.len() - 1] {
-            let stamped = Stamped {
-                at: 0,
-                event: event.clone(),
+        for (number, event) in (1..).zip(&events[..events.len() - 1]) {
+            let batch = Batch {
+                stamp: Stamp::default(),
+                events: vec![event.clone()],
             };
-            state.apply(&stamped, &mut Effect::default()).unwrap();
+            let replayed = state.replay(number, &batch, &mut Effect::default());
+            replayed.unwrap();
         }
         state
     };
@@ -261,24 +287,21 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
     // A fit asked for by forgetting alone.
     assert_eq!(bench.runtime.block_on(bench.engine.forget("u2")), Ok(true));
     bench.wait_until(|bench| bench.fits() == 2);
-    bench.engine.compact().unwrap();
-    let mut kept = 0;
-    let visited = memory.events(0, &mut |_, bytes| {
-        let is_fit =
-            !bytes.is_empty() && matches!(Stamped::decode(bytes).unwrap().event, Event::Fit { .. });
-        kept += u64::from(is_fit);
-        Ok(())
-    });
-    visited.unwrap();
-    assert_eq!(kept, 0, "no sum with her in it is left in the log");
-    let again = verify(&memory.crash(), &mut |_| {}).unwrap();
+    bench.compact();
+    let is_fit = |event: &Event| matches!(event, Event::Fit { .. });
+    let kept = self::events(bench.engine.folder());
+    assert!(
+        !kept.iter().any(is_fit),
+        "no sum with her in it is left in the log"
+    );
+    assert_eq!(holding(bench.folder.path(), b"u1"), 0);
+    let again = verified(bench.left().path());
     assert_eq!(again.hash, bench.hash());
 }
 
 #[test]
 fn a_fit_that_breaks_harms_nobody_and_is_not_tried_again_and_again() {
-    let memory = Arc::new(Memory::new());
-    let bench = Bench::stocked(memory.clone(), Broken);
+    let bench = Bench::stocked(&Env::real(), Broken);
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.fit_took().is_some());
     bench.wait_until(|bench| !bench.engine.is_fitting());
@@ -286,44 +309,43 @@ fn a_fit_that_breaks_harms_nobody_and_is_not_tried_again_and_again() {
     assert!(!bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
     // Better ones after a restart.
-    let again = Bench::open(Arc::new(memory.crash()), Alone);
+    let again = bench.crash(Alone);
     again.wait_until(|bench| bench.fits() == 1);
 }
 
 #[test]
 fn a_fit_that_the_policy_refuses_changes_nothing_live_or_replayed() {
-    let memory = Arc::new(Memory::new());
-    let bench = Bench::stocked(memory.clone(), Held::default());
+    let bench = Bench::stocked(&Env::real(), Held::default());
     bench.serve_some(3);
     let before = bench.engine.state().policy().unwrap().digest();
     let (reply, answer) = oneshot::channel();
-    let want = Want::Fit(Some(vec![1, 2, 3]));
-    let sent = bench.engine.shared.queue.blocking_send(Job { want, reply });
+    let command = Command::Fit(Some(vec![1, 2, 3]));
+    let request = WriteRequest { command, reply };
+    let sent = bench.engine.queue.blocking_send(request);
     assert!(sent.is_ok());
     assert!(answer.blocking_recv().unwrap().is_ok());
     assert_eq!(bench.engine.state().policy().unwrap().digest(), before);
     bench.serve_some(3);
-    let again = verify(&memory.crash(), &mut |_| {}).unwrap();
+    let again = verified(bench.left().path());
     assert_eq!(again.hash, bench.hash());
     assert_eq!(again.events, 1 + 3 + 1 + 3);
 }
 
 #[test]
 fn a_fit_that_finds_the_disk_full_is_made_again() {
-    let faulty = Arc::new(Faulty::new(Memory::new()));
-    let faults = faulty.faults();
+    let (faults, env) = Faults::new(Env::real());
     let held = Held::default();
-    let bench = Bench::stocked(faulty.clone(), held.clone());
+    let bench = Bench::stocked(&env, held.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
-    faults.set_full(true);
+    faults.refuse_writes("log");
     held.let_go();
     bench.wait_until(|bench| bench.engine.read_only().is_some());
     bench.wait_until(|bench| !bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
-    faults.set_full(false);
-    bench.serve("u0").unwrap();
+    faults.accept_writes();
+    // Nobody has to write anything for it.
     bench.wait_until(|bench| bench.fits() == 1);
-    let again = verify(&faulty.inner().crash(), &mut |_| {}).unwrap();
+    let again = verified(bench.left().path());
     assert_eq!(again.hash, bench.hash());
 }

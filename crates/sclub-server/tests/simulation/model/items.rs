@@ -68,8 +68,7 @@ impl Items {
         let last = writes.iter().rposition(|write| write.call == call);
         let mut index = 0;
         writes.retain(|write| {
-            let is_over =
-                is_certain && is_alone && write.end.is_some_and(|end| end < begin);
+            let is_over = is_certain && is_alone && write.end.is_some_and(|end| end < begin);
             let is_same = write.call == call && Some(index) != last;
             index += 1;
             !is_over && !is_same

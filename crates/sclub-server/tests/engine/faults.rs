@@ -1,0 +1,364 @@
+//! Disks that are full, devices that fail, and files that are damaged.
+
+use std::fs;
+
+use sclub_server::engine::{Engine, FoldError, OpenError, Refusal, verify};
+use sclub_server::env::Env;
+use sclub_server::settings::Settings;
+use sclub_server::store::StoreError;
+
+use crate::bench::{Bench, quiet, settings, verified, wait_until};
+use crate::common::clock::Moved;
+use crate::common::disk::Faults;
+use crate::common::{files, flip};
+
+fn is_read_only<T>(outcome: &Result<T, Refusal>) -> bool {
+    matches!(outcome, Err(Refusal::ReadOnly(_)))
+}
+
+/// An item that is larger than what is reserved for the log.
+fn large() -> String {
+    "x".repeat(300_000)
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_goes_on_reading() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &settings());
+    let shown = bench.decide("u");
+    let hash = bench.hash();
+    faults.set_full(true);
+    let refused = bench.put(&large(), [0.5; 3]);
+    assert!(is_read_only(&refused), "{refused:?}");
+    assert!(bench.engine.read_only().is_some());
+    // As soon as a new file is due small ones are refused as well.
+    assert!(bench.runtime.block_on(bench.engine.snapshot()).is_err());
+    let refused = bench.feedback(&shown, 1.0);
+    assert!(is_read_only(&refused), "{refused:?}");
+    assert_eq!(bench.hash(), hash);
+    assert!(bench.recommend("u", 1).is_ok());
+    assert!(bench.runtime.block_on(bench.engine.compact()).is_err());
+    assert_eq!(verified(bench.left().path()), hash);
+    faults.set_full(false);
+    assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+    assert_eq!(bench.engine.read_only(), None);
+    assert_eq!(bench.put(&large(), [0.5; 3]), Ok(1));
+    assert_eq!(verified(bench.left().path()), bench.hash());
+    bench.snapshot();
+    assert_eq!(verified(bench.left().path()), bench.hash());
+}
+
+/// Nobody has to ask: it is found out that there is room again.
+#[test]
+fn a_server_notices_by_itself_that_there_is_room_again() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &settings());
+    faults.set_full(true);
+    assert!(is_read_only(&bench.put(&large(), [0.5; 3])));
+    // It tries again and again, and does not take what fits for a sign.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert!(bench.engine.read_only().is_some());
+    faults.set_full(false);
+    wait_until(|| bench.engine.read_only().is_none());
+}
+
+/// Where not even what was reserved can be written, it is open how much of it was. Whoever waits is
+/// told once that is settled.
+#[test]
+fn a_disk_that_takes_no_byte_keeps_nothing_of_what_was_refused() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &quiet());
+    let shown = bench.decide("u");
+    faults.refuse_writes("log");
+    let refused = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| bench.feedback(&shown, 1.0));
+        wait_until(|| bench.engine.read_only().is_some());
+        assert!(
+            is_read_only(&bench.put("d", [0.5; 3])),
+            "others are told at once"
+        );
+        assert!(bench.recommend("u", 1).is_ok());
+        faults.accept_writes();
+        waiting.join().unwrap()
+    });
+    assert!(is_read_only(&refused), "{refused:?}");
+    assert_eq!((bench.rounds(), bench.crash().rounds()), (0, 0));
+    assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+    assert_eq!(verified(bench.left().path()), bench.hash());
+}
+
+/// The device said no. What it has or has not written is void, and whoever asked is told so.
+#[test]
+fn an_append_whose_sync_failed_does_not_count_unless_it_is_repeated() {
+    for after in [false, true] {
+        let (faults, env) = Faults::new(Env::real());
+        let bench = Bench::stocked(env, &quiet());
+        let shown = bench.decide("u");
+        let hash = bench.hash();
+        match after {
+            // Every byte is there: it must not count all the same, for nobody learned of it.
+            true => faults.fail_after_syncs("log", 1),
+            false => faults.fail_syncs("log", 1),
+        }
+        let refused = bench.feedback(&shown, 1.0);
+        assert!(is_read_only(&refused), "{refused:?}");
+        assert_eq!((bench.rounds(), bench.hash()), (0, hash.clone()));
+        let again = bench.crash();
+        assert_eq!((again.rounds(), again.hash()), (0, hash));
+        assert_eq!(again.feedback(&shown, 1.0), Ok(true));
+        assert_eq!(again.feedback(&shown, 1.0), Ok(false));
+        // The same without a restart.
+        assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+        assert_eq!(bench.rounds(), 1);
+        assert_eq!(verified(bench.left().path()), bench.hash());
+        assert_eq!(verified(again.left().path()), again.hash());
+    }
+}
+
+/// Neither the append nor the first file after it can be written; the second can.
+#[test]
+fn writing_goes_on_by_itself_after_a_device_failed_for_a_moment() {
+    for creates in [false, true] {
+        let (faults, env) = Faults::new(Env::real());
+        let bench = Bench::stocked(env, &quiet());
+        let shown = bench.decide("u");
+        match creates {
+            true => {
+                faults.fail_creates("log", 1);
+                faults.fail_syncs("log", 1);
+            }
+            false => faults.fail_syncs("log", 2),
+        }
+        // The answer comes once it is certain that nothing was written.
+        let refused = bench.feedback(&shown, 1.0);
+        assert!(is_read_only(&refused), "{refused:?}");
+        wait_until(|| bench.engine.read_only().is_none());
+        assert_eq!(bench.crash().rounds(), 0);
+        assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+        bench.serve("v", 3);
+        assert_eq!(verified(bench.left().path()), bench.hash());
+    }
+}
+
+/// For ten seconds nothing can be written: whether the append counts is not known, and sending it
+/// again settles it.
+#[test]
+fn an_outcome_that_stays_open_is_said_to_be_unknown() {
+    let (faults, env) = Faults::new(Env::real());
+    let (clock, env) = Moved::new(env);
+    let bench = Bench::stocked(env, &quiet());
+    let shown = bench.decide("u");
+    faults.fail_after_syncs("log", u32::MAX);
+    let unknown = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| bench.feedback(&shown, 1.0));
+        wait_until(|| bench.engine.read_only().is_some());
+        // Others are told at once: there is nothing of theirs anywhere.
+        assert!(is_read_only(&bench.put("d", [0.5; 3])));
+        assert!(!waiting.is_finished());
+        clock.pass(10_001);
+        waiting.join().unwrap()
+    });
+    assert!(matches!(unknown, Err(Refusal::Unknown(_))), "{unknown:?}");
+    // It had reached the disk before the device said no, and no file after it could be begun.
+    let again = bench.crash();
+    assert_eq!(again.rounds(), 1);
+    assert_eq!(again.feedback(&shown, 1.0), Ok(false));
+    assert_eq!(verified(again.left().path()), again.hash());
+    // In the one that went on it is void, and is learned when it is sent again.
+    faults.fail_after_syncs("log", 0);
+    assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+    assert_eq!(bench.rounds(), 1);
+    assert_eq!(verified(bench.left().path()), bench.hash());
+}
+
+/// Who waits for an append that failed when the server ends is told that the outcome is open.
+#[test]
+fn who_waits_for_a_failed_append_at_the_end_is_told_that_it_is_open() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &quiet());
+    let shown = bench.decide("u");
+    faults.fail_syncs("log", u32::MAX);
+    let answer = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| bench.feedback(&shown, 1.0));
+        wait_until(|| bench.engine.read_only().is_some());
+        bench.runtime.block_on(bench.engine.close());
+        waiting.join().unwrap()
+    });
+    assert!(matches!(answer, Err(Refusal::Unknown(_))), "{answer:?}");
+}
+
+#[test]
+fn an_export_has_what_was_shown_while_the_disk_was_full() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &quiet());
+    bench.serve("early", 2);
+    assert_eq!(bench.export().len(), 2);
+    faults.refuse_writes("");
+    let shown = bench.decide("u");
+    bench.decide("v");
+    // Long enough for the journal to have tried.
+    assert!(
+        bench
+            .runtime
+            .block_on(bench.engine.export(&mut Vec::new()))
+            .is_err()
+    );
+    bench.decide("w");
+    faults.accept_writes();
+    assert_eq!(bench.feedback(&shown, 0.5), Ok(true));
+    let lines = bench.export();
+    let users: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["user"].as_str())
+        .collect();
+    assert_eq!(users, ["early", "early", "u", "v", "w"]);
+    assert_eq!(lines[2]["reward"], 0.5);
+    assert!(lines.iter().all(|line| line["features"].is_array()));
+    let again = bench.crash();
+    assert_eq!(again.export(), lines);
+}
+
+/// A journal whose device fails is not the log: learning goes on, and the journal catches up.
+#[test]
+fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &quiet());
+    bench.serve("early", 1);
+    assert_eq!(bench.export().len(), 1);
+    faults.refuse_writes("journal");
+    bench.serve("u", 3);
+    bench.decide("v");
+    assert!(
+        bench
+            .runtime
+            .block_on(bench.engine.export(&mut Vec::new()))
+            .is_err()
+    );
+    // Snapshots may not take away the log that the journal has not read.
+    for _ in 0..3 {
+        bench.serve("u", 1);
+        bench.snapshot();
+    }
+    assert_eq!(bench.engine.read_only(), None);
+    let crashed = bench.crash();
+    let rewards = |bench: &Bench| {
+        let lines = bench.export();
+        lines
+            .iter()
+            .filter(|line| line["reward"].is_number())
+            .count()
+    };
+    assert_eq!(rewards(&crashed), 7);
+    faults.accept_writes();
+    assert_eq!(rewards(&bench), 7);
+    assert_eq!(bench.export().len(), 8);
+    // One page is cut in the middle, and none is there twice.
+    faults.fail_after_syncs("journal", 1);
+    bench.serve("w", 1);
+    wait_until(|| rewards_of(&bench, "w").is_some_and(|count| count == 1));
+    assert_eq!(rewards(&bench), 8);
+    assert_eq!(rewards(&bench.crash()), 8);
+}
+
+fn rewards_of(bench: &Bench, user: &str) -> Option<usize> {
+    let mut out = Vec::new();
+    let exported = bench.runtime.block_on(bench.engine.export(&mut out));
+    exported.ok()?;
+    let lines = crate::bench::lines(&out);
+    Some(lines.iter().filter(|line| line["user"] == user).count())
+}
+
+#[test]
+fn two_engines_do_not_share_a_folder() {
+    let bench = Bench::stocked(Env::real(), &settings());
+    let second = Engine::open(Env::real(), bench.folder.path(), &settings());
+    let error = second.unwrap_err();
+    assert!(
+        matches!(&error, OpenError::Fold(FoldError::Store(StoreError::InUse(path))) if path == bench.folder.path()),
+        "{error:?}"
+    );
+    assert!(verify(&Env::real(), bench.folder.path(), &mut |_| {}).is_err());
+    // The first was not harmed, and once it has ended another may have it.
+    bench.serve("u", 1);
+    let (hash, settings) = (bench.hash(), bench.settings.clone());
+    let again = Bench::at(bench.close(), Env::real(), &settings);
+    assert_eq!(again.hash(), hash);
+}
+
+#[test]
+fn a_damaged_newest_snapshot_is_done_without() {
+    let bench = Bench::stocked(Env::real(), &quiet());
+    bench.serve("u", 4);
+    bench.snapshot();
+    bench.serve("v", 4);
+    let (hash, shown) = (bench.hash(), bench.decide("w"));
+    let folder = bench.close();
+    let snapshots = files(&folder.path().join("snapshots"));
+    assert_eq!(snapshots.len(), 2);
+    let newest = &snapshots[1];
+    flip(newest, 100, 3);
+    let error = verify(&Env::real(), folder.path(), &mut |_| {}).unwrap_err();
+    assert!(
+        error.to_string().contains(&newest.display().to_string()),
+        "{error}"
+    );
+
+    let bench = Bench::at(folder, Env::real(), &quiet());
+    assert_eq!(bench.hash(), hash);
+    // What follows does not rely on the one that is damaged, although it is of this very batch.
+    bench.compact();
+    assert_eq!(verified(bench.left().path()), hash);
+    assert_eq!(bench.crash().hash(), hash);
+    assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
+    let hash = bench.hash();
+    let folder = bench.close();
+    assert_eq!(verified(folder.path()), hash);
+}
+
+/// One after another: each is a different file that a copy must not need.
+#[test]
+fn a_snapshot_that_cannot_be_written_leaves_what_there_was() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::stocked(env, &quiet());
+    bench.serve("u", 2);
+    bench.snapshot();
+    bench.serve("u", 2);
+    bench.snapshot();
+    let before = files(&bench.folder.path().join("snapshots"));
+    assert_eq!(before.len(), 2);
+    for round in 0..2 {
+        bench.serve("u", 2);
+        match round {
+            0 => faults.refuse_writes("snapshots"),
+            _ => faults.fail_syncs("snapshots", 1),
+        }
+        assert!(bench.runtime.block_on(bench.engine.snapshot()).is_err());
+        assert_eq!(files(&bench.folder.path().join("snapshots")), before);
+        assert_eq!(verified(bench.left().path()), bench.hash());
+        // Only the snapshot failed.
+        assert_eq!(bench.engine.read_only(), None);
+        faults.accept_writes();
+    }
+    bench.snapshot();
+    assert_ne!(files(&bench.folder.path().join("snapshots")), before);
+    assert_eq!(verified(bench.left().path()), bench.hash());
+}
+
+/// No word of what the log alone gives may come from the snapshot.
+#[test]
+fn a_snapshot_of_another_state_is_found() {
+    let bench = Bench::stocked(Env::real(), &quiet());
+    bench.serve("u", 2);
+    let folder = bench.left();
+    bench.serve("u", 1);
+    bench.snapshot();
+    // The same batch, with something else in it.
+    let other = Bench::at(folder, Env::real(), &Settings { ..quiet() });
+    other.serve("x", 1);
+    let other = other.close();
+    let name = |folder: &std::path::Path| files(&folder.join("snapshots")).pop().unwrap();
+    fs::copy(name(bench.folder.path()), name(other.path())).unwrap();
+    let error = verify(&Env::real(), other.path(), &mut |_| {}).unwrap_err();
+    let expected = "the log gives another state";
+    assert!(error.to_string().contains(expected), "{error}");
+}

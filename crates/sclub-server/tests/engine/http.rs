@@ -1,0 +1,146 @@
+//! What callers are told of it over HTTP.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use http_body_util::BodyExt;
+use sclub_server::api::{App, router};
+use sclub_server::edge::{Guard, Keys};
+use sclub_server::engine::{Engine, restore};
+use sclub_server::env::Env;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tower::ServiceExt;
+
+use crate::bench::{quiet, wait_until};
+use crate::common::clock::Moved;
+use crate::common::disk::Faults;
+use crate::common::new_folder;
+
+/// A service without a socket.
+struct Service {
+    app: Arc<App>,
+    router: Router,
+    runtime: Runtime,
+    _folder: TempDir,
+}
+
+impl Service {
+    fn at(folder: TempDir, env: Env) -> Self {
+        let app = App::new(quiet());
+        app.begin(Engine::open(env, folder.path(), &quiet()).unwrap());
+        Self {
+            router: router(Arc::clone(&app), &Guard::new(Keys::none(), 0)),
+            app,
+            runtime: Runtime::new().unwrap(),
+            _folder: folder,
+        }
+    }
+
+    fn stocked(env: Env) -> Self {
+        let service = Self::at(new_folder(), env);
+        let item = json!({"id": "a", "features": [1, 0, 0]});
+        assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
+        service
+    }
+
+    fn bytes(&self, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body)).unwrap();
+        // On a thread of the runtime: some of it asks to be moved aside.
+        let router = self.router.clone();
+        let answered = self.runtime.spawn(async move {
+            let response = router.oneshot(request).await.unwrap();
+            let status = response.status().as_u16();
+            let body = response.into_body().collect().await.unwrap();
+            (status, body.to_bytes().to_vec())
+        });
+        self.runtime.block_on(answered).unwrap()
+    }
+
+    fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let (status, bytes) = self.bytes(method, path, body.to_string().into_bytes());
+        (status, serde_json::from_slice(&bytes).unwrap())
+    }
+
+    fn decide(&self) -> Value {
+        let (status, shown) = self.call("POST", "/v1/recommend", &json!({"user": "u"}));
+        assert_eq!(status, 200, "{shown}");
+        shown["decision"].clone()
+    }
+
+    /// Status and code of the answer to a reward.
+    fn feedback(&self, decision: &Value) -> (u16, Value) {
+        let body = json!({"decision": decision, "reward": 1.0});
+        let (status, answer) = self.call("POST", "/v1/feedback", &body);
+        (status, answer["error"]["code"].clone())
+    }
+
+    fn read_only(&self) -> bool {
+        self.app.engine().unwrap().read_only().is_some()
+    }
+}
+
+#[test]
+fn a_decision_of_another_copy_is_a_conflict() {
+    let service = Service::stocked(Env::real());
+    let (status, backup) = service.bytes("GET", "/v1/admin/backup", Vec::new());
+    assert_eq!(status, 200);
+    let folder = new_folder();
+    restore(&Env::real(), &mut &*backup, folder.path()).unwrap();
+    let copy = Service::at(folder, Env::real());
+    let decision = copy.decide();
+    assert_eq!(service.feedback(&decision), (409, json!("other_copy")));
+    let [own, other] =
+        [&service.decide(), &decision].map(|decision| json!({"decision": decision, "reward": 1.0}));
+    let body = json!({"feedback": [own, other]});
+    let (status, answer) = service.call("POST", "/v1/feedback/batch", &body);
+    assert_eq!(status, 409, "{answer}");
+    assert_eq!(answer["error"]["field"], "feedback[1].decision");
+    assert_eq!(copy.feedback(&decision), (200, Value::Null));
+}
+
+#[test]
+fn an_outcome_that_stays_open_is_a_timeout() {
+    let (faults, env) = Faults::new(Env::real());
+    let (clock, env) = Moved::new(env);
+    let service = Service::stocked(env);
+    let decision = service.decide();
+    faults.fail_syncs("log", u32::MAX);
+    let answer = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| service.feedback(&decision));
+        wait_until(|| service.read_only());
+        let item = json!({"id": "b", "features": [0, 1, 0]});
+        let (status, answer) = service.call("PUT", "/v1/items", &item);
+        assert_eq!(
+            (status, &answer["error"]["code"]),
+            (503, &json!("read_only"))
+        );
+        clock.pass(10_001);
+        waiting.join().unwrap()
+    });
+    assert_eq!(answer, (504, json!("unknown_outcome")));
+    // Sending it again settles it.
+    faults.fail_syncs("log", 0);
+    assert_eq!(service.feedback(&decision), (200, Value::Null));
+}
+
+/// What an operator asks for is refused as what a caller asks for is.
+#[test]
+fn a_snapshot_for_which_there_is_no_room_says_so() {
+    let (faults, env) = Faults::new(Env::real());
+    let service = Service::stocked(env);
+    faults.set_full(true);
+    for path in ["/v1/admin/snapshot", "/v1/admin/compact"] {
+        let (status, answer) = service.call("POST", path, &Value::Null);
+        let said = (status, &answer["error"]["code"]);
+        assert_eq!(said, (503, &json!("read_only")), "{path}: {answer}");
+    }
+    faults.set_full(false);
+    let (status, answer) = service.call("POST", "/v1/admin/snapshot", &Value::Null);
+    assert_eq!(status, 200, "{answer}");
+}

@@ -1,0 +1,204 @@
+//! Folders that a server has closed, and what became of them since.
+
+use std::fs;
+use std::path::Path;
+
+use sclub_server::engine::{Among, Asked, Engine, Given, Verified, export_folder, verify};
+use sclub_server::env::Env;
+use sclub_server::event::Item;
+use sclub_server::settings::Settings;
+use sclub_server::state::Scratch;
+use sclub_server::store::Folder;
+use tempfile::TempDir;
+
+use crate::common::{copy_of, files, flip, new_folder};
+
+/// A folder with some of everything, as a server leaves it that was told to end, and as one leaves it
+/// that was killed.
+pub fn served() -> (TempDir, TempDir) {
+    let folder = new_folder();
+    let settings = Settings {
+        policy: Some("sclub".to_owned()),
+        snapshot_every: u64::MAX,
+        ..Settings::default()
+    };
+    let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let items = [("a", [0.6, 0.8]), ("b", [0.8, -0.6])].map(|(id, features)| Item {
+        id: id.to_owned(),
+        features: features.to_vec(),
+    });
+    runtime.block_on(engine.upsert(items.into())).unwrap();
+    let decide = |user: &str| {
+        let asked = Asked {
+            user,
+            among: Among::All(Vec::new()),
+            k: 1,
+        };
+        let shown = engine.recommend(&asked, &mut Scratch::default());
+        shown.unwrap().decision
+    };
+    let serve = |rounds: u32| {
+        for round in 0..rounds {
+            let given = Given {
+                decision: &decide(&format!("user-{}", round % 3)),
+                item: None,
+                reward: 0.5,
+            };
+            runtime.block_on(engine.feedback(&[given])).unwrap();
+        }
+        runtime.block_on(engine.export(&mut Vec::new())).unwrap();
+    };
+    serve(5);
+    runtime.block_on(engine.snapshot()).unwrap();
+    serve(5);
+    runtime.block_on(engine.snapshot()).unwrap();
+    decide("nobody answers");
+    serve(5);
+    let killed = copy_of(folder.path());
+    runtime.block_on(engine.close());
+    drop(engine);
+    while Folder::open(&Env::real(), folder.path()).is_err() {
+        std::thread::yield_now();
+    }
+    (folder, killed)
+}
+
+/// Everything that is in a folder.
+fn contents(folder: &Path) -> Result<(Verified, Vec<u8>), String> {
+    let verified = verify(&Env::real(), folder, &mut |_| {}).map_err(|e| e.to_string())?;
+    let mut lines = Vec::new();
+    export_folder(&Env::real(), folder, &mut lines).map_err(|e| e.to_string())?;
+    Ok((verified, lines))
+}
+
+/// Some bytes of a file: all of a short one, the beginning, those around the end of what is used, and
+/// some behind that.
+fn offsets(file: &[u8]) -> Vec<usize> {
+    let used = file
+        .iter()
+        .rposition(|byte| *byte != 0)
+        .map_or(0, |at| at + 1);
+    let mut all: Vec<usize> = (0..used.min(80)).collect();
+    all.extend((0..60).map(|i| used * i / 60));
+    all.extend(used.saturating_sub(60)..used + 12);
+    all.extend((0..5).map(|i| used + (file.len() - used) * i / 5));
+    all.retain(|at| *at < file.len());
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// Behind the frames of a log there is room that was reserved, and between them there is up to 7 bytes
+/// of it. Nothing is kept there, nothing is read from there, and a bit there that turns over is not
+/// seen. Everywhere else it is found, and its file is named.
+#[test]
+fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file_or_is_in_nobodys_way() {
+    let (folder, _) = served();
+    let expected = contents(folder.path()).unwrap();
+    assert_eq!(expected.0.rounds, 15);
+    assert_eq!(expected.1.split(|byte| *byte == b'\n').count(), 17);
+    let all = files(folder.path());
+    let (mut found, mut harmless) = (0, 0);
+    for file in &all {
+        let whole = fs::read(file).unwrap();
+        let is_log = file.extension().is_some_and(|kind| kind == "log");
+        for (bit, at) in offsets(&whole).into_iter().enumerate() {
+            flip(file, at, bit);
+            match contents(folder.path()) {
+                Err(error) => {
+                    let name = file.display().to_string();
+                    assert!(error.contains(&name), "{name} at {at}: {error}");
+                    found += 1;
+                }
+                Ok(contents) => {
+                    assert!(contents == expected, "{} at {at}", file.display());
+                    assert!(is_log && whole[at] == 0, "{} at {at}", file.display());
+                    harmless += 1;
+                }
+            }
+            fs::write(file, &whole).unwrap();
+        }
+    }
+    assert!(
+        found > 1000,
+        "{found} were found, {harmless} in nobody's way"
+    );
+    assert_eq!(files(folder.path()), all);
+    assert_eq!(contents(folder.path()).unwrap(), expected);
+}
+
+/// After a crash no snapshot covers the end of the log, and nothing that of the journal. A flipped bit
+/// in the last frame of either looks as a write does that the crash cut short: it is cut. Whatever is
+/// before is there, or its file is named.
+#[test]
+fn a_flipped_byte_after_a_crash_is_found_or_cuts_off_the_last_batch() {
+    let (_, killed) = served();
+    let (expected, _) = contents(killed.path()).unwrap();
+    let mut cut = 0;
+    for file in files(killed.path()) {
+        let name = file.strip_prefix(killed.path()).unwrap();
+        let whole = fs::read(&file).unwrap();
+        for (bit, at) in offsets(&whole).into_iter().enumerate().step_by(3) {
+            let copy = copy_of(killed.path());
+            let damaged = copy.path().join(name);
+            flip(&damaged, at, bit);
+            match contents(copy.path()) {
+                Err(error) => {
+                    let name = damaged.display().to_string();
+                    assert!(error.contains(&name), "{name} at {at}: {error}");
+                }
+                Ok((verified, _)) if verified.events == expected.events => {
+                    assert_eq!(verified.hash, expected.hash);
+                }
+                Ok((verified, _)) => {
+                    assert_eq!(verified.events, expected.events - 1, "{name:?} at {at}");
+                    assert!(name.starts_with("log"), "{name:?} at {at}");
+                    cut += 1;
+                }
+            }
+        }
+    }
+    assert!(cut > 5, "{cut}");
+}
+
+/// Missing files are missed. Only what a crash has left has an end that nobody else knows.
+#[test]
+fn missing_files_are_missed() {
+    let (folder, killed) = served();
+    let expected = contents(folder.path()).unwrap();
+    for (is_closed, left) in [(true, folder.path()), (false, killed.path())] {
+        let newest = |part: &str| files(&left.join(part)).pop().unwrap();
+        let ends = ["log", "journal"].map(newest);
+        for file in files(left) {
+            let name = file.strip_prefix(left).unwrap();
+            let copy = copy_of(left);
+            fs::remove_file(copy.path().join(name)).unwrap();
+            let (what, is_end) = (name.display().to_string(), ends.contains(&file));
+            match contents(copy.path()) {
+                Err(error) => {
+                    let folder = copy.path().display().to_string();
+                    assert!(error.contains(&folder), "{what}: {error}");
+                }
+                Ok((verified, lines)) => {
+                    // There are two snapshots so that one is enough, and of the log from before the
+                    // older one nothing is needed.
+                    let is_oldest = Some(&file) == files(&left.join("log")).first();
+                    let is_spare = what == "lock" || what == "ends" || what.starts_with("snap");
+                    let is_spare = is_spare || (is_oldest && is_closed);
+                    assert!(
+                        is_spare || (is_end && !is_closed),
+                        "{what}, closed: {is_closed}"
+                    );
+                    if is_spare && is_closed {
+                        let found = (verified.hash, lines);
+                        assert!(
+                            found == (expected.0.hash.clone(), expected.1.clone()),
+                            "{what}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
