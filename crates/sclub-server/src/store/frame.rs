@@ -116,6 +116,16 @@ pub(super) enum End {
     Damaged,
 }
 
+/// Where a reader of a file has come to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    header: Header,
+    /// The number of the next frame, where it is, and the checksum before it.
+    next: u64,
+    offset: u64,
+    sum: Sum,
+}
+
 /// Reads the frames of a file in order.
 #[derive(Debug)]
 pub(super) struct Frames {
@@ -150,6 +160,23 @@ impl Frames {
 
     pub fn header(&self) -> &Header {
         &self.header
+    }
+
+    /// Where it has come to.
+    pub fn place(&self) -> Place {
+        Place {
+            header: self.header,
+            next: self.next,
+            offset: self.offset,
+            sum: self.sum,
+        }
+    }
+
+    /// Goes on where another reader has come to, if that was in the same file and not after a number.
+    pub fn go_on(&mut self, place: &Place, number: u64) {
+        if place.header == self.header && place.next <= number {
+            (self.next, self.offset, self.sum) = (place.next, place.offset, place.sum);
+        }
     }
 
     /// The number that the next frame must have.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StoreError;
 use super::files::{At, damaged};
-use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH};
+use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH, Place};
 use super::log::{AppendError, Batches, Log};
 use crate::env::{Access, DiskFile, Env};
 
@@ -29,6 +29,8 @@ pub struct Segments {
     dir: PathBuf,
     limit: u64,
     writer: Mutex<Writer>,
+    /// Where the last reader stopped: who follows the log goes on from there.
+    place: Arc<Mutex<Option<Place>>>,
 }
 
 #[derive(Debug)]
@@ -118,11 +120,12 @@ impl Segments {
                 active: None,
                 frame: Vec::new(),
             }),
+            place: Arc::default(),
         })
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
     }
 
     /// Number of the last batch.
@@ -291,14 +294,17 @@ impl Segments {
                 self.env.disk.sync_dir(&self.dir).writing(&self.dir)?;
                 continue;
             }
-            let mut bytes = header.encode().to_vec();
-            let mut sum = header.sum();
+            let mut new = header;
+            // Another file: a reader of this one does not go on in it.
+            self.env.random.fill(&mut new.salt).writing(&self.dir)?;
+            let mut bytes = new.encode().to_vec();
+            let mut sum = new.sum();
             let mut is_changed = false;
             while let Some((number, batch)) = next_of(&mut segment)? {
                 let changed = change(&batch)?;
                 is_changed |= changed.is_some();
                 let batch = changed.unwrap_or(batch);
-                sum = frame::put(&mut bytes, &header, &sum, number, &batch);
+                sum = frame::put(&mut bytes, &new, &sum, number, &batch);
             }
             // Behind the last frame there may be leftovers of one that failed.
             let has_rest = segment.path_length(&self.env)? != bytes.len() as u64;
@@ -397,23 +403,18 @@ impl Log for Segments {
                 first.first()
             )));
         }
-        let mut segments = segments.into_iter();
-        let mut current = segments.next();
-        Ok(Box::new(std::iter::from_fn(move || {
-            loop {
-                match next_of(current.as_mut()?) {
-                    Ok(Some((number, batch))) if number > after => {
-                        return Some(Ok((number, batch)));
-                    }
-                    Ok(Some(_)) => {}
-                    Ok(None) => current = segments.next(),
-                    Err(error) => {
-                        current = None;
-                        return Some(Err(error));
-                    }
-                }
-            }
-        })))
+        if let Some(first) = segments.first_mut()
+            && let Some(place) = &*lock(&self.place)
+        {
+            first.frames.go_on(place, after + 1);
+        }
+        let mut rest = segments.into_iter();
+        Ok(Box::new(Reading {
+            current: rest.next(),
+            rest,
+            after,
+            place: Arc::clone(&self.place),
+        }))
     }
 
     fn drop_before(&self, number: u64) -> Result<(), StoreError> {
@@ -433,6 +434,49 @@ impl Log for Segments {
         }
         Ok(())
     }
+}
+
+/// Reads the batches after a number.
+struct Reading {
+    current: Option<Segment>,
+    rest: std::vec::IntoIter<Segment>,
+    after: u64,
+    place: Arc<Mutex<Option<Place>>>,
+}
+
+impl Iterator for Reading {
+    type Item = Result<(u64, Vec<u8>), StoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match next_of(self.current.as_mut()?) {
+                Ok(Some((number, batch))) if number > self.after => {
+                    return Some(Ok((number, batch)));
+                }
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let next = self.rest.next()?;
+                    self.current = Some(next);
+                }
+                Err(error) => {
+                    self.current = None;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if let Some(current) = &self.current {
+            *lock(&self.place) = Some(current.frames.place());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn path_of(dir: &Path, serial: u64) -> PathBuf {
