@@ -60,7 +60,8 @@ DONE = Answer(200, b'{"applied": [], "events": 0}')
         (unavailable(429, "rate_limited", "0"), True, True),
         (unavailable(503, "starting"), True, True),
         (unavailable(503, "overloaded"), True, True),
-        (unavailable(503, "read_only"), True, False),
+        (unavailable(503, "read_only"), True, True),
+        (unavailable(504, "unknown_outcome"), True, False),
         (Answer(503, b"a proxy"), True, False),
         (Answer(502, b"a proxy"), True, False),
         (Answer(504, b"a proxy"), True, False),
@@ -158,7 +159,8 @@ def test_an_error_says_whether_it_may_be_done() -> None:
     assert isinstance(ends(lost, expired).__cause__, ConnectionFailed)
     assert not ends(expired).may_be_done
     assert not ends(unavailable(503, "overloaded")).may_be_done
-    assert ends(unavailable(503, "read_only")).may_be_done
+    assert not ends(unavailable(503, "read_only")).may_be_done
+    assert ends(unavailable(504, "unknown_outcome")).may_be_done
     assert ends(Answer(500)).may_be_done
 
 

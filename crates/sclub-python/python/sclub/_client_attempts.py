@@ -35,9 +35,9 @@ MOST_WAIT = 5.0
 MOST_RETRY_AFTER = 60.0
 """A server that wants more seconds than this is not waited for."""
 
-UNDONE = frozenset({"starting", "overloaded"})
-"""Codes of 503 that come before anything is written. `read_only` is not among them: where a disk
-fails, what was being written may turn out to be there after the next start."""
+UNDONE = frozenset({"starting", "overloaded", "read_only"})
+"""Codes of 503 after which nothing was written and nothing will be. Where a server cannot tell, it
+answers 504."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,11 @@ class Forbidden(ServiceError):
 
 
 class Conflict(ServiceError):
-    """It is too late for this (409): ``expect`` is for the time before the first round."""
+    """The server is past this (409).
+
+    ``code`` is ``"begun"`` where ``expect`` comes after the first round, and ``"other_copy"`` where
+    the decision was made by another copy of the server's data folder.
+    """
 
 
 class Unavailable(ServiceError):

@@ -25,6 +25,11 @@ use crate::store::{AppendError, Log, StoreError};
 const MAX_ROUNDS_PER_COMMIT: usize = 1024;
 const MAX_BYTES_PER_COMMIT: usize = 4 << 20;
 
+/// After a batch of this many rounds there are more on their way: waiting a moment for them lets more
+/// rounds share a sync. A writer that is alone never waits.
+const BUSY: usize = 4;
+const GROUP_WAIT: u64 = 60;
+
 /// Milliseconds between two tries to write after one that failed.
 const RETRY: u64 = 200;
 
@@ -104,6 +109,8 @@ pub(super) struct Owner {
     /// Those who wait for an append that failed, and since when.
     undecided: Vec<Reply>,
     undecided_since: u64,
+    /// Rounds in the batch before.
+    last_rounds: usize,
 }
 
 impl Owner {
@@ -115,6 +122,7 @@ impl Owner {
             held: None,
             undecided: Vec::new(),
             undecided_since: 0,
+            last_rounds: 0,
         }
     }
 
@@ -185,6 +193,9 @@ impl Owner {
     async fn write(&mut self, first: WriteRequest) {
         let shares = |request: &WriteRequest| matches!(request.command, Command::Learn(_));
         let can_share = shares(&first) && self.shared.read().dim().is_some();
+        if can_share && self.last_rounds >= BUSY {
+            self.shared.env().clock.pause(GROUP_WAIT);
+        }
         let mut commit = Commit::default();
         let mut next = Some(first);
         while let Some(request) = next.take() {
@@ -201,6 +212,7 @@ impl Owner {
                 }
             }
         }
+        self.last_rounds = commit.waiting.len();
         self.commit(commit).await;
     }
 

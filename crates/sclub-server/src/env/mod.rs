@@ -204,6 +204,9 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Waits.
     fn sleep(&self, milliseconds: u64) -> Task;
 
+    /// Holds up this thread for some microseconds. A simulated clock does not.
+    fn pause(&self, _microseconds: u64) {}
+
     /// A place where a simulated scheduler may run another task. A real clock returns at once.
     fn yield_now(&self) -> Task {
         Box::pin(std::future::ready(()))

@@ -138,6 +138,10 @@ impl Clock for SystemClock {
         self.0.elapsed().as_millis() as u64
     }
 
+    fn pause(&self, microseconds: u64) {
+        std::thread::sleep(Duration::from_micros(microseconds));
+    }
+
     fn sleep(&self, milliseconds: u64) -> Task {
         Box::pin(tokio::time::sleep(Duration::from_millis(milliseconds)))
     }
