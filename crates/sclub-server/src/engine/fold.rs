@@ -67,20 +67,33 @@ pub fn newest(
     watch: &mut dyn FnMut(u64),
 ) -> Result<State, FoldError> {
     let mut failed = None;
+    let mut unreadable = Vec::new();
+    // Only where there is another way: what cannot be read now may be all there is, and be read later.
+    let disregard = |unreadable: &[u64]| {
+        for &at in unreadable {
+            folder.snapshots.disregard(at);
+        }
+    };
     for &at in folder.snapshots.list().iter().rev() {
         match snapshot(folder, identity, at) {
-            Ok(state) => return apply(folder, state, upto, watch),
+            Ok(state) => {
+                disregard(&unreadable);
+                return apply(folder, state, upto, watch);
+            }
             Err(error) => {
                 // The log goes back to the one before.
                 tracing::error!(%error, "trying an older snapshot");
-                folder.snapshots.disregard(at);
+                unreadable.push(at);
                 failed = Some(error);
             }
         }
     }
     match failed {
         Some(error) if folder.log.first()? > 1 => Err(error),
-        _ => apply(folder, start(folder, identity)?, upto, watch),
+        _ => {
+            disregard(&unreadable);
+            apply(folder, start(folder, identity)?, upto, watch)
+        }
     }
 }
 

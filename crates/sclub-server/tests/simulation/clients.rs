@@ -50,7 +50,11 @@ pub fn item_name(number: usize) -> String {
 /// A reward that nobody else gives.
 pub fn reward(world: &World, rng: &mut Rng) -> f64 {
     let settings = &world.plan.settings;
-    rng.random_range(settings.reward_min..settings.reward_max)
+    let most = match settings.reward_max {
+        huge if huge > sclub::MAX_MAGNITUDE && chance(rng, 0.7) => 1.0,
+        most => most,
+    };
+    rng.random_range(settings.reward_min..most)
 }
 
 fn draw(world: &World, rng: &mut Rng) -> Request {
@@ -162,7 +166,8 @@ fn nonsense(world: &World, rng: &mut Rng) -> Request {
         1 => Nonsense::Decision("AAAA".to_owned()),
         2 => {
             let most = world.plan.settings.reward_max;
-            Nonsense::Reward(decision, *pick(rng, &[f64::NAN, f64::INFINITY, most + 0.1]))
+            let above = most + 0.1 * most.max(1.0);
+            Nonsense::Reward(decision, *pick(rng, &[f64::NAN, f64::INFINITY, above]))
         }
         _ => Nonsense::Item(decision),
     })

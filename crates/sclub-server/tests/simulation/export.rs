@@ -9,13 +9,14 @@ use crate::model::ExportLine;
 /// What is looked at in a line.
 #[derive(Deserialize)]
 struct Line {
+    decision: u64,
     user: String,
     item: String,
     reward: Option<f64>,
 }
 
 /// Checks an export that was taken between two states of the account. Rewards are told apart by their
-/// values: no two are the same.
+/// values: no two are the same. Returns user and item of each line, by the number of the item shown.
 ///
 /// # Errors
 /// Says what is missing, twice or wrong.
@@ -24,8 +25,9 @@ pub fn check(
     count: u64,
     before: &BTreeMap<u64, ExportLine>,
     after: &BTreeMap<u64, ExportLine>,
-) -> Result<(), String> {
+) -> Result<BTreeMap<u64, (String, String)>, String> {
     let mut seen = BTreeSet::new();
+    let mut all = BTreeMap::new();
     let mut lines = 0;
     for text in bytes.split(|&byte| byte == b'\n') {
         if text.is_empty() {
@@ -34,6 +36,10 @@ pub fn check(
         lines += 1;
         let line: Line = serde_json::from_slice(text)
             .map_err(|error| format!("a line of the export cannot be read: {error}"))?;
+        let shown = (line.user.clone(), line.item.clone());
+        if all.insert(line.decision, shown).is_some() {
+            return Err(format!("the export has {} twice", line.decision));
+        }
         let Some(reward) = line.reward else {
             continue;
         };
@@ -61,6 +67,6 @@ pub fn check(
             let (reward, line) = (f64::from_bits(bits), &before[&bits]);
             Err(format!("the export lacks reward {reward}: {line:?}"))
         }
-        None => Ok(()),
+        None => Ok(all),
     }
 }

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use crate::clients::{features, item_name};
-use crate::disk::Faults;
+use crate::disk::{Faults, View};
 use crate::operators::close;
 use crate::seed::stream;
 use crate::serve::{Pace, Reply, Request, Reward};
@@ -22,7 +22,10 @@ pub async fn finish(world: &Rc<World>) {
     world.check(&site);
     repeat_everything(world, &site).await;
     world.check(&site);
+    recovered(world, &site).await;
+    expiry(world, &site).await;
     restarts(world, &site).await;
+    damage(world, &site);
     upkeep(world, &site).await;
     restarts(world, &site).await;
     copy(world, &site).await;
@@ -133,6 +136,82 @@ async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
                 "the hash was {before} before a {way}, and is {after:?}"
             ));
         }
+    }
+    world.is_held.set(false);
+}
+
+/// What a process could not do while everything failed it can do now, without a restart.
+async fn recovered(world: &Rc<World>, site: &Rc<Site>) {
+    world.sleep(GRACE + 1).await;
+    for request in [Request::Snapshot, Request::Export] {
+        world.note(|| format!("the end, without a restart: {request:?}"));
+        must(world, site, request).await;
+    }
+}
+
+/// Nothing is kept that only decisions that have expired would need.
+async fn expiry(world: &Rc<World>, site: &Rc<Site>) {
+    let lifetime = world.plan.settings.lifetime;
+    if lifetime > 60 {
+        return;
+    }
+    world.note(|| "the end: everything expires".to_owned());
+    world.sleep((2 * lifetime + 3) * 1000).await;
+    for _ in 0..2 {
+        must_write(world, site).await;
+    }
+    let Some(engine) = world.engine(site) else {
+        return world.violation("it is gone");
+    };
+    let state = engine.state();
+    let retired = state.catalogue().map_or(0, |catalogue| catalogue.retired());
+    // What was written just now took the place of something.
+    if retired > 2 {
+        world.violation(format!("{retired} features are kept for nobody"));
+    }
+    for decision in &*world.decisions.borrow() {
+        let numbers = (decision.number..).take(decision.items.len());
+        for number in numbers {
+            if state.answered().contains(number) {
+                world.violation(format!("{decision:?} has expired, and is kept as answered"));
+            }
+        }
+        if state.is_forgotten(&decision.user, 0) {
+            world.violation(format!(
+                "{decision:?} has expired, and its user's mark is kept"
+            ));
+        }
+    }
+}
+
+async fn must_write(world: &Rc<World>, site: &Rc<Site>) {
+    if !put_canary(world, site).await {
+        world.violation("without a fault, nothing can be written");
+    }
+}
+
+/// Of two snapshots the newer one can be lost.
+fn damage(world: &Rc<World>, site: &Rc<Site>) {
+    let before = world.engine(site).map(|engine| engine.hash());
+    let folder = site.folder.join("snapshots");
+    let mut snapshots = world.disk.files(&folder, View::Visible);
+    snapshots.retain(|(path, _)| path.extension().is_some_and(|it| it == "snap"));
+    let [_, .., (newest, _)] = &snapshots[..] else {
+        return;
+    };
+    world.note(|| "the end: the newest snapshot is damaged".to_owned());
+    world.is_held.set(true);
+    world.kill(site);
+    world.disk.damage(newest);
+    world.count("damaged snapshots");
+    if let Err(error) = world.open(site) {
+        return world.violation(format!("without the newest snapshot: {error}"));
+    }
+    let after = world.engine(site).map(|engine| engine.hash());
+    if after != before {
+        world.violation(format!(
+            "the hash was {before:?}, and is {after:?} without the newest snapshot"
+        ));
     }
     world.is_held.set(false);
 }

@@ -10,6 +10,7 @@
 //! processes on it; [`clients`] and [`operators`] act; [`model`] keeps account of what was
 //! acknowledged; [`finish`] compares.
 
+mod bounds;
 mod clients;
 mod clock;
 mod crash_points;

@@ -130,11 +130,20 @@ impl Plan {
         let pause = *pick(rng, &[1, 10, 50, 300]);
         // So many operations of clients for each disaster, more or less.
         let quiet = *pick(rng, &[10, 40, 150]);
+        let settings = settings(rng, dim);
+        // More than any policy takes: a server refuses such settings, an engine refuses such rewards.
+        let most = match chance(&mut stream(seed, "huge rewards"), 0.1) {
+            true => 10.0 * sclub::MAX_MAGNITUDE,
+            false => settings.reward_max,
+        };
         Plan {
             seed,
             ops,
             without: BTreeSet::new(),
-            settings: settings(rng, dim),
+            settings: Settings {
+                reward_max: most,
+                ..settings
+            },
             segment_bytes: *pick(rng, &[500, 4_000, 50_000, 64 << 20]),
             dim,
             clients,

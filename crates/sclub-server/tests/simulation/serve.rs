@@ -1,5 +1,6 @@
 //! Requests at the server's door: each is put to the engine, and its answer is checked.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::pin::pin;
 use std::rc::Rc;
@@ -11,8 +12,8 @@ use sclub_server::event::Item;
 use sclub_server::state::Scratch;
 use tokio::sync::oneshot;
 
-use crate::clock::SimClock;
-use crate::model::{Ask, DecisionId, End, Gift};
+use crate::executor::Group;
+use crate::model::{Ask, DecisionId, End, Gift, Life};
 use crate::subject::{Engine, Refusal, Why, why};
 use crate::world::{Decision, GRACE, Owner, Site, World};
 
@@ -119,7 +120,7 @@ impl World {
         self.deliver(site, request, None)?.await.ok()
     }
 
-    async fn serve(&self, site: &Site, engine: &Engine, request: Request) -> Reply {
+    async fn serve(self: &Rc<Self>, site: &Rc<Site>, engine: &Engine, request: Request) -> Reply {
         match request {
             Request::Recommend(wishes) => self.recommend(site, engine, &wishes),
             Request::Feedback(rewards) => self.feedback(site, engine, &rewards).await,
@@ -247,6 +248,7 @@ impl World {
             .collect();
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
         let is_others = owners.any(|owner| owner == Owner::Others);
+        let is_expired = all.iter().any(|decision| self.is_expired(site, decision));
         // What belongs to another copy must be refused: it cannot count.
         let call = (!is_others).then(|| {
             let ask = Ask::Feedback(gifts.clone());
@@ -261,6 +263,9 @@ impl World {
             Ok(applied) => {
                 if is_others {
                     self.violation(format!("{rewards:?} of another copy was taken"));
+                }
+                if is_expired {
+                    self.violation(format!("{rewards:?} was taken, and had expired"));
                 }
                 for &is_new in applied {
                     self.count(if is_new { "applied" } else { "repeated" });
@@ -310,7 +315,8 @@ impl World {
                 self.count("forgotten");
                 !is_ours || site.model.borrow_mut().refused_as_forgotten(gift).is_ok()
             }
-            Why::UnknownDecision | Why::UnknownItem | Why::Invalid | Why::Other => false,
+            Why::Invalid => gift.reward.abs() > sclub::MAX_MAGNITUDE,
+            Why::UnknownDecision | Why::UnknownItem | Why::Other => false,
         }
     }
 
@@ -393,17 +399,25 @@ impl World {
         }
     }
 
-    async fn backup(&self, site: &Site, engine: &Engine, pace: Pace) -> Reply {
+    async fn backup(self: &Rc<Self>, site: &Rc<Site>, engine: &Engine, pace: Pace) -> Reply {
         let begun = site.model.borrow().clone();
         let begin = self.tick();
+        let (noted, _) = self.shown(site);
+        let group = self.group(site);
         let mut out = Reader {
             bytes: Vec::new(),
             pace,
-            clock: self.clock.clone(),
+            world: Rc::clone(self),
+            site: Rc::clone(site),
+            group,
         };
         let done = engine.backup(&mut out).await;
+        if self.group(site) != group {
+            // The process died while it was written: nobody hears of it any more.
+            std::future::pending::<()>().await;
+        }
         if done.is_ok() && !self.disk.is_down() {
-            self.keep_backup(site, out.bytes, begun, begin);
+            self.keep_backup(site, out.bytes, begun, begin, noted);
         }
         match pace {
             Pace::GivesUp(_) => Reply::Done,
@@ -411,8 +425,25 @@ impl World {
         }
     }
 
+    /// Decisions that the journal of a folder has once it was written, and those it must not have:
+    /// their users were forgotten.
+    fn shown(&self, site: &Site) -> (BTreeSet<DecisionId>, BTreeSet<DecisionId>) {
+        let model = site.model.borrow();
+        let decisions = self.decisions.borrow();
+        let life = |id: &DecisionId| {
+            let decision = &decisions[*id];
+            model.life(*id, &decision.user, decision.made)
+        };
+        let mut shown = site.noted.borrow().clone();
+        shown.extend(&*site.fresh.borrow());
+        let dead = (0..decisions.len()).filter(|id| life(id) == Life::Dead);
+        let dead = dead.filter(|&id| self.owner(site, &decisions[id]) == Owner::Ours);
+        (shown, dead.collect())
+    }
+
     async fn export(&self, site: &Site, engine: &Engine) -> Reply {
         let before = site.model.borrow().export_counts();
+        let (shown, dead) = self.shown(site);
         let mut bytes = Vec::new();
         let done = engine.export(&mut bytes).await;
         if let Ok(count) = done
@@ -423,10 +454,43 @@ impl World {
             self.expect(match self.plan.settings.journal_days {
                 0 if bytes.is_empty() => Ok(()),
                 0 => Err("there is something in an export without a journal".to_owned()),
-                _ => crate::export::check(&bytes, count, &before, &after),
+                _ => crate::export::check(&bytes, count, &before, &after).and_then(|lines| {
+                    self.check_lines(site, &lines, &shown, &dead)?;
+                    site.noted.borrow_mut().extend(&shown);
+                    Ok(())
+                }),
             });
         }
         self.upkeep(site, "export", done.map(drop))
+    }
+
+    /// Checks which decisions are in an export: `shown`, unless their users were forgotten, and none
+    /// of `dead`.
+    fn check_lines(
+        &self,
+        site: &Site,
+        lines: &BTreeMap<u64, (String, String)>,
+        shown: &BTreeSet<DecisionId>,
+        dead: &BTreeSet<DecisionId>,
+    ) -> Result<(), String> {
+        let model = site.model.borrow();
+        let decisions = self.decisions.borrow();
+        for id in shown.union(dead) {
+            let decision = &decisions[*id];
+            let life = model.life(*id, &decision.user, decision.made);
+            let is_due = shown.contains(id) && life == Life::Alive;
+            for (number, item) in (decision.number..).zip(&decision.items) {
+                let line = (decision.user.clone(), item.clone());
+                let is_there = lines.get(&number) == Some(&line);
+                if is_there && dead.contains(id) {
+                    return Err(format!("the export has {decision:?} of who was forgotten"));
+                }
+                if !is_there && is_due {
+                    return Err(format!("the export lacks {item} of {decision:?}"));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -468,7 +532,47 @@ impl Choice {
 struct Reader {
     bytes: Vec<u8>,
     pace: Pace,
-    clock: SimClock,
+    world: Rc<World>,
+    site: Rc<Site>,
+    /// The process that writes.
+    group: Option<Group>,
+}
+
+/// What others do while a reader keeps the server waiting, in polls.
+const MEANWHILE: usize = 20;
+
+impl Reader {
+    /// Time passes, and all but the one who writes go on.
+    fn pause(&self, milliseconds: u64) -> io::Result<()> {
+        self.world.clock.advance(milliseconds);
+        self.world.executor.run_others(MEANWHILE);
+        match self.world.group(&self.site) == self.group {
+            true => Ok(()),
+            false => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Reads no further until something else was done: that must not wait for the reader.
+    fn wait_for(&self, request: Request) -> io::Result<()> {
+        let begun = self.world.clock.now();
+        let what = format!("{request:?}");
+        let Some(mut answer) = self.world.deliver(&self.site, request, None) else {
+            return Ok(());
+        };
+        while answer.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
+            self.pause(100)?;
+            let waited = self.world.clock.now() - begun;
+            if waited > GRACE && self.world.calm_for() > Some(GRACE) {
+                self.world
+                    .violation(format!("{what} waits for who reads a backup"));
+                break;
+            }
+            if self.site.is_closing.get() {
+                break;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Write for Reader {
@@ -477,7 +581,16 @@ impl Write for Reader {
             Pace::GivesUp(after) if self.bytes.len() + bytes.len() > after => {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            Pace::Slow(milliseconds) => self.clock.advance(milliseconds),
+            Pace::Slow(milliseconds) => {
+                if self.bytes.is_empty() {
+                    self.wait_for(match milliseconds % 3 {
+                        0 => Request::Snapshot,
+                        1 => Request::Compact,
+                        _ => Request::Export,
+                    })?;
+                }
+                self.pause(milliseconds)?;
+            }
             _ => {}
         }
         self.bytes.extend_from_slice(bytes);

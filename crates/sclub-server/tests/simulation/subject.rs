@@ -2,7 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sclub_server::decision::Handed;
 pub use sclub_server::engine::{Engine, Refusal, restore, verify};
+
+/// Bytes behind a decision.
+const SEAL: usize = 16;
 
 /// Why something was refused.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,6 +57,14 @@ pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
         _ => Why::Other,
     };
     (why, None)
+}
+
+/// The number of the first item that a decision shows; the others count on.
+pub fn number(decision: &str) -> u64 {
+    let bytes = URL_SAFE_NO_PAD.decode(decision).expect("it was handed out");
+    Handed::decode(&bytes[..bytes.len() - SEAL])
+        .expect("it was handed out")
+        .number
 }
 
 /// Number and sum of the rewards of each user.

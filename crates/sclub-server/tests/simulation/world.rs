@@ -4,7 +4,7 @@ mod copies;
 mod gone;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sclub_server::store::Folder;
 use crate::clock::{SimClock, SimRandom};
 use crate::disk::{Faults, SimDisk};
 use crate::executor::{Executor, Group};
-use crate::model::{Model, Tick};
+use crate::model::{DecisionId, Model, Tick};
 use crate::plan::Plan;
 use crate::subject::{self, Engine};
 use copies::Ancestor;
@@ -86,6 +86,10 @@ pub struct Site {
     pub model: RefCell<Model>,
     pub process: RefCell<Option<Process>>,
     pub is_closing: Cell<bool>,
+    /// Decisions that the process that has it open has handed out.
+    pub fresh: RefCell<Vec<DecisionId>>,
+    /// Decisions that the journal has for good.
+    pub noted: RefCell<BTreeSet<DecisionId>>,
     /// Folders that this is a copy of, through any number of copies.
     ancestors: Vec<Ancestor>,
     /// Milliseconds that engines had it open, without the one that has it now.
@@ -97,6 +101,8 @@ pub struct Process {
     disk: SimDisk,
     group: Group,
     since: u64,
+    /// When it was open: its clocks go since then at the latest.
+    opened: u64,
 }
 
 /// A decision as it was handed out.
@@ -105,10 +111,14 @@ pub struct Decision {
     pub text: String,
     pub user: String,
     pub items: Vec<String>,
+    /// Of the first item; the others count on.
+    pub number: u64,
     site: usize,
     pub made: Tick,
     /// How long its folder had been open by then.
     running: u64,
+    /// When it was made, in milliseconds since the run began.
+    at: u64,
 }
 
 impl World {
@@ -275,6 +285,8 @@ impl World {
             model: RefCell::new(model),
             process: RefCell::default(),
             is_closing: Cell::new(false),
+            fresh: RefCell::default(),
+            noted: RefCell::default(),
             ancestors,
             running: Cell::new(running),
         });
@@ -332,7 +344,10 @@ impl World {
                     disk,
                     group,
                     since,
+                    opened: self.clock.now(),
                 });
+                // What the journal of the process before had not written is lost.
+                site.fresh.borrow_mut().clear();
                 site.model.borrow_mut().restarted(self.tick());
                 self.note(|| format!("opened {}", site.folder.display()));
                 self.check(site);
@@ -431,14 +446,44 @@ impl World {
         let made = self.tick();
         site.model.borrow_mut().recommended(user, made);
         self.count("decisions");
-        self.decisions.borrow_mut().push(Decision {
+        let decision = Decision {
+            number: subject::number(&text),
             text,
             user: user.to_owned(),
             items,
             site: site.id,
             made,
             running: self.running(site),
+            at: self.clock.now(),
+        };
+        self.check_number(site, &decision);
+        let mut decisions = self.decisions.borrow_mut();
+        site.fresh.borrow_mut().push(decisions.len());
+        decisions.push(decision);
+    }
+
+    /// Checks that nothing else that was shown has the number of something in a decision.
+    fn check_number(&self, site: &Site, decision: &Decision) {
+        let decisions = self.decisions.borrow();
+        let mut others = decisions.iter().filter(|other| {
+            let end = |of: &Decision| of.number + of.items.len() as u64;
+            other.number < end(decision) && decision.number < end(other)
         });
+        if let Some(other) = others.find(|other| self.owner(site, other) == Owner::Ours) {
+            self.violation(format!(
+                "two decisions have the same number: {other:?} and {decision:?}"
+            ));
+        }
+    }
+
+    /// Whether a decision has certainly expired: the process has been there for longer than it lives.
+    pub fn is_expired(&self, site: &Site, decision: &Decision) -> bool {
+        let process = site.process.borrow();
+        let Some(process) = &*process else {
+            return false;
+        };
+        let age = self.clock.now() - decision.at.max(process.opened);
+        age > self.plan.settings.lifetime * 1000
     }
 
     /// Whether a decision may have expired.

@@ -43,8 +43,9 @@ struct Core {
     faults: Faults,
     /// Bytes that there is room for.
     capacity: u64,
-    /// Calls so far.
+    /// Calls so far, and those that were to make something durable.
     calls: u64,
+    syncs: u64,
     /// The call at which everything stops.
     stop_at: Option<u64>,
     is_down: bool,
@@ -92,6 +93,7 @@ impl SimDisk {
             faults: Faults::default(),
             capacity: u64::MAX,
             calls: 0,
+            syncs: 0,
             stop_at: None,
             is_down: false,
             processes: BTreeSet::new(),
@@ -160,6 +162,22 @@ impl SimDisk {
     /// File calls so far.
     pub fn calls(&self) -> u64 {
         self.core().calls
+    }
+
+    /// Calls so far that were to make something durable.
+    pub fn syncs(&self) -> u64 {
+        self.core().syncs
+    }
+
+    /// A byte in the middle of a file is another one.
+    pub fn damage(&self, path: &Path) {
+        let mut core = self.core();
+        let file = core.tree.find(path).expect("there is such a file");
+        let inode = core.tree.file_mut(file).expect("there is such a file");
+        let middle = inode.visible().len() / 2;
+        let byte = !inode.visible()[middle];
+        inode.write(&[byte], middle as u64);
+        inode.sync();
     }
 
     /// At this call everything stops: it is done, or not, or in part, and each call from then on
@@ -244,6 +262,7 @@ impl Core {
 
     /// What becomes of a sync.
     fn draw_sync(&mut self, stop: Stop) -> Synced {
+        self.syncs += 1;
         let Self { rng, faults, .. } = self;
         match stop {
             Stop::Here { share } if share < 0.5 => Synced::Nothing,

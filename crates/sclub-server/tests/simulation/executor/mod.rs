@@ -281,6 +281,30 @@ impl Executor {
         Err(Stopped::Endless)
     }
 
+    /// Lets others run while a task blocks its thread: they have threads of their own.
+    pub fn run_others(&self, polls: usize) {
+        let mut blocked = Vec::new();
+        for _ in 0..polls {
+            self.adopt();
+            self.clock.wake_due();
+            let Some(task) = self.next_ready() else {
+                break;
+            };
+            let is_blocked = |entry: &Entry| entry.future.is_none();
+            if task == ROOT || self.tasks.borrow().get(&task).is_some_and(is_blocked) {
+                blocked.push(task);
+                continue;
+            }
+            if let Err(stopped) = self.poll_task(task) {
+                self.halt(stopped.to_string());
+            }
+            if let Some(look) = &*self.after_poll.borrow() {
+                look();
+            }
+        }
+        self.shared.lock().ready.extend(blocked);
+    }
+
     fn poll_task(&self, task: u64) -> Result<(), Stopped> {
         let (name, mut future, waker) = {
             let mut tasks = self.tasks.borrow_mut();

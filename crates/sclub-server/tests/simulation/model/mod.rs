@@ -311,7 +311,8 @@ impl Model {
         let mut expected = self.tallies();
         for (user, (count, sum)) in users {
             let tally = expected.remove(user).unwrap_or_default();
-            let slack = 1e-9 * (1.0 + *count as f64);
+            let rounding = 1e-14 * sum.abs();
+            let slack = (1e-9 + rounding) * (1.0 + *count as f64);
             let is_count = (tally.least..=tally.most).contains(count) && *count > 0;
             let is_sum = (tally.low - slack..=tally.high + slack).contains(sum);
             if !is_count || !is_sum {

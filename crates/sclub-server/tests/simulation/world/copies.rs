@@ -1,11 +1,17 @@
 //! Copies of folders, and whose decisions they must take.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::rc::Rc;
 
 use super::{DATA, Decision, Site, World};
-use crate::model::{Model, Tick};
+use crate::disk::View;
+use crate::model::{DecisionId, Model, Tick};
 use crate::subject;
+
+/// Syncs of a restore, beside so many for each file.
+const SYNCS: u64 = 12;
+const SYNCS_OF_A_FILE: u64 = 3;
 
 /// Where a copy left its original.
 #[derive(Debug, Clone)]
@@ -32,6 +38,7 @@ pub struct Backup {
     model: Model,
     ancestors: Vec<Ancestor>,
     running: u64,
+    noted: BTreeSet<DecisionId>,
 }
 
 impl World {
@@ -55,8 +62,15 @@ impl World {
         }
     }
 
-    /// Notes a backup that was begun with an account and ends now.
-    pub fn keep_backup(&self, site: &Site, bytes: Vec<u8>, begun: Model, begin: Tick) {
+    /// Notes a backup that was begun with an account and ends now. Its journal has `noted`.
+    pub fn keep_backup(
+        &self,
+        site: &Site,
+        bytes: Vec<u8>,
+        begun: Model,
+        begin: Tick,
+        noted: BTreeSet<DecisionId>,
+    ) {
         let end = self.tick();
         let mut ancestors = site.ancestors.clone();
         let site_id = site.id;
@@ -71,6 +85,7 @@ impl World {
             model: begun.into_copy(&site.model.borrow(), end),
             ancestors,
             running: self.running(site),
+            noted,
         }));
     }
 
@@ -80,14 +95,21 @@ impl World {
     /// What the engine says.
     pub fn restore(&self, backup: &Backup) -> Result<Rc<Site>, String> {
         let folder = PathBuf::from(format!("{DATA}/{}", self.sites.borrow().len()));
+        let syncs = self.disk.syncs();
         let restored = self.aside(|env| {
             let mut bytes = backup.bytes.as_slice();
             subject::restore(env, &mut bytes, &folder)
         });
+        let syncs = self.disk.syncs() - syncs;
+        let files = self.disk.files(&folder, View::Visible).len() as u64;
+        if restored.is_ok() && syncs > SYNCS + SYNCS_OF_A_FILE * files {
+            self.violation(format!("{syncs} syncs to restore {files} files"));
+        }
         let model = backup.model.clone();
         let ancestors = backup.ancestors.clone();
         // Also if it failed: the folder's name is taken.
         let site = self.add_site(folder, model, ancestors, backup.running);
+        site.noted.borrow_mut().clone_from(&backup.noted);
         self.count("copies");
         match restored {
             Ok(()) if !self.disk.is_down() => Ok(site),
