@@ -1,7 +1,7 @@
 //! Small files: each with a checksum, replaced as a whole.
 
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::StoreError;
@@ -107,7 +107,7 @@ pub(super) struct Sequential {
 }
 
 impl Sequential {
-    pub fn open(disk: &dyn Disk, path: &PathBuf, access: Access) -> io::Result<Self> {
+    pub fn open(disk: &dyn Disk, path: &Path, access: Access) -> io::Result<Self> {
         let file = disk.open(path, access)?;
         Ok(Self { file, offset: 0 })
     }

@@ -22,6 +22,9 @@ pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 const FIRST_STEP: u64 = 64 << 10;
 const LAST_STEP: u64 = 8 << 20;
 
+/// What becomes of a batch; none leaves it as it is.
+pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
+
 /// A log in the files of a folder.
 #[derive(Debug)]
 pub struct Segments {
@@ -272,10 +275,7 @@ impl Segments {
     ///
     /// # Errors
     /// If something cannot be read or written, or `change` says so. It can be done again.
-    pub fn rewrite(
-        &self,
-        change: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError>,
-    ) -> Result<(), StoreError> {
+    pub fn rewrite(&self, change: &mut Change<'_>) -> Result<(), StoreError> {
         // Held: a batch that is appended meanwhile waits.
         let mut writer = self.writer();
         self.begin(&mut writer)?;
