@@ -74,7 +74,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn open(folder: TempDir, env: &Env, workers: impl Workers + Send + Sync + 'static) -> Self {
+    fn open(folder: TempDir, env: &Env, workers: impl Workers + Send + 'static) -> Self {
         let settings = Settings {
             policy: Some("sclub-soft".to_owned()),
             journal_days: 0,
@@ -89,7 +89,7 @@ impl Bench {
     }
 
     /// With two items.
-    fn stocked(env: &Env, workers: impl Workers + Send + Sync + 'static) -> Self {
+    fn stocked(env: &Env, workers: impl Workers + Send + 'static) -> Self {
         let bench = Self::open(new_folder(), env, workers);
         let items = [("a", [0.6, 0.8]), ("b", [0.8, -0.6])].map(|(id, features)| Item {
             id: id.to_owned(),
@@ -106,7 +106,7 @@ impl Bench {
     }
 
     /// A server that is started after this one was killed.
-    fn crash(&self, workers: impl Workers + Send + Sync + 'static) -> Self {
+    fn crash(&self, workers: impl Workers + Send + 'static) -> Self {
         Self::open(self.left(), &Env::real(), workers)
     }
 
