@@ -101,7 +101,7 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.url, &args.trust)?;
     let path = match &args.user {
         Some(user) => format!("/v1/users/{}", escaped(user)),
-        None => "/v1/state?hash=false".to_owned(),
+        None => "/v1/state".to_owned(),
     };
     let answer = block_on(async { call(&mut remote.open().await?, "GET", &path, b"").await })?;
     let other = || format!("what answers at {} is no sclub server", remote.url());

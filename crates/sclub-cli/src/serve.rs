@@ -6,9 +6,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use sclub_server::edge::Site;
 use sclub_server::identity::{DEFAULT, Kind};
 use sclub_server::settings::{KeepLog, Settings};
 use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc::Sender;
 use toml::{Table, Value};
 
 use crate::args::whole;
@@ -235,6 +237,26 @@ pub struct SettingArgs {
     )]
     tls_key: Option<PathBuf>,
 
+    /// Host name that browsers may call the server by, beside IP addresses and localhost; can be given
+    /// several times [default: none; any with keys]
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SCLUB_HOST",
+        value_delimiter = ',',
+        help_heading = "Safety"
+    )]
+    host: Option<Vec<String>>,
+
+    /// File for the audit log, a JSON object for each call of an administrator [default: the log]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCLUB_AUDIT",
+        help_heading = "Safety"
+    )]
+    audit: Option<PathBuf>,
+
     /// Most bytes in the body of a request [default: 8388608]
     #[arg(long, value_name = "BYTES", env = "SCLUB_MAX_BODY", value_parser = whole, help_heading = "Limits")]
     max_body: Option<u64>,
@@ -267,7 +289,13 @@ pub struct SettingArgs {
     #[arg(long, value_name = "N", env = "SCLUB_MAX_CONNECTIONS", value_parser = whole, help_heading = "Limits")]
     max_connections: Option<u64>,
 
-    /// Seconds that a request may take to arrive, and its answer to be taken [default: 30]
+    /// Most connections at once from one address (with IPv6: the first 64 bits); 0 is any number, as for a
+    /// server behind a proxy [default: 1024]
+    #[arg(long, value_name = "N", env = "SCLUB_MAX_CONNECTIONS_PER_ADDRESS", value_parser = whole, help_heading = "Limits")]
+    max_connections_per_address: Option<u64>,
+
+    /// Seconds that a request may take to arrive, and its answer to be taken; one more for each 16 KiB
+    /// [default: 30]
     #[arg(long, value_name = "SECONDS", env = "SCLUB_TIMEOUT", value_parser = whole, help_heading = "Limits")]
     timeout: Option<u64>,
 
@@ -440,6 +468,16 @@ impl InForce {
         if settings.dim.is_some_and(|dim| dim == 0 || dim > most) {
             refuse("dim", &format!("be between 1 and max-dim, {most}"))?;
         }
+        if let Err(error) = Site::new(&settings.host, false) {
+            bail!("{}: {error}", self.origin("host").of("host"));
+        }
+        if settings
+            .audit
+            .as_ref()
+            .is_some_and(|file| file.as_os_str().is_empty())
+        {
+            refuse("audit", "be the name of a file")?;
+        }
         match (&settings.tls_cert, &settings.tls_key) {
             (Some(_), None) => refuse("tls-key", "be given where tls-cert is"),
             (None, Some(_)) => refuse("tls-cert", "be given where tls-key is"),
@@ -469,7 +507,7 @@ impl InForce {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> [&'static str; 33] {
+fn keys() -> [&'static str; 36] {
     [
         "data",
         "addr",
@@ -493,6 +531,8 @@ fn keys() -> [&'static str; 33] {
         "insecure",
         "tls-cert",
         "tls-key",
+        "host",
+        "audit",
         "max-body",
         "max-candidates",
         "max-k",
@@ -501,6 +541,7 @@ fn keys() -> [&'static str; 33] {
         "max-batch",
         "rate",
         "max-connections",
+        "max-connections-per-address",
         "timeout",
         "log-format",
         "log",
@@ -515,6 +556,7 @@ fn when_left_out(key: &str) -> String {
         "half-life" => "all observations count alike".into(),
         "dim" => "as many as the first item has".into(),
         "alpha-theta" | "alpha-p" | "beta" | "beta-scale" => "the preset's".into(),
+        "audit" => "the ordinary log".into(),
         _ => "none".into(),
     }
 }
@@ -547,17 +589,9 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
     start(&settings)
 }
 
-/// Serves until Ctrl-C or SIGTERM.
+/// Serves until Ctrl-C or SIGTERM. SIGHUP has it read its files again.
 fn start(settings: &Settings) -> Result<ExitCode> {
     start_log(settings)?;
-    let (stop, stopped) = tokio::sync::oneshot::channel();
-    let mut stop = Some(stop);
-    ctrlc::set_handler(move || match stop.take() {
-        Some(stop) => drop(stop.send(())),
-        // Asked twice: whoever asks does not want to wait.
-        None => std::process::exit(130),
-    })
-    .context("cannot listen for signals")?;
     let scheme = if settings.tls_cert.is_some() {
         "https"
     } else {
@@ -566,11 +600,52 @@ fn start(settings: &Settings) -> Result<ExitCode> {
     let listening = move |addr: std::net::SocketAddr| {
         say(&format!("sclub listens on {scheme}://{addr}"));
     };
-    sclub_server::serve(settings, listening, async {
-        // An error says that nobody will ever stop it, which is as good.
-        let _ = stopped.await;
-    })?;
+    let (reload, reloads) = tokio::sync::mpsc::channel(1);
+    let stopped = async {
+        asked_to_stop(Some(reload)).await;
+        // Asked twice: whoever asks does not want to wait.
+        tokio::spawn(async {
+            asked_to_stop(None).await;
+            std::process::exit(130);
+        });
+    };
+    sclub_server::serve(settings, listening, stopped, reloads)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits for Ctrl-C or SIGTERM, and passes each SIGHUP on.
+#[cfg(unix)]
+async fn asked_to_stop(reload: Option<Sender<()>>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let signals = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ]
+    .map(signal);
+    let [Ok(mut interrupt), Ok(mut terminate), Ok(mut hangup)] = signals else {
+        // The system ends the server then, without waiting for what is in flight.
+        eprintln!("sclub: cannot listen for signals");
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => return,
+            _ = terminate.recv() => return,
+            _ = hangup.recv() => if let Some(reload) = &reload {
+                // If it is full, the files are about to be read anyway.
+                let _ = reload.try_send(());
+            },
+        }
+    }
+}
+
+/// Waits for Ctrl-C.
+#[cfg(not(unix))]
+async fn asked_to_stop(_: Option<Sender<()>>) {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
 }
 
 /// Has the log written to the standard error.

@@ -108,6 +108,14 @@ fn what_is_printed_can_be_used() {
         "--insecure",
         "--keys",
         "keys.txt",
+        "--host",
+        "a.example",
+        "--host",
+        "b.example",
+        "--audit",
+        "audit.jsonl",
+        "--max-connections-per-address",
+        "0",
         "--log",
         "info,sclub=debug",
     ];
@@ -122,6 +130,13 @@ fn what_is_printed_can_be_used() {
     assert_eq!(values(&first), values(&second));
     assert!(values(&first).contains(&"dim = 32".into()), "{first}");
     assert!(values(&first).contains(&"insecure = true".into()));
+    let hosts = "host = [\"a.example\", \"b.example\"]";
+    assert!(values(&first).contains(&hosts.into()), "{first}");
+    // The same names in the environment.
+    let variables = [("SCLUB_HOST", "a.example,b.example")];
+    let third = print_config(folder.path(), &variables, &[]);
+    assert!(values(&third).contains(&hosts.into()), "{third}");
+    assert_eq!(line(&third, "host").1, "environment SCLUB_HOST");
     assert_eq!(line(&second, "beta-scale").1, "file kept.toml");
     assert!(!folder.path().join("sclub-data").exists());
 }
@@ -172,6 +187,16 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
         ("beta = nan", &["bad.toml", "beta", "nan"]),
         ("half-life = 0.5", &["bad.toml", "half-life", "0.5", "1e12"]),
         ("tls-cert = \"c.pem\"", &["tls-key", "tls-cert"]),
+        (
+            "host = [\"a.example\", \"http://a\"]",
+            &["bad.toml", "'http://a'", "without http://"],
+        ),
+        ("host = \"a.example\"", &["bad.toml", "host", "a.example"]),
+        ("audit = \"\"", &["bad.toml", "audit", "name of a file"]),
+        (
+            "max-connections-per-address = -1",
+            &["bad.toml", "max-connections-per-address", "-1"],
+        ),
         ("max-k == 3", &["bad.toml", "line 1"]),
         ("[serve]\nmax-k = 3", &["bad.toml", "'serve'"]),
     ] {
@@ -194,6 +219,11 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
     let error = refused(folder.path(), &[], &["--dim", "many"]);
     assert!(
         error.contains("--dim") && !error.contains("environment"),
+        "{error}"
+    );
+    let error = refused(folder.path(), &[("SCLUB_HOST", "a:80")], &[]);
+    assert!(
+        error.contains("SCLUB_HOST") && error.contains("'a:80'"),
         "{error}"
     );
     let error = refused(folder.path(), &[], &["--beta", "1", "--beta-scale", "1"]);
@@ -221,11 +251,12 @@ fn the_help_names_every_setting() {
         assert!(help.contains(&format!("[env: {variable}=]")), "{variable}");
         let value = rest.split('#').next().unwrap().trim().trim_matches('"');
         let value = value.strip_suffix(".0").unwrap_or(value);
+        let value = if value == "[]" { "none" } else { value };
         if !value.is_empty() {
             let at = help.find(&format!("--{key} ")).unwrap();
             let own = &help[at..at + help[at..].find("[env:").unwrap()];
             assert!(own.contains(&format!("[default: {value}")), "{key}: {own}");
         }
     }
-    assert_eq!(settings, 33);
+    assert_eq!(settings, 36);
 }

@@ -94,11 +94,11 @@ impl Mock {
         let json = || serde_json::from_slice::<Value>(body).unwrap();
         match path {
             "/healthz" => (200, json!("ok")),
-            "/v1/state?hash=false" => {
+            "/v1/state" => {
                 let clusters = self.policy.as_ref().map_or(1, Policy::clusters);
                 let state = json!({
                     "rounds": self.rounds, "clusters": clusters, "dim": null, "policy": "sclub",
-                    "preset": "tuned", "version": "0", "hash": null, "more": [],
+                    "preset": "tuned", "version": "0", "more": [],
                 });
                 (200, state)
             }

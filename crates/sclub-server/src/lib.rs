@@ -8,7 +8,7 @@
 //! | [`state`] | what is known, a fold of the events |
 //! | [`event`], [`decision`] | what is in the log, and what is handed out |
 //! | [`old`] | reads what version 0.1 wrote |
-//! | [`env`] | disk, clock, randomness and threads, handed in |
+//! | [`mod@env`] | disk, clock, randomness and threads, handed in |
 //! | [`store`] | where events are kept |
 
 // Tests share files, whether they are inside or outside.

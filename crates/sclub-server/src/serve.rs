@@ -4,9 +4,11 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-use crate::api::{App, router};
+use tokio::sync::mpsc;
+
+use crate::api::{App, admin_route, router};
 use crate::edge::keys::check_bind;
-use crate::edge::{self, EdgeOptions, Guard, Keys};
+use crate::edge::{self, Audit, EdgeOptions, Guard, Keys, Reload, Site};
 use crate::engine::{Engine, OpenError};
 use crate::env::Env;
 use crate::settings::Settings;
@@ -40,9 +42,13 @@ impl From<StoreError> for ServeError {
     }
 }
 
+/// Paths that pages of other web sites may not call, with all below them.
+const OWN: &[&str] = &["/v1", "/metrics"];
+
 /// Serves until `shutdown` ends, then finishes what is in flight and closes the folder.
 ///
-/// `listening` is told the address once the log is read and requests are answered.
+/// `listening` is told the address once the log is read and requests are answered. Whenever `reload` says
+/// so, keys and certificates are read again, and the audit log is opened again.
 ///
 /// # Errors
 /// Where it cannot start.
@@ -50,12 +56,22 @@ pub fn serve(
     settings: &Settings,
     listening: impl FnOnce(SocketAddr) + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
+    reload: mpsc::Receiver<()>,
 ) -> Result<(), ServeError> {
     check(settings)?;
     let keys = Keys::load(settings.keys.as_deref()).map_err(ServeError::Settings)?;
     check_bind(settings.addr, &keys, settings.insecure).map_err(ServeError::Settings)?;
-    let options = EdgeOptions::from_settings(settings).map_err(ServeError::Settings)?;
-    let guard = Guard::new(keys, settings.rate);
+    let mut options = EdgeOptions::from_settings(settings).map_err(ServeError::Settings)?;
+    let audit = match &settings.audit {
+        Some(file) => Audit::to_file(file).map_err(ServeError::Settings)?,
+        None => Audit::to_log(),
+    };
+    options.site = Site::new(&settings.host, !keys.is_none())
+        .map_err(ServeError::Settings)?
+        .own(OWN)
+        .audited(audit.clone(), admin_route);
+    let guard = Guard::with_audit(keys, settings.rate, Some(audit.clone()));
+    let files = Reload::new(settings, &guard, options.tls.as_ref(), &audit);
     let unusable = |reason| ServeError::Listen {
         addr: settings.addr,
         reason,
@@ -73,6 +89,7 @@ pub fn serve(
     if settings.insecure {
         tracing::warn!(%addr, "insecure: whoever reaches this address may do everything");
     }
+    runtime.spawn(reload_files(files, reload));
     let ready = move || listening(addr);
     let outcome = runtime.block_on(run(
         Arc::clone(&app),
@@ -89,6 +106,16 @@ pub fn serve(
     }
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     outcome
+}
+
+/// Reads files again each time that somebody asks for it, for as long as the runtime lives.
+async fn reload_files(files: Reload, mut asked: mpsc::Receiver<()>) {
+    let files = Arc::new(files);
+    while asked.recv().await.is_some() {
+        let files = Arc::clone(&files);
+        // A panic is in the log; the next attempt may do better.
+        let _ = tokio::task::spawn_blocking(move || files.run()).await;
+    }
 }
 
 async fn run(

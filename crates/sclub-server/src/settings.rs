@@ -51,6 +51,11 @@ pub struct Settings {
     pub tls_cert: Option<PathBuf>,
     /// File with the private key, PEM.
     pub tls_key: Option<PathBuf>,
+    /// Host names that browsers may call the server by, beside IP addresses and `localhost`. With keys, any
+    /// if none is given.
+    pub host: Vec<String>,
+    /// File for the audit log, JSON lines; the ordinary log if not given.
+    pub audit: Option<PathBuf>,
     /// Most bytes in the body of a request; a stream of items may be longer, each line may not.
     pub max_body: usize,
     /// Most candidates, or items, in a request.
@@ -67,7 +72,10 @@ pub struct Settings {
     pub rate: u32,
     /// Most connections at once.
     pub max_connections: usize,
-    /// Seconds that a request may take to arrive, and its answer to be taken.
+    /// Most connections at once from one address, or one IPv6 network of 64 bits; 0 is no limit.
+    pub max_connections_per_address: usize,
+    /// Seconds that a request may take to arrive, and its answer to be taken. A long one has a second more
+    /// for each 16 KiB.
     pub timeout: u64,
     /// Threads that answer; 0 is one for each core.
     pub threads: usize,
@@ -102,6 +110,8 @@ impl Default for Settings {
             insecure: false,
             tls_cert: None,
             tls_key: None,
+            host: Vec::new(),
+            audit: None,
             max_body: 8 << 20,
             max_candidates: 10_000,
             max_k: 1_000,
@@ -110,6 +120,7 @@ impl Default for Settings {
             max_batch: 1_000,
             rate: 0,
             max_connections: 4_096,
+            max_connections_per_address: 1_024,
             timeout: 30,
             threads: 0,
             fit_threads: 0,

@@ -16,8 +16,8 @@ use axum::routing::{get, post, put};
 use bytes::Bytes;
 use futures_util::stream;
 use sclub_server::edge::{
-    ApiError, Caller, Closing, Drained, EdgeOptions, Guard, Keys, Peer, Role, Tls, body,
-    error::with_fallbacks, page, serve,
+    ApiError, Audit, Caller, Closing, Drained, EdgeOptions, Guard, Keys, Peer, Role, Site, Tls,
+    body, error::with_fallbacks, page, serve,
 };
 use sclub_server::settings::Settings;
 use serde_json::{Value, json};
@@ -41,6 +41,10 @@ struct Running {
 impl Running {
     fn new(router: Router, options: EdgeOptions) -> Self {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::on(listener, router, options)
+    }
+
+    fn on(listener: std::net::TcpListener, router: Router, options: EdgeOptions) -> Self {
         let addr = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
         let end = tokio::spawn(async move {
@@ -529,14 +533,47 @@ async fn a_long_body_may_take_many_timeouts() {
     let running = Running::new(plain(), quick());
     let mut client = running.client().await;
     client
-        .send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 20000\r\n\r\n")
+        .send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 96000\r\n\r\n")
         .await;
-    for _ in 0..10 {
-        client.send([b'x'; 2000]).await;
+    for _ in 0..12 {
+        client.send([b'x'; 8000]).await;
         sleep(SHORT / 4).await;
     }
     let answer = client.answer().await;
-    assert_eq!((answer.status, answer.body), (200, vec![b'x'; 20_000]));
+    assert_eq!((answer.status, answer.body), (200, vec![b'x'; 96_000]));
+}
+
+/// Some kilobytes in each timeout, which no rule about single waits ends.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_trickles_is_ended() {
+    let running = Running::new(plain(), quick());
+    for head in [
+        "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n",
+        "PUT /lines HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n",
+    ] {
+        let mut drip = running.client().await;
+        drip.send(head).await;
+        let (mut reads, mut writes) = drip.stream.into_split();
+        let dripping = tokio::spawn(async move {
+            let mut sent = 0;
+            while sent < 100_000 && writes.write_all(&[b'\n'; 1200]).await.is_ok() {
+                sent += 1200;
+                sleep(SHORT / 6).await;
+            }
+            sent
+        });
+        let mut answer = Vec::new();
+        let _ = timeout(LONG, reads.read_to_end(&mut answer))
+            .await
+            .expect("it is ended");
+        assert!(
+            answer.starts_with(b"HTTP/1.1 408 "),
+            "{}",
+            String::from_utf8_lossy(&answer)
+        );
+        let sent = timeout(LONG, dripping).await.expect("it is ended").unwrap();
+        assert!((5_000..50_000).contains(&sent), "{sent}");
+    }
 }
 
 /// Tells when it is dropped.
@@ -567,6 +604,58 @@ async fn a_slow_reader_is_ended() {
         .await
         .expect("the server gives up");
     client.ended().await;
+}
+
+/// A server whose sockets have small buffers, so that a reader's speed shows, and a client of the same
+/// kind.
+async fn narrow(router: Router) -> (Running, TcpStream) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_send_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(16).unwrap().into_std().unwrap();
+    let running = Running::on(listener, router, quick());
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let stream = socket.connect(running.addr).await.unwrap();
+    (running, stream)
+}
+
+/// Reads up to `bytes` at a time, with pauses; how much until the end, or until `most`.
+async fn sip(stream: &mut TcpStream, bytes: usize, pause: Duration, most: usize) -> usize {
+    let mut room = vec![0; bytes];
+    let mut taken = 0;
+    while taken < most {
+        match timeout(LONG, stream.read(&mut room)).await.unwrap() {
+            Ok(0) | Err(_) => break,
+            Ok(read) => taken += read,
+        }
+        sleep(pause).await;
+    }
+    taken
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_sips_is_ended_and_an_honest_one_is_not() {
+    let endless = || async {
+        let chunks = stream::repeat_with(|| Ok::<_, Infallible>(Bytes::from_static(&[0; 1024])));
+        Body::from_stream(chunks)
+    };
+    let router = Router::new().route("/", get(endless));
+    let (_running, mut client) = narrow(router.clone()).await;
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    // Some 40 kB a second, for five timeouts.
+    assert!(sip(&mut client, 4000, SHORT / 10, 200_000).await >= 200_000);
+    // Some 10 kB a second: with these buffers there is some progress in each timeout.
+    let (_running, mut client) = narrow(router).await;
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+        .await
+        .unwrap();
+    let taken = sip(&mut client, 2000, SHORT / 5, 80_000).await;
+    assert!((15_000..80_000).contains(&taken), "{taken}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -759,6 +848,42 @@ async fn connections_over_the_limit_are_told() {
     // The others go on, and one that leaves makes room.
     second.send(request).await;
     assert_eq!(second.answer().await.status, 200);
+    drop(first);
+    let again = async {
+        while running.ask(request).await.status != 200 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, again).await.expect("there is room again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_has_some_of_the_connections_only() {
+    let options = EdgeOptions {
+        max_connections_per_address: 2,
+        ..EdgeOptions::default()
+    };
+    let running = Running::new(plain(), options);
+    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut first = running.client().await;
+    let mut second = running.client().await;
+    for client in [&mut first, &mut second] {
+        client.send(request).await;
+        assert_eq!(client.answer().await.status, 200);
+    }
+    let mut third = running.client().await;
+    third.send(request).await;
+    let answer = third.answer().await;
+    assert_eq!((answer.status, &*answer.code()), (503, "overloaded"));
+    assert!(answer.text().contains("from this address"), "{answer:?}");
+    assert!(!answer.headers["x-request-id"].is_empty());
+    third.ended().await;
+    // Another address has its own, and one that leaves makes room.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = Client::new(socket.connect(running.addr).await.unwrap());
+    other.send(request).await;
+    assert_eq!(other.answer().await.status, 200);
     drop(first);
     let again = async {
         while running.ask(request).await.status != 200 {
@@ -1014,6 +1139,346 @@ fn files_for_tls_are_checked() {
         options(None, Some(&key)).unwrap_err(),
         "tls-key is given without tls-cert"
     );
+}
+
+/// What a client that trusts only this certificate is told, or why it is told nothing.
+async fn over_tls(addr: SocketAddr, der: &[u8]) -> Result<Client<TlsClient>, std::io::Error> {
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types};
+
+    let mut roots = RootCertStore::empty();
+    roots.add(der.to_vec().into()).unwrap();
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(addr).await?;
+    let name = pki_types::ServerName::try_from("localhost").unwrap();
+    let connecting = TlsConnector::from(Arc::new(config)).connect(name, stream);
+    Ok(Client::new(timeout(LONG, connecting).await.unwrap()?))
+}
+
+type TlsClient = tokio_rustls::client::TlsStream<TcpStream>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_certificate_can_be_replaced_while_connections_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (cert, key, old) = certificate(folder.path(), "one");
+    let tls = Tls::load(&cert, &key).unwrap();
+    let options = EdgeOptions {
+        tls: Some(tls.clone()),
+        ..EdgeOptions::default()
+    };
+    let running = Running::new(plain(), options);
+    let request = "GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut before = over_tls(running.addr, &old).await.unwrap();
+    before.send(request).await;
+    assert_eq!(before.answer().await.text(), "hello");
+
+    // A key that is not the certificate's changes nothing.
+    let (other_cert, other_key, new) = certificate(folder.path(), "two");
+    assert!(tls.reload(&cert, &other_key).is_err());
+    assert!(over_tls(running.addr, &old).await.is_ok());
+
+    tls.reload(&other_cert, &other_key).unwrap();
+    assert!(over_tls(running.addr, &old).await.is_err());
+    let mut after = over_tls(running.addr, &new).await.unwrap();
+    for client in [&mut before, &mut after] {
+        client.send(request).await;
+        assert_eq!(client.answer().await.text(), "hello");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_keys_the_host_must_be_known() {
+    let names = vec!["sclub.example".to_owned()];
+    let with = |site| EdgeOptions {
+        site,
+        ..EdgeOptions::default()
+    };
+    let bare = Running::new(plain(), with(Site::new(&[], false).unwrap()));
+    let named = Running::new(plain(), with(Site::new(&names, false).unwrap()));
+    let keyed = Running::new(plain(), with(Site::new(&[], true).unwrap()));
+    let both = Running::new(plain(), with(Site::new(&names, true).unwrap()));
+    // Host, and whether each of the four takes it.
+    for (host, taken) in [
+        ("127.0.0.1", [true, true, true, true]),
+        ("[::1]:8080", [true, true, true, true]),
+        ("localhost:8080", [true, true, true, true]),
+        ("app.localhost", [true, true, true, true]),
+        ("sclub.example:8080", [false, true, true, true]),
+        ("rebound.evil.example:8080", [false, false, true, false]),
+        ("127.0.0.1.evil.example", [false, false, true, false]),
+    ] {
+        for (running, taken) in [&bare, &named, &keyed, &both].into_iter().zip(taken) {
+            for path in ["/", "/nothing"] {
+                let answer = running
+                    .ask(&format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n"))
+                    .await;
+                if !taken {
+                    assert_eq!(
+                        (answer.status, &*answer.code()),
+                        (421, "wrong_host"),
+                        "{host}"
+                    );
+                    assert!(answer.text().contains("--host"), "{}", answer.text());
+                } else {
+                    assert_ne!(answer.status, 421, "{host}");
+                }
+            }
+        }
+    }
+    // No name at all is no browser's; two are nobody's, and neither is a URL with another.
+    for (request, status) in [
+        ("GET / HTTP/1.0\r\n\r\n", 200),
+        (
+            "GET / HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n",
+            421,
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: evil.example\r\nhost: localhost\r\n\r\n",
+            421,
+        ),
+        (
+            "GET http://evil.example/ HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            421,
+        ),
+        (
+            "GET http://localhost/ HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            200,
+        ),
+    ] {
+        let mut client = bare.client().await;
+        client.send(request).await;
+        client.more().await;
+        let text = String::from_utf8_lossy(&client.read).into_owned();
+        assert_eq!(text[9..12], status.to_string(), "{request}: {text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_other_sites_are_refused() {
+    let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&calls);
+    let called = move || {
+        count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        async { "called" }
+    };
+    let router = Router::new()
+        .route("/", get(called.clone()))
+        .route("/v10", get(called.clone()))
+        .route("/v1/look", get(called.clone()).post(called.clone()))
+        .route("/metrics", get(called));
+    let options = EdgeOptions {
+        site: Site::default().own(&["/v1", "/metrics"]),
+        ..EdgeOptions::default()
+    };
+    let running = Running::new(with_fallbacks(router), options);
+    let foreign = [
+        "sec-fetch-site: cross-site\r\n",
+        "sec-fetch-site: same-site\r\n",
+        "sec-fetch-site: cross-site\r\norigin: http://here:80\r\n",
+        "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\n",
+        "sec-fetch-site: \r\n",
+        "origin: http://elsewhere\r\n",
+        "origin: http://here:8080\r\n",
+        "origin: null\r\n",
+    ];
+    let own = [
+        "",
+        "sec-fetch-site: same-origin\r\n",
+        "sec-fetch-site: none\r\n",
+        "sec-fetch-site: same-origin\r\norigin: https://proxied\r\n",
+        "origin: http://here\r\n",
+        "origin: https://HERE\r\n",
+    ];
+    let ask = async |line: &str, header: &str| {
+        let request = format!("{line} HTTP/1.1\r\nhost: here\r\n{header}\r\n");
+        running.ask(&request).await
+    };
+    for header in foreign {
+        for line in [
+            "GET /v1/look",
+            "POST /v1/look",
+            "OPTIONS /v1/look",
+            "DELETE /v1/look",
+            "GET /v1/nothing",
+            "GET /metrics",
+        ] {
+            let answer = ask(line, header).await;
+            assert_eq!(
+                (answer.status, &*answer.code()),
+                (403, "cross_site"),
+                "{line} {header}"
+            );
+        }
+        // Pages can be linked to.
+        for line in ["GET /", "GET /v10"] {
+            let before = calls.load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(ask(line, header).await.status, 200, "{line} {header}");
+            let after = calls.load(std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(after, before + 1, "what was refused was done");
+        }
+    }
+    for header in own {
+        for line in ["GET /v1/look", "POST /v1/look", "GET /metrics", "GET /"] {
+            assert_eq!(ask(line, header).await.status, 200, "{line} {header}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_has_an_id() {
+    let options = EdgeOptions {
+        site: Site::new(&[], false).unwrap(),
+        ..quick()
+    };
+    let running = Running::new(plain(), options);
+    let mut seen = std::collections::HashSet::new();
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", 200),
+        ("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", 200),
+        ("GET /nothing HTTP/1.1\r\nhost: localhost\r\n\r\n", 404),
+        ("PUT / HTTP/1.1\r\nhost: localhost\r\n\r\n", 405),
+        ("GET /panic HTTP/1.1\r\nhost: localhost\r\n\r\n", 500),
+        ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n", 421),
+        (
+            "POST /echo HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n",
+            408,
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: localhost\r\nx-request-id: a b\r\n\r\n",
+            200,
+        ),
+        (
+            "GET / HTTP/1.1\r\nhost: localhost\r\nx-request-id: \r\n\r\n",
+            200,
+        ),
+    ] {
+        let answer = running.ask(request).await;
+        assert_eq!(answer.status, status, "{request}");
+        let id = answer.headers["x-request-id"].clone();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        assert!(
+            (1..=64).contains(&id.len()) && id.chars().all(is_plain),
+            "{id}"
+        );
+        assert!(seen.insert(id), "{request}");
+    }
+    let own = "GET /nothing HTTP/1.1\r\nhost: localhost\r\nx-request-id: My.id_1-2\r\n\r\n";
+    assert_eq!(running.ask(own).await.headers["x-request-id"], "My.id_1-2");
+}
+
+/// The lines of an audit log, without what differs from run to run.
+fn audited(file: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    for line in &mut lines {
+        let line = line.as_object_mut().unwrap();
+        assert!(line.remove("at").unwrap().as_u64() > Some(1_700_000_000_000));
+        assert!(line.remove("milliseconds").unwrap().is_u64());
+        let address = line.remove("address").unwrap();
+        assert!(address.as_str().unwrap().starts_with("127.0.0.1:"));
+        assert_eq!(line.len(), 5, "{line:?}");
+    }
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_of_administrators_are_audited() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.jsonl");
+    let audit = Audit::to_file(&file).unwrap();
+    let guard = Guard::with_audit(three_keys(), 0, Some(audit.clone()));
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let hang = move || {
+        started.send(()).unwrap();
+        pending::<()>()
+    };
+    let admin = Router::new()
+        .route("/v1/users/{id}", axum::routing::delete(|| async { "gone" }))
+        .route("/v1/panic", get(|| async { panicking() }))
+        .route("/v1/hang", get(hang));
+    let read = Router::new().route("/v1/users/{id}", get(|| async { "shown" }));
+    let router = guard
+        .protect(Role::Admin, admin)
+        .merge(guard.protect(Role::Read, read));
+    let options = EdgeOptions {
+        site: Site::default()
+            .own(&["/v1"])
+            .audited(audit.clone(), |method, path| {
+                (method == "DELETE" && path.starts_with("/v1/users/")).then_some("/v1/users/{id}")
+            }),
+        ..EdgeOptions::default()
+    };
+    let running = Running::new(with_fallbacks(router), options);
+    let ask = async |line: &str, id: &str, header: &str| {
+        let head = format!("{line} HTTP/1.1\r\nhost: x\r\nx-request-id: {id}\r\n");
+        running.ask(&format!("{head}{header}\r\n")).await.status
+    };
+    let delete = "DELETE /v1/users/anna";
+    let admin = "x-api-key: head-0123456789ab\r\n";
+    assert_eq!(ask(delete, "a", admin).await, 200);
+    assert_eq!(ask(delete, "b", "").await, 401);
+    assert_eq!(
+        ask(delete, "c", "x-api-key: wrong-wrong-wrong\r\n").await,
+        401
+    );
+    assert_eq!(
+        ask(delete, "d", "x-api-key: eye-0123456789abc\r\n").await,
+        403
+    );
+    let foreign = format!("{admin}sec-fetch-site: cross-site\r\n");
+    assert_eq!(ask(delete, "e", &foreign).await, 403);
+    assert_eq!(ask("GET /v1/panic", "f", admin).await, 500);
+    // Calls of others are not in it.
+    assert_eq!(ask("GET /v1/users/anna", "x", admin).await, 200);
+    assert_eq!(ask("GET /v1/nothing", "y", admin).await, 404);
+    let line = |id: &str, key: &str, method: &str, route: &str, status: u16| json!({"key": key, "request_id": id, "method": method, "route": route, "status": status});
+    let user = |id: &str, key: &str, status: u16| line(id, key, "DELETE", "/v1/users/{id}", status);
+    let expected = [
+        user("a", "head", 200),
+        user("b", "-", 401),
+        user("c", "-", 401),
+        user("d", "eye", 403),
+        user("e", "-", 403),
+        line("f", "head", "GET", "/v1/panic", 500),
+    ];
+    assert_eq!(audited(&file), expected);
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(!text.contains("anna") && !text.contains("0123"), "{text}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+
+    // A file that was moved away is left alone after it is opened again.
+    let moved = folder.path().join("audit.1");
+    std::fs::rename(&file, &moved).unwrap();
+    audit.reopen().unwrap();
+    // Who leaves before the answer is in it too.
+    let mut client = running.client().await;
+    client
+        .send(format!(
+            "GET /v1/hang HTTP/1.1\r\nhost: x\r\nx-request-id: g\r\n{admin}\r\n"
+        ))
+        .await;
+    starts.recv().await.unwrap();
+    drop(client);
+    let left = async {
+        while audited(&file).is_empty() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, left).await.expect("it is noted");
+    assert_eq!(audited(&file), [line("g", "head", "GET", "/v1/hang", 499)]);
+    assert_eq!(audited(&moved), expected);
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub struct State {
 
 /// Asks a server how it is.
 pub async fn state(connection: &mut Connection) -> Result<State> {
-    let state = call(connection, "GET", "/v1/state?hash=false", b"").await?;
+    let state = call(connection, "GET", "/v1/state", b"").await?;
     serde_json::from_value(state)
         .with_context(|| format!("what answers at {} is no sclub server", connection.url()))
 }

@@ -85,7 +85,7 @@ fn start_as_verified(data: &Path, flags: &[&str], round: u64) -> Server {
     for _ in 0..2 {
         let offline = verify(data);
         let server = Server::start(data, flags);
-        let state = server.state();
+        let state = server.hashed();
         if state["events"] == offline["events"] {
             for figure in ["hash", "rounds", "users", "clusters"] {
                 assert_eq!(state[figure], offline[figure], "{figure} in round {round}");

@@ -285,7 +285,7 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     let server = Server::start(&data, &["--half-life", "50"]);
     server.ok("PUT", "/v1/items", &items(4, 3));
     serve_rounds(&server, 70, &["a", "b"]);
-    let state = server.state();
+    let state = server.hashed();
     assert_eq!(state["policy"], "sclub-soft");
     assert_eq!(state["constants"], json!({"half-life": 50.0}));
     assert!(state["clustering"]["fits"].as_u64() > Some(0), "{state}");
@@ -335,7 +335,7 @@ fn a_full_disk_is_said_and_nothing_acknowledged_is_lost() {
             .contains("data"),
         "{answer}"
     );
-    let state = server.state();
+    let state = server.hashed();
     assert_eq!(
         (&state["items"], &state["writable"]),
         (&json!(taken), &json!(false))

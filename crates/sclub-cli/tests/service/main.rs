@@ -7,4 +7,5 @@ mod learning;
 mod old;
 mod page;
 mod requests;
+mod safety;
 mod server;

@@ -38,11 +38,13 @@ impl Server {
 
     /// From a command that serves at a port of its own choice.
     pub fn from(mut command: Command) -> Self {
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap();
+        command.stderr(Stdio::inherit());
+        Self::from_logged(command)
+    }
+
+    /// The same, where the command has a place for the log.
+    pub fn from_logged(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         lines.read_line(&mut line).unwrap();
@@ -97,7 +99,12 @@ impl Server {
     }
 
     pub fn hash(&self) -> String {
-        self.state()["hash"].as_str().unwrap().to_owned()
+        self.hashed()["hash"].as_str().unwrap().to_owned()
+    }
+
+    /// The state with its hash.
+    pub fn hashed(&self) -> Value {
+        self.ok("GET", "/v1/state?hash=true", "")
     }
 
     /// Waits until nothing happens any more: no fit is being computed, or about to be.
@@ -105,7 +112,7 @@ impl Server {
         let begun = Instant::now();
         let mut before = None;
         loop {
-            let state = self.ok("GET", "/v1/state?hash=false", "");
+            let state = self.ok("GET", "/v1/state", "");
             let is_fitting = state["clustering"]["fitting"] == true;
             let events = state["events"].clone();
             if !is_fitting && before.as_ref() == Some(&events) {
@@ -160,6 +167,8 @@ pub fn signal(process: u32, name: &str) {
 /// A connection that is kept.
 pub struct Client {
     stream: BufReader<TcpStream>,
+    /// What the server is called.
+    pub host: String,
     /// Sent with each request, each line with its end.
     pub headers: String,
 }
@@ -171,6 +180,7 @@ impl Client {
         stream.set_read_timeout(Some(SOON)).ok()?;
         Some(Self {
             stream: BufReader::new(stream),
+            host: "localhost".to_owned(),
             headers: String::new(),
         })
     }
@@ -184,7 +194,8 @@ impl Client {
 
     pub fn bytes(&mut self, method: &str, path: &str, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nhost: test\r\ncontent-length: {}\r\n{}\r\n",
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n{}\r\n",
+            self.host,
             body.len(),
             self.headers
         );

@@ -110,7 +110,7 @@ class AsyncClient(Base):
         """As `Client.forget`."""
         return await self._run(self._calls.forget(user))
 
-    async def state(self, *, hash: bool = True) -> Card:
+    async def state(self, *, hash: bool = False) -> Card:
         """As `Client.state`."""
         return await self._run(self._calls.state(hash))
 

@@ -279,10 +279,11 @@ class Client(Base):
         """
         return self._run(self._calls.forget(user))
 
-    def state(self, *, hash: bool = True) -> Card:
+    def state(self, *, hash: bool = False) -> Card:
         """How things stand: rounds, rewards, users, clusters, what clustering is worth.
 
-        `hash` is for a hash of everything learned, which takes a while at many users.
+        With `hash` True there is also `"hash"`, a hash of everything learned, which takes a while at
+        many users.
         """
         return self._run(self._calls.state(hash))
 

@@ -1,6 +1,7 @@
 //! What an operator asks for.
 
 use std::io::{self, Write};
+use std::panic::AssertUnwindSafe;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -10,8 +11,9 @@ use sclub::Users;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+use super::aside::start;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
-use super::{Answer, Id, Shared, body, fold_failed, json, parse};
+use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
@@ -90,8 +92,7 @@ pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiErr
 #[utoipa::path(get, path = "/v1/admin/backup", tag = "admin", responses(
     (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file")))]
 pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    app.ready()?;
-    Ok(download(
+    download(
         app,
         "application/octet-stream",
         "attachment; filename=\"sclub.backup\"",
@@ -99,15 +100,15 @@ pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError
             let written = Handle::current().block_on(engine.backup(out));
             written.map_err(io::Error::other)
         },
-    ))
+    )
+    .await
 }
 
 /// Every item shown with its reward, one JSON object a line; then those that have none.
 #[utoipa::path(get, path = "/v1/admin/export", tag = "admin", responses(
     (status = 200, body = String, content_type = "application/x-ndjson", description = "The lines")))]
 pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    app.ready()?;
-    Ok(download(
+    download(
         app,
         "application/x-ndjson",
         "attachment; filename=\"sclub.jsonl\"",
@@ -115,38 +116,40 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
             let written = Handle::current().block_on(engine.export(out));
             written.map(drop).map_err(io::Error::other)
         },
-    ))
+    )
+    .await
 }
 
 /// An answer that is written while it is read. If it cannot be finished the connection breaks off, so
 /// that nobody takes half of it for the whole.
-fn download(
+async fn download(
     app: Shared,
     kind: &'static str,
     name: &'static str,
     work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
-) -> Answer {
+) -> Result<Answer, ApiError> {
     let (sender, mut parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
-    tokio::task::spawn_blocking(move || {
+    start(&app, Work::Download, move |_, engine| {
         let mut out = Parts {
             sender: sender.clone(),
             part: Vec::with_capacity(PART),
         };
-        let done = match app.engine() {
-            Some(engine) => work(engine, &mut out).and_then(|()| out.flush()),
-            None => Err(io::Error::other("no engine")),
-        };
+        let run = || work(engine, &mut out).and_then(|()| out.flush());
+        // A panic would look like the end of the file to whoever reads it.
+        let done = std::panic::catch_unwind(AssertUnwindSafe(run))
+            .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         if let Err(error) = done {
             tracing::warn!(%error, "a download was not finished");
             let _ = sender.blocking_send(Err(io::Error::other("not finished")));
         }
-    });
+    })
+    .await?;
     let stream = futures_util::stream::poll_fn(move |context| parts.poll_recv(context));
     let mut answer = Response::new(Body::from_stream(stream));
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
-    answer
+    Ok(answer)
 }
 
 /// Sends what is written in parts.
@@ -171,7 +174,50 @@ impl Write for Parts {
         }
         let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART));
         // Whoever writes may be in the middle of a future, where nothing else may wait.
-        super::aside(|| self.sender.blocking_send(Ok(part.into())))
+        tokio::task::block_in_place(|| self.sender.blocking_send(Ok(part.into())))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::api::App;
+    use crate::env::Env;
+    use crate::settings::Settings;
+
+    /// What arrives of a download, or that it broke off.
+    async fn arrived(
+        app: &Shared,
+        work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
+    ) -> Result<Bytes, axum::Error> {
+        let answer = download(Arc::clone(app), "text/plain", "attachment", work).await;
+        axum::body::to_bytes(answer.unwrap().into_body(), usize::MAX).await
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_download_that_fails_breaks_off() {
+        let settings = Settings::default();
+        let folder = tempfile::tempdir().unwrap();
+        let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
+        let app = App::new(settings);
+        app.begin(engine);
+        // More than there are turns: whatever happens, they come back.
+        for _ in 0..10 {
+            let whole = arrived(&app, |_, out| out.write_all(b"all of it")).await;
+            assert_eq!(whole.unwrap(), "all of it");
+            let failed = arrived(&app, |_, out| {
+                out.write_all(b"half")?;
+                Err(io::Error::other("the disk is gone"))
+            });
+            assert!(failed.await.is_err());
+            let panicked = arrived(&app, |_, out| {
+                let _ = out.write_all(b"half");
+                panic!("no more")
+            });
+            assert!(panicked.await.is_err());
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
-use super::{Answer, App, Shared, aside, body, json, parse};
+use super::{Answer, App, Shared, Work, aside, body, json, parse};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
@@ -37,25 +37,40 @@ pub(super) async fn recommend(
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
-    let outcome = match body(&app, request).await {
-        Ok(bytes) => recommend_one(&app, engine, &bytes),
-        Err(error) => Err(error),
+    let outcome = async {
+        let bytes = body(&app, request).await?;
+        if let Some(answer) = recommend_one(&app, engine, &bytes, true)? {
+            return Ok(answer);
+        }
+        let answer = aside(&app, Work::Recommend, move |app, engine| {
+            recommend_one(app, engine, &bytes, false)
+        });
+        answer.await??.ok_or_else(ApiError::internal)
     };
-    timed(engine, Call::Recommend, begun, outcome)
+    timed(engine, Call::Recommend, begun, outcome.await)
 }
 
-fn recommend_one(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
+/// Answers a request; `None` if that would take long and only what is `quick` is wanted.
+fn recommend_one(
+    app: &App,
+    engine: &Engine,
+    bytes: &[u8],
+    quick: bool,
+) -> Result<Option<Answer>, ApiError> {
     let request: RecommendRequest<'_> = parse(bytes)?;
     let inline = inline(&app.settings, &request)?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
-    let choose = || SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch));
-    let is_long = matches!(asked.among, Among::All(_))
+    let is_long = quick
+        && matches!(asked.among, Among::All(_))
         && engine
             .state()
             .catalogue()
             .is_some_and(|catalogue| catalogue.len() >= MANY);
-    let recommended = if is_long { aside(choose) } else { choose() }?;
-    Ok(json(&response(recommended)))
+    if is_long {
+        return Ok(None);
+    }
+    let recommended = SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch))?;
+    Ok(Some(json(&response(recommended))))
 }
 
 /// Recommends items to several users on the same history.
@@ -69,11 +84,14 @@ pub(super) async fn recommend_batch(
 ) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
-    let outcome = match body(&app, request).await {
-        Ok(bytes) => aside(|| recommend_many(&app, engine, &bytes)),
-        Err(error) => Err(error),
+    let outcome = async {
+        let bytes = body(&app, request).await?;
+        let answer = aside(&app, Work::Recommend, move |app, engine| {
+            recommend_many(app, engine, &bytes)
+        });
+        answer.await?
     };
-    timed(engine, Call::RecommendBatch, begun, outcome)
+    timed(engine, Call::RecommendBatch, begun, outcome.await)
 }
 
 fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
@@ -155,7 +173,7 @@ pub(super) async fn feedback_batch(
 /// Takes bytes for each of the requests that there are, and answers what can be answered at once. For
 /// fuzzing.
 pub(super) fn probe(app: &App, engine: &Engine, bytes: &[u8]) {
-    let _ = recommend_one(app, engine, bytes);
+    let _ = recommend_one(app, engine, bytes, false);
     let _ = recommend_many(app, engine, bytes);
     let _ = parse::<FeedbackRequest<'_>>(bytes).map(|request| engine.check(&given(&request)));
     if let Ok(request) = parse::<FeedbackBatchRequest<'_>>(bytes) {

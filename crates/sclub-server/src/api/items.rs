@@ -10,11 +10,11 @@ use axum::http::HeaderMap;
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
-use super::{Answer, App, Id, Shared, json};
+use super::{Answer, App, Id, Shared, Work, aside, json};
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
-use crate::engine::Refusal;
+use crate::engine::{Engine, Refusal};
 use crate::event::Item;
 
 /// Items that are made durable together.
@@ -136,7 +136,11 @@ pub(super) async fn list(
     query: Result<Query<ItemsQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
     let query = understood(query)?;
-    let state = app.ready()?.state();
+    aside(&app, Work::Look, move |_, engine| page(engine, &query)).await?
+}
+
+fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
+    let state = engine.state();
     let Some(catalogue) = state.catalogue() else {
         return Ok(json(&ItemsPage {
             items: Vec::new(),

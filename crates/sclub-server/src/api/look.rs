@@ -16,10 +16,10 @@ use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
-use super::{Answer, Id, Shared, aside, json};
+use super::{Answer, App, Id, Shared, Work, aside, json};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::Refusal;
+use crate::engine::{Engine, Refusal};
 use crate::state::{Catalogue, NOBODY, Record, Sides, State as Known, What};
 
 /// What is known of a user.
@@ -27,9 +27,11 @@ use crate::state::{Catalogue, NOBODY, Record, Sides, State as Known, What};
     (status = 200, body = UserCard, description = "What is known of her"),
     (status = 404, body = ErrorBody, description = "Nothing is known of her")))]
 pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
-    let state = app.ready()?.state();
-    let card = user_card(&state, &id).ok_or(Refusal::UnknownUser(id))?;
-    Ok(json(&card))
+    aside(&app, Work::Look, |_, engine| {
+        let card = user_card(&engine.state(), &id).ok_or(Refusal::UnknownUser(id))?;
+        Ok(json(&card))
+    })
+    .await?
 }
 
 fn user_card(state: &Known, id: &str) -> Option<UserCard> {
@@ -65,9 +67,11 @@ pub(super) async fn clusters(
 ) -> Result<Answer, ApiError> {
     let query = understood(query)?;
     let limit = limit(query.limit, 100)?;
-    let engine = app.ready()?;
-    let page = aside(|| engine.study(|state| clusters_page(state, query.after, limit)))?;
-    Ok(json(&page))
+    aside(&app, Work::Look, move |_, engine| {
+        let page = engine.study(|state| clusters_page(state, query.after, limit))?;
+        Ok(json(&page))
+    })
+    .await?
 }
 
 /// Larger ones first, and those of a size by label.
@@ -148,9 +152,11 @@ pub(super) async fn cluster(
     let label: ClusterId = id
         .parse()
         .map_err(|_| Refusal::invalid("id", "the label of a cluster is a number"))?;
-    let engine = app.ready()?;
-    let card = aside(|| engine.study(|state| cluster_card(state, label, items, members)));
-    Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
+    aside(&app, Work::Look, move |_, engine| {
+        let card = engine.study(|state| cluster_card(state, label, items, members));
+        Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
+    })
+    .await?
 }
 
 fn cluster_card(
@@ -285,7 +291,7 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
     told
 }
 
-/// How things stand, with a hash of everything learned.
+/// How things stand; with `hash=true` also a hash of everything learned, which takes a while at many users.
 #[utoipa::path(get, path = "/v1/state", tag = "look", params(StateQuery), responses(
     (status = 200, body = StateCard, description = "How things stand")))]
 pub(super) async fn state(
@@ -293,40 +299,45 @@ pub(super) async fn state(
     query: Result<Query<StateQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
     let query = understood(query)?;
+    if query.hash == Some(true) {
+        return aside(&app, Work::Look, |app, engine| {
+            let (state, hash) = engine.hashed();
+            json(&state_card(app, engine, &state, hash))
+        })
+        .await;
+    }
     let engine = app.ready()?;
-    aside(|| {
-        let (state, hash) = match query.hash.unwrap_or(true) {
-            true => engine.hashed(),
-            false => (engine.state(), None),
-        };
-        let (rewards, reward_sum) = state.rewards();
-        let read_only_reason = engine.read_only();
-        Ok(json(&StateCard {
-            events: state.events(),
-            rounds: state.rounds(),
-            users: state.users().len() as u64,
-            clusters: state.clusters(),
-            hash,
-            policy: state.identity().policy.as_str(),
-            preset: state.identity().preset.clone(),
-            constants: state.identity().overrides().into_iter().collect(),
-            dim: state.dim().map(|dim| dim as u64),
-            items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
-            singletons: state.policy().map_or(0, |policy| policy.singletons()),
-            clustering: state
-                .policy()
-                .and_then(|policy| policy.outlook())
-                .map(|outlook| ClusteringCard::new(outlook, engine)),
-            rewards,
-            reward_sum,
-            decisions: engine.meters().decisions(),
-            expected_users: state.expected(),
-            uptime_seconds: app.started.elapsed().as_secs(),
-            writable: read_only_reason.is_none(),
-            read_only_reason,
-            version: env!("CARGO_PKG_VERSION"),
-        }))
-    })
+    Ok(json(&state_card(&app, engine, &engine.state(), None)))
+}
+
+fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -> StateCard {
+    let (rewards, reward_sum) = state.rewards();
+    let read_only_reason = engine.read_only();
+    StateCard {
+        events: state.events(),
+        rounds: state.rounds(),
+        users: state.users().len() as u64,
+        clusters: state.clusters(),
+        hash,
+        policy: state.identity().policy.as_str(),
+        preset: state.identity().preset.clone(),
+        constants: state.identity().overrides().into_iter().collect(),
+        dim: state.dim().map(|dim| dim as u64),
+        items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
+        singletons: state.policy().map_or(0, |policy| policy.singletons()),
+        clustering: state
+            .policy()
+            .and_then(|policy| policy.outlook())
+            .map(|outlook| ClusteringCard::new(outlook, engine)),
+        rewards,
+        reward_sum,
+        decisions: engine.meters().decisions(),
+        expected_users: state.expected(),
+        uptime_seconds: app.started.elapsed().as_secs(),
+        writable: read_only_reason.is_none(),
+        read_only_reason,
+        version: env!("CARGO_PKG_VERSION"),
+    }
 }
 
 /// Counts and times, as Prometheus reads them.

@@ -1,6 +1,7 @@
 //! The service over HTTP.
 
 mod admin;
+mod aside;
 mod calls;
 pub mod explain;
 mod items;
@@ -18,13 +19,15 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path, Request, State};
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::http::request::Parts;
-use axum::http::{Response, StatusCode};
+use axum::http::{Method, Response, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 pub use openapi::document;
+
+use aside::{Turns, Work, aside};
 
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
@@ -42,6 +45,7 @@ pub struct App {
     started: Instant,
     /// The last second, as it is sent to who listens.
     second: watch::Sender<Bytes>,
+    turns: Turns,
 }
 
 type Shared = Arc<App>;
@@ -55,6 +59,7 @@ impl App {
             engine: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
+            turns: Turns::new(),
         })
     }
 
@@ -136,6 +141,26 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
         .route_layer(counted);
     let router = open.merge(others).merge(guard.protect(Role::Write, write));
     with_fallbacks(router).with_state(app)
+}
+
+/// The pattern of the route that a method and a path lead to, if the route needs the role of an
+/// administrator. For requests that are refused before they are routed.
+pub fn admin_route(method: &Method, path: &str) -> Option<&'static str> {
+    let rest = path.strip_prefix("/v1/")?;
+    if let Some(id) = rest.strip_prefix("users/") {
+        let is_one = !id.is_empty() && !id.contains('/');
+        return (is_one && method == Method::DELETE).then_some("/v1/users/{id}");
+    }
+    let is_get = method == Method::GET || method == Method::HEAD;
+    let is_post = method == Method::POST;
+    match rest.strip_prefix("admin/")? {
+        "expect" if is_post => Some("/v1/admin/expect"),
+        "compact" if is_post => Some("/v1/admin/compact"),
+        "snapshot" if is_post => Some("/v1/admin/snapshot"),
+        "backup" if is_get => Some("/v1/admin/backup"),
+        "export" if is_get => Some("/v1/admin/export"),
+        _ => None,
+    }
 }
 
 /// Takes bytes for whatever can be sent as the body of a request. Whatever they are, nothing breaks.
@@ -232,11 +257,6 @@ async fn counted(State(app): State<Shared>, request: Request, next: Next) -> Ans
             .answered(Call::Other, begun.elapsed(), status);
     }
     answer
-}
-
-/// Runs what takes long for a handler, without holding up others on the same thread.
-fn aside<T>(work: impl FnOnce() -> T) -> T {
-    tokio::task::block_in_place(work)
 }
 
 impl From<Refusal> for ApiError {

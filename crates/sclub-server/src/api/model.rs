@@ -349,7 +349,8 @@ pub struct StateCard {
     pub users: u64,
     /// Clusters.
     pub clusters: u64,
-    /// Hash of everything learned; null where it was not asked for.
+    /// Hash of everything learned; not there unless it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
     /// The policy.
     pub policy: &'static str,
@@ -522,7 +523,7 @@ pub struct HistoryQuery {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StateQuery {
-    /// False leaves the hash out, which costs time at many users.
-    #[param(default = true)]
+    /// True for a hash of everything learned, which costs time at many users.
+    #[param(default = false)]
     pub hash: Option<bool>,
 }

@@ -217,12 +217,16 @@ fn shortened(path: &str) -> Cow<'_, str> {
 }
 
 /// The answer in place of a handler's that panicked. What it said goes to the log.
-pub(super) fn panicked(payload: &(dyn Any + Send)) -> Response {
+pub(super) fn panicked(payload: &(dyn Any + Send), id: &HeaderValue) -> Response {
     let said = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
-    tracing::error!(said, "a handler panicked");
+    tracing::error!(
+        said,
+        request_id = id.to_str().unwrap_or_default(),
+        "a handler panicked"
+    );
     ApiError::internal().into_response()
 }

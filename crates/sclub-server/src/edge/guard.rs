@@ -6,22 +6,24 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Request};
+use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
-use futures_util::future::{Either, Ready, ready};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Either, Ready, ready};
 use tower::{Layer, Service};
 
+use super::audit::{Audit, Call};
 use super::error::ApiError;
 use super::keys::{Keys, Role};
-use super::serve::Peer;
+use super::serve::{Peer, request_id};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const SECOND: u64 = 1_000_000_000;
@@ -55,14 +57,39 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 pub struct Guard(Arc<Inner>);
 
 struct Inner {
-    keys: Keys,
+    held: RwLock<Held>,
+    /// Whether a key is asked for. Stays as it was at the start: the routes were built for it.
+    asks: bool,
     rates: Option<Rates>,
+    audit: Option<Audit>,
+}
+
+/// The keys in force, and a bucket for each.
+struct Held {
+    keys: Keys,
+    buckets: Vec<Bucket>,
+}
+
+/// When a bucket is full again, as in [`Rates`].
+type Bucket = Arc<AtomicU64>;
+
+/// A request that is not let through, and whose key it had.
+struct Denied {
+    name: Option<Arc<str>>,
+    error: ApiError,
+}
+
+impl From<ApiError> for Denied {
+    fn from(error: ApiError) -> Self {
+        Self { name: None, error }
+    }
 }
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
         f.debug_struct("Guard")
-            .field("keys", &self.0.keys)
+            .field("keys", &held.keys)
             .finish_non_exhaustive()
     }
 }
@@ -72,8 +99,36 @@ impl Guard {
     /// that many at once; 0 is no limit. Addresses are those of the connections: behind a proxy that
     /// is the proxy's.
     pub fn new(keys: Keys, rate: u32) -> Self {
-        let rates = (rate > 0).then(|| Rates::new(rate, keys.len()));
-        Self(Arc::new(Inner { keys, rates }))
+        Self::with_audit(keys, rate, None)
+    }
+
+    /// As [`Guard::new`], and calls of routes that need the role [`Role::Admin`] are recorded.
+    pub fn with_audit(keys: Keys, rate: u32, audit: Option<Audit>) -> Self {
+        let buckets = keys.names().map(|_| Bucket::default()).collect();
+        Self(Arc::new(Inner {
+            asks: !keys.is_none(),
+            held: RwLock::new(Held { keys, buckets }),
+            rates: (rate > 0).then(|| Rates::new(rate)),
+            audit,
+        }))
+    }
+
+    /// Puts other keys in force. A key that keeps its name keeps its rate, also with another secret.
+    ///
+    /// # Errors
+    /// A sentence, if there were keys and would be none, or the other way round.
+    pub fn replace_keys(&self, keys: Keys) -> Result<(), String> {
+        if keys.is_none() == self.0.asks {
+            return Err("whether keys are needed can only be changed by a restart".to_owned());
+        }
+        let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
+        let bucket = |name: &Arc<str>| {
+            let before = held.keys.names().position(|other| other == name);
+            before.map_or_else(Bucket::default, |at| Arc::clone(&held.buckets[at]))
+        };
+        let buckets = keys.names().map(bucket).collect();
+        *held = Held { keys, buckets };
+        Ok(())
     }
 
     /// Puts the routes of a router behind the guard. Where there is nothing to guard, the router stays
@@ -82,7 +137,8 @@ impl Guard {
     where
         S: Clone + Send + Sync + 'static,
     {
-        match self.is_idle() {
+        let is_idle = !self.0.asks && self.0.rates.is_none() && self.audit(role).is_none();
+        match is_idle {
             true => router,
             false => router.route_layer(self.require(role)),
         }
@@ -96,43 +152,67 @@ impl Guard {
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.0.keys.is_none() && self.0.rates.is_none()
+    /// Who records calls of routes that need a role.
+    fn audit(&self, role: Role) -> Option<&Audit> {
+        self.0.audit.as_ref().filter(|_| role == Role::Admin)
+    }
+
+    /// The record of a call, if it is to be recorded.
+    fn call(&self, role: Role, request: &Request) -> Option<Call> {
+        let audit = self.audit(role)?;
+        let extensions = request.extensions();
+        let route = extensions.get::<MatchedPath>();
+        Some(Call::new(
+            audit,
+            Peer::of(extensions).0,
+            request_id(extensions),
+            request.method(),
+            route.map_or("-", MatchedPath::as_str),
+        ))
     }
 
     /// Lets a request through, with its [`Caller`], or not.
-    fn admit(&self, role: Role, request: &mut Request) -> Result<(), ApiError> {
-        let Inner { keys, rates } = &*self.0;
+    fn admit(&self, role: Role, request: &mut Request) -> Result<(), Denied> {
+        let rates = &self.0.rates;
         let by_address = |request: &Request| match rates {
             Some(rates) => rates.take_address(Peer::of(request.extensions()).0.ip()),
             None => Ok(()),
         };
-        if keys.is_none() {
-            return by_address(request);
+        if !self.0.asks {
+            return Ok(by_address(request)?);
         }
         let Some(secret) = secret(request.headers()) else {
             by_address(request)?;
-            return Err(ApiError::unauthorized(
-                "a key is needed, in the header Authorization: Bearer KEY",
-            ));
+            let message = "a key is needed, in the header Authorization: Bearer KEY";
+            return Err(ApiError::unauthorized(message).into());
         };
-        let Some(key) = keys.find(secret) else {
+        let caller = {
+            let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+            match held.keys.find(secret) {
+                None => None,
+                Some(key) => {
+                    let name = Some(Arc::clone(key.name));
+                    if let Some(rates) = rates
+                        && let Err(error) = rates.take_key(&held.buckets[key.index])
+                    {
+                        return Err(Denied { name, error });
+                    }
+                    let role = key.role;
+                    Some(Caller { name, role })
+                }
+            }
+        };
+        let Some(caller) = caller else {
             by_address(request)?;
-            return Err(ApiError::unauthorized("the key is not known"));
+            return Err(ApiError::unauthorized("the key is not known").into());
         };
-        if let Some(rates) = rates {
-            rates.take_key(key.index)?;
+        if caller.role < role {
+            let has = caller.role;
+            return Err(Denied {
+                name: caller.name,
+                error: ApiError::forbidden(format!("the key may {has}, this needs {role}")),
+            });
         }
-        if key.role < role {
-            let has = key.role;
-            return Err(ApiError::forbidden(format!(
-                "the key may {has}, this needs {role}"
-            )));
-        }
-        let caller = Caller {
-            name: Some(Arc::clone(key.name)),
-            role: key.role,
-        };
         request.extensions_mut().insert(caller);
         Ok(())
     }
@@ -176,19 +256,45 @@ pub struct Guarded<S> {
 impl<S> Service<Request> for Guarded<S>
 where
     S: Service<Request, Response = Response>,
+    S::Future: Send + 'static,
+    S::Error: 'static,
 {
     type Response = Response;
     type Error = S::Error;
-    type Future = Either<S::Future, Ready<Result<Response, S::Error>>>;
+    type Future = Either<
+        Either<S::Future, Ready<Result<Response, S::Error>>>,
+        BoxFuture<'static, Result<Response, S::Error>>,
+    >;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
     fn call(&mut self, mut request: Request) -> Self::Future {
-        match self.require.guard.admit(self.require.role, &mut request) {
-            Ok(()) => Either::Left(self.inner.call(request)),
-            Err(error) => Either::Right(ready(Ok(error.into_response()))),
+        let Require { guard, role } = &self.require;
+        let call = guard.call(*role, &request);
+        let denied = guard.admit(*role, &mut request).err();
+        match (call, denied) {
+            (None, None) => Either::Left(Either::Left(self.inner.call(request))),
+            (None, Some(denied)) => {
+                Either::Left(Either::Right(ready(Ok(denied.error.into_response()))))
+            }
+            (Some(mut call), Some(denied)) => {
+                call.by(denied.name);
+                call.answered(denied.error.status);
+                Either::Left(Either::Right(ready(Ok(denied.error.into_response()))))
+            }
+            (Some(mut call), None) => {
+                let caller = request.extensions().get::<Caller>();
+                call.by(caller.and_then(|caller| caller.name.clone()));
+                let answer = self.inner.call(request).map(|answer| {
+                    if let Ok(answer) = &answer {
+                        call.answered(answer.status());
+                    }
+                    answer
+                });
+                Either::Right(answer.boxed())
+            }
         }
     }
 }
@@ -199,7 +305,6 @@ struct Rates {
     /// Nanoseconds for a token to come.
     step: u64,
     rate: u32,
-    keys: Box<[AtomicU64]>,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
     /// For all addresses that find no room.
@@ -213,12 +318,11 @@ struct Shard {
 }
 
 impl Rates {
-    fn new(rate: u32, keys: usize) -> Self {
+    fn new(rate: u32) -> Self {
         Self {
             origin: Instant::now(),
             step: (SECOND / u64::from(rate)).max(1),
             rate,
-            keys: (0..keys).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
             shards: Default::default(),
             crowd: AtomicU64::new(0),
@@ -252,8 +356,8 @@ impl Rates {
         }
     }
 
-    fn take_key(&self, index: usize) -> Result<(), ApiError> {
-        self.take_shared(&self.keys[index], self.now())
+    fn take_key(&self, bucket: &AtomicU64) -> Result<(), ApiError> {
+        self.take_shared(bucket, self.now())
     }
 
     fn take_address(&self, address: IpAddr) -> Result<(), ApiError> {
@@ -283,7 +387,7 @@ impl Rates {
 }
 
 /// Who is behind an address: with IPv6, whoever has the first half has all of the second.
-fn client(address: IpAddr) -> IpAddr {
+pub(super) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let bits = address.to_bits() >> 64 << 64;
@@ -306,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_bucket_holds_a_second_and_fills_in_one() {
-        let rates = Rates::new(10, 0);
+        let rates = Rates::new(10);
         let address = IpAddr::from([1, 2, 3, 4]);
         let start = 5 * SECOND;
         assert_eq!(passed(&rates, address, start, 50), 10);
@@ -321,16 +425,47 @@ mod tests {
 
     #[test]
     fn one_a_second_is_one_a_second() {
-        let rates = Rates::new(1, 1);
-        assert_eq!(rates.take_shared(&rates.keys[0], SECOND), Ok(()));
-        let error = rates.take_shared(&rates.keys[0], SECOND + 1).unwrap_err();
+        let (rates, bucket) = (Rates::new(1), Bucket::default());
+        assert_eq!(rates.take_shared(&bucket, SECOND), Ok(()));
+        let error = rates.take_shared(&bucket, SECOND + 1).unwrap_err();
         assert_eq!(error.retry_after, Some(1));
-        assert_eq!(rates.take_shared(&rates.keys[0], 2 * SECOND), Ok(()));
+        assert_eq!(rates.take_shared(&bucket, 2 * SECOND), Ok(()));
+    }
+
+    #[test]
+    fn a_key_that_stays_keeps_its_rate() {
+        let keys = |list: &str| Keys::from_list(list).unwrap();
+        let guard = Guard::new(keys("read:a:aaaaaaaaaaaaaaaa,read:b:bbbbbbbbbbbbbbbb"), 2);
+        let passed = |secret: &'static str| {
+            let ask = || {
+                let mut request = Request::new(axum::body::Body::empty());
+                request
+                    .headers_mut()
+                    .insert(API_KEY, axum::http::HeaderValue::from_static(secret));
+                guard.admit(Role::Read, &mut request).is_ok()
+            };
+            (0..5).filter(|_| ask()).count()
+        };
+        assert_eq!(passed("bbbbbbbbbbbbbbbb"), 2);
+        // Another place, and another secret.
+        guard
+            .replace_keys(keys("read:b:BBBBBBBBBBBBBBBB,read:c:cccccccccccccccc"))
+            .unwrap();
+        assert_eq!(passed("BBBBBBBBBBBBBBBB"), 0);
+        assert_eq!(passed("bbbbbbbbbbbbbbbb"), 0, "it is no key any more");
+        assert_eq!(passed("aaaaaaaaaaaaaaaa"), 0, "it is no key any more");
+        assert_eq!(passed("cccccccccccccccc"), 2);
+        assert!(guard.replace_keys(Keys::none()).is_err());
+        assert!(
+            Guard::new(Keys::none(), 0)
+                .replace_keys(keys("read:a:aaaaaaaaaaaaaaaa"))
+                .is_err()
+        );
     }
 
     #[test]
     fn many_addresses_take_bounded_room() {
-        let rates = Rates::new(100, 0);
+        let rates = Rates::new(100);
         let kept = |rates: &Rates| -> usize {
             rates
                 .shards

@@ -6,10 +6,14 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use ring::digest::{SHA256, digest};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 /// The environment variable with keys, `role:name:secret` with commas or new lines between.
 pub const VARIABLE: &str = "SCLUB_API_KEYS";
+
+/// What stands before a secret of which only the hash is given.
+const HASHED: &str = "sha256:";
 
 const LEAST_SECRET: usize = 16;
 const MOST_SECRET: usize = 512;
@@ -49,7 +53,7 @@ impl FromStr for Role {
     }
 }
 
-/// A key without its secret, of which only a digest is kept.
+/// A key without its secret, of which only the SHA-256 is kept.
 struct Key {
     name: Arc<str>,
     role: Role,
@@ -103,7 +107,8 @@ impl Keys {
         }
     }
 
-    /// Keys from a file with one `role name secret` a line. Empty lines and those with `#` in front do
+    /// Keys from a file with one `role name secret` a line. In place of a secret there may be `sha256:` and
+    /// the 64 hex digits of its SHA-256; so too in [`VARIABLE`]. Empty lines and those with `#` in front do
     /// not count. Warns if others than the owner can read the file.
     ///
     /// # Errors
@@ -168,6 +173,11 @@ impl Keys {
         self.0.len()
     }
 
+    /// Their names, in order.
+    pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().map(|key| &key.name)
+    }
+
     /// As [`Keys::is_none`].
     pub fn is_empty(&self) -> bool {
         self.is_none()
@@ -176,7 +186,7 @@ impl Keys {
     /// The key with this secret. The time it takes does not depend on which one it is, nor on how much
     /// of a wrong secret is right.
     pub fn find(&self, secret: &[u8]) -> Option<Known<'_>> {
-        let given = *blake3::hash(secret).as_bytes();
+        let given = sha256(secret);
         let mut found = u32::MAX;
         for (index, key) in (0u32..).zip(self.0.iter()) {
             found.conditional_assign(&index, key.digest.ct_eq(&given));
@@ -219,12 +229,32 @@ fn key(words: &[&str]) -> Result<Key, String> {
             "the secret is not up to {MOST_SECRET} visible ASCII characters"
         ));
     }
-    let digest = *blake3::hash(secret.as_bytes()).as_bytes();
+    let digest = match secret.strip_prefix(HASHED) {
+        Some(hex) => read_hex(hex).ok_or("after sha256: there must be 64 hex digits")?,
+        None => sha256(secret.as_bytes()),
+    };
     Ok(Key {
         name: name.into(),
         role,
         digest,
     })
+}
+
+/// The hash that secrets are compared by. It is fast, so a secret has to be random: of one that is not,
+/// the hash can be found by trying.
+fn sha256(secret: &[u8]) -> [u8; 32] {
+    let digest = digest(&SHA256, secret);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+fn read_hex(hex: &str) -> Option<[u8; 32]> {
+    let digits: Option<Vec<u32>> = hex.chars().map(|digit| digit.to_digit(16)).collect();
+    let bytes: Vec<u8> = digits?
+        .chunks(2)
+        .map(|pair| pair.iter().fold(0, |byte, digit| byte * 16 + *digit as u8))
+        .collect();
+    // An odd digit at the end would make another byte.
+    (hex.len() == 64).then(|| bytes.try_into().ok())?
 }
 
 #[cfg(unix)]
@@ -289,6 +319,49 @@ mod tests {
         }
         assert_eq!(Keys::none().find(b""), None);
         assert!(Role::Read < Role::Write && Role::Write < Role::Admin);
+    }
+
+    /// `printf %s dddddddddddddddd | sha256sum`
+    const HASH: &str = "90bb1cc25ca4a28318912d0e1954b30110e873d03a5ae275d45c43d4eb74a388";
+
+    #[test]
+    fn a_secret_may_be_given_by_its_hash() {
+        let upper = HASH.to_uppercase();
+        for list in [
+            format!("read:a:aaaaaaaaaaaaaaaa,admin:d:sha256:{HASH}"),
+            format!("read:a:aaaaaaaaaaaaaaaa,admin:d:sha256:{upper}"),
+        ] {
+            let keys = Keys::from_list(&list).unwrap();
+            let find = |secret: &str| keys.find(secret.as_bytes()).map(|key| key.role);
+            assert_eq!(find("dddddddddddddddd"), Some(Role::Admin));
+            assert_eq!(find("aaaaaaaaaaaaaaaa"), Some(Role::Read));
+            // Who has read the file has no secret.
+            assert_eq!(find(HASH), None);
+            assert_eq!(find(&format!("sha256:{HASH}")), None);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("keys");
+        std::fs::write(&file, format!("write d sha256:{HASH}\n")).unwrap();
+        let keys = Keys::from_file(&file).unwrap();
+        assert_eq!(keys.find(b"dddddddddddddddd").unwrap().role, Role::Write);
+        for (wrong, reason) in [
+            (&HASH[..63], "after sha256: there must be 64 hex digits"),
+            (&format!("{HASH}0"), "after sha256: there must be"),
+            (&format!("{HASH}00"), "after sha256: there must be"),
+            (&HASH.replace('9', "g"), "after sha256: there must be"),
+            ("0123456789abcdef", "after sha256: there must be"),
+            ("", "the secret is shorter"),
+        ] {
+            let error = Keys::from_list(&format!("read:d:sha256:{wrong}")).unwrap_err();
+            assert!(error.contains(reason), "{wrong}: {error}");
+            assert!(!error.contains("90bb1c"), "{error}");
+        }
+        let both = format!("read:a:dddddddddddddddd,read:b:sha256:{HASH}");
+        let error = Keys::from_list(&both).unwrap_err();
+        assert!(
+            error.contains("entry 2: its secret is that of a key before"),
+            "{error}"
+        );
     }
 
     #[test]

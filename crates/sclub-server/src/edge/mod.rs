@@ -1,17 +1,25 @@
 //! What lies between sockets and a [`Router`](axum::Router): connections, TLS, keys, rates, limits on
 //! what is read, and the shape of errors. It knows nothing of what is served.
 
+mod addresses;
+pub mod audit;
 pub mod body;
 pub mod error;
 pub mod guard;
 pub mod keys;
 pub mod page;
+pub mod reload;
+pub mod request_id;
 pub mod serve;
+pub mod site;
 mod stall;
 mod tls;
 
+pub use audit::Audit;
 pub use error::ApiError;
 pub use guard::{Caller, Guard};
 pub use keys::{Keys, Role};
+pub use reload::Reload;
 pub use serve::{Closing, Drained, EdgeOptions, Peer, serve};
+pub use site::Site;
 pub use tls::Tls;

@@ -17,7 +17,8 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{Request, Response};
+use axum::http::{HeaderValue, Request, Response};
+use axum::response::IntoResponse;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use hyper::body::Incoming;
@@ -29,7 +30,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::Service;
 
+use super::addresses::{Addresses, Counted};
+use super::audit::Call;
 use super::error;
+use super::request_id::{REQUEST_ID, RequestIds};
+use super::site::Site;
 use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
 use super::tls::Tls;
 use crate::settings::Settings;
@@ -46,12 +51,23 @@ const BACK_OFF: Duration = Duration::from_millis(100);
 /// For tasks to end once they were told to.
 const LAST_CALL: Duration = Duration::from_secs(1);
 
-const REFUSAL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
-    content-type: application/json\r\n\
-    content-length: 97\r\n\
-    retry-after: 1\r\n\
-    connection: close\r\n\r\n\
-    {\"error\":{\"code\":\"overloaded\",\"message\":\"all connections of the server are in use\",\"field\":null}}";
+/// The answer to a connection that is one too many, before anything of it is read.
+fn refusal(id: &HeaderValue, message: &str) -> Vec<u8> {
+    let body = format!(
+        "{{\"error\":{{\"code\":\"overloaded\",\"message\":\"{message}\",\"field\":null}}}}"
+    );
+    let head = format!(
+        "HTTP/1.1 503 Service Unavailable\r\n\
+         content-type: application/json\r\n\
+         content-length: {}\r\n\
+         retry-after: 1\r\n\
+         {REQUEST_ID}: {}\r\n\
+         connection: close\r\n\r\n",
+        body.len(),
+        id.to_str().unwrap_or_default(),
+    );
+    (head + &body).into_bytes()
+}
 
 /// How connections are served.
 #[derive(Debug, Clone)]
@@ -66,6 +82,11 @@ pub struct EdgeOptions {
     /// Most connections at once. Further ones are answered 503 and closed (with TLS just closed), so
     /// that a balancer in front knows at once instead of waiting in a queue.
     pub max_connections: usize,
+    /// Most connections at once from one address, or from one IPv6 network of 64 bits; 0 is no limit.
+    /// Further ones are refused in the same way.
+    pub max_connections_per_address: usize,
+    /// What a browser may be made to send here.
+    pub site: Site,
 }
 
 impl Default for EdgeOptions {
@@ -76,12 +97,15 @@ impl Default for EdgeOptions {
             timeout: Duration::from_secs(settings.timeout),
             drain: Duration::from_secs(10),
             max_connections: settings.max_connections,
+            max_connections_per_address: settings.max_connections_per_address,
+            site: Site::default(),
         }
     }
 }
 
 impl EdgeOptions {
-    /// As the settings have it; reads TLS's files.
+    /// As the settings have it; reads TLS's files. What browsers may send depends on keys too, so
+    /// [`EdgeOptions::site`] is not set.
     ///
     /// # Errors
     /// A sentence that names the setting or the file.
@@ -102,6 +126,7 @@ impl EdgeOptions {
             tls,
             timeout: Duration::from_secs(settings.timeout),
             max_connections: settings.max_connections,
+            max_connections_per_address: settings.max_connections_per_address,
             ..Self::default()
         })
     }
@@ -114,9 +139,18 @@ pub struct Drained {
     pub cut: usize,
 }
 
-/// A connection, as its requests know it.
+/// A connection, as its requests know it, with the id of the request.
 #[derive(Debug, Clone)]
-struct Connection(Arc<Pulse>);
+struct Connection {
+    pulse: Arc<Pulse>,
+    id: HeaderValue,
+}
+
+/// The id of a request with these extensions.
+pub(super) fn request_id(extensions: &axum::http::Extensions) -> Option<HeaderValue> {
+    let connection = extensions.get::<Connection>();
+    connection.map(|connection| connection.id.clone())
+}
 
 /// The other end of the connection that a request came on. An extractor; fails to be there only in a
 /// router that [`serve`] does not run, and is `0.0.0.0:0` then.
@@ -128,7 +162,7 @@ impl Peer {
     pub fn of(extensions: &axum::http::Extensions) -> Self {
         let peer = extensions
             .get::<Connection>()
-            .map(|connection| connection.0.peer);
+            .map(|connection| connection.pulse.peer);
         Self(peer.unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0))))
     }
 }
@@ -170,7 +204,7 @@ impl<S: Sync> FromRequestParts<S> for Closing {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let connection = parts.extensions.get::<Connection>();
         Ok(Self(
-            connection.map(|connection| connection.0.stage.clone()),
+            connection.map(|connection| connection.pulse.stage.clone()),
         ))
     }
 }
@@ -180,6 +214,8 @@ struct Server {
     http: http1::Builder,
     router: Router,
     options: EdgeOptions,
+    addresses: Arc<Addresses>,
+    ids: RequestIds,
     cut: AtomicUsize,
 }
 
@@ -204,6 +240,8 @@ pub async fn serve(
     let server = Arc::new(Server {
         http: http(),
         router: router.with_state(()),
+        addresses: Addresses::new(edge.max_connections_per_address),
+        ids: RequestIds::new(),
         options: edge,
         cut: AtomicUsize::new(0),
     });
@@ -260,21 +298,28 @@ async fn accept(
             tracing::info!("connections are accepted again");
         }
         let _ = stream.set_nodelay(true);
-        if let Ok(permit) = Arc::clone(free).try_acquire_owned() {
-            let pulse = Pulse::new(peer, stage.clone(), server.options.timeout);
-            tokio::spawn(connection(
-                Arc::clone(server),
-                stream,
-                Arc::new(pulse),
-                permit,
-            ));
-        } else {
-            tracing::debug!(%peer, "all connections are in use");
-            if server.options.tls.is_none()
-                && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
-            {
-                tokio::spawn(refuse(stream, permit));
-            }
+        let refused = match Arc::clone(free).try_acquire_owned() {
+            Err(_) => "all connections of the server are in use",
+            Ok(permit) => match server.addresses.take(peer.ip()) {
+                None => "too many connections are open from this address",
+                Some(counted) => {
+                    let pulse = Pulse::new(peer, stage.clone(), server.options.timeout);
+                    tokio::spawn(connection(
+                        Arc::clone(server),
+                        stream,
+                        Arc::new(pulse),
+                        (permit, counted),
+                    ));
+                    continue;
+                }
+            },
+        };
+        tracing::debug!(%peer, "refused: {refused}");
+        if server.options.tls.is_none()
+            && let Ok(permit) = Arc::clone(&refusals).try_acquire_owned()
+        {
+            let answer = refusal(&server.ids.next(), refused);
+            tokio::spawn(refuse(stream, answer, permit));
         }
     }
 }
@@ -288,9 +333,9 @@ fn of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn refuse(mut stream: TcpStream, _permit: OwnedSemaphorePermit) {
+async fn refuse(mut stream: TcpStream, answer: Vec<u8>, _permit: OwnedSemaphorePermit) {
     let _ = tokio::time::timeout(REFUSAL_TIME, async {
-        stream.write_all(REFUSAL).await?;
+        stream.write_all(&answer).await?;
         stream.shutdown().await?;
         // What the peer has sent must be read, or the refusal may not reach it.
         let mut room = [0; 1024];
@@ -304,11 +349,12 @@ async fn connection(
     server: Arc<Server>,
     stream: TcpStream,
     pulse: Arc<Pulse>,
-    _permit: OwnedSemaphorePermit,
+    _counted: (OwnedSemaphorePermit, Counted),
 ) {
-    let Some(Tls(acceptor)) = &server.options.tls else {
+    let Some(tls) = &server.options.tls else {
         return requests(&server, stream, pulse).await;
     };
+    let acceptor = tls.acceptor();
     let mut stage = pulse.stage.clone();
     let handshake = tokio::time::timeout(server.options.timeout, acceptor.accept(stream));
     let peer = pulse.peer;
@@ -328,7 +374,7 @@ async fn requests<S>(server: &Server, stream: S, pulse: Arc<Pulse>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let service = service_fn(|request| answer(&server.router, request, &pulse));
+    let service = service_fn(|request| answer(server, request, &pulse));
     let stream = TokioIo::new(Watched::new(stream, Arc::clone(&pulse)));
     let mut http = pin!(server.http.serve_connection(stream, service));
     // Looked at only when one of them has something to say, not each time that bytes come.
@@ -391,12 +437,36 @@ async fn alarm(pulse: &Pulse, past: Stage) -> Alarm {
 }
 
 async fn answer(
-    router: &Router,
+    server: &Server,
     request: Request<Incoming>,
     pulse: &Arc<Pulse>,
 ) -> Result<Response<Answer>, Infallible> {
     let whole = request.body().is_end_stream();
     pulse.request(whole);
+    let id = server.ids.of(request.headers());
+    let mut response = match server.options.site.check(&request) {
+        Ok(()) => handle(server, request, whole, pulse, &id).await,
+        Err(error) => {
+            let (method, path) = (request.method(), request.uri().path());
+            if let Some((audit, route)) = server.options.site.audit_of(method, path) {
+                let id = Some(id.clone());
+                Call::new(audit, pulse.peer, id, method, route).answered(error.status);
+            }
+            error.into_response()
+        }
+    };
+    response.headers_mut().insert(REQUEST_ID, id);
+    Ok(response.map(|body| Answer::new(body, Arc::clone(pulse))))
+}
+
+/// Has the router answer a request.
+async fn handle(
+    server: &Server,
+    request: Request<Incoming>,
+    whole: bool,
+    pulse: &Arc<Pulse>,
+    id: &HeaderValue,
+) -> Response<Body> {
     let mut request = request.map(|body| {
         if whole {
             Body::empty()
@@ -404,17 +474,17 @@ async fn answer(
             Body::new(Arriving::new(body, Arc::clone(pulse)))
         }
     });
-    request
-        .extensions_mut()
-        .insert(Connection(Arc::clone(pulse)));
-    let mut router = router.clone();
+    request.extensions_mut().insert(Connection {
+        pulse: Arc::clone(pulse),
+        id: id.clone(),
+    });
+    let mut router = server.router.clone();
     let handled = AssertUnwindSafe(async move { router.call(request).await });
-    let response = match handled.catch_unwind().await {
+    match handled.catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(never)) => match never {},
-        Err(payload) => error::panicked(&*payload),
-    };
-    Ok(response.map(|body| Answer::new(body, Arc::clone(pulse))))
+        Err(payload) => error::panicked(&*payload, id),
+    }
 }
 
 #[cfg(test)]
@@ -424,14 +494,17 @@ mod tests {
 
     #[test]
     fn the_refusal_is_an_answer_like_others() {
-        let text = std::str::from_utf8(REFUSAL).unwrap();
+        let id = HeaderValue::from_static("some-id");
+        let text = String::from_utf8(refusal(&id, "some message")).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(
             head.contains(&format!("content-length: {}\r\n", body.len())),
             "{}",
             body.len()
         );
+        assert!(head.contains("x-request-id: some-id\r\n"), "{head}");
         let body: ErrorBody = serde_json::from_str(body).unwrap();
         assert_eq!(body.error.code, "overloaded");
+        assert_eq!(body.error.message, "some message");
     }
 }

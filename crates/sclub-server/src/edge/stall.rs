@@ -4,6 +4,11 @@
 //! the peer to take an answer. [`Pulse`] notes since when it waits for a head or for bytes to be taken,
 //! which costs a request two stores and no timer; the connection's task looks at it once in a while.
 //! [`Arriving`] watches the body, and is the only one to use a timer, if the body is not there yet.
+//!
+//! Two rules hold for a body and for an answer. One wait may not be longer than the timeout. And all waits
+//! together may not be longer than the timeout and a second for each 16 KiB that have come, or gone: so
+//! a long body or download may take as long as it needs at an honest speed, and nobody holds a connection
+//! for hours with a byte now and then.
 
 use std::fmt;
 use std::io;
@@ -25,6 +30,15 @@ use tokio::time::{Instant, Sleep};
 /// A body has to bring this much in each timeout, or to end.
 const LEAST_BYTES: usize = 1024;
 
+/// Bytes that earn a peer another second.
+const BYTES_A_SECOND: u64 = 16 << 10;
+
+/// How long a peer may keep us waiting in all that has sent, or taken, so many bytes.
+fn allowance(timeout: Duration, bytes: u64) -> Duration {
+    let micros = bytes.saturating_mul(1_000_000) / BYTES_A_SECOND;
+    timeout.saturating_add(Duration::from_micros(micros))
+}
+
 /// How far the server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -45,6 +59,11 @@ pub(super) struct Pulse {
     origin: Instant,
     head_since: AtomicU64,
     write_since: AtomicU64,
+    /// Milliseconds that were waited for the peer to take this answer, waits that are over.
+    write_waited: AtomicU64,
+    /// Bytes of this answer that were taken since the first wait. Those before it only filled the buffers
+    /// of the system.
+    write_bytes: AtomicU64,
     half_read: AtomicBool,
 }
 
@@ -57,6 +76,8 @@ impl Pulse {
             origin: Instant::now(),
             head_since: AtomicU64::new(1),
             write_since: AtomicU64::new(0),
+            write_waited: AtomicU64::new(0),
+            write_bytes: AtomicU64::new(0),
             half_read: AtomicBool::new(false),
         }
     }
@@ -68,6 +89,8 @@ impl Pulse {
     /// A request is there, so nothing more is waited for. `whole` if it has no body.
     pub(super) fn request(&self, whole: bool) {
         self.head_since.store(0, Relaxed);
+        self.write_waited.store(0, Relaxed);
+        self.write_bytes.store(0, Relaxed);
         if whole {
             self.half_read.store(false, Relaxed);
         }
@@ -82,25 +105,54 @@ impl Pulse {
         self.head_since.store(self.now(), Relaxed);
     }
 
+    /// Notes whether the peer makes us wait. Only the connection's task calls it, so loads and stores will
+    /// do.
     fn wrote<T>(&self, outcome: Poll<T>) -> Poll<T> {
-        let waits = self.write_since.load(Relaxed) != 0;
-        if outcome.is_pending() != waits {
-            self.write_since
-                .store(if waits { 0 } else { self.now() }, Relaxed);
+        let since = self.write_since.load(Relaxed);
+        match (outcome.is_pending(), since) {
+            (true, 0) => self.write_since.store(self.now(), Relaxed),
+            (false, 1..) => {
+                let waited = self.now().saturating_sub(since).max(1);
+                let before = self.write_waited.load(Relaxed);
+                self.write_waited.store(before + waited, Relaxed);
+                self.write_since.store(0, Relaxed);
+            }
+            _ => {}
+        }
+        outcome
+    }
+
+    fn wrote_bytes(&self, outcome: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let outcome = self.wrote(outcome);
+        if let Poll::Ready(Ok(bytes)) = outcome
+            && self.write_waited.load(Relaxed) > 0
+        {
+            let before = self.write_bytes.load(Relaxed);
+            self.write_bytes.store(before + bytes as u64, Relaxed);
         }
         outcome
     }
 
     /// When to look again; `None` if the peer has kept us waiting for too long.
     ///
-    /// Every wait lasts the same, so one that begins after this look ends after the next.
+    /// No wait may last longer than the timeout, so one that begins after this look is still going on at
+    /// the next, or is over. One that has less time than that is ended at the next look.
     pub(super) fn look(&self) -> Option<Instant> {
         let now = Instant::now();
-        let end = |since: &AtomicU64| match since.load(Relaxed) {
+        let begun = |since: u64| self.origin + Duration::from_millis(since);
+        let head_end = match self.head_since.load(Relaxed) {
             0 => now + self.timeout,
-            since => self.origin + Duration::from_millis(since) + self.timeout,
+            since => begun(since) + self.timeout,
         };
-        let first = end(&self.head_since).min(end(&self.write_since));
+        let write_end = match self.write_since.load(Relaxed) {
+            0 => now + self.timeout,
+            since => {
+                let waited = Duration::from_millis(self.write_waited.load(Relaxed));
+                let allowed = allowance(self.timeout, self.write_bytes.load(Relaxed));
+                begun(since) + allowed.saturating_sub(waited).min(self.timeout)
+            }
+        };
+        let first = head_end.min(write_end);
         (first > now).then_some(first)
     }
 }
@@ -144,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.pulse.wrote(outcome)
+        self.pulse.wrote_bytes(outcome)
     }
 
     fn poll_write_vectored(
@@ -153,7 +205,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let outcome = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.pulse.wrote(outcome)
+        self.pulse.wrote_bytes(outcome)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -201,15 +253,19 @@ impl fmt::Display for Stalled {
 
 impl std::error::Error for Stalled {}
 
-/// The body of a request, that fails if its sender is slower than [`LEAST_BYTES`] in a timeout. The
-/// time that we take ourselves does not count.
+/// The body of a request, that fails if its sender is slower than [`LEAST_BYTES`] in a timeout, or slower
+/// on average than [`allowance`] has it. The time that we take ourselves does not count.
 pub(super) struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
     timer: Option<Pin<Box<Sleep>>>,
     waits_since: Option<Instant>,
+    /// In all.
     waited: Duration,
-    bytes: usize,
+    bytes: u64,
+    /// Since the last [`LEAST_BYTES`] were there.
+    waited_lately: Duration,
+    bytes_lately: usize,
 }
 
 impl Arriving {
@@ -221,6 +277,8 @@ impl Arriving {
             waits_since: None,
             waited: Duration::ZERO,
             bytes: 0,
+            waited_lately: Duration::ZERO,
+            bytes_lately: 0,
         }
     }
 
@@ -231,7 +289,10 @@ impl Arriving {
             (_, timer) => {
                 let now = Instant::now();
                 self.waits_since = Some(now);
-                let end = now + self.pulse.timeout.saturating_sub(self.waited);
+                let timeout = self.pulse.timeout;
+                let lately = timeout.saturating_sub(self.waited_lately);
+                let in_all = allowance(timeout, self.bytes).saturating_sub(self.waited);
+                let end = now + lately.min(in_all);
                 let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
                 timer.as_mut().reset(end);
                 timer
@@ -242,12 +303,15 @@ impl Arriving {
 
     fn arrived(&mut self, bytes: usize) {
         if let Some(since) = self.waits_since.take() {
-            self.waited += since.elapsed();
+            let waited = since.elapsed();
+            self.waited += waited;
+            self.waited_lately += waited;
         }
-        self.bytes += bytes;
-        if self.bytes >= LEAST_BYTES {
-            self.bytes = 0;
-            self.waited = Duration::ZERO;
+        self.bytes += bytes as u64;
+        self.bytes_lately += bytes;
+        if self.bytes_lately >= LEAST_BYTES {
+            self.bytes_lately = 0;
+            self.waited_lately = Duration::ZERO;
         }
     }
 }

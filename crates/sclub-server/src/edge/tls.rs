@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -10,9 +10,9 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 
-/// What is needed to speak TLS.
+/// What is needed to speak TLS. Clones share it, so that [`Tls::reload`] reaches them all.
 #[derive(Clone)]
-pub struct Tls(pub(super) TlsAcceptor);
+pub struct Tls(Arc<RwLock<TlsAcceptor>>);
 
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -26,35 +26,57 @@ impl Tls {
     /// # Errors
     /// A sentence that names the file.
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
-        let (cert_file, key_file) = (cert.display(), key.display());
-        let chain = CertificateDer::pem_file_iter(cert)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| format!("the certificate {cert_file}: {}", reason(&error)))?;
-        if chain.is_empty() {
-            return Err(format!(
-                "the certificate {cert_file}: {}",
-                reason(&PemError::NoItemsFound)
-            ));
-        }
-        let secret = PrivateKeyDer::from_pem_file(key)
-            .map_err(|error| format!("the private key {key_file}: {}", reason(&error)))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|error| format!("TLS cannot be set up: {error}"))?
-            .with_no_client_auth()
-            .with_single_cert(chain, secret)
-            .map_err(|error| match error {
-                Error::InconsistentKeys(_) => {
-                    format!("the private key {key_file} is not that of the certificate {cert_file}")
-                }
-                Error::InvalidCertificate(_) => {
-                    format!("the certificate {cert_file} is not one: {error}")
-                }
-                _ => format!("the private key {key_file} cannot be used: {error}"),
-            })?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        Ok(Self(Arc::new(RwLock::new(read(cert, key)?))))
     }
+
+    /// Reads both files again, for connections from now on.
+    ///
+    /// # Errors
+    /// As [`Tls::load`]; what was read before stays in force.
+    pub fn reload(&self, cert: &Path, key: &Path) -> Result<(), String> {
+        let acceptor = read(cert, key)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        Ok(())
+    }
+
+    /// What a new connection is accepted with.
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+}
+
+fn read(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
+    let (cert_file, key_file) = (cert.display(), key.display());
+    let chain = CertificateDer::pem_file_iter(cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| format!("the certificate {cert_file}: {}", reason(&error)))?;
+    if chain.is_empty() {
+        return Err(format!(
+            "the certificate {cert_file}: {}",
+            reason(&PemError::NoItemsFound)
+        ));
+    }
+    let secret = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| format!("the private key {key_file}: {}", reason(&error)))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| format!("TLS cannot be set up: {error}"))?
+        .with_no_client_auth()
+        .with_single_cert(chain, secret)
+        .map_err(|error| match error {
+            Error::InconsistentKeys(_) => {
+                format!("the private key {key_file} is not that of the certificate {cert_file}")
+            }
+            Error::InvalidCertificate(_) => {
+                format!("the certificate {cert_file} is not one: {error}")
+            }
+            _ => format!("the private key {key_file} cannot be used: {error}"),
+        })?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
 /// Why a PEM file cannot be read, without what stands in it.

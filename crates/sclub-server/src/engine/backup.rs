@@ -177,7 +177,7 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
     let folder = Folder::open(env, path)?;
     let mut newest = 0;
     loop {
-        let (kind, number, bytes) = frames.advance()?;
+        let (kind, number, bytes) = frames.frame()?;
         match kind {
             Kind::Identity => folder.set_identity(bytes)?,
             Kind::Epochs => {
@@ -215,7 +215,7 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
     let mut events: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut state: Option<State> = None;
     loop {
-        let (kind, number, bytes) = frames.advance()?;
+        let (kind, number, bytes) = frames.frame()?;
         match kind {
             Kind::Identity => identity = Some(Identity::decode(bytes).map_err(|e| unfit(&e))?),
             // Decisions of the new folder must not have the numbers of old ones.

@@ -1552,7 +1552,7 @@ function dashboard() {
 
   async function refreshAll() {
     const [state, clusters, past] = await Promise.all([
-      sclub.get("/v1/state?hash=false"), sclub.get(`/v1/clusters?limit=${DRAWN}`), sclub.get("/v1/history?limit=100")]);
+      sclub.get("/v1/state"), sclub.get(`/v1/clusters?limit=${DRAWN}`), sclub.get("/v1/history?limit=100")]);
     takeState(state);
     for (const change of [...past.changes].reverse()) note(change);
     world.dirty = false;
@@ -1580,7 +1580,7 @@ function dashboard() {
       takeClusters(await sclub.get(`/v1/clusters?limit=${DRAWN}`));
       clusterCard.refresh();
       userCard.refresh();
-      if (polls % 5 === 0) takeState(await sclub.get("/v1/state?hash=false"));
+      if (polls % 5 === 0) takeState(await sclub.get("/v1/state"));
     } catch (error) {
       world.dirty = true;
       refusedOr(error, () => {});
@@ -1598,7 +1598,7 @@ function dashboard() {
       world.latest = state;
       remember(state);
       const fits = clustering.live(state);
-      if (world.state && (fits || state.writable !== world.state.writable)) sclub.get("/v1/state?hash=false").then(takeState, () => {});
+      if (world.state && (fits || state.writable !== world.state.writable)) sclub.get("/v1/state").then(takeState, () => {});
       if (document.hidden) return;
       drawFigures();
       for (const one of charts) one.draw();

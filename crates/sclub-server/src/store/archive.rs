@@ -186,7 +186,7 @@ impl<'a> Frames<'a> {
     ///
     /// # Errors
     /// If the stream is damaged or cut.
-    pub fn advance(&mut self) -> Result<(Kind, u64, &[u8]), StoreError> {
+    pub fn frame(&mut self) -> Result<(Kind, u64, &[u8]), StoreError> {
         let mut head = [0; 17];
         self.from.read_exact(&mut head).map_err(unreadable)?;
         let number = u64::from_le_bytes(head[1..9].try_into().expect("eight bytes"));
@@ -232,7 +232,7 @@ pub struct Pieces<'f, 'a> {
 impl Read for Pieces<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while !self.is_over && self.used == self.frames.bytes.len() {
-            let (kind, _, _) = self.frames.advance().map_err(io::Error::other)?;
+            let (kind, _, _) = self.frames.frame().map_err(io::Error::other)?;
             self.used = 0;
             match kind {
                 Kind::SnapshotPiece => {}

@@ -70,6 +70,9 @@ impl Active {
     }
 }
 
+/// What becomes of a batch that is rewritten: other bytes, or none if it stays as it is.
+pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
+
 /// A file of the log and the batches in it that are not void.
 #[derive(Debug)]
 struct Segment {

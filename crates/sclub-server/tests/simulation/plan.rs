@@ -82,6 +82,8 @@ pub struct Plan {
     pub ops: u64,
     pub without: BTreeSet<Kind>,
     pub settings: Settings,
+    /// Bytes of a file of the log.
+    pub segment_bytes: u64,
     pub dim: usize,
     pub clients: usize,
     pub users: usize,
@@ -133,6 +135,7 @@ impl Plan {
             ops,
             without: BTreeSet::new(),
             settings: settings(rng, dim),
+            segment_bytes: *pick(rng, &[500, 4_000, 50_000, 64 << 20]),
             dim,
             clients,
             users: rng.random_range(2..=12),

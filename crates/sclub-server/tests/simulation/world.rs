@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use sclub_server::engine::OpenError;
 use sclub_server::env::{Clock, Env, Task};
+use sclub_server::store::Folder;
 
 use crate::clock::{SimClock, SimRandom};
 use crate::disk::{Faults, SimDisk};
@@ -313,7 +315,9 @@ impl World {
         let (env, disk, group) = self.environment();
         let since = self.clock.now();
         site.is_closing.set(false);
-        let opened = Engine::open(env, &site.folder, &self.plan.settings);
+        let opened = Folder::open_with(&env, &site.folder, self.plan.segment_bytes)
+            .map_err(OpenError::from)
+            .and_then(|folder| Engine::start(folder, &self.plan.settings));
         let opened = match opened {
             Ok(engine) if !self.disk.is_down() => Ok(engine),
             Ok(_) => Err("the machine stopped".to_owned()),

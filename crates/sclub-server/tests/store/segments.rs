@@ -368,7 +368,7 @@ fn a_rewrite_that_was_cut_short_can_be_done_again() {
     let dir = new_folder();
     let log = counted(dir.path(), 100, 30);
     let mut left = Vec::new();
-    let mut change = |batch: &[u8]| Ok((batch[0].is_multiple_of(2)).then(|| b"changed".to_vec()));
+    let mut change = |batch: &[u8]| Ok(batch[0].is_multiple_of(2).then(|| b"changed".to_vec()));
     log.rewrite(&mut |batch| {
         left.push(copy_of(dir.path()));
         change(batch)

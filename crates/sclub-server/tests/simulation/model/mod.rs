@@ -202,7 +202,11 @@ impl Model {
             Ask::Forget(user) => {
                 let user = self.users.entry(user.clone()).or_default();
                 match end {
-                    End::Refused => user.forgets.retain(|forget| forget.call != id),
+                    End::Refused => {
+                        user.forgets.retain(|forget| forget.call != id);
+                        // The disk refused it: its bytes may be there, void, until the next compaction.
+                        user.mentioned = now;
+                    }
                     _ => {
                         let forgets = user.forgets.iter_mut();
                         for forget in forgets.filter(|forget| forget.call == id) {

@@ -1,0 +1,101 @@
+//! How many connections each address has.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::guard::client;
+
+/// Counts the connections of each address, those of an IPv6 network of 64 bits together. It holds no more
+/// addresses than there are connections.
+#[derive(Debug)]
+pub(super) struct Addresses {
+    /// 0 is no limit.
+    most: usize,
+    counts: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// A connection that counts until this is dropped.
+#[derive(Debug)]
+pub(super) struct Counted {
+    /// `None` where nothing is counted.
+    of: Option<(Arc<Addresses>, IpAddr)>,
+}
+
+impl Addresses {
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            counts: Mutex::default(),
+        })
+    }
+
+    /// Counts a connection, unless its address has too many.
+    pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+        if self.most == 0 {
+            return Some(Counted { of: None });
+        }
+        let client = client(address);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = counts.entry(client).or_default();
+        // It has at least one then, so no entry is left behind.
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Counted {
+            of: Some((Arc::clone(self), client)),
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let Some((addresses, client)) = &self.of else {
+            return;
+        };
+        let mut counts = addresses
+            .counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = counts.get_mut(client) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_has_its_count_and_ipv6_networks_are_one() {
+        let addresses = Addresses::new(2);
+        let take = |text: &str| addresses.take(text.parse().unwrap());
+        let first = take("10.0.0.1").unwrap();
+        let _second = take("::ffff:10.0.0.1").unwrap();
+        assert!(take("10.0.0.1").is_none());
+        let _other = take("10.0.0.2").unwrap();
+        drop(first);
+        assert!(take("10.0.0.1").is_some());
+        let six = (take("2001:db8::1"), take("2001:db8::2"));
+        assert!(six.0.is_some() && six.1.is_some());
+        assert!(take("2001:db8::3").is_none());
+        assert!(take("2001:db8:0:1::3").is_some());
+        drop((six, _second, _other));
+        assert!(addresses.counts.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn zero_is_no_limit() {
+        let addresses = Addresses::new(0);
+        let many: Vec<_> = (0..5000)
+            .map(|_| addresses.take(IpAddr::from([1, 2, 3, 4])))
+            .collect();
+        assert!(many.iter().all(Option::is_some));
+        assert!(addresses.counts.lock().unwrap().is_empty());
+    }
+}

@@ -1,0 +1,191 @@
+//! A record of every call that only an administrator may make, refused ones included.
+//!
+//! It names keys, addresses and routes by their patterns. It never names users.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use axum::http::{HeaderValue, Method, StatusCode};
+use serde::Serialize;
+
+/// Where calls are recorded: the ordinary log, or a file of JSON lines.
+#[derive(Debug, Clone)]
+pub struct Audit(Arc<Sink>);
+
+#[derive(Debug)]
+enum Sink {
+    Log,
+    File(PathBuf, Mutex<Out>),
+}
+
+#[derive(Debug)]
+struct Out {
+    file: File,
+    /// Whether the last line could not be written, so that it is logged once and not each time.
+    failing: bool,
+}
+
+/// A line of the file.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    /// Milliseconds since 1970.
+    at: u64,
+    key: &'a str,
+    address: SocketAddr,
+    request_id: &'a str,
+    method: &'a str,
+    route: &'a str,
+    status: u16,
+    milliseconds: u64,
+}
+
+impl Audit {
+    /// To the ordinary log, at level info with the target `audit`.
+    pub fn to_log() -> Self {
+        Self(Arc::new(Sink::Log))
+    }
+
+    /// To the end of a file that only its owner can read.
+    ///
+    /// # Errors
+    /// A sentence that names the file.
+    pub fn to_file(path: &Path) -> Result<Self, String> {
+        let file = open(path)?;
+        let out = Mutex::new(Out {
+            file,
+            failing: false,
+        });
+        Ok(Self(Arc::new(Sink::File(path.to_owned(), out))))
+    }
+
+    /// The file, if it goes to one.
+    pub fn file(&self) -> Option<&Path> {
+        match &*self.0 {
+            Sink::Log => None,
+            Sink::File(path, _) => Some(path),
+        }
+    }
+
+    /// Opens the file anew: the old one may have been renamed.
+    ///
+    /// # Errors
+    /// A sentence that names the file; the old one stays in use.
+    pub fn reopen(&self) -> Result<(), String> {
+        if let Sink::File(path, out) = &*self.0 {
+            let file = open(path)?;
+            out.lock().unwrap_or_else(PoisonError::into_inner).file = file;
+        }
+        Ok(())
+    }
+
+    fn record(&self, line: &Line<'_>) {
+        match &*self.0 {
+            Sink::Log => tracing::info!(
+                target: "audit",
+                key = line.key,
+                address = %line.address,
+                request_id = line.request_id,
+                method = line.method,
+                route = line.route,
+                status = line.status,
+                milliseconds = line.milliseconds,
+                "audit"
+            ),
+            Sink::File(path, out) => {
+                let mut text = serde_json::to_vec(line).expect("plain data");
+                text.push(b'\n');
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let outcome = out.file.write_all(&text);
+                if let Err(error) = &outcome
+                    && !out.failing
+                {
+                    let file = path.display();
+                    tracing::error!(%file, %error, "the audit log cannot be written");
+                }
+                out.failing = outcome.is_err();
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, String> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let failed =
+        |error: io::Error| format!("cannot open the audit log {}: {error}", path.display());
+    options.open(path).map_err(failed)
+}
+
+/// A call on its way. Recorded when it is answered, or when it is given up.
+#[derive(Debug)]
+pub(super) struct Call {
+    audit: Audit,
+    begun: Instant,
+    key: Option<Arc<str>>,
+    address: SocketAddr,
+    id: Option<HeaderValue>,
+    method: Method,
+    route: Box<str>,
+    status: Option<StatusCode>,
+}
+
+impl Call {
+    pub(super) fn new(
+        audit: &Audit,
+        address: SocketAddr,
+        id: Option<HeaderValue>,
+        method: &Method,
+        route: &str,
+    ) -> Self {
+        Self {
+            audit: audit.clone(),
+            begun: Instant::now(),
+            key: None,
+            address,
+            id,
+            method: method.clone(),
+            route: route.into(),
+            status: None,
+        }
+    }
+
+    /// Whose key it was made with.
+    pub(super) fn by(&mut self, key: Option<Arc<str>>) {
+        self.key = key;
+    }
+
+    /// Records what was answered.
+    pub(super) fn answered(mut self, status: StatusCode) {
+        self.status = Some(status);
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        // The caller has left before the answer, which is no status of HTTP but is often written so.
+        const LEFT: u16 = 499;
+        let status = match self.status {
+            Some(status) => status.as_u16(),
+            None if std::thread::panicking() => StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
+            None => LEFT,
+        };
+        let at = SystemTime::now().duration_since(UNIX_EPOCH);
+        let id = self.id.as_ref().and_then(|id| id.to_str().ok());
+        self.audit.record(&Line {
+            at: at.map_or(0, |at| at.as_millis() as u64),
+            key: self.key.as_deref().unwrap_or("-"),
+            address: self.address,
+            request_id: id.unwrap_or("-"),
+            method: self.method.as_str(),
+            route: &self.route,
+            status,
+            milliseconds: self.begun.elapsed().as_millis() as u64,
+        });
+    }
+}

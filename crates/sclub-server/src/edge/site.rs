@@ -1,0 +1,317 @@
+//! What a browser may be made to send: under which host name, and from which site.
+//!
+//! A page of another web site can make a browser send requests here. Two checks stop it. The request's
+//! `Host` must be a name that the server goes by: otherwise a page could point a name of its own at this
+//! address and read everything (DNS rebinding). And a request that says to come from another site is
+//! refused. Clients that are no browsers send neither `Origin` nor `Sec-Fetch-Site` and notice nothing.
+//!
+//! Nothing here allocates unless a request is refused.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::{HeaderMap, HeaderName, Method, Request, StatusCode};
+
+use super::audit::Audit;
+use super::error::ApiError;
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The longest name that DNS can have.
+const MAX_NAME: usize = 253;
+
+/// The pattern of the route that a method and a path lead to, if the route is one to be audited.
+pub type AuditedRoute = fn(&Method, &str) -> Option<&'static str>;
+
+/// Which requests of browsers are let through. By default: any host, any site.
+#[derive(Clone, Default)]
+pub struct Site {
+    /// Host names beside addresses and `localhost`; any if `None`.
+    names: Option<Arc<[String]>>,
+    /// Paths, with all below them, that pages of other sites may not call.
+    own: &'static [&'static str],
+    audit: Option<(Audit, AuditedRoute)>,
+}
+
+impl fmt::Debug for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Site")
+            .field("names", &self.names)
+            .field("own", &self.own)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Site {
+    /// Limits the host names to these, beside IP addresses, `localhost` and what ends in `.localhost`.
+    ///
+    /// Without keys that is done even if there are no names. With keys another site knows nothing that
+    /// would let it in, so without names any host will do.
+    ///
+    /// # Errors
+    /// A sentence about the first name that cannot be one.
+    pub fn new(names: &[String], has_keys: bool) -> Result<Self, String> {
+        names.iter().try_for_each(|name| check_name(name))?;
+        let is_limited = !has_keys || !names.is_empty();
+        Ok(Self {
+            names: is_limited.then(|| names.iter().map(|name| plain(name).to_owned()).collect()),
+            ..Self::default()
+        })
+    }
+
+    /// Refuses requests from other sites to these paths and all below them.
+    #[must_use]
+    pub fn own(mut self, paths: &'static [&'static str]) -> Self {
+        self.own = paths;
+        self
+    }
+
+    /// Has refused calls of the routes that `route` finds audited.
+    #[must_use]
+    pub fn audited(mut self, audit: Audit, route: AuditedRoute) -> Self {
+        self.audit = Some((audit, route));
+        self
+    }
+
+    /// Who audits a refused request, and under which pattern.
+    pub(super) fn audit_of(&self, method: &Method, path: &str) -> Option<(&Audit, &'static str)> {
+        let (audit, route) = self.audit.as_ref()?;
+        Some((audit, route(method, path)?))
+    }
+
+    /// Checks a request before anything is done for it.
+    ///
+    /// # Errors
+    /// 421 `wrong_host` or 403 `cross_site`.
+    pub fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
+        // A whole URL in the first line counts more than the header, but both must be right.
+        let url = request.uri().authority();
+        let url = url.map(|authority| authority.as_str().as_bytes());
+        let headers = request.headers().get_all(HOST);
+        let mut headers = headers.iter().map(|value| value.as_bytes());
+        let header = headers.next();
+        if let Some(names) = &self.names {
+            // No browser leaves the host out; HTTP/1.0 does, as in some balancers' health checks.
+            let mut hosts = url.into_iter().chain(header).chain(headers);
+            if let Some(wrong) = hosts.find(|host| !is_known(names, host)) {
+                return Err(wrong_host(wrong));
+            }
+        }
+        let host = url.or(header);
+        if self.is_own(request.uri().path()) && is_cross_site(request.headers(), host) {
+            return Err(ApiError::new(
+                StatusCode::FORBIDDEN,
+                "cross_site",
+                "the request comes from a page of another web site; only pages of this server, and \
+                 clients that are no browsers, may call it",
+            ));
+        }
+        Ok(())
+    }
+
+    fn is_own(&self, path: &str) -> bool {
+        self.own.iter().any(|own| {
+            path.strip_prefix(own)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+}
+
+/// Checks that a name can be a host's.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_label = |label: &str| {
+        let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        !label.is_empty() && label.bytes().all(known)
+    };
+    if name.len() <= MAX_NAME && plain(name).split('.').all(is_label) {
+        return Ok(());
+    }
+    Err(format!(
+        "host '{}' is not a host name such as sclub.example.org, without http:// and without a port",
+        name.escape_debug()
+    ))
+}
+
+/// A name without the dot that may end it.
+fn plain(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+fn is_known(names: &[String], host: &[u8]) -> bool {
+    let Some(name) = std::str::from_utf8(host).ok().and_then(without_port) else {
+        return false;
+    };
+    if let Some(inner) = name.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').unwrap_or(inner);
+        return inner.parse::<Ipv6Addr>().is_ok();
+    }
+    let name = plain(name);
+    let ends_in_localhost = || {
+        let end = name.len().checked_sub(".localhost".len());
+        end.and_then(|end| name.get(end..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(".localhost"))
+    };
+    name.parse::<Ipv4Addr>().is_ok()
+        || name.eq_ignore_ascii_case("localhost")
+        || ends_in_localhost()
+        || names.iter().any(|known| known.eq_ignore_ascii_case(name))
+}
+
+/// The host of `host:port`; `None` if it is not of that form.
+fn without_port(authority: &str) -> Option<&str> {
+    let end = if authority.starts_with('[') {
+        authority.find(']')? + 1
+    } else {
+        authority.find(':').unwrap_or(authority.len())
+    };
+    let (host, port) = authority.split_at(end);
+    let is_port = match port.strip_prefix(':') {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    (is_port && !host.is_empty()).then_some(host)
+}
+
+fn is_cross_site(headers: &HeaderMap, host: Option<&[u8]>) -> bool {
+    if let Some(site) = headers.get(SEC_FETCH_SITE) {
+        return !matches!(site.as_bytes(), b"same-origin" | b"none");
+    }
+    let Some(origin) = headers.get(ORIGIN) else {
+        return false;
+    };
+    !host.is_some_and(|host| is_of(origin.as_bytes(), host))
+}
+
+/// Whether an origin, `scheme://host:port`, has this host and port. Whether TLS ends in front of us is not
+/// known, so a missing port is that of the origin's scheme.
+fn is_of(origin: &[u8], host: &[u8]) -> bool {
+    let starts = |scheme: &[u8]| {
+        let (start, rest) = origin.split_at_checked(scheme.len())?;
+        start.eq_ignore_ascii_case(scheme).then_some(rest)
+    };
+    let (own, port): (&[u8], &[u8]) = match (starts(b"http://"), starts(b"https://")) {
+        (Some(rest), _) => (rest, b":80"),
+        (_, Some(rest)) => (rest, b":443"),
+        _ => return false,
+    };
+    let without = |authority| <[u8]>::strip_suffix(authority, port).unwrap_or(authority);
+    without(own).eq_ignore_ascii_case(without(host))
+}
+
+fn wrong_host(host: &[u8]) -> ApiError {
+    const SHOWN: usize = 100;
+    let name: String = String::from_utf8_lossy(host).chars().take(SHOWN).collect();
+    let message = format!(
+        "the server does not go by the host name '{name}': call it by its IP address or as \
+         localhost, or start it with --host and that name"
+    );
+    ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).field("Host")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(names: &[&str], host: &str) -> bool {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        is_known(&names, host.as_bytes())
+    }
+
+    #[test]
+    fn addresses_and_localhost_are_known_and_names_only_if_listed() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:8080",
+            "10.1.2.3:80",
+            "[::1]",
+            "[::1]:8080",
+            "[2001:db8::1]",
+            "localhost",
+            "LocalHost:8080",
+            "localhost.",
+            "app.localhost:3000",
+            "localhost:",
+        ] {
+            assert!(known(&[], host), "{host}");
+        }
+        for host in [
+            "",
+            ":80",
+            "evil.example",
+            "evil.example:8080",
+            "localhost.evil.example",
+            "notlocalhost",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "127.0.0.1:80:80",
+            "127.0.0.1:evil",
+            "127.0.0.1/evil",
+            "[::1",
+            "[::1]evil",
+            "[evil]:80",
+            "::1",
+            "lo\u{301}calhost",
+            "é.localhos",
+        ] {
+            assert!(!known(&["sclub.example"], host), "{host}");
+        }
+        for host in ["sclub.example", "SCLUB.example:8443", "sclub.example."] {
+            assert!(known(&["other.example", "sclub.example"], host), "{host}");
+            assert!(!known(&[], host), "{host}");
+        }
+        assert!(!is_known(&[], b"\xff\xfe"));
+    }
+
+    #[test]
+    fn names_are_checked() {
+        let site = |names: &[&str], has_keys| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            Site::new(&names, has_keys)
+        };
+        assert!(site(&[], false).unwrap().names.is_some());
+        assert!(site(&[], true).unwrap().names.is_none());
+        assert!(
+            site(&["a-b.example", "x_y", "z."], true)
+                .unwrap()
+                .names
+                .is_some()
+        );
+        let long = "a.".repeat(127);
+        for wrong in [
+            "", ".", "a..b", "http://a", "a:80", "a b", "*", "*.a", "a/b", "[::1]", "é", &long,
+        ] {
+            let error = site(&[wrong], false).unwrap_err();
+            assert!(error.contains("is not a host name"), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_compared_with_its_port() {
+        for (origin, host, same) in [
+            ("http://a.example", "a.example", true),
+            ("http://a.example", "a.example:80", true),
+            ("http://a.example:80", "A.example", true),
+            ("https://a.example", "a.example", true),
+            ("https://a.example", "a.example:443", true),
+            ("http://a.example:8080", "a.example:8080", true),
+            ("HTTP://[::1]:8080", "[::1]:8080", true),
+            ("http://a.example:8080", "a.example:8081", false),
+            ("http://a.example:8080", "a.example", false),
+            ("https://a.example", "a.example:80", false),
+            ("http://b.example", "a.example", false),
+            ("http://a.example.evil", "a.example", false),
+            ("null", "a.example", false),
+            ("", "a.example", false),
+            ("file://", "", false),
+            ("ftp://a.example", "a.example", false),
+        ] {
+            assert_eq!(
+                is_of(origin.as_bytes(), host.as_bytes()),
+                same,
+                "{origin} {host}"
+            );
+        }
+    }
+}
