@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub use epochs::{Epoch, Epochs, Origin};
 pub use folder::Folder;
 pub use log::{AppendError, Batches, Log};
-pub use segments::{Change, Segments};
+pub use segments::Segments;
 pub use snapshots::Snapshots;
 
 /// What went wrong with a data folder.

@@ -22,9 +22,6 @@ pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 const FIRST_STEP: u64 = 64 << 10;
 const LAST_STEP: u64 = 8 << 20;
 
-/// What becomes of a batch; none leaves it as it is.
-pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
-
 /// A log in the files of a folder.
 #[derive(Debug)]
 pub struct Segments {
