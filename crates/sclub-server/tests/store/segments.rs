@@ -337,9 +337,11 @@ fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
             }
             log.append(number - 1, &batch).unwrap();
         }
-        // It is also in what is left of an append that failed.
+        // It is also in what is left of an append that failed, in a file that has nothing else of it.
+        log.append(40, b"").unwrap();
+        log.append(40, b"batch 41 ").unwrap();
         faults.fail_after_syncs("log", 1);
-        log.append(40, SECRET).unwrap_err();
+        log.append(41, SECRET).unwrap_err();
         assert!(holding(&dir, SECRET) > 0);
         let mut seen = 0;
         log.rewrite(&mut |batch| {
@@ -348,15 +350,15 @@ fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
             Ok(has_it.then(|| batch[..batch.len() - SECRET.len()].to_vec()))
         })
         .unwrap();
-        assert_eq!((seen, holding(&dir, SECRET)), (40, 0));
-        let expected: Vec<String> = (1..=40).map(|number| format!("batch {number} ")).collect();
+        assert_eq!((seen, holding(&dir, SECRET)), (41, 0));
+        let expected: Vec<String> = (1..=41).map(|number| format!("batch {number} ")).collect();
         assert_eq!(texts(&log), expected);
-        log.append(40, b"more").unwrap();
+        log.append(41, b"more").unwrap();
         let left = copy_of(&dir);
         let again = open(left.path(), limit);
         again.check().unwrap();
-        assert_eq!(texts(&again)[..40], expected);
-        assert_eq!(again.last(), 41);
+        assert_eq!(texts(&again)[..41], expected);
+        assert_eq!(again.last(), 42);
     }
 }
 
