@@ -189,7 +189,7 @@ fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
         verified.hash,
         match verified.snapshots {
             0 => "",
-            _ => ", and so says the newest snapshot",
+            _ => ", and so says the newest snapshot with the log after it",
         },
     ));
     Ok(ExitCode::SUCCESS)
@@ -252,12 +252,22 @@ impl<W: Write> Write for Pipe<W> {
     }
 }
 
+/// Makes a file that only its owner can read: a backup holds the key that seals decisions, an export
+/// what users did.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
 /// Writes a file that is there whole or not at all. Returns its length.
 fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<u64> {
     let part = part_of(out);
     let cannot = || format!("cannot write {}", out.display());
     let written = || -> Result<u64> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(&part).with_context(cannot)?);
+        let mut file = BufWriter::with_capacity(1 << 20, create(&part).with_context(cannot)?);
         write(&mut file)?;
         let file = file.into_inner().map_err(|error| error.into_error());
         let file = file.with_context(cannot)?;
@@ -298,7 +308,7 @@ fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64>
 
 fn fetch_file(remote: &Remote, path: &str, part: &Path, quiet: bool) -> Result<u64> {
     let cannot = || format!("cannot write {}", part.display());
-    let mut file = BufWriter::new(File::create(part).with_context(cannot)?);
+    let mut file = BufWriter::new(create(part).with_context(cannot)?);
     let bar = bytes_bar(quiet);
     let mut bytes = 0;
     block_on(fetch(remote, path, |some| {

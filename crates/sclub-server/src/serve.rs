@@ -59,6 +59,7 @@ pub fn serve(
     reload: mpsc::Receiver<()>,
 ) -> Result<(), ServeError> {
     check(settings)?;
+    raise_file_limit();
     let keys = Keys::load(settings.keys.as_deref()).map_err(ServeError::Settings)?;
     check_bind(settings.addr, &keys, settings.insecure).map_err(ServeError::Settings)?;
     let mut options = EdgeOptions::from_settings(settings).map_err(ServeError::Settings)?;
@@ -169,6 +170,19 @@ async fn run(
     match broken {
         Some(error) => Err(error.into()),
         None => Ok(()),
+    }
+}
+
+/// Lets the process have as many files open as it may: connections and files of the log share the limit.
+fn raise_file_limit() {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Resource, getrlimit, setrlimit};
+        let mut limit = getrlimit(Resource::Nofile);
+        limit.current = limit.maximum;
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+        }
     }
 }
 

@@ -33,24 +33,27 @@ impl Engine {
     /// # Errors
     /// If something cannot be read, or `out` cannot be written.
     pub async fn backup(&self, out: &mut dyn Write) -> Result<(), FoldError> {
-        let journaled = self.flush_journal().await?;
         let folder = &self.shared.folder;
-        let mut opened = self.sources(journaled);
-        for _ in 1..TRIES {
-            if opened.is_ok() {
-                break;
+        let mut tries = 0;
+        let sources = loop {
+            let journaled = self.flush_journal().await?;
+            match self.sources(journaled) {
+                Ok(sources) => break sources,
+                // A snapshot or a compaction came between.
+                Err(_) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error.into()),
             }
-            opened = self.sources(journaled);
-        }
-        Ok(write(folder, opened?, &self.shared.epochs, out)?)
+        };
+        Ok(write(folder, sources, &self.shared.epochs, out)?)
     }
 
-    /// Opens what goes into a copy. It fails if a file is removed just then.
+    /// Opens what goes into a copy. It fails if files are removed just then.
     fn sources(&self, journaled: u64) -> Result<Sources, StoreError> {
         let folder = &self.shared.folder;
         let journal = folder.journal.read(folder.journal.first()? - 1)?;
-        let position = self.shared.read().position();
-        sources(folder, journal, journaled, position)
+        sources(folder, journal, journaled, &|| {
+            self.shared.read().position()
+        })
     }
 }
 
@@ -62,7 +65,7 @@ pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), 
     let folder = Folder::open(env, data)?;
     let journal = folder.journal.read(folder.journal.first()? - 1)?;
     let journaled = last_page(&folder.journal)?.map_or(0, |page| page.position);
-    let sources = sources(&folder, journal, journaled, folder.log.last())?;
+    let sources = sources(&folder, journal, journaled, &|| folder.log.last())?;
     Ok(write(&folder, sources, &folder.epochs()?, out)?)
 }
 
@@ -70,18 +73,17 @@ fn sources(
     folder: &Folder,
     journal: Batches,
     journaled: u64,
-    position: u64,
+    position: &dyn Fn() -> u64,
 ) -> Result<Sources, StoreError> {
     let newest = folder.snapshots.list().last().copied();
     let snapshot = match newest {
         Some(at) => Some((at, folder.snapshots.read(at)?)),
         None => None,
     };
-    // The copy's journal catches up from its log, as far as that goes back.
-    let after = newest
-        .unwrap_or(0)
-        .min(journaled)
-        .max(folder.log.first()? - 1);
+    // After the snapshot was opened: it is of no later batch.
+    let position = position();
+    // The copy's journal catches up from its log, and must find every request to forget there.
+    let after = newest.unwrap_or(0).min(journaled);
     Ok(Sources {
         snapshot,
         log: folder.log.read(after)?,
@@ -198,6 +200,9 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
             Kind::End => break,
             _ => return Err(damaged("a frame of it is out of place")),
         }
+    }
+    if (1..newest).contains(&folder.log.last()) {
+        return Err(damaged("its log ends before its snapshot"));
     }
     folder.log.finish(newest)?;
     folder.journal.finish(0)?;

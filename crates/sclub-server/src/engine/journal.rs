@@ -23,8 +23,9 @@ use crate::store::{Log, Segments, StoreError};
 const TICK: u64 = 100;
 /// Milliseconds of service after which a new file is begun, and old ones are looked through.
 const DAY: u64 = 24 * 3600 * 1000;
-/// Batches of the log that go into one batch of the journal.
+/// Batches of the log that go into one batch of the journal, and their bytes.
 const MAX_BATCHES: usize = 4096;
+const MAX_BYTES: usize = 16 << 20;
 
 /// Decisions handed out, one after another in one piece of memory: they are written by the threads
 /// that answer and read by the keeper, and memory that changes hands is slow to free.
@@ -185,8 +186,8 @@ pub(super) struct Keeper {
     position: u64,
     events: u64,
     dictionary: Dictionary,
-    /// The service clock when the present file was begun.
-    file_since: u64,
+    /// The service clock when old files were last looked through.
+    retired_at: Option<u64>,
     is_failing: bool,
 }
 
@@ -211,7 +212,7 @@ impl Keeper {
             position,
             events,
             dictionary: Dictionary::default(),
-            file_since: 0,
+            retired_at: None,
             is_failing: false,
             shared,
         };
@@ -270,16 +271,16 @@ impl Keeper {
         if !self.shared.has_journal() {
             return Ok(());
         }
+        // What comes while this is written is for the next time: nobody may wait for a busy server.
+        let upto = self.shared.read().position();
         let mut written = Ok(());
-        while written.is_ok() {
+        for _ in 0..2 {
             if self.taken.is_empty() {
                 std::mem::swap(&mut self.taken, &mut *lock(&self.shared.pending));
             }
-            let upto = self.shared.read().position();
-            if self.taken.is_empty() && self.position >= upto {
-                break;
+            while written.is_ok() && !(self.taken.is_empty() && self.position >= upto) {
+                written = self.write_page(upto);
             }
-            written = self.write_page(upto);
         }
         let written = written.and_then(|()| self.retire());
         match &written {
@@ -297,7 +298,6 @@ impl Keeper {
     fn write_page(&mut self, upto: u64) -> Result<(), StoreError> {
         let file = self.journal().next_file()?;
         if self.dictionary.file != Some(file) {
-            self.file_since = self.shared.clock();
             self.dictionary = Dictionary {
                 file: Some(file),
                 ..Dictionary::default()
@@ -312,12 +312,21 @@ impl Keeper {
         };
         self.add_decisions(&mut page);
         let added = self.add_rewards(&mut page, upto).and_then(|()| {
-            let appended = self.journal().append(self.last, &page.encode());
+            let bytes = page.encode();
+            let appended = self.journal().append(self.last, &bytes);
             appended.map_err(StoreError::from)
         });
         if let Err(error) = added {
             // The items of this page are not in the file.
             self.dictionary.file = None;
+            if let StoreError::Refused(_) = error {
+                // It is too long, and would be the next time.
+                self.shared
+                    .meters
+                    .unnoted
+                    .increment(page.shown.len() as u64);
+                self.taken.clear();
+            }
             return Err(error);
         }
         self.taken.clear();
@@ -374,8 +383,10 @@ impl Keeper {
         }
         let last = upto.min(page.position + MAX_BATCHES as u64);
         let batches = self.shared.folder.log.read(page.position)?;
+        let (before, mut size) = (page.position, 0);
         for batch in batches.take((last - page.position) as usize) {
             let (number, bytes) = batch?;
+            size += bytes.len();
             let batch = Batch::decode(&bytes)
                 .map_err(|error| StoreError::Refused(format!("batch {number}: {error}")))?;
             for event in &batch.events {
@@ -392,8 +403,17 @@ impl Keeper {
                 }
             }
             page.position = number;
+            if size >= MAX_BYTES {
+                break;
+            }
         }
-        Ok(())
+        match page.position > before {
+            true => Ok(()),
+            false => Err(StoreError::Refused(format!(
+                "the log ends before batch {}",
+                before + 1
+            ))),
+        }
     }
 
     fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
@@ -434,7 +454,10 @@ impl Keeper {
     /// Begins a file a day, and drops those that are older than wanted.
     fn retire(&mut self) -> Result<(), StoreError> {
         let clock = self.shared.clock();
-        if clock.saturating_sub(self.file_since) < DAY || self.last == 0 {
+        let is_due = self
+            .retired_at
+            .is_none_or(|at| clock.saturating_sub(at) >= DAY);
+        if !is_due || self.last == 0 {
             return Ok(());
         }
         self.journal().append(self.last, &[])?;
@@ -446,16 +469,18 @@ impl Keeper {
             // Everything in a file is older than the first batch after it.
             let next = journal.read(until - 1)?.next();
             let Some(next) = next else { break };
-            if Page::decode(&next?.1)?.clock + kept >= clock {
+            if Page::decode(&next?.1)?.clock.saturating_add(kept) >= clock {
                 break;
             }
             journal.drop_before(until)?;
         }
+        self.retired_at = Some(clock);
         Ok(())
     }
 
     /// Drops the whole journal.
     fn drop_all(&mut self) -> Result<(), StoreError> {
+        tracing::warn!("journal-days is 0: the journal is removed");
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)

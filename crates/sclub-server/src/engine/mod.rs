@@ -4,10 +4,10 @@
 //!
 //! | task | does | owns |
 //! |---|---|---|
-//! | [`owner`] | admits writes, appends them to the log, applies them, answers | the log |
-//! | [`journal`] | writes down what was shown and what it brought | the journal |
-//! | [`upkeep`] | takes snapshots, compacts | the snapshots |
-//! | [`fit`] | computes the policy's fits | nothing |
+//! | `owner` | admits writes, appends them to the log, applies them, answers | the log |
+//! | `journal` | writes down what was shown and what it brought | the journal |
+//! | `upkeep` | takes snapshots, compacts | the snapshots |
+//! | `fit` | computes the policy's fits | nothing |
 //!
 //! Whoever recommends reads the state and waits for none of them.
 
@@ -147,7 +147,9 @@ impl Shared {
         let sent = queue.try_send(WriteRequest { command, reply });
         drop(queue);
         match sent {
-            Ok(()) => answer.await.unwrap_or(Err(Refusal::Closing)),
+            Ok(()) => answer
+                .await
+                .unwrap_or_else(|_| Err(Refusal::Unknown("the server is going down".to_owned()))),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
         }

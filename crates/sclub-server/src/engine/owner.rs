@@ -109,6 +109,8 @@ pub(super) struct Owner {
     /// Those who wait for an append that failed, and since when.
     undecided: Vec<Reply>,
     undecided_since: u64,
+    /// When it was last tried to go on with the log.
+    tried_at: u64,
     /// Rounds in the batch before.
     last_rounds: usize,
 }
@@ -122,6 +124,7 @@ impl Owner {
             held: None,
             undecided: Vec::new(),
             undecided_since: 0,
+            tried_at: 0,
             last_rounds: 0,
         }
     }
@@ -142,6 +145,10 @@ impl Owner {
                 Command::Stop => {
                     let closing = Refusal::Unknown("the server is closing".to_owned());
                     refuse(self.undecided.drain(..), &closing);
+                    self.requests.close();
+                    while let Ok(request) = self.requests.try_recv() {
+                        let _ = request.reply.send(Err(Refusal::Closing));
+                    }
                     drop(self);
                     let _ = first.reply.send(Ok(Done::Changed(0)));
                     return;
@@ -169,7 +176,13 @@ impl Owner {
         if !is_failing {
             return or_closed(self.requests.recv().await);
         }
-        let retry = self.shared.env().clock.sleep(RETRY);
+        // Not put off by requests that come meanwhile.
+        let now = self.shared.env().clock.monotonic();
+        let wait = (self.tried_at + RETRY).saturating_sub(now);
+        if wait == 0 {
+            return Next::Retry;
+        }
+        let retry = self.shared.env().clock.sleep(wait);
         tokio::select! {
             biased;
             request = self.requests.recv() => or_closed(request),
@@ -179,6 +192,7 @@ impl Owner {
 
     /// Begins a new file of the log. Returns the last batch before it.
     fn roll(&mut self) -> Result<u64, Refusal> {
+        self.tried_at = self.shared.env().clock.monotonic();
         let last = self.shared.read().position();
         match self.shared.folder.log.append(last, &[]) {
             Ok(()) => {

@@ -157,6 +157,9 @@ fn a_snapshot_is_read() {
     state.apply(&stamp, &expire, &mut Effect::default());
     assert_eq!(state.catalogue().unwrap().retired(), 0);
     assert_eq!(*state.answered(), Answered::default());
+    // A forgotten user is remembered for a minute more.
+    let later = Event::Expire { before: 60_001 };
+    state.apply(&stamp, &later, &mut Effect::default());
     assert!(!state.is_forgotten("v", 0));
 }
 

@@ -6,6 +6,10 @@ use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 
+/// Milliseconds for which a forgotten user is remembered beyond the lifetime of decisions: an append
+/// rarely takes longer.
+const FORGOTTEN_SLACK: u64 = 60_000;
+
 impl State {
     /// Admits and applies the next batch: what replay does.
     ///
@@ -189,8 +193,9 @@ impl State {
     fn expire(&mut self, before: u64) {
         self.horizon = self.horizon.max(before);
         self.answered.prune(before);
+        // A decision may be made after the stamp of a request to forget and before it is applied.
         self.forgotten
-            .retain(|_, forgotten| forgotten.clock >= before);
+            .retain(|_, forgotten| forgotten.clock.saturating_add(FORGOTTEN_SLACK) >= before);
         if let Some(learned) = &mut self.learned {
             learned.catalogue.prune(before);
         }

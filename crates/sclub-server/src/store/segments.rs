@@ -76,14 +76,31 @@ pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 
 #[derive(Debug)]
 struct Segment {
     path: PathBuf,
-    frames: Frames,
+    header: Header,
+    /// Opened when it is read: there may be more files than a process may have open.
+    frames: Option<Frames>,
     /// The number at which the next file goes on; none for the newest.
     until: Option<u64>,
 }
 
 impl Segment {
     fn first(&self) -> u64 {
-        self.frames.header().first
+        self.header.first
+    }
+
+    /// Opens the file, if it is not open.
+    fn open(&mut self, env: &Env) -> Result<&mut Frames, StoreError> {
+        if self.frames.is_none() {
+            let file = env
+                .disk
+                .open(&self.path, Access::Read)
+                .reading(&self.path)?;
+            let frames = Frames::open(file).reading(&self.path)?;
+            let frames = frames.filter(|frames| *frames.header() == self.header);
+            self.frames = frames;
+        }
+        let damage = || damaged(&self.path, "its header is damaged");
+        self.frames.as_mut().ok_or_else(damage)
     }
 }
 
@@ -105,7 +122,7 @@ impl Segments {
         let mut segments = list(env, dir)?;
         let mut last = 0;
         if let Some(newest) = segments.last_mut() {
-            serial = serial.max(newest.frames.header().serial + 1);
+            serial = serial.max(newest.header.serial + 1);
             last = settle(env, newest)?;
         }
         // A name that is visible may still be lost with the power.
@@ -284,7 +301,7 @@ impl Segments {
         self.begin(&mut writer)?;
         let newest = writer.serial - 1;
         for mut segment in list(&self.env, &self.dir)? {
-            let header = *segment.frames.header();
+            let header = segment.header;
             let is_void = segment.until == Some(header.first);
             if header.serial == newest {
                 continue;
@@ -300,6 +317,7 @@ impl Segments {
             let mut bytes = new.encode().to_vec();
             let mut sum = new.sum();
             let mut is_changed = false;
+            segment.open(&self.env)?;
             while let Some((number, batch)) = next_of(&mut segment)? {
                 let changed = change(&batch)?;
                 is_changed |= changed.is_some();
@@ -312,6 +330,13 @@ impl Segments {
                 self.create(&segment.path, &bytes)?;
             }
         }
+        // What an earlier try could not remove.
+        let disk = &self.env.disk;
+        for name in disk.names(&self.dir).reading(&self.dir)? {
+            if name.ends_with(".tmp") {
+                disk.remove(&self.dir.join(name)).writing(&self.dir)?;
+            }
+        }
         Ok(())
     }
 
@@ -320,6 +345,7 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn first(&self) -> Result<u64, StoreError> {
+        let _writer = self.writer();
         let segments = list(&self.env, &self.dir)?;
         Ok(segments.first().map_or(1, Segment::first))
     }
@@ -329,6 +355,7 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn newest_file(&self) -> Result<PathBuf, StoreError> {
+        let _writer = self.writer();
         let newest = list(&self.env, &self.dir)?.pop();
         Ok(newest.map_or_else(|| self.dir.clone(), |segment| segment.path))
     }
@@ -339,6 +366,7 @@ impl Segments {
     /// # Errors
     /// If the folder cannot be read.
     pub fn closed(&self) -> Result<Vec<(u64, u64)>, StoreError> {
+        let _writer = self.writer();
         let segments = list(&self.env, &self.dir)?;
         let closed = segments.iter().filter_map(|s| Some((s, s.until?)));
         closed
@@ -353,9 +381,11 @@ impl Segments {
     pub fn check(&self) -> Result<(u64, u64), StoreError> {
         let (mut files, mut bytes) = (0, 0);
         for mut segment in list(&self.env, &self.dir)? {
+            segment.open(&self.env)?;
             while next_of(&mut segment)?.is_some() {}
+            let path = segment.path.clone();
             if segment.until.is_none()
-                && segment.frames.end().reading(&segment.path)? == End::Damaged
+                && segment.open(&self.env)?.end().reading(&path)? == End::Damaged
             {
                 return Err(damaged(&segment.path, "a batch in it is damaged"));
             }
@@ -391,8 +421,13 @@ impl Log for Segments {
     }
 
     fn read(&self, after: u64) -> Result<Batches, StoreError> {
+        // No file is made, removed or rewritten meanwhile.
+        let _writer = self.writer();
         let mut segments = list(&self.env, &self.dir)?;
         segments.retain(|s| s.until.is_none_or(|until| until > after + 1));
+        for segment in &mut segments {
+            segment.open(&self.env)?;
+        }
         if let Some(first) = segments.first()
             && first.first() > after + 1
         {
@@ -405,8 +440,9 @@ impl Log for Segments {
         }
         if let Some(first) = segments.first_mut()
             && let Some(place) = &*lock(&self.place)
+            && let Some(frames) = &mut first.frames
         {
-            first.frames.go_on(place, after + 1);
+            frames.go_on(place, after + 1);
         }
         let mut rest = segments.into_iter();
         Ok(Box::new(Reading {
@@ -470,7 +506,7 @@ impl Iterator for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         if let Some(current) = &self.current {
-            *lock(&self.place) = Some(current.frames.place());
+            *lock(&self.place) = current.frames.as_ref().map(Frames::place);
         }
     }
 }
@@ -502,11 +538,12 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
             .ok_or_else(|| damaged(&path, "its header is damaged"))?;
         segments.push(Segment {
             path,
-            frames,
+            header: *frames.header(),
+            frames: None,
             until: None,
         });
     }
-    segments.sort_by_key(|segment| segment.frames.header().serial);
+    segments.sort_by_key(|segment| segment.header.serial);
     for index in (1..segments.len()).rev() {
         let next = segments[index].first();
         if next < segments[index - 1].first() {
@@ -522,11 +559,12 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
 
 /// The next batch of a file that is not void; none at its end.
 fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
-    let number = segment.frames.next_number();
+    let frames = segment.frames.as_mut().expect("opened before it is read");
+    let number = frames.next_number();
     if segment.until == Some(number) {
         return Ok(None);
     }
-    match (segment.frames.next().reading(&segment.path)?, segment.until) {
+    match (frames.next().reading(&segment.path)?, segment.until) {
         (Some(batch), _) => Ok(Some((number, batch))),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(damaged(
@@ -542,13 +580,14 @@ fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> 
 /// The last batches may have been written by a process that ended before they were durable, and the
 /// system may have given up on writing them. So they are written once more.
 fn settle(env: &Env, newest: &mut Segment) -> Result<u64, StoreError> {
-    let path = &newest.path;
-    while newest.frames.next().reading(path)?.is_some() {}
-    if newest.frames.end().reading(path)? == End::Damaged {
-        let number = newest.frames.next_number();
+    let path = &newest.path.clone();
+    let frames = newest.open(env)?;
+    while frames.next().reading(path)?.is_some() {}
+    if frames.end().reading(path)? == End::Damaged {
+        let number = frames.next_number();
         return Err(damaged(path, format!("batch {number} in it is damaged")));
     }
-    let end = newest.frames.offset();
+    let end = frames.offset();
     if end > HEADER as u64 {
         let file = env.disk.open(path, Access::Write).writing(path)?;
         let mut buffer = vec![0; 1 << 20];
@@ -561,5 +600,5 @@ fn settle(env: &Env, newest: &mut Segment) -> Result<u64, StoreError> {
         }
         file.sync().writing(path)?;
     }
-    Ok(newest.frames.next_number() - 1)
+    Ok(frames.next_number() - 1)
 }

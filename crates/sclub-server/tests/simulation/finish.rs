@@ -156,7 +156,8 @@ async fn expiry(world: &Rc<World>, site: &Rc<Site>) {
         return;
     }
     world.note(|| "the end: everything expires".to_owned());
-    world.sleep((2 * lifetime + 3) * 1000).await;
+    // Forgotten users are remembered for a minute more.
+    world.sleep((2 * lifetime + 64) * 1000).await;
     for _ in 0..2 {
         must_write(world, site).await;
     }
