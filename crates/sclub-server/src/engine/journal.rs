@@ -460,9 +460,12 @@ impl Keeper {
         if !is_due || self.last == 0 {
             return Ok(());
         }
-        self.journal().append(self.last, &[])?;
-        // It says when the file was begun, also where nothing else comes for long.
-        self.write_page(self.position)?;
+        // A start has begun a file already.
+        if self.retired_at.is_some() {
+            self.journal().append(self.last, &[])?;
+            // It says when the file was begun, also where nothing else comes for long.
+            self.write_page(self.position)?;
+        }
         let journal = &self.shared.folder.journal;
         let kept = self.shared.settings.journal_days.saturating_mul(DAY);
         for (until, _) in journal.closed()? {

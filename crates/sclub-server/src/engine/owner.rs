@@ -343,6 +343,7 @@ impl Owner {
         if let Refusal::ReadOnly(reason) = &refusal {
             let before = lock(&self.shared.read_only).replace(reason.clone());
             if before.is_none() {
+                self.tried_at = self.shared.env().clock.monotonic();
                 tracing::error!(%error, "nothing can be written");
             }
             let waited = self.shared.env().clock.monotonic();
