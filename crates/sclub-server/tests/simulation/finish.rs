@@ -18,6 +18,7 @@ pub async fn finish(world: &Rc<World>) {
     world.note(|| "the end: nothing fails any more".to_owned());
     world.disk.stop_at(None);
     world.set_weather(Faults::default(), u64::MAX);
+    by_itself(world).await;
     let site = settled(world).await;
     world.check(&site);
     repeat_everything(world, &site).await;
@@ -29,6 +30,27 @@ pub async fn finish(world: &Rc<World>) {
     upkeep(world, &site).await;
     restarts(world, &site).await;
     copy(world, &site).await;
+}
+
+/// Milliseconds after which a server has noticed that nothing fails any more.
+const NOTICE: u64 = 2_000;
+
+/// The server notices by itself that it can write again.
+async fn by_itself(world: &Rc<World>) {
+    world.sleep(NOTICE).await;
+    let site = world.current();
+    let Some(engine) = world.engine(&site) else {
+        return;
+    };
+    let group = world.group(&site);
+    world.sleep(NOTICE).await;
+    if world.group(&site) == group
+        && let Some(why) = engine.read_only()
+    {
+        world.violation(format!(
+            "it does not notice that nothing fails any more: {why}"
+        ));
+    }
 }
 
 /// Waits until the server is open and writes again, and nothing is in flight.
