@@ -202,8 +202,17 @@ pub async fn weather(world: Rc<World>) {
         let lasts = rng.random_range(10..=2_000);
         match rng.random_range(0..10) {
             0..5 => {
+                let faults = match chance(rng, 0.3) && world.plan.has(Kind::SlowDisk) {
+                    // Nothing but slow: what waits for the disk gets older.
+                    true => Faults {
+                        slow: 0.5,
+                        slow_most: *pick(rng, &[50, 500]),
+                        ..Faults::default()
+                    },
+                    false => world.plan.faults,
+                };
                 world.note(|| format!("weather: a storm of {lasts} ms"));
-                world.set_weather(world.plan.faults, u64::MAX);
+                world.set_weather(faults, u64::MAX);
                 world.sleep(lasts).await;
                 world.set_weather(Faults::default(), u64::MAX);
                 world.note(|| "weather: calm".to_owned());

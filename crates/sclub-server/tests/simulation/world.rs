@@ -476,6 +476,12 @@ impl World {
         }
     }
 
+    /// Milliseconds until a decision expires, if its process goes on.
+    pub fn left(&self, decision: &Decision) -> u64 {
+        let end = decision.at + self.plan.settings.lifetime * 1000;
+        end.saturating_sub(self.clock.now())
+    }
+
     /// Whether a decision has certainly expired: the process has been there for longer than it lives.
     pub fn is_expired(&self, site: &Site, decision: &Decision) -> bool {
         let process = site.process.borrow();
