@@ -137,7 +137,7 @@ async fn quiet_hash(world: &Rc<World>, site: &Rc<Site>) -> String {
 
 /// Whatever way a process ends: the next one knows the same.
 async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
-    world.is_held.set(true);
+    world.hold();
     for way in ["kill", "power loss", "close"] {
         let before = quiet_hash(world, site).await;
         world.note(|| format!("the end: {way}"));
@@ -159,7 +159,7 @@ async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
             ));
         }
     }
-    world.is_held.set(false);
+    world.release();
 }
 
 /// What a process could not do while everything failed it can do now, without a restart.
@@ -222,7 +222,7 @@ fn damage(world: &Rc<World>, site: &Rc<Site>) {
         return;
     };
     world.note(|| "the end: the newest snapshot is damaged".to_owned());
-    world.is_held.set(true);
+    world.hold();
     world.kill(site);
     world.disk.damage(newest);
     world.count("damaged snapshots");
@@ -235,7 +235,7 @@ fn damage(world: &Rc<World>, site: &Rc<Site>) {
             "the hash was {before:?}, and is {after:?} without the newest snapshot"
         ));
     }
-    world.is_held.set(false);
+    world.release();
 }
 
 async fn upkeep(world: &Rc<World>, site: &Rc<Site>) {
@@ -264,7 +264,7 @@ async fn copy(world: &Rc<World>, site: &Rc<Site>) {
         Err(error) => return world.violation(format!("a backup cannot be restored: {error}")),
     };
     // What was restored is durable.
-    world.is_held.set(true);
+    world.hold();
     world.lose_power();
     if let Err(error) = world.open(&copy) {
         return world.violation(format!("a copy does not open: {error}"));

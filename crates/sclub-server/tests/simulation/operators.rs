@@ -21,7 +21,7 @@ pub async fn supervisor(world: Rc<World>) {
     let rng = &mut stream(world.plan.seed, "supervisor");
     loop {
         let site = world.current();
-        let is_due = world.clock.now() >= world.reopen_at.get() && !world.is_held.get();
+        let is_due = world.clock.now() >= world.reopen_at.get() && !world.is_held();
         if world.engine(&site).is_none() && is_due {
             let was_calm = world.calm_for().is_some();
             if let Err(error) = world.open(&site) {
@@ -164,7 +164,7 @@ async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
 
 /// The original is no more; a copy goes on in its place.
 fn move_to(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
-    if world.is_held.get() {
+    if world.is_held() {
         return;
     }
     let original = world.current();
@@ -292,7 +292,7 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
     let (Some(engine), Some(group)) = (world.engine(site), world.group(site)) else {
         return;
     };
-    let was_held = world.is_held.replace(true);
+    world.hold();
     site.is_closing.set(true);
     let begun = world.clock.now();
     let shown = site.fresh.borrow().clone();
@@ -321,7 +321,7 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
             world.kill(site);
         }
     }
-    world.is_held.set(was_held);
+    world.release();
 }
 
 /// Verifies a closed folder, and opens it: both must find the same.
