@@ -200,6 +200,20 @@ pub async fn weather(world: Rc<World>) {
             return;
         }
         let lasts = rng.random_range(10..=2_000);
+        if chance(rng, 0.05) && world.plan.has(Kind::FailedSync) {
+            // Longer than anybody is kept waiting for an outcome.
+            let lasts = rng.random_range(11_000..=20_000);
+            world.note(|| format!("weather: no sync for {lasts} ms"));
+            let failed_sync = 1.0;
+            let faults = Faults {
+                failed_sync,
+                ..Faults::default()
+            };
+            world.set_weather(faults, u64::MAX);
+            world.sleep(lasts).await;
+            world.set_weather(Faults::default(), u64::MAX);
+            continue;
+        }
         match rng.random_range(0..10) {
             0..5 => {
                 let faults = match chance(rng, 0.3) && world.plan.has(Kind::SlowDisk) {
