@@ -16,15 +16,49 @@ use crate::world::{OUTSIDE, USER_LENGTH, USER_PREFIX, World};
 /// How often a client asks again.
 const TRIES: u32 = 4;
 
+/// Milliseconds for which a client waits until a decision is about to expire.
+const SOON: u64 = 2_000;
+
 /// Asks until there were as many operations as planned.
 pub async fn client(world: Rc<World>, number: usize) {
     let rng = &mut stream(world.plan.seed, &format!("client {number}"));
     while world.next_op().is_some() {
+        if chance(rng, 0.1) {
+            last_moment(&world, rng).await;
+            continue;
+        }
         let request = draw(&world, rng);
         world.note(|| format!("client {number}: {}", describe(&request)));
         send(&world, rng, request).await;
         let pause = rng.random_range(0..=world.plan.pause);
         world.sleep(pause).await;
+    }
+}
+
+/// Answers decisions just before they expire.
+async fn last_moment(world: &Rc<World>, rng: &mut Rng) {
+    let mut due: Vec<(u64, usize)> = {
+        let decisions = world.decisions.borrow();
+        let left = decisions.iter().map(|decision| world.left(decision));
+        left.zip(0..)
+            .filter(|(left, _)| (1..=SOON).contains(left))
+            .collect()
+    };
+    due.sort_unstable();
+    let Some(&(left, _)) = due.first() else {
+        return;
+    };
+    world.sleep(left - rng.random_range(1..=left.min(20))).await;
+    for (_, decision) in due.into_iter().take(5) {
+        let reward = Reward {
+            decision,
+            item: None,
+            reward: reward(world, rng),
+        };
+        world.note(|| format!("client: d{decision} at the last moment"));
+        let site = world.current();
+        // Who waits for the answer would be too late for the next.
+        drop(world.deliver(&site, Request::Feedback(vec![reward]), None));
     }
 }
 

@@ -3,11 +3,14 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use rand::RngExt;
+
 use crate::clients::item_name;
 use crate::finish::finish;
 use crate::operators::{close, supervisor};
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
+use crate::seed::stream;
 use crate::serve::{Choice, Pace, Request, Reward, Wish};
 use crate::world::{Death, World};
 
@@ -111,6 +114,62 @@ fn stop_everywhere(policy: &str) {
         for death in [Death::PowerLoss, Death::Kill] {
             stop_at(call, death, policy);
         }
+    }
+}
+
+/// Runs the history until its process is killed at one call, opens the folder, and compacts until the
+/// power goes at another call: what a process left half done is not relied on by the next one.
+fn stop_twice(first: u64, second: u64) {
+    let world = World::new(Plan::plain(first ^ second << 32, "linucb-one"), false);
+    let root = async {
+        let site = world.current();
+        for (call, death) in [(first, Death::Kill), (second, Death::PowerLoss)] {
+            world.death.set(death);
+            world.disk.stop_at(Some(world.disk.calls() + call));
+            let is_open = world.open(&site).is_ok();
+            let requests = match death {
+                Death::Kill => history(),
+                Death::PowerLoss => vec![Some(Request::Compact)],
+            };
+            for request in requests.into_iter().flatten() {
+                if !is_open || world.engine(&site).is_none() {
+                    break;
+                }
+                world.ask(&site, request).await;
+            }
+            world.disk.stop_at(None);
+            world.bury();
+            world.kill(&site);
+        }
+        spawn(&world, "supervisor", supervisor(Rc::clone(&world)));
+        finish(&world).await;
+    };
+    if let Err(failure) = run_root(&world, root) {
+        panic!("killed at file call {first}, powerless {second} calls later: {failure}");
+    }
+}
+
+/// Calls of the history without its end, and of opening and compacting.
+const FIRST: std::ops::Range<u64> = 1..330;
+const SECOND: std::ops::Range<u64> = 1..110;
+
+#[test]
+fn nothing_is_lost_whatever_file_calls_the_last_two_processes_stop_at() {
+    let rng = &mut stream(1, "two deaths");
+    for _ in 0..150 {
+        stop_twice(rng.random_range(FIRST), rng.random_range(SECOND));
+    }
+}
+
+#[test]
+#[ignore = "takes long"]
+fn nothing_is_lost_whatever_file_calls_many_processes_stop_at() {
+    let rng = &mut stream(2, "two deaths");
+    for turn in 0..u64::MAX {
+        if turn % 100 == 0 {
+            eprintln!("{turn}");
+        }
+        stop_twice(rng.random_range(FIRST), rng.random_range(SECOND));
     }
 }
 

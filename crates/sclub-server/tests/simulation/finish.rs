@@ -18,6 +18,7 @@ pub async fn finish(world: &Rc<World>) {
     world.note(|| "the end: nothing fails any more".to_owned());
     world.disk.stop_at(None);
     world.set_weather(Faults::default(), u64::MAX);
+    by_itself(world).await;
     let site = settled(world).await;
     world.check(&site);
     repeat_everything(world, &site).await;
@@ -29,6 +30,27 @@ pub async fn finish(world: &Rc<World>) {
     upkeep(world, &site).await;
     restarts(world, &site).await;
     copy(world, &site).await;
+}
+
+/// Milliseconds after which a server has noticed that nothing fails any more.
+const NOTICE: u64 = 2_000;
+
+/// The server notices by itself that it can write again.
+async fn by_itself(world: &Rc<World>) {
+    world.sleep(NOTICE).await;
+    let site = world.current();
+    let Some(engine) = world.engine(&site) else {
+        return;
+    };
+    let group = world.group(&site);
+    world.sleep(NOTICE).await;
+    if world.group(&site) == group
+        && let Some(why) = engine.read_only()
+    {
+        world.violation(format!(
+            "it does not notice that nothing fails any more: {why}"
+        ));
+    }
 }
 
 /// Waits until the server is open and writes again, and nothing is in flight.
@@ -115,7 +137,7 @@ async fn quiet_hash(world: &Rc<World>, site: &Rc<Site>) -> String {
 
 /// Whatever way a process ends: the next one knows the same.
 async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
-    world.is_held.set(true);
+    world.hold();
     for way in ["kill", "power loss", "close"] {
         let before = quiet_hash(world, site).await;
         world.note(|| format!("the end: {way}"));
@@ -137,7 +159,7 @@ async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
             ));
         }
     }
-    world.is_held.set(false);
+    world.release();
 }
 
 /// What a process could not do while everything failed it can do now, without a restart.
@@ -201,7 +223,7 @@ fn damage(world: &Rc<World>, site: &Rc<Site>) {
         return;
     };
     world.note(|| "the end: the newest snapshot is damaged".to_owned());
-    world.is_held.set(true);
+    world.hold();
     world.kill(site);
     world.disk.damage(newest);
     world.count("damaged snapshots");
@@ -214,7 +236,7 @@ fn damage(world: &Rc<World>, site: &Rc<Site>) {
             "the hash was {before:?}, and is {after:?} without the newest snapshot"
         ));
     }
-    world.is_held.set(false);
+    world.release();
 }
 
 async fn upkeep(world: &Rc<World>, site: &Rc<Site>) {
@@ -243,7 +265,7 @@ async fn copy(world: &Rc<World>, site: &Rc<Site>) {
         Err(error) => return world.violation(format!("a backup cannot be restored: {error}")),
     };
     // What was restored is durable.
-    world.is_held.set(true);
+    world.hold();
     world.lose_power();
     if let Err(error) = world.open(&copy) {
         return world.violation(format!("a copy does not open: {error}"));

@@ -21,7 +21,7 @@ pub async fn supervisor(world: Rc<World>) {
     let rng = &mut stream(world.plan.seed, "supervisor");
     loop {
         let site = world.current();
-        let is_due = world.clock.now() >= world.reopen_at.get() && !world.is_held.get();
+        let is_due = world.clock.now() >= world.reopen_at.get() && !world.is_held();
         if world.engine(&site).is_none() && is_due {
             let was_calm = world.calm_for().is_some();
             if let Err(error) = world.open(&site) {
@@ -164,7 +164,7 @@ async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
 
 /// The original is no more; a copy goes on in its place.
 fn move_to(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
-    if world.is_held.get() {
+    if world.is_held() {
         return;
     }
     let original = world.current();
@@ -200,10 +200,33 @@ pub async fn weather(world: Rc<World>) {
             return;
         }
         let lasts = rng.random_range(10..=2_000);
+        if chance(rng, 0.05) && world.plan.has(Kind::FailedSync) {
+            // Longer than anybody is kept waiting for an outcome.
+            let lasts = rng.random_range(11_000..=20_000);
+            world.note(|| format!("weather: no sync for {lasts} ms"));
+            let failed_sync = 1.0;
+            let faults = Faults {
+                failed_sync,
+                ..Faults::default()
+            };
+            world.set_weather(faults, u64::MAX);
+            world.sleep(lasts).await;
+            world.set_weather(Faults::default(), u64::MAX);
+            continue;
+        }
         match rng.random_range(0..10) {
             0..5 => {
+                let faults = match chance(rng, 0.3) && world.plan.has(Kind::SlowDisk) {
+                    // Nothing but slow: what waits for the disk gets older.
+                    true => Faults {
+                        slow: 0.5,
+                        slow_most: *pick(rng, &[50, 500]),
+                        ..Faults::default()
+                    },
+                    false => world.plan.faults,
+                };
                 world.note(|| format!("weather: a storm of {lasts} ms"));
-                world.set_weather(world.plan.faults, u64::MAX);
+                world.set_weather(faults, u64::MAX);
                 world.sleep(lasts).await;
                 world.set_weather(Faults::default(), u64::MAX);
                 world.note(|| "weather: calm".to_owned());
@@ -283,7 +306,7 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
     let (Some(engine), Some(group)) = (world.engine(site), world.group(site)) else {
         return;
     };
-    let was_held = world.is_held.replace(true);
+    world.hold();
     site.is_closing.set(true);
     let begun = world.clock.now();
     let shown = site.fresh.borrow().clone();
@@ -312,7 +335,7 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
             world.kill(site);
         }
     }
-    world.is_held.set(was_held);
+    world.release();
 }
 
 /// Verifies a closed folder, and opens it: both must find the same.

@@ -60,8 +60,8 @@ pub struct World {
     pub death: Cell<Death>,
     /// Since when nothing was made to fail; none while it is.
     calm_since: Cell<Option<u64>>,
-    /// Nobody may open the current folder meanwhile.
-    pub is_held: Cell<bool>,
+    /// How many do not want the current folder to be opened meanwhile.
+    holds: Cell<u64>,
     /// Not to be opened before.
     pub reopen_at: Cell<u64>,
     /// Messages on their way.
@@ -141,7 +141,7 @@ impl World {
             is_loud,
             death: Cell::new(Death::PowerLoss),
             calm_since: Cell::new(Some(0)),
-            is_held: Cell::new(false),
+            holds: Cell::new(0),
             reopen_at: Cell::new(0),
             in_network: Cell::new(0),
             counts: RefCell::default(),
@@ -257,6 +257,19 @@ impl World {
     pub fn calm_for(&self) -> Option<u64> {
         let since = self.calm_since.get()?;
         Some(self.clock.now() - since)
+    }
+
+    /// Keeps the supervisor from opening the current folder until it is released as often.
+    pub fn hold(&self) {
+        self.holds.set(self.holds.get() + 1);
+    }
+
+    pub fn release(&self) {
+        self.holds.set(self.holds.get() - 1);
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.holds.get() > 0
     }
 
     pub fn current(&self) -> Rc<Site> {
@@ -474,6 +487,12 @@ impl World {
                 "two decisions have the same number: {other:?} and {decision:?}"
             ));
         }
+    }
+
+    /// Milliseconds until a decision expires, if its process goes on.
+    pub fn left(&self, decision: &Decision) -> u64 {
+        let end = decision.at + self.plan.settings.lifetime * 1000;
+        end.saturating_sub(self.clock.now())
     }
 
     /// Whether a decision has certainly expired: the process has been there for longer than it lives.
