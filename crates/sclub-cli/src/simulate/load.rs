@@ -506,7 +506,7 @@ struct Pace {
     between: Duration,
 }
 
-/// What a durable write of a small record takes at the least.
+/// Name of the row for the yardstick: an append and a sync of a small record.
 const DISK: &str = "append 512 bytes, sync";
 
 /// Appends 512 bytes to a new file and syncs it, again and again.

@@ -188,7 +188,7 @@ mod tests {
     use crate::env::Env;
     use crate::settings::Settings;
 
-    /// What arrives of a download, or that it broke off.
+    /// The body of a download, or the error that broke it off.
     async fn arrived(
         app: &Shared,
         work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,

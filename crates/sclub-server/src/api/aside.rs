@@ -31,7 +31,7 @@ pub(super) enum Work {
     Download,
 }
 
-/// Who may work.
+/// The semaphores that limit long work.
 #[derive(Debug)]
 pub(super) struct Turns {
     looks: Arc<Semaphore>,

@@ -25,7 +25,7 @@ enum Sink {
 #[derive(Debug)]
 struct Out {
     file: File,
-    /// Whether the last line could not be written, so that it is logged once and not each time.
+    /// True after a failed write, so that the failure is logged once and not for each line.
     failing: bool,
 }
 
