@@ -167,7 +167,7 @@ pub fn signal(process: u32, name: &str) {
 /// A connection that is kept.
 pub struct Client {
     stream: BufReader<TcpStream>,
-    /// Host names that the server answers to.
+    /// The `Host` header of its requests.
     pub host: String,
     /// Sent with each request, each line with its end.
     pub headers: String,
