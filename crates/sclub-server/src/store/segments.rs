@@ -20,7 +20,7 @@ use crate::env::{Access, DiskFile, Env};
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
 /// Space is reserved ahead in steps that double between these.
 const FIRST_STEP: u64 = 64 << 10;
-const LAST_STEP: u64 = 8 << 20;
+const LAST_STEP: u64 = 1 << 20;
 
 /// A log in the files of a folder.
 #[derive(Debug)]
@@ -211,7 +211,9 @@ impl Segments {
             batch,
         );
         let end = active.end + writer.frame.len() as u64;
-        active.reserve(end)?;
+        if sync {
+            active.reserve(end)?;
+        }
         let written = active
             .file
             .write_all_at(&writer.frame, active.end)

@@ -122,7 +122,9 @@ impl DiskFile for SimFile {
         let is_last = core.enter_whole(self.process)?;
         let file = core.behind_to_write(self.handle)?;
         let before = core.inode(file)?.visible().len() as u64;
-        if length > before && core.room() < length - before {
+        let room = core.room();
+        if length > before && room < length - before {
+            core.inode(file)?.grow(before + room);
             return Err(enospc());
         }
         core.inode(file)?.grow(length);
