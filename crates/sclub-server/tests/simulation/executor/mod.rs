@@ -217,7 +217,8 @@ impl Executor {
     pub fn clear(&self) {
         let look = self.after_poll.borrow_mut().take();
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
-        drop((look, tasks));
+        let unborn = std::mem::take(&mut self.shared.lock().spawned);
+        drop((look, tasks, unborn));
     }
 
     /// A number that two runs share if they made the same choices at the same times.
