@@ -1,4 +1,5 @@
-//! State as bytes: plain words in a fixed order, with a checksum at the end.
+//! Saved states: plain 64-bit words in a fixed order, with a checksum at the end. A policy from outside
+//! implements [`Save`] and calls [`save`]; its [`crate::Load`] is handed a [`Reader`].
 //!
 //! A state of gigabytes goes out and comes in by pieces of [`PIECE`] bytes. The third word says how
 //! many words there are in all, so a reader takes no byte more than was written, whatever follows.
@@ -16,16 +17,32 @@ const HEADER: u64 = 3;
 const PIECE: usize = 1 << 16;
 const WORD: usize = 8;
 
-/// Something that can be written down.
-pub(crate) trait Save {
-    /// Tells this policy's states from others'.
+/// A state that can be saved.
+pub trait Save {
+    /// The first word: tells this policy's states from others'.
     const MAGIC: u64;
 
+    /// Writes the state, every bit of it. It must write the same words each time.
+    ///
+    /// # Errors
+    /// Those of the writer.
     fn save_words(&self, writer: &mut Writer<'_>) -> std::io::Result<()>;
 }
 
+/// A digest of every word that would be saved.
+pub fn digest<T: Save>(state: &T) -> u64 {
+    let mut sink = std::io::sink();
+    let mut writer = Writer::new(Some(&mut sink));
+    let written = state.save_words(&mut writer).and_then(|()| writer.send());
+    written.expect("a sink takes all that is written");
+    mix(writer.checksum.finish())
+}
+
 /// Writes a state with its header and its checksum. It is walked twice: to count, then to write.
-pub(crate) fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
+///
+/// # Errors
+/// Those of `out`.
+pub fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
     let mut counter = Writer::new(None);
     state.save_words(&mut counter)?;
     let mut writer = Writer::new(Some(out));
@@ -43,8 +60,8 @@ pub(crate) fn save_to_vec<T: Save>(state: &T) -> Vec<u8> {
     bytes
 }
 
-/// Puts words one after another, or only counts them.
-pub(crate) struct Writer<'a> {
+/// Writes words one after another, or only counts them.
+pub struct Writer<'a> {
     out: Option<&'a mut dyn Write>,
     piece: Vec<u8>,
     checksum: Checksum,
@@ -62,6 +79,10 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Writes a word.
+    ///
+    /// # Errors
+    /// Those of the output.
     pub fn word(&mut self, word: u64) -> std::io::Result<()> {
         self.words += 1;
         if self.out.is_none() {
@@ -74,11 +95,18 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Writes a number, to the bit.
+    ///
+    /// # Errors
+    /// Those of the output.
     pub fn number(&mut self, number: f64) -> std::io::Result<()> {
         self.word(number.to_bits())
     }
 
-    /// As many numbers as the reader will expect.
+    /// Writes numbers without their count.
+    ///
+    /// # Errors
+    /// Those of the output.
     pub fn numbers(&mut self, mut numbers: &[f64]) -> std::io::Result<()> {
         self.words += numbers.len() as u64;
         if self.out.is_none() {
@@ -100,7 +128,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Words with their count in front.
+    /// Writes words with their count in front.
+    ///
+    /// # Errors
+    /// Those of the output.
     pub fn words(&mut self, mut words: impl ExactSizeIterator<Item = u64>) -> std::io::Result<()> {
         self.word(words.len() as u64)?;
         words.try_for_each(|word| self.word(word))
@@ -125,8 +156,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes words one after another.
-pub(crate) struct Reader<'a> {
+/// Reads words one after another.
+pub struct Reader<'a> {
     input: &'a mut dyn Read,
     piece: Vec<u8>,
     /// Where the next word begins in `piece`.
@@ -141,6 +172,9 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// Reads the header.
+    ///
+    /// # Errors
+    /// Where the input fails, or is not a saved state.
     pub fn new(input: &'a mut dyn Read) -> Result<Self, LoadError> {
         let mut reader = Self {
             input,
@@ -164,12 +198,15 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Whose state it is.
+    /// The first word: which policy saved it.
     pub fn magic(&self) -> u64 {
         self.magic
     }
 
-    /// Checks whose state it is.
+    /// Checks which policy saved it.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] where it was another.
     pub fn expect(&self, magic: u64) -> Result<(), LoadError> {
         if self.magic == magic {
             Ok(())
@@ -191,6 +228,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Reads a word.
+    ///
+    /// # Errors
+    /// Where the state ends too early.
     pub fn word(&mut self) -> Result<u64, LoadError> {
         if self.left == 0 {
             return Err(bad("it ends too early").into());
@@ -205,7 +246,10 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// A word that must be at most `most`.
+    /// Reads a word that must be at most `most`.
+    ///
+    /// # Errors
+    /// Where it is larger, or the state ends too early.
     pub fn at_most(&mut self, most: u64) -> Result<u64, LoadError> {
         let word = self.word()?;
         if word <= most {
@@ -215,22 +259,36 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A word that must fit in half of one.
-    pub fn half(&mut self) -> Result<u32, LoadError> {
+    /// Reads a word that must fit into 32 bits.
+    ///
+    /// # Errors
+    /// Where it does not, or the state ends too early.
+    pub fn u32(&mut self) -> Result<u32, LoadError> {
         Ok(self.at_most(u64::from(u32::MAX))? as u32)
     }
 
-    /// How many things follow, each of at least one word. Until they have been read it may be wrong:
-    /// nothing is to be made ready for so many.
+    /// Reads how many things follow, each of at least one word. It may be wrong: reserve no memory for
+    /// so many.
+    ///
+    /// # Errors
+    /// Where there are fewer words left.
     pub fn count(&mut self) -> Result<usize, LoadError> {
         let most = self.left.min(u64::from(u32::MAX));
         Ok(self.at_most(most)? as usize)
     }
 
+    /// Reads a number, to the bit.
+    ///
+    /// # Errors
+    /// Where the state ends too early.
     pub fn number(&mut self) -> Result<f64, LoadError> {
         Ok(f64::from_bits(self.word()?))
     }
 
+    /// Reads as many numbers as there is room for.
+    ///
+    /// # Errors
+    /// Where the state ends too early.
     pub fn fill(&mut self, mut numbers: &mut [f64]) -> Result<(), LoadError> {
         if self.left < numbers.len() as u64 {
             return Err(bad("it ends too early").into());
@@ -252,11 +310,18 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Reads words with their count in front.
+    ///
+    /// # Errors
+    /// Where the state ends too early.
     pub fn words(&mut self) -> Result<Vec<u64>, LoadError> {
         (0..self.count()?).map(|_| self.word()).collect()
     }
 
     /// Checks that nothing is left, and the checksum.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`].
     pub fn end(self) -> Result<(), LoadError> {
         if self.left > 0 {
             return Err(bad("something follows its end").into());
@@ -304,7 +369,8 @@ pub(crate) fn load_slice<T>(
     }
 }
 
-pub(crate) fn bad(reason: &'static str) -> Error {
+/// [`Error::BadSnapshot`].
+pub fn bad(reason: &'static str) -> Error {
     Error::BadSnapshot { reason }
 }
 

@@ -24,6 +24,16 @@ pub enum Error {
         /// The dimension of what was passed.
         got: usize,
     },
+    /// Too many or too few of something.
+    #[error("expected {expected} {what}, got {got}")]
+    WrongCount {
+        /// What there is too much or too little of.
+        what: &'static str,
+        /// The number expected.
+        expected: usize,
+        /// The number passed.
+        got: usize,
+    },
     /// A set of candidates without a single item.
     #[error("there are no candidate items to choose from")]
     NoCandidates,
@@ -69,6 +79,17 @@ pub enum Error {
         value: f64,
         /// What would be accepted.
         requirement: &'static str,
+    },
+    /// [`crate::Preset::Theory`] without [`crate::Assumptions`].
+    #[error(
+        "preset theory needs assumptions: noise, smallest_eigenvalue, horizon, clusters, users"
+    )]
+    NoAssumptions,
+    /// A combination that the policy does not support.
+    #[error("unsupported: {reason}")]
+    Unsupported {
+        /// What is not supported.
+        reason: &'static str,
     },
     /// Bytes that no state was saved as.
     #[error("this is no saved state: {reason}")]

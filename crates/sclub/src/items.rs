@@ -5,6 +5,7 @@
 
 use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
+use crate::policy::ItemId;
 
 /// Widest group of items.
 pub(crate) const GROUP: usize = 4 * LANES;
@@ -29,6 +30,8 @@ pub struct ItemSet {
     lanes: Vec<f64>,
     /// Memory for the next items while these are still needed. Empty between calls.
     spare: Vec<f64>,
+    /// The id of each item; empty where items have none.
+    ids: Vec<ItemId>,
 }
 
 /// A group of items side by side: `features[k * width + lane]`.
@@ -54,7 +57,39 @@ impl ItemSet {
             len: 0,
             lanes: Vec::new(),
             spare: Vec::new(),
+            ids: Vec::new(),
         })
+    }
+
+    /// Gives every item an id that stays the same in every set it is in. [`ItemSet::select`],
+    /// [`ItemSet::replace`], [`ItemSet::swap_remove`] and [`ItemSet::push_with_id`] keep ids; other
+    /// changes of the items remove them.
+    ///
+    /// # Errors
+    /// [`Error::WrongCount`] where there are not as many ids as items; the set is then
+    /// unchanged.
+    pub fn set_ids(&mut self, ids: &[ItemId]) -> Result<(), Error> {
+        if ids.len() != self.len {
+            return Err(Error::WrongCount {
+                what: "ids",
+                expected: self.len,
+                got: ids.len(),
+            });
+        }
+        self.ids.clear();
+        self.ids.extend_from_slice(ids);
+        Ok(())
+    }
+
+    /// The id of an item, if it has one.
+    #[inline]
+    pub fn id(&self, index: usize) -> Option<ItemId> {
+        self.ids.get(index).copied()
+    }
+
+    /// The ids of all items, in their order; empty where items have none.
+    pub fn ids(&self) -> &[ItemId] {
+        &self.ids
     }
 
     /// The items of `rows`, `dim` features each, one after another.
@@ -111,6 +146,8 @@ impl ItemSet {
         for (item, &index) in indexes.iter().enumerate() {
             self.write(item, from.item(index));
         }
+        let ids = indexes.iter().filter_map(|&index| from.id(index));
+        self.ids.extend(ids);
         Ok(())
     }
 
@@ -122,12 +159,34 @@ impl ItemSet {
     pub fn push(&mut self, features: &[f64]) -> Result<(), Error> {
         check_features(self.len, features, self.dim)?;
         check_len(self.len + 1)?;
+        self.ids.clear();
         if self.len.is_multiple_of(LANES) {
             self.widen();
         }
         self.len += 1;
         self.write(self.len - 1, features.iter().copied());
         Ok(())
+    }
+
+    /// As [`ItemSet::push`], for a set whose items have ids.
+    ///
+    /// # Errors
+    /// As [`ItemSet::push`], and [`Error::WrongCount`] where the items before it have no ids.
+    pub fn push_with_id(&mut self, features: &[f64], id: ItemId) -> Result<(), Error> {
+        if self.ids.len() != self.len {
+            return Err(Error::WrongCount {
+                what: "ids",
+                expected: self.len,
+                got: self.ids.len(),
+            });
+        }
+        let mut ids = std::mem::take(&mut self.ids);
+        let pushed = self.push(features);
+        if pushed.is_ok() {
+            ids.push(id);
+        }
+        self.ids = ids;
+        pushed
     }
 
     /// Gives an item other features.
@@ -150,6 +209,9 @@ impl ItemSet {
     /// Where there is no item `index`.
     pub fn swap_remove(&mut self, index: usize) {
         self.check_index(index);
+        if !self.ids.is_empty() {
+            self.ids.swap_remove(index);
+        }
         let last = self.len - 1;
         let ((to, to_width), (from, from_width)) = (self.place(index), self.place(last));
         for k in 0..self.dim {
@@ -278,6 +340,7 @@ impl ItemSet {
         }
         if filled.is_ok() {
             self.len = len;
+            self.ids.clear();
             std::mem::swap(&mut self.lanes, &mut lanes);
         }
         lanes.clear();
@@ -288,6 +351,7 @@ impl ItemSet {
     /// Makes room for `len` items; lanes without an item hold zeros.
     fn resize(&mut self, len: usize) -> Result<(), Error> {
         check_len(len)?;
+        self.ids.clear();
         if len != self.len {
             self.len = len;
             self.lanes.clear();

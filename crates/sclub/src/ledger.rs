@@ -1,7 +1,6 @@
 //! What each user alone has brought: (S_i, b_i, T_i) by order of appearance.
 
 use crate::bytes::{Reader, Writer, bad};
-use crate::digest::Digest;
 use crate::error::{Error, LoadError};
 use crate::kernels;
 use crate::policy::{Observation, UserId};
@@ -88,14 +87,6 @@ impl Ledger {
         self.blocks.swap_remove(slot);
         self.counts.swap_remove(slot);
         true
-    }
-
-    pub fn digest(&self, digest: Digest) -> Digest {
-        (0..self.len()).fold(digest, |d, slot| {
-            d.word(self.users()[slot])
-                .word(self.counts[slot])
-                .numbers(self.block(slot))
-        })
     }
 
     /// Writes down the users, then T and the block of each.

@@ -8,11 +8,10 @@
 //! |---|---|
 //! | [`Sclub`] | each set of users it believes alike; users are split out and sets merged |
 //! | [`Club`] | each connected component of a graph of users whose edges are cut |
-//! | [`LinUcbShared::one`] | everybody together |
 //! | [`LinUcbInd`] | each user alone |
-//! | [`LinUcbShared::known`] | each of some groups that are told in advance |
+//! | [`LinUcbShared`] | all users together, or each of some known groups |
 //!
-//! The library does no I/O (but through what the caller hands to [`Keep::save_to`] and
+//! The library does no I/O (but through what the caller hands to [`Persist::save_to`] and
 //! [`load_policy`]), reads no clock, starts no thread and draws no random number that a seed
 //! does not fix. The same rounds give the same bits on every machine.
 //!
@@ -20,13 +19,13 @@
 #![doc = include_str!("../examples/embed.rs")]
 //! ```
 
-mod bytes;
+mod abilities;
+pub mod bytes;
 pub mod club;
 mod digest;
 pub mod error;
 mod frequencies;
 mod items;
-mod keep;
 mod kernels;
 mod ledger;
 mod linucb;
@@ -35,26 +34,32 @@ mod policy;
 mod published;
 mod radius;
 mod refit;
+mod registry;
 mod roster;
 mod sclub;
 mod soft;
+mod spec;
 mod statistics;
 mod ucb;
 
+pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};
 pub use items::{ItemSet, MAX_ITEMS};
-pub use keep::{ClusterView, Keep, load_policy};
 pub use kernels::MAX_DIM;
-pub use linucb::{LinUcbInd, LinUcbShared};
+pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policy::{
-    Change, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
-    check_round,
+    Change, ClusterId, Comparison, Decision, ItemId, List, Observation, Policy, Score, Shown, UserId,
+    Users, Why, check_round,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
-pub use refit::{Alone, Outlook, Place, Placement, Refit, Workers};
+pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
+pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{SclubSoft, SoftParams};
+pub use spec::{
+    Abilities, Constant, Load, Preset, Range, Setup, Spec, Value, ValueError, Values,
+};
 pub use statistics::REFACTORISE_EVERY;

@@ -10,6 +10,7 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::error::{Error, LoadError};
+use crate::spec::{Constant, Preset, Range, Setup, Value, Values};
 
 /// α_θ of the preset `tuned`.
 pub const TUNED_ALPHA_THETA: f64 = 2.5;
@@ -85,7 +86,13 @@ impl Params {
             users,
         } = *assumptions;
         crate::error::check_dim(dim)?;
-        positive("noise", noise)?;
+        if !(noise > 0.0 && noise.is_finite()) {
+            return Err(Error::BadParameter {
+                name: "noise",
+                value: noise,
+                requirement: "positive and finite",
+            });
+        }
         if !(smallest_eigenvalue > 0.0 && smallest_eigenvalue <= 1.0) {
             return Err(Error::BadParameter {
                 name: "smallest_eigenvalue",
@@ -146,23 +153,114 @@ impl Params {
     /// # Errors
     /// [`Error::BadParameter`] names the first that is not positive and finite (β may be 0).
     pub fn check(&self) -> Result<(), Error> {
-        positive("alpha_theta", self.alpha_theta)?;
-        positive("alpha_p", self.alpha_p)?;
-        let (name, value) = match self.exploration {
-            Exploration::Fixed(beta) => ("beta", beta),
-            Exploration::Growing { scale } => ("beta_scale", scale),
+        ALPHA_THETA.check(self.alpha_theta)?;
+        ALPHA_P.check(self.alpha_p)?;
+        match self.exploration {
+            Exploration::Fixed(beta) => BETA.check(beta),
+            Exploration::Growing { scale } => BETA_SCALE.check(scale),
+        }
+    }
+
+    /// The constants that values stand for. Those that a policy does not have are the preset's.
+    pub fn from_values(values: &Values) -> Self {
+        let base = match values.preset() {
+            Preset::Released => Self::released(),
+            _ => Self::tuned(),
         };
-        if value >= 0.0 && value.is_finite() {
-            Ok(())
-        } else {
-            Err(Error::BadParameter {
-                name,
-                value,
-                requirement: "zero or positive, and finite",
-            })
+        let exploration = match (values.number("beta"), values.number("beta_scale")) {
+            (Some(beta), _) => Exploration::Fixed(beta),
+            (None, Some(scale)) => Exploration::Growing { scale },
+            (None, None) => base.exploration,
+        };
+        Self {
+            alpha_theta: values.number("alpha_theta").unwrap_or(base.alpha_theta),
+            alpha_p: values.number("alpha_p").unwrap_or(base.alpha_p),
+            index: match values.choice("index") {
+                "squared" => Index::SquaredNorm,
+                "norm" => Index::Norm,
+                _ => base.index,
+            },
+            exploration,
         }
     }
 }
+
+/// The presets of the paper's policies.
+pub(crate) const PRESETS: &[Preset] = &[Preset::Tuned, Preset::Released, Preset::Theory];
+
+/// The constants of a preset.
+fn preset(preset: Preset, setup: &Setup<'_>) -> Result<Params, Error> {
+    match preset {
+        Preset::Theory => Params::theory(setup.assumptions.ok_or(Error::NoAssumptions)?),
+        Preset::Released => Ok(Params::released()),
+        Preset::Default | Preset::Tuned => Ok(Params::tuned()),
+    }
+}
+
+pub(crate) const ALPHA_THETA: Constant = Constant {
+    name: "alpha_theta",
+    meaning: "How many radii two estimates may differ before users are split; twice as many as for a \
+              merge",
+    range: Range::POSITIVE,
+    default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_theta)),
+    instead_of: None,
+    advanced: false,
+};
+
+pub(crate) const ALPHA_P: Constant = Constant {
+    name: "alpha_p",
+    meaning: "How many radii two frequencies may differ before users are split",
+    range: Range::POSITIVE,
+    default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_p)),
+    instead_of: None,
+    advanced: false,
+};
+
+pub(crate) const BETA: Constant = Constant {
+    name: "beta",
+    meaning: "Exploration: the weight of the uncertainty, the same in every round",
+    range: Range::NOT_NEGATIVE,
+    default: |from, setup| {
+        Ok(match preset(from, setup)?.exploration {
+            Exploration::Fixed(beta) => Value::Number(beta),
+            Exploration::Growing { .. } => Value::Unset,
+        })
+    },
+    instead_of: Some("beta_scale"),
+    advanced: false,
+};
+
+pub(crate) const BETA_SCALE: Constant = Constant {
+    name: "beta_scale",
+    meaning: "Exploration as a share of the published code's, which grows with the rounds",
+    range: Range::NOT_NEGATIVE,
+    default: |from, setup| {
+        Ok(match preset(from, setup)?.exploration {
+            Exploration::Fixed(_) => Value::Unset,
+            Exploration::Growing { scale } => Value::Number(scale),
+        })
+    },
+    instead_of: Some("beta"),
+    advanced: false,
+};
+
+pub(crate) const INDEX: Constant = Constant {
+    name: "index",
+    meaning: "How the uncertainty about an item enters its index: by its norm as in the paper, or by its \
+              squared norm as in the published code",
+    range: Range::OneOf(&["norm", "squared"]),
+    default: |from, setup| {
+        Ok(Value::Choice(match preset(from, setup)?.index {
+            Index::Norm => "norm",
+            Index::SquaredNorm => "squared",
+        }))
+    },
+    instead_of: None,
+    advanced: false,
+};
+
+/// The constants of a policy without clusters to find.
+pub(crate) const INDEX_CONSTANTS: &[Constant] = &[BETA, BETA_SCALE, INDEX];
 
 impl Params {
     /// Writes all of them down.
@@ -206,18 +304,6 @@ impl Params {
 impl Default for Params {
     fn default() -> Self {
         Self::tuned()
-    }
-}
-
-fn positive(name: &'static str, value: f64) -> Result<(), Error> {
-    if value > 0.0 && value.is_finite() {
-        Ok(())
-    } else {
-        Err(Error::BadParameter {
-            name,
-            value,
-            requirement: "positive and finite",
-        })
     }
 }
 

@@ -1,16 +1,21 @@
-//! What every policy does: recommend, learn, and say what changed.
+//! The trait of all policies: recommend, learn, and report what changed.
 
 use std::cmp::Ordering;
 
+use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::error::Error;
 use crate::items::ItemSet;
 
 /// Names a user. Any number will do; nothing is kept for users who have not appeared.
 pub type UserId = u64;
 
-/// Names a cluster. The first cluster is 1, as in the paper; later ones count up and a number is
-/// never used again.
+/// Names a cluster. The first cluster is 1, as in the paper, and later ones count up. Policies that
+/// split and merge clusters never use a number again; those with a cluster for each user give the
+/// number of a forgotten user to another.
 pub type ClusterId = u64;
+
+/// Names an item, the same item in every round.
+pub type ItemId = u64;
 
 /// How a policy ranks one candidate: `score = mean + width`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,15 +37,67 @@ pub struct Decision {
     pub score: Score,
 }
 
-/// What came back: a user was shown an item and gave a reward.
+/// A user was shown an item and gave a reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Observation<'a> {
-    /// Who.
+    /// The user.
     pub user: UserId,
     /// The features of the item shown.
     pub item: &'a [f64],
-    /// What it brought.
+    /// The id of the item shown, if it has one.
+    pub id: Option<ItemId>,
+    /// The reward.
     pub reward: f64,
+}
+
+impl<'a> Observation<'a> {
+    /// An observation of an item without an id.
+    pub fn new(user: UserId, item: &'a [f64], reward: f64) -> Self {
+        Self {
+            user,
+            item,
+            id: None,
+            reward,
+        }
+    }
+}
+
+/// An item in a list.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shown<'a> {
+    /// Its features.
+    pub item: &'a [f64],
+    /// Its id, if it has one.
+    pub id: Option<ItemId>,
+    /// The reward it brought; `None` where nothing is known about it.
+    pub reward: Option<f64>,
+}
+
+/// A user was shown a list of items.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct List<'a> {
+    /// The user.
+    pub user: UserId,
+    /// The items in the order in which they were shown.
+    pub items: &'a [Shown<'a>],
+    /// How many of them, from the first, the user looked at; `None` where that is not known.
+    pub looked_at: Option<usize>,
+}
+
+impl<'a> List<'a> {
+    /// Each item that was looked at and whose reward is known, as an observation of its own.
+    pub fn observations(&self) -> impl Iterator<Item = Observation<'a>> + '_ {
+        let looked_at = self.looked_at.unwrap_or(self.items.len());
+        let items = self.items.iter().take(looked_at);
+        items.filter_map(|shown| {
+            Some(Observation {
+                user: self.user,
+                item: shown.item,
+                id: shown.id,
+                reward: shown.reward?,
+            })
+        })
+    }
 }
 
 /// The two sides of an inequality.
@@ -153,7 +210,11 @@ pub trait Policy: Send + Sync {
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::NoCandidates`].
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error>;
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        let mut best = Vec::new();
+        self.best(user, items, 1, &|_| false, &mut best)?;
+        best.first().copied().ok_or(Error::NoCandidates)
+    }
 
     /// Score, mean and width of every item, in the order of `items`; replaces what `scores` held.
     ///
@@ -184,6 +245,22 @@ pub trait Policy: Send + Sync {
         Ok(())
     }
 
+    /// The `k` items to show together, in order; replaces what `list` held. Fewer where there are
+    /// fewer. By default the `k` items with the largest scores ([`Policy::best`]).
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn recommend_list(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        self.best(user, items, k, exclude, list)
+    }
+
     /// Learns one round: what came back from all users who were served on the same history, in the
     /// order given (the paper's Theorem 3). A round may be empty: time passes. What changed in the
     /// clusters is appended to `changes`.
@@ -203,22 +280,108 @@ pub trait Policy: Send + Sync {
     /// As [`Policy::learn_round`].
     fn learn(&mut self, user: UserId, item: &[f64], reward: f64) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
-        self.learn_round(&[Observation { user, item, reward }], &mut changes)?;
+        self.learn_round(&[Observation::new(user, item, reward)], &mut changes)?;
         Ok(changes)
     }
 
-    /// The cluster that a recommendation to `user` would be made from.
-    fn cluster_of(&self, user: UserId) -> ClusterId;
+    /// Learns one round of lists that were shown on the same history. By default each item that was
+    /// looked at is learned by itself ([`List::observations`]).
+    ///
+    /// # Errors
+    /// As [`Policy::learn_round`].
+    fn learn_lists(&mut self, round: &[List<'_>], changes: &mut Vec<Change>) -> Result<(), Error> {
+        let observations: Vec<Observation<'_>> =
+            round.iter().flat_map(List::observations).collect();
+        self.learn_round(&observations, changes)
+    }
 
-    /// Number of clusters.
-    fn clusters(&self) -> usize;
+    /// The cluster that a recommendation to `user` would be made from. `None` where the policy has no
+    /// clusters, or none for her.
+    fn cluster_of(&self, _user: UserId) -> Option<ClusterId> {
+        None
+    }
 
-    /// The weight vector that a recommendation to `user` would be made from.
-    fn estimate(&self, user: UserId) -> Vec<f64>;
+    /// Number of clusters; 0 where the policy has none.
+    fn clusters(&self) -> usize {
+        0
+    }
+
+    /// The weight vector that a recommendation to `user` would be made from, where there is one.
+    fn estimate(&self, _user: UserId) -> Option<Vec<f64>> {
+        None
+    }
 
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
+
+    /// The policy as one that can be inspected.
+    fn as_inspect(&self) -> Option<&dyn Inspect> {
+        None
+    }
+
+    /// The policy as one that can be saved.
+    fn as_persist(&self) -> Option<&dyn Persist> {
+        None
+    }
+
+    /// The policy as one that can forget users.
+    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
+        None
+    }
+
+    /// The policy as one that makes fits.
+    fn as_fit(&self) -> Option<&dyn BackgroundFit> {
+        None
+    }
+
+    /// As [`Policy::as_fit`], to change it.
+    fn as_fit_mut(&mut self) -> Option<&mut dyn BackgroundFit> {
+        None
+    }
 }
+
+/// `recommend`, `explain` and `best` of a policy that ranks items by one weight vector: it has
+/// `shape`, `ranking` and `basis(user)`.
+macro_rules! rank_by_basis {
+    () => {
+        fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+            check_items(items, self.dim())?;
+            let (view, beta) = self.basis(user);
+            Ok(self.ranking.choose(view, beta, items))
+        }
+
+        fn explain(
+            &self,
+            user: UserId,
+            items: &ItemSet,
+            scores: &mut Vec<Score>,
+        ) -> Result<(), Error> {
+            check_items(items, self.dim())?;
+            let (view, beta) = self.basis(user);
+            self.ranking.explain(view, beta, items, scores);
+            Ok(())
+        }
+
+        fn best(
+            &self,
+            user: UserId,
+            items: &ItemSet,
+            k: usize,
+            exclude: &dyn Fn(usize) -> bool,
+            best: &mut Vec<Decision>,
+        ) -> Result<(), Error> {
+            check_items(items, self.dim())?;
+            let (view, beta) = self.basis(user);
+            self.ranking.best(view, beta, items, k, exclude, best);
+            Ok(())
+        }
+
+        fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
+            Some(self.basis(user).0.estimate.to_vec())
+        }
+    };
+}
+pub(crate) use rank_by_basis;
 
 /// Which of two is the better: by score, then by position. What is not a number comes last.
 #[inline]
@@ -278,6 +441,9 @@ pub fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
     Ok(())
 }
 
+/// Most rounds that a loaded state can have learned: counting on from here cannot overflow.
+pub(crate) const MAX_ROUNDS: u64 = u64::MAX / 2;
+
 /// The rounds so far, with the logarithm that β needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Clock {
@@ -293,14 +459,20 @@ impl Clock {
         }
     }
 
-    /// As after so many rounds.
-    pub fn at(rounds: u64) -> Self {
+    /// The clock after so many rounds.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] where no policy can have learned so many.
+    pub fn at(rounds: u64) -> Result<Self, Error> {
+        if rounds > MAX_ROUNDS {
+            return Err(crate::bytes::bad("a number of rounds in it is too large"));
+        }
         let mut clock = Self::new();
         if rounds > 0 {
             clock.rounds = rounds - 1;
             clock.tick();
         }
-        clock
+        Ok(clock)
     }
 
     /// τ after the round that begins.

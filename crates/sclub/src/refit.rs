@@ -12,7 +12,7 @@ pub trait Refit: Send {
     /// Rounds learned when it was made.
     fn rounds(&self) -> u64;
 
-    /// Computes the fit, for [`crate::Keep::take_fit`]. The same state gives the same bytes, whoever
+    /// Computes the fit, for [`crate::BackgroundFit::take_fit`]. The same state gives the same bytes, whoever
     /// works.
     fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8>;
 }
@@ -26,9 +26,9 @@ pub trait Workers: Sync {
 
 /// Does one piece after another on the caller's thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Alone;
+pub struct Sequential;
 
-impl Workers for Alone {
+impl Workers for Sequential {
     fn each(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         (0..pieces).for_each(work);
     }

@@ -198,11 +198,6 @@ impl Aggregate {
         &self.gram
     }
 
-    /// Observations since the factors were last remade.
-    pub fn since_factorised(&self) -> u32 {
-        self.since_factorised
-    }
-
     #[inline]
     pub fn view(&self) -> View<'_> {
         self.shape.view(&self.block)

@@ -2,7 +2,6 @@
 
 use super::Nodes;
 use super::graph::Edges;
-use crate::digest::Digest;
 use crate::policy::{Change, ClusterId, Why};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
@@ -86,23 +85,6 @@ impl Components {
         }));
         self.live += 1;
         index
-    }
-
-    /// What later sums are made of and no block shows.
-    pub fn digest(&self, digest: Digest) -> Digest {
-        let digest = digest.word(self.list.len() as u64);
-        self.list.iter().flatten().fold(digest, |mut digest, one| {
-            digest = digest.word(one.seen.len() as u64);
-            for &node in &one.seen {
-                digest = digest.word(u64::from(node));
-            }
-            match &one.sums {
-                Some(sums) => digest
-                    .numbers(sums.gram())
-                    .word(u64::from(sums.since_factorised())),
-                None => digest,
-            }
-        })
     }
 
     /// The block and the count that recommendations to a node's user are made from.

@@ -7,17 +7,19 @@ mod saved;
 
 pub use graph::Graph;
 
-use crate::digest::Digest;
+use crate::abilities::Persist;
+use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::kernels;
-use crate::params::Params;
+use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
-    check_items, check_round,
+    check_items, check_round, rank_by_basis,
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
+use crate::spec::{Abilities, Constant, Load, Preset, Range, Spec, Value};
 use crate::statistics::{Blocks, Shape, View};
 use crate::ucb::Ranking;
 use components::Components;
@@ -35,11 +37,11 @@ use graph::Edges;
 /// A user who was not declared draws edges to those before her when she appears, as if she had been
 /// there all along; components that she connects become one.
 ///
-/// Its state can be saved and comes back to the bit, but it is no [`crate::Keep`]: the edges that a
-/// user's observations have cut stay cut, so that she cannot be forgotten.
+/// Its state can be saved and comes back to the bit, but it cannot forget a user ([`crate::Forget`]): the
+/// edges that her observations have cut stay cut.
 ///
 /// ```
-/// use sclub::{Club, Graph, Params, Policy, Users};
+/// use sclub::{Club, Graph, Params, Persist, Policy, Users};
 ///
 /// let mut policy = Club::new(2, Users::Declared(3), Graph::Complete, &Params::tuned())?;
 /// policy.learn(1, &[0.6, 0.8], 1.0)?;
@@ -275,18 +277,7 @@ impl Policy for Club {
         self.clock.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        Ok(self.ranking.choose(view, beta, items))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        self.ranking.explain(view, beta, items, scores);
-        Ok(())
-    }
+    rank_by_basis!();
 
     fn learn_round(
         &mut self,
@@ -315,39 +306,75 @@ impl Policy for Club {
         Ok(())
     }
 
-    /// The component of the user; 0 for a user who has neither been declared nor appeared.
-    fn cluster_of(&self, user: UserId) -> ClusterId {
-        self.node(user)
-            .map_or(0, |node| self.components.label_of(node))
+    /// The component of the user; `None` for a user who has neither been declared nor appeared.
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        Some(self.components.label_of(self.node(user)?))
     }
 
     fn clusters(&self) -> usize {
         self.components.len()
     }
 
-    fn estimate(&self, user: UserId) -> Vec<f64> {
-        self.basis(user).0.estimate.to_vec()
+    fn digest(&self) -> u64 {
+        bytes::digest(self)
     }
 
-    fn digest(&self) -> u64 {
-        let mut digest = Digest::new().word(self.rounds());
-        for user in self.newcomers.users() {
-            digest = digest.word(*user);
-        }
-        for node in 0..self.edges.len() as u32 {
-            let (sums, total) = self.components.sums_of(node, &self.nodes);
-            digest = digest
-                .word(self.nodes.count(node))
-                .word(self.components.label_of(node))
-                .numbers(self.nodes.block(node))
-                .word(total)
-                .numbers(sums);
-            for &other in self.edges.of(node) {
-                digest = digest.word(u64::from(other));
-            }
-        }
-        self.components
-            .digest(digest.word(self.edges.draws))
-            .finish()
+    fn as_persist(&self) -> Option<&dyn Persist> {
+        Some(self)
     }
 }
+
+/// `club`
+pub static SPEC: Spec = Spec {
+    name: "club",
+    title: "CLUB",
+    summary: "Connected components of a graph of users whose edges are cut",
+    citation: "Gentile, Li and Zappella, ICML 2014",
+    colors: ["#222222", "#F0F0F0"],
+    revision: 1,
+    presets: params::PRESETS,
+    constants: &[
+        params::ALPHA_THETA,
+        params::BETA,
+        params::BETA_SCALE,
+        params::INDEX,
+        GRAPH,
+    ],
+    can: Abilities {
+        save: true,
+        ..Abilities::NONE
+    },
+    new: |setup, values| {
+        let graph = match values.choice("graph") {
+            "complete" => Graph::Complete,
+            _ => Graph::Random { seed: setup.seed },
+        };
+        let params = Params::from_values(values);
+        Ok(Box::new(Club::new(setup.dim, setup.users, graph, &params)?))
+    },
+    load: Some(Load {
+        magic: Club::MAGIC,
+        load: |reader| Ok(Box::new(Club::load_words(reader)?)),
+    }),
+};
+
+/// Users up to which the default graph of the published code's constants is complete: 10^8 ends of
+/// edges.
+const COMPLETE_BY_DEFAULT: u64 = 10_000;
+
+const GRAPH: Constant = Constant {
+    name: "graph",
+    meaning: "The graph of users that club starts from: each edge with probability 3 ln n / n, or every \
+              edge. Complete with the published code's constants and at most 10000 declared users, as the \
+              paper's figures were made; else random",
+    range: Range::OneOf(&["random", "complete"]),
+    default: |preset, setup| {
+        let few = matches!(setup.users, Users::Declared(users) if users <= COMPLETE_BY_DEFAULT);
+        Ok(Value::Choice(match preset == Preset::Released && few {
+            true => "complete",
+            false => "random",
+        }))
+    },
+    instead_of: None,
+    advanced: false,
+};

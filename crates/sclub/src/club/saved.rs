@@ -22,6 +22,7 @@ use std::io::{self, Read, Write};
 
 use super::components::{Component, label_at};
 use super::{Club, Graph, UNSEEN};
+use crate::abilities::Persist;
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError};
 use crate::ledger::load_roster;
@@ -33,24 +34,27 @@ use crate::statistics::Aggregate;
 /// Most that anything counted may be: one more can always be counted.
 const MOST: u64 = u64::MAX / 2;
 
-impl Club {
-    /// Writes the whole state by small pieces. [`Club::load_from`] has it back to the bit.
-    ///
-    /// # Errors
-    /// Those of `out`.
-    pub fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
+impl Persist for Club {
+    fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
         bytes::save(self, out)
     }
+}
 
-    /// Reads the state that [`Club::save_to`] wrote, by small pieces, and not a byte more. A damaged
-    /// state costs no more memory than a whole one of its length.
+impl Club {
+    /// Loads the state that [`Persist::save_to`] wrote, in small pieces, and reads not a byte more. A
+    /// damaged state costs no more memory than a whole one of its length.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
+    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not such a state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
-        let mut reader = Reader::new(input)?;
+        let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;
-        let dim = reader.half()? as usize;
+        Self::load_words(reader)
+    }
+
+    /// Loads what follows the header.
+    pub(super) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
+        let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
         let rounds = reader.at_most(MOST)?;
         let declared = reader.at_most(Users::LIMIT)?;
@@ -62,7 +66,7 @@ impl Club {
         };
         // Nobody is made room for before she has been read.
         let mut state = Self::new(dim, Users::Appear, graph, &params)?;
-        state.clock = Clock::at(rounds);
+        state.clock = Clock::at(rounds)?;
         state.declared = declared;
         state.edges.draws = reader.at_most(MOST)?;
         state.newcomers = load_roster(&mut reader)?;
@@ -82,7 +86,7 @@ impl Club {
             return Err(bad("it has too many users").into());
         }
         for _ in 0..nodes {
-            self.components.of_node.push(reader.half()?);
+            self.components.of_node.push(reader.u32()?);
             self.edges.neighbours.push(load_listed(reader)?);
         }
         self.edges.reached = vec![0; nodes as usize];
@@ -94,7 +98,7 @@ impl Club {
         nodes.grow_to(self.edges.len());
         let mut total = 0u64;
         for slot in 0..reader.count()? {
-            let node = reader.half()? as usize;
+            let node = reader.u32()? as usize;
             if nodes.slots.get(node) != Some(&UNSEEN) {
                 return Err(bad("a node in it is none, or there twice").into());
             }
@@ -249,7 +253,7 @@ impl Club {
 fn load_listed(reader: &mut Reader<'_>) -> Result<Vec<u32>, LoadError> {
     let mut nodes = Vec::new();
     for _ in 0..reader.count()? {
-        nodes.push(reader.half()?);
+        nodes.push(reader.u32()?);
     }
     Ok(nodes)
 }

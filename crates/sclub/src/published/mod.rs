@@ -14,7 +14,7 @@ use crate::kernels;
 use crate::params::Params;
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, Why,
-    check_items, check_round,
+    check_items, check_round, rank_by_basis,
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
@@ -55,6 +55,43 @@ impl Deviations {
         running_estimate: false,
         average_frequency: false,
     };
+
+    /// Their names, in the order of the fields.
+    pub const NAMES: [&str; 6] = [
+        "shared-arrays",
+        "marks-cleared",
+        "stale-estimates",
+        "stale-marks",
+        "running-estimate",
+        "average-frequency",
+    ];
+
+    /// Those of [`Deviations::NAMES`] whose bits are set.
+    pub fn from_set(set: u64) -> Self {
+        let has = |place: u32| set >> place & 1 == 1;
+        Self {
+            shared_arrays: has(0),
+            marks_cleared: has(1),
+            stale_estimates: has(2),
+            stale_marks: has(3),
+            running_estimate: has(4),
+            average_frequency: has(5),
+        }
+    }
+
+    /// A bit for each of [`Deviations::NAMES`].
+    pub fn to_set(self) -> u64 {
+        let all = [
+            self.shared_arrays,
+            self.marks_cleared,
+            self.stale_estimates,
+            self.stale_marks,
+            self.running_estimate,
+            self.average_frequency,
+        ];
+        let bits = all.into_iter().enumerate();
+        bits.map(|(place, is_on)| u64::from(is_on) << place).sum()
+    }
 
     /// The published code.
     pub const ALL: Self = Self {
@@ -222,7 +259,9 @@ impl PublishedSclub {
 
     /// Algorithm 2.
     fn update(&mut self, observation: &Observation<'_>) -> u32 {
-        let Observation { user, item, reward } = *observation;
+        let Observation {
+            user, item, reward, ..
+        } = *observation;
         let slot = self.slot_of(user);
         let phase = self.phase();
         let place = &mut self.users[slot as usize];
@@ -506,18 +545,7 @@ impl Policy for PublishedSclub {
         self.clock.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        Ok(self.ranking.choose(view, beta, items))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        self.ranking.explain(view, beta, items, scores);
-        Ok(())
-    }
+    rank_by_basis!();
 
     fn learn_round(
         &mut self,
@@ -550,16 +578,12 @@ impl Policy for PublishedSclub {
         Ok(())
     }
 
-    fn cluster_of(&self, user: UserId) -> ClusterId {
-        self.group_of(user).label
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        Some(self.group_of(user).label)
     }
 
     fn clusters(&self) -> usize {
         self.live
-    }
-
-    fn estimate(&self, user: UserId) -> Vec<f64> {
-        self.basis(user).0.estimate.to_vec()
     }
 
     fn digest(&self) -> u64 {

@@ -1,9 +1,8 @@
-//! A look inside: statistics of users and clusters, and a digest of the whole state.
+//! Statistics of users and clusters.
 
 use super::Sclub;
 use super::cluster::Members;
-use crate::digest::Digest;
-use crate::policy::{ClusterId, Policy, UserId};
+use crate::policy::{ClusterId, UserId};
 use crate::statistics::{Scratch, Shape, View};
 
 /// (S, b, T) of a user or of a cluster, written out.
@@ -101,45 +100,5 @@ impl Sclub {
             .collect();
         clusters.sort_unstable();
         clusters
-    }
-
-    pub(super) fn digest_state(&self) -> u64 {
-        let mut digest = Digest::new()
-            .word(self.rounds())
-            .word(u64::from(self.phase));
-        for (slot, &user) in self.users().iter().enumerate() {
-            let place = self.partition.profiles.places[slot];
-            digest = digest
-                .word(user)
-                .word(place.count)
-                .word(self.partition.get(place.cluster).label)
-                .word(u64::from(place.position))
-                .word(u64::from(place.checked_in))
-                .numbers(self.partition.profiles.blocks.get(slot));
-        }
-        let mut clusters: Vec<_> = self.partition.iter().collect();
-        clusters.sort_unstable_by_key(|cluster| cluster.label);
-        for cluster in clusters {
-            digest = digest
-                .word(cluster.label)
-                .word(cluster.radius.to_bits())
-                .word(u64::from(cluster.phase))
-                .word(u64::from(cluster.checked))
-                .word(cluster.seat.map_or(u64::MAX, u64::from));
-            if let Members::Many(many) = &cluster.members {
-                digest = digest
-                    .word(many.unseen)
-                    .word(many.sums.count())
-                    .numbers(many.sums.gram())
-                    .numbers(many.sums.block())
-                    .word(u64::from(many.pivot.phase))
-                    .word(many.pivot.radius.to_bits())
-                    .numbers(&many.pivot.estimate);
-                for &(count, users) in many.frequencies.rungs() {
-                    digest = digest.word(count).word(users);
-                }
-            }
-        }
-        digest.finish()
     }
 }

@@ -12,10 +12,10 @@
 //!
 //! What the pseudo-code leaves open is decided in `docs/algorithm.md`.
 
+mod abilities;
 mod cluster;
 mod forget;
 mod inspect;
-mod keep;
 mod merge;
 mod nearby;
 mod partition;
@@ -30,14 +30,18 @@ pub use inspect::Statistics;
 pub(crate) use nearby::{Nearby, Seat};
 pub(crate) use phase::phase_of;
 
+use crate::abilities::{Forget, Inspect, Persist};
+use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
-use crate::params::Params;
+use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
-    check_round,
+    check_round, rank_by_basis,
 };
+use crate::published::{Deviations, PublishedSclub};
 use crate::radius::Thresholds;
+use crate::spec::{Abilities, Constant, Load, Preset, Range, Spec, Value};
 use crate::statistics::{Shape, View};
 use crate::ucb::Ranking;
 use partition::Partition;
@@ -131,32 +135,8 @@ impl Policy for Sclub {
         self.clock.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user); // line 10
-        Ok(self.ranking.choose(view, beta, items)) // line 11
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        self.ranking.explain(view, beta, items, scores);
-        Ok(())
-    }
-
-    fn best(
-        &self,
-        user: UserId,
-        items: &ItemSet,
-        k: usize,
-        exclude: &dyn Fn(usize) -> bool,
-        best: &mut Vec<Decision>,
-    ) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (view, beta) = self.basis(user);
-        self.ranking.best(view, beta, items, k, exclude, best);
-        Ok(())
-    }
+    // Lines 10 and 11.
+    rank_by_basis!();
 
     fn learn_round(
         &mut self,
@@ -186,19 +166,82 @@ impl Policy for Sclub {
         Ok(())
     }
 
-    fn cluster_of(&self, user: UserId) -> ClusterId {
-        self.partition.cluster_of(user).label
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        Some(self.partition.cluster_of(user).label)
     }
 
     fn clusters(&self) -> usize {
         self.partition.len()
     }
 
-    fn estimate(&self, user: UserId) -> Vec<f64> {
-        self.basis(user).0.estimate.to_vec()
+    fn digest(&self) -> u64 {
+        bytes::digest(self)
     }
 
-    fn digest(&self) -> u64 {
-        self.digest_state()
+    fn as_inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+
+    fn as_persist(&self) -> Option<&dyn Persist> {
+        Some(self)
+    }
+
+    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
+        Some(self)
     }
 }
+
+/// `sclub`
+pub static SPEC: Spec = Spec {
+    name: "sclub",
+    title: "SCLUB",
+    summary: "Sets of users who seem alike, split and merged while it recommends",
+    citation: "Li, Chen, Li and Leung, IJCAI 2019",
+    colors: ["#D55E00", "#FF8A3D"],
+    revision: 1,
+    presets: params::PRESETS,
+    constants: &[
+        params::ALPHA_THETA,
+        params::ALPHA_P,
+        params::BETA,
+        params::BETA_SCALE,
+        params::INDEX,
+        DEVIATIONS,
+    ],
+    can: Abilities::SERVED,
+    new: |setup, values| {
+        let params = Params::from_values(values);
+        let (dim, users) = (setup.dim, setup.users);
+        let deviations = Deviations::from_set(values.set("deviations"));
+        if deviations == Deviations::NONE {
+            return Ok(Box::new(Sclub::new(dim, users, &params)?));
+        }
+        if setup.can_forget {
+            let reason = "sclub with deviations cannot be saved and cannot forget users";
+            return Err(Error::Unsupported { reason });
+        }
+        let published = PublishedSclub::new(dim, users, &params, deviations)?;
+        Ok(Box::new(published))
+    },
+    load: Some(Load {
+        magic: Sclub::MAGIC,
+        load: |reader| Ok(Box::new(Sclub::load_words(reader)?)),
+    }),
+};
+
+const DEVIATIONS: Constant = Constant {
+    name: "deviations",
+    meaning: "What is done otherwise than in the paper's pseudo-code: all, none, or some of the deviations \
+              of the published code. All in experiments with the published code's constants, else none",
+    range: Range::AnyOf(&Deviations::NAMES),
+    default: |preset, setup| {
+        // The published code can neither be saved nor forget a user.
+        let is_published = preset == Preset::Released && !setup.can_forget;
+        Ok(Value::Set(match is_published {
+            true => Deviations::ALL.to_set(),
+            false => 0,
+        }))
+    },
+    instead_of: None,
+    advanced: false,
+};

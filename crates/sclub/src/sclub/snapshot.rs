@@ -60,7 +60,7 @@ impl Sclub {
 
     /// What follows the header.
     pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
-        let dim = reader.half()? as usize;
+        let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
         // One round more can always be counted.
         let rounds = reader.at_most(u64::MAX / 2)?;
@@ -72,10 +72,10 @@ impl Sclub {
         };
         let mut state = Self::new(dim, users, &params)?;
         let shape = state.shape;
-        state.clock = Clock::at(rounds);
+        state.clock = Clock::at(rounds)?;
         state.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
         state.partition.last_label = reader.word()?;
-        state.partition.first = reader.half()?;
+        state.partition.first = reader.u32()?;
         load_profiles(&mut state.partition, &mut reader)?;
         load_clusters(&mut state.partition, shape, &mut reader)?;
         reader.end()?;
@@ -149,28 +149,28 @@ fn save_cluster(cluster: &Cluster, writer: &mut Writer<'_>) -> io::Result<()> {
 fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadError> {
     let label = reader.word()?;
     let radius = reader.number()?;
-    let phase = reader.half()?;
-    let checked = reader.half()?;
+    let phase = reader.u32()?;
+    let checked = reader.u32()?;
     let seat = match reader.word()? {
         NONE => None,
         seat => Some(u32::try_from(seat).map_err(|_| bad("a seat in it is too large"))?),
     };
     let members = match reader.at_most(1)? {
-        0 => Members::One(reader.half()?),
+        0 => Members::One(reader.u32()?),
         _ => {
             let mut slots = Vec::new();
             for _ in 0..reader.count()? {
-                slots.push(reader.half()?);
+                slots.push(reader.u32()?);
             }
-            let unseen = u64::from(reader.half()?);
+            let unseen = u64::from(reader.u32()?);
             let sums = Aggregate::load(shape, reader)?;
             let mut rungs = Vec::new();
             for _ in 0..reader.count()? {
-                rungs.push((reader.word()?, u64::from(reader.half()?)));
+                rungs.push((reader.word()?, u64::from(reader.u32()?)));
             }
             let frequencies = Frequencies::from_rungs(rungs)
                 .ok_or(bad("the frequencies in it are not in order"))?;
-            let phase = reader.half()?;
+            let phase = reader.u32()?;
             let radius = reader.number()?;
             let mut estimate = vec![0.0; shape.dim].into_boxed_slice();
             reader.fill(&mut estimate)?;
@@ -206,9 +206,9 @@ fn load_profiles(partition: &mut Partition, reader: &mut Reader<'_>) -> Result<(
     for slot in 0..users {
         profiles.places.push(Place {
             count: reader.word()?,
-            cluster: reader.half()?,
-            position: reader.half()?,
-            checked_in: reader.half()?,
+            cluster: reader.u32()?,
+            position: reader.u32()?,
+            checked_in: reader.u32()?,
             is_alone: reader.at_most(1)? == 1,
         });
         profiles.blocks.push();

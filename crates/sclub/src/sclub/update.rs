@@ -9,7 +9,9 @@ use crate::radius::radius;
 impl Sclub {
     /// Learns one observation and returns the slot of its user.
     pub(super) fn update(&mut self, observation: &Observation<'_>) -> u32 {
-        let Observation { user, item, reward } = *observation;
+        let Observation {
+            user, item, reward, ..
+        } = *observation;
         let phase = self.phase;
         let slot = self.partition.slot_of(user, phase);
         let place = self.partition.profiles.place_mut(slot);

@@ -6,11 +6,11 @@
 //! fits only the user who is seen changes ([`belief`]). [`decide`] ranks items. The model, with an
 //! equation and a test for each step, is in docs/sclub-soft.md.
 
+mod abilities;
 mod background;
 mod belief;
 mod decide;
 mod fit;
-mod keep;
 mod look;
 mod mixture;
 mod panel;
@@ -24,17 +24,20 @@ mod tests;
 
 use std::borrow::Cow;
 
+use params::CONSTANTS;
 pub use params::SoftParams;
 
-use crate::digest::Digest;
+use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
+use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::kernels::{Batch, LANES};
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
 };
-use crate::refit::Alone;
+use crate::refit::Sequential;
 use crate::roster::Roster;
+use crate::spec::{Abilities, Load, Preset, Spec};
 use crate::statistics::{Blocks, Shape};
 use belief::{Belief, Model};
 use fit::{Fit, Job};
@@ -176,7 +179,7 @@ impl SclubSoft {
     /// Makes the fit that is due, and the beliefs of all users.
     fn refit_inline(&mut self) {
         let job = self.job();
-        let fit = job.run(&Alone);
+        let fit = job.run(&Sequential);
         drop(job);
         self.install(fit);
         let Some(Served { number, model, .. }) = &self.served else {
@@ -241,7 +244,9 @@ impl SclubSoft {
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
-        let Observation { user, item, reward } = *observation;
+        let Observation {
+            user, item, reward, ..
+        } = *observation;
         let slot = match self.roster.slot(user) {
             Some(slot) => slot,
             None => self.admit(user),
@@ -319,12 +324,10 @@ impl Policy for SclubSoft {
         Ok(())
     }
 
-    /// Her most probable cluster; 0 where that is none.
-    fn cluster_of(&self, user: UserId) -> ClusterId {
-        match self.basis(user) {
-            Some((served, _, belief)) => served.most_probable(&belief),
-            None => 0,
-        }
+    /// Her most probable cluster; `None` where that is none.
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        let (served, _, belief) = self.basis(user)?;
+        Some(served.most_probable(&belief)).filter(|&id| id != 0)
     }
 
     /// Clusters of the best mixture that the last fit found.
@@ -333,44 +336,72 @@ impl Policy for SclubSoft {
         served.map_or(0, |served| served.fit.mixture.centres.len())
     }
 
-    /// The mean of what is believed.
-    fn estimate(&self, user: UserId) -> Vec<f64> {
-        match self.basis(user) {
+    /// The posterior mean.
+    fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        Some(match self.basis(user) {
             Some((served, block, belief)) => self.ranking(served, &block, &belief).estimate(),
             None => vec![0.0; self.layout.dim],
-        }
+        })
     }
 
     fn digest(&self) -> u64 {
-        let mut digest = Digest::new()
-            .word(self.rounds)
-            .word(self.due)
-            .word(self.forgotten)
-            .numbers(&[self.gain]);
-        for &(rounds, clusters) in &self.history {
-            digest = digest.word(rounds).word(clusters as u64);
-        }
-        let number = self.served.as_ref().map_or(0, |served| served.number);
-        if let Some(served) = &self.served {
-            let bytes = served.fit.to_bytes();
-            let words = bytes.chunks(8).map(|eight| {
-                let mut word = [0; 8];
-                word[..eight.len()].copy_from_slice(eight);
-                u64::from_le_bytes(word)
-            });
-            digest = words.fold(digest.word(number), Digest::word);
-        }
-        for (slot, &user) in self.roster.users().iter().enumerate() {
-            digest = digest
-                .word(user)
-                .word(self.counts[slot])
-                .numbers(self.sums.row(slot));
-            if number > 0 && self.beliefs[slot].fit == number {
-                digest = digest
-                    .numbers(self.blocks.get(slot))
-                    .numbers(&self.beliefs[slot].logs);
-            }
-        }
-        digest.finish()
+        bytes::digest(self)
+    }
+
+    fn as_inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+
+    fn as_persist(&self) -> Option<&dyn Persist> {
+        Some(self)
+    }
+
+    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
+        Some(self)
+    }
+
+    fn as_fit(&self) -> Option<&dyn BackgroundFit> {
+        Some(self)
+    }
+
+    fn as_fit_mut(&mut self) -> Option<&mut dyn BackgroundFit> {
+        Some(self)
     }
 }
+
+/// `sclub-soft`
+pub static SPEC: Spec = SOFT;
+
+const SOFT: Spec = Spec {
+    name: "sclub-soft",
+    title: "SCLUB-soft",
+    summary: "Clusters that users belong to by probability, used as far as they predict better than none",
+    citation: "this project, docs/sclub-soft.md",
+    colors: ["#8B2FC9", "#A86CF5"],
+    revision: 1,
+    presets: &[Preset::Default],
+    constants: &CONSTANTS,
+    can: Abilities {
+        fit: true,
+        ..Abilities::SERVED
+    },
+    new: |setup, values| {
+        let params = SoftParams::from_values(values, setup.fits_inline);
+        Ok(Box::new(SclubSoft::new(setup.dim, &params)?))
+    },
+    load: Some(Load {
+        magic: SclubSoft::MAGIC,
+        load: |reader| Ok(Box::new(SclubSoft::load_words(reader)?)),
+    }),
+};
+
+/// `gaussian`: [`SPEC`] without clusters.
+pub static GAUSSIAN: Spec = Spec {
+    name: "gaussian",
+    title: "One Gaussian prior",
+    summary: "sclub-soft without clusters: one Gaussian prior for all users",
+    colors: ["#56B4E9", "#A6DDF7"],
+    // All but the switch.
+    constants: CONSTANTS.split_at(1).1,
+    ..SOFT
+};

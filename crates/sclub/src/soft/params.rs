@@ -3,6 +3,7 @@
 
 use crate::bytes::{Reader, Writer, bad};
 use crate::error::{Error, LoadError};
+use crate::spec::{Constant, Preset, Range, Setup, Value, Values};
 
 /// Constants of [`crate::SclubSoft`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,7 +11,7 @@ pub struct SoftParams {
     /// Whether clusters are looked for. Without them there is one Gaussian prior for all users.
     pub clusters: bool,
     /// Whether fits are made by [`crate::Policy::learn_round`] itself as soon as they are due. Else
-    /// whoever runs the policy makes them beside it ([`crate::Keep::refit`]).
+    /// whoever runs the policy makes them beside it ([`crate::BackgroundFit`]).
     pub inline: bool,
     /// A user's observation counts half after so many later ones of hers; all count alike where it is
     /// absent.
@@ -69,24 +70,135 @@ impl Default for SoftParams {
     }
 }
 
-/// What a number must be.
-struct Range {
+/// A constant that experts may set.
+const fn expert(
     name: &'static str,
-    low: f64,
-    high: f64,
-    requirement: &'static str,
-}
-
-const fn range(name: &'static str, low: f64, high: f64, requirement: &'static str) -> Range {
-    Range {
+    meaning: &'static str,
+    range: Range,
+    default: fn(Preset, &Setup<'_>) -> Result<Value, Error>,
+) -> Constant {
+    Constant {
         name,
-        low,
-        high,
-        requirement,
+        meaning,
+        range,
+        default,
+        instead_of: None,
+        advanced: true,
     }
 }
 
-const HALF_LIFE: Range = range("half_life", 1.0, 1e12, "between 1 and 1e12 observations");
+/// The default of a constant that no preset changes.
+macro_rules! default {
+    ($field:ident) => {
+        |_, _| Ok(Value::Number(SoftParams::default().$field as f64))
+    };
+}
+
+const WEIGHT: Range = Range::between(0.0, 1e3, "between 0 and 1000");
+const RATIO: Range = Range::between(0.0, 1e9, "between 0 and 1e9");
+
+/// The constants of `sclub-soft`: the switch, the half-life, then [`SoftParams::numbers`].
+pub(super) const CONSTANTS: [Constant; 16] = [
+    expert(
+        "clusters",
+        "Whether clusters are looked for. Without them there is one Gaussian prior for all users",
+        Range::Flag,
+        |_, _| Ok(Value::Flag(true)),
+    ),
+    Constant {
+        name: "half_life",
+        meaning: "An observation counts half after this many later ones of the same user, for users who \
+                  change; all count alike where it is not given",
+        range: Range::between(1.0, 1e12, "between 1 and 1e12 observations"),
+        default: |_, _| Ok(Value::Unset),
+        instead_of: None,
+        advanced: false,
+    },
+    expert(
+        "between",
+        "Weight of the disagreement among hypotheses about a user",
+        WEIGHT,
+        default!(between),
+    ),
+    expert(
+        "within",
+        "Weight of the uncertainty under each hypothesis where clusters are trusted",
+        WEIGHT,
+        default!(within),
+    ),
+    expert(
+        "alone",
+        "Weight of the uncertainty under each hypothesis where clusters are not trusted",
+        WEIGHT,
+        default!(alone),
+    ),
+    expert(
+        "first",
+        "Rounds before the first full fit",
+        Range::between(1.0, 1e12, "between 1 and 1e12"),
+        default!(first),
+    ),
+    expert(
+        "growth",
+        "Factor between the rounds of one fit and those of the next",
+        Range::between(1.01, 10.0, "between 1.01 and 10"),
+        default!(growth),
+    ),
+    expert(
+        "patience",
+        "Factor between the rounds of a search for clusters in vain and those of the next",
+        Range::between(1.0, 10.0, "between 1 and 10"),
+        default!(patience),
+    ),
+    expert(
+        "steps",
+        "Most steps of EM in a fit",
+        Range::between(1.0, 1e3, "between 1 and 1000"),
+        default!(steps),
+    ),
+    expert(
+        "seeds",
+        "Clusters that a search starts from",
+        Range::between(1.0, 1e3, "between 1 and 1000"),
+        default!(seeds),
+    ),
+    expert(
+        "members",
+        "Most mixtures kept and played beside one another",
+        Range::between(1.0, 64.0, "between 1 and 64"),
+        default!(members),
+    ),
+    expert(
+        "colds",
+        "Mixtures looked for from scratch in each fit",
+        Range::between(0.0, 64.0, "between 0 and 64"),
+        default!(colds),
+    ),
+    expert(
+        "cold_from",
+        "Rounds per user from which on mixtures are looked for from scratch",
+        RATIO,
+        default!(cold_from),
+    ),
+    expert(
+        "cold_to",
+        "Rounds per user from which on they no longer are",
+        RATIO,
+        default!(cold_to),
+    ),
+    expert(
+        "temper",
+        "A mixture is played in proportion to e to the power of this times its score",
+        Range::between(0.0, 10.0, "between 0 and 10"),
+        default!(temper),
+    ),
+    expert(
+        "caution",
+        "Nats by which clusters must have predicted better than none to be trusted with one half",
+        Range::between(1e-3, 1e6, "between 0.001 and 1e6"),
+        default!(caution),
+    ),
+];
 
 impl SoftParams {
     /// One Gaussian prior for all users, no clusters.
@@ -97,43 +209,48 @@ impl SoftParams {
         }
     }
 
-    /// Every constant but the switches and the half-life, in the order in which they are kept.
-    fn numbers(&self) -> [(Range, f64); 14] {
-        let weight = |name| range(name, 0.0, 1e3, "between 0 and 1000");
-        let count = |name, low, high| range(name, low, high, "a sensible number");
+    /// The constants that values stand for.
+    pub fn from_values(values: &Values, inline: bool) -> Self {
+        let usual = Self::default();
+        let number = |name: &str, usual: f64| values.number(name).unwrap_or(usual);
+        Self {
+            clusters: values.flag("clusters"),
+            inline,
+            half_life: values.number("half_life"),
+            between: number("between", usual.between),
+            within: number("within", usual.within),
+            alone: number("alone", usual.alone),
+            first: number("first", usual.first as f64) as u64,
+            growth: number("growth", usual.growth),
+            patience: number("patience", usual.patience),
+            steps: number("steps", usual.steps as f64) as usize,
+            seeds: number("seeds", usual.seeds as f64) as usize,
+            members: number("members", usual.members as f64) as usize,
+            colds: number("colds", usual.colds as f64) as usize,
+            cold_from: number("cold_from", usual.cold_from),
+            cold_to: number("cold_to", usual.cold_to),
+            temper: number("temper", usual.temper),
+            caution: number("caution", usual.caution),
+        }
+    }
+
+    /// Every constant but the switches and the half-life, in the order of [`CONSTANTS`].
+    fn numbers(&self) -> [f64; 14] {
         [
-            (weight("between"), self.between),
-            (weight("within"), self.within),
-            (weight("alone"), self.alone),
-            (
-                range("first", 1.0, 1e12, "between 1 and 1e12"),
-                self.first as f64,
-            ),
-            (
-                range("growth", 1.01, 10.0, "between 1.01 and 10"),
-                self.growth,
-            ),
-            (
-                range("patience", 1.0, 10.0, "between 1 and 10"),
-                self.patience,
-            ),
-            (count("steps", 1.0, 1e3), self.steps as f64),
-            (count("seeds", 1.0, 1e3), self.seeds as f64),
-            (count("members", 1.0, 64.0), self.members as f64),
-            (count("colds", 0.0, 64.0), self.colds as f64),
-            (
-                range("cold_from", 0.0, 1e9, "between 0 and 1e9"),
-                self.cold_from,
-            ),
-            (
-                range("cold_to", 0.0, 1e9, "between 0 and 1e9"),
-                self.cold_to,
-            ),
-            (range("temper", 0.0, 10.0, "between 0 and 10"), self.temper),
-            (
-                range("caution", 1e-3, 1e6, "between 0.001 and 1e6"),
-                self.caution,
-            ),
+            self.between,
+            self.within,
+            self.alone,
+            self.first as f64,
+            self.growth,
+            self.patience,
+            self.steps as f64,
+            self.seeds as f64,
+            self.members as f64,
+            self.colds as f64,
+            self.cold_from,
+            self.cold_to,
+            self.temper,
+            self.caution,
         ]
     }
 
@@ -142,17 +259,11 @@ impl SoftParams {
     /// # Errors
     /// [`Error::BadParameter`] names the first that is out of range.
     pub fn check(&self) -> Result<(), Error> {
-        let half_life = self.half_life.map(|half| (HALF_LIFE, half));
-        for (range, value) in self.numbers().into_iter().chain(half_life) {
-            if !(value >= range.low && value <= range.high) {
-                return Err(Error::BadParameter {
-                    name: range.name,
-                    value,
-                    requirement: range.requirement,
-                });
-            }
+        let [_, half_life, numbers @ ..] = &CONSTANTS;
+        for (constant, value) in numbers.iter().zip(self.numbers()) {
+            constant.check(value)?;
         }
-        Ok(())
+        self.half_life.map_or(Ok(()), |value| half_life.check(value))
     }
 
     /// What an observation keeps of its weight when the next of its user comes.
@@ -165,10 +276,7 @@ impl SoftParams {
         writer.word(u64::from(self.clusters))?;
         writer.word(u64::from(self.inline))?;
         writer.number(self.half_life.unwrap_or(0.0))?;
-        for (_, number) in self.numbers() {
-            writer.number(number)?;
-        }
-        Ok(())
+        writer.numbers(&self.numbers())
     }
 
     pub(crate) fn load(reader: &mut Reader<'_>) -> Result<Self, LoadError> {

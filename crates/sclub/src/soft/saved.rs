@@ -11,6 +11,7 @@ use super::{SclubSoft, Served};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError};
 use crate::ledger::load_roster;
+use crate::policy::MAX_ROUNDS;
 
 /// Most clusters that a fit is believed to have.
 const MOST_CLUSTERS: u64 = 1 << 20;
@@ -99,7 +100,7 @@ impl Fit {
     }
 
     fn load(expected: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
-        let dim = reader.half()? as usize;
+        let dim = reader.u32()? as usize;
         if dim != expected {
             return Err(bad("it is a fit of another dimension").into());
         }
@@ -211,7 +212,7 @@ impl Save for SclubSoft {
 }
 
 impl SclubSoft {
-    /// Reads the state that [`crate::Keep::save_to`] wrote, by small pieces, and not a byte more.
+    /// Reads the state that [`crate::Persist::save_to`] wrote, in small pieces, and not a byte more.
     ///
     /// # Errors
     /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
@@ -223,16 +224,16 @@ impl SclubSoft {
 
     /// What follows the header.
     pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
-        let dim = reader.half()? as usize;
+        let dim = reader.u32()? as usize;
         let params = SoftParams::load(&mut reader)?;
         let mut state = Self::new(dim, &params)?;
-        state.rounds = reader.word()?;
+        state.rounds = reader.at_most(MAX_ROUNDS)?;
         state.due = reader.word()?;
         state.forgotten = reader.word()?;
         state.gain = finite(1, &mut reader)?[0];
         for _ in 0..reader.count()? {
             let rounds = reader.word()?;
-            state.history.push((rounds, reader.half()? as usize));
+            state.history.push((rounds, reader.u32()? as usize));
         }
         let number = reader.word()?;
         if number > 0 {

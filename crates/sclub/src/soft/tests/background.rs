@@ -5,7 +5,7 @@ use super::super::panel::Panel;
 use super::super::params::SoftParams;
 use super::super::symmetric;
 use super::*;
-use crate::refit::Alone;
+use crate::refit::Sequential;
 
 /// μ0 and C.
 type Gaussian = (Mat<f64>, Mat<f64>);
@@ -126,7 +126,7 @@ fn em_is_empirical_bayes_step_by_step_and_never_makes_it_worse() {
         let mut expected = gaussian_of(&start);
         let mut value = plain.value(&expected);
         for steps in 0..12 {
-            let (found, pass) = background::fit(&panel, &start, scale, steps, false, &Alone);
+            let (found, pass) = background::fit(&panel, &start, scale, steps, false, &Sequential);
             let (mean, covariance) = gaussian_of(&found);
             let size = covariance.norm_max();
             assert!(
@@ -138,7 +138,7 @@ fn em_is_empirical_bayes_step_by_step_and_never_makes_it_worse() {
                 "d = {dim}, {steps} steps"
             );
             // The pass that comes with it is of this background, not of one before.
-            let again = background::pass(&panel, &found, scale.noise, true, &Alone);
+            let again = background::pass(&panel, &found, scale.noise, true, &Sequential);
             assert_eq!(pass.evidence, again.evidence);
             let next = plain.step(&expected);
             let next_value = plain.value(&next);
@@ -159,7 +159,7 @@ fn what_em_finds_cannot_be_bettered_much() {
         let scale = background::pooled(&panel, world.layout());
         let start = scale.start(dim);
         let plain = Plain::new(&world, scale, mean_variance(&start));
-        let (found, _) = background::fit(&panel, &start, scale, 1000, false, &Alone);
+        let (found, _) = background::fit(&panel, &start, scale, 1000, false, &Sequential);
         let value = plain.value(&gaussian_of(&found));
         // Any nearby Gaussian, a thousand steps of EM, or the truth's shape: none is better by a nat.
         let mut rng = rng(seed);
@@ -194,7 +194,7 @@ fn the_best_of_several_widths_is_started_from() {
         .into_iter()
         .max_by(|a, b| plain.value(a).total_cmp(&plain.value(b)))
         .unwrap();
-    let (found, _) = background::fit(&panel, &start, scale, 0, true, &Alone);
+    let (found, _) = background::fit(&panel, &start, scale, 0, true, &Sequential);
     assert!((gaussian_of(&found).1 - best.1).norm_max() < 1e-12);
 }
 
@@ -205,7 +205,7 @@ fn the_residual_is_what_is_expected_to_stay_unexplained() {
         let (sums, slots) = (world.sums(), world.slots());
         let panel = Panel::new(&sums, &slots);
         let (background, noise) = (random_background(2, dim, 0.9), 0.37);
-        let pass = background::pass(&panel, &background, noise, true, &Alone);
+        let pass = background::pass(&panel, &background, noise, true, &Sequential);
         let mut settled = 0.0;
         let precision = inverse(&full(dim, &background.covariance));
         for (said, &residual) in world.said.iter().zip(&pass.residual) {
@@ -272,8 +272,8 @@ fn a_known_gaussian_is_recovered_from_many_users() {
     let mut found = start.clone();
     for fit in 0..6 {
         let steps = SoftParams::default().steps;
-        found = background::fit(&panel, &start, scale, steps, fit == 0, &Alone).0;
-        let pass = background::pass(&panel, &found, scale.noise, true, &Alone);
+        found = background::fit(&panel, &start, scale, steps, fit == 0, &Sequential).0;
+        let pass = background::pass(&panel, &found, scale.noise, true, &Sequential);
         scale.noise = pass.residual.iter().sum::<f64>() / count;
         start = found.clone();
     }

@@ -5,7 +5,7 @@ use super::super::belief::{Belief, Model};
 use super::super::panel::Panel;
 use super::*;
 use crate::kernels::Batch;
-use crate::refit::Alone;
+use crate::refit::Sequential;
 
 /// ln ∫ N(θ; μ0, C) e^{l(θ)} dθ over a fine grid.
 fn integral(background: &Background, log_density: &dyn Fn(&[f64]) -> f64) -> f64 {
@@ -64,7 +64,7 @@ fn the_backgrounds_evidence_is_the_integral_of_prior_times_likelihood() {
     for (world, background, noise) in worlds() {
         let (sums, slots) = (world.sums(), world.slots());
         let panel = Panel::new(&sums, &slots);
-        let pass = background::pass(&panel, &background, noise, false, &Alone);
+        let pass = background::pass(&panel, &background, noise, false, &Sequential);
         for (said, &evidence) in world.said.iter().zip(&pass.evidence) {
             let expected = integral(&background, &|theta| log_likelihood(said, theta, noise));
             assert!(close(evidence, expected, 1e-6), "{evidence} {expected}");

@@ -13,7 +13,7 @@ use super::*;
 use crate::items::ItemSet;
 use crate::keep::Keep;
 use crate::policy::Policy;
-use crate::refit::{Alone, Workers};
+use crate::refit::{Sequential, Workers};
 
 const NOISE: f64 = 0.2;
 
@@ -44,7 +44,7 @@ fn search(world: &World, noise: f64, look: impl FnOnce(&mut Search<'_>) -> Found
     let mut scale = background::pooled(&panel, world.layout());
     scale.noise = noise;
     let start = scale.start(world.dim);
-    let (background, pass) = background::fit(&panel, &start, scale, 20, true, &Alone);
+    let (background, pass) = background::fit(&panel, &start, scale, 20, true, &Sequential);
     let params = SoftParams::default();
     let mut search = Search {
         panel,
@@ -52,7 +52,7 @@ fn search(world: &World, noise: f64, look: impl FnOnce(&mut Search<'_>) -> Found
         evidence: &pass.evidence,
         noise,
         params: &params,
-        workers: &Alone,
+        workers: &Sequential,
         draws: Draws(5),
     };
     look(&mut search)
@@ -346,7 +346,7 @@ fn a_fit_among_more_users_than_are_searched_asks_all_and_does_not_depend_on_who_
         forgotten: 0,
         before,
     };
-    let first = job(None).run(&Alone);
+    let first = job(None).run(&Sequential);
     assert_eq!(first.mixture.centres.len(), 3);
     assert_eq!(job(None).run(&Crowd).to_bytes(), first.to_bytes());
     // Everybody is counted, not only those looked at first.
@@ -358,12 +358,12 @@ fn a_fit_among_more_users_than_are_searched_asks_all_and_does_not_depend_on_who_
     assert!(close(shares + first.played.none, 1.0, 1e-9));
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
-    let whole = background::pass(&panel, &first.background, first.noise, true, &Alone);
+    let whole = background::pass(&panel, &first.background, first.noise, true, &Sequential);
     let effective = whole.effective(&first.background);
     assert!((first.effective / effective - 1.0).abs() < 0.01);
     let second = job(Some(first.clone())).run(&Crowd);
     assert_recovered(&second.mixture, &world, &centres, 0.1);
-    assert_eq!(job(Some(first)).run(&Alone).to_bytes(), second.to_bytes());
+    assert_eq!(job(Some(first)).run(&Sequential).to_bytes(), second.to_bytes());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::panel::Panel;
 use super::super::params::SoftParams;
 use super::super::search::{Draws, Search};
 use super::*;
-use crate::refit::Alone;
+use crate::refit::Sequential;
 
 struct Case {
     world: World,
@@ -47,7 +47,7 @@ impl Case {
             &background,
             noise,
             false,
-            &Alone,
+            &Sequential,
         );
         Self {
             sums,
@@ -62,7 +62,7 @@ impl Case {
 
     fn expect(&self, mixture: &Mixture) -> Expectation {
         let panel = Panel::new(&self.sums, &self.slots);
-        mixture.expect(&panel, &self.evidence, self.noise, true, &Alone)
+        mixture.expect(&panel, &self.evidence, self.noise, true, &Sequential)
     }
 
     fn step(&self, mixture: &Mixture) -> Mixture {
@@ -246,7 +246,7 @@ fn the_score_of_a_search_is_the_evidence_less_prices_and_parameters() {
             evidence: &case.evidence,
             noise: case.noise,
             params: &params,
-            workers: &Alone,
+            workers: &Sequential,
             draws: Draws(1),
         };
         for start in [case.mixture.clone(), Mixture::none()] {
@@ -372,8 +372,8 @@ fn the_loss_of_a_merge_is_what_the_best_common_centre_loses() {
     let mixture = mixture(&means, &[0.45, 0.45]);
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
-    let pass = background::pass(&panel, &background, noise, false, &Alone);
-    let expected = mixture.expect(&panel, &pass.evidence, noise, true, &Alone);
+    let pass = background::pass(&panel, &background, noise, false, &Sequential);
+    let expected = mixture.expect(&panel, &pass.evidence, noise, true, &Sequential);
     // A price just above the loss merges, one just below does not.
     let lost = apart - together;
     assert!(lost > 1.0);

@@ -1,4 +1,4 @@
-//! What a service asks: see [`Keep`].
+//! Inspecting, saving, forgetting, and fits in the background.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use super::fit::{Fit, Job};
 use super::{EARLIEST, SclubSoft};
 use crate::bytes;
 use crate::error::Error;
-use crate::keep::{ClusterView, Keep};
+use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 use crate::policy::{ClusterId, Policy, UserId};
 use crate::refit::{Outlook, Placement, Refit, Workers};
 
@@ -42,9 +42,7 @@ impl SclubSoft {
     }
 }
 
-/// Users and observations of a cluster are those of the last fit, each user counted as far as she
-/// was thought to be in it, rounded.
-impl Keep for SclubSoft {
+impl Forget for SclubSoft {
     /// Her observations are gone at once; their share in the fit in force goes with the next, which is
     /// due from now on.
     fn forget(&mut self, user: UserId) -> bool {
@@ -66,7 +64,11 @@ impl Keep for SclubSoft {
         }
         true
     }
+}
 
+/// Users and observations of a cluster are those of the last fit, each user counted with her
+/// probability of being in it, rounded.
+impl Inspect for SclubSoft {
     fn users(&self) -> u64 {
         self.roster.len() as u64
     }
@@ -91,7 +93,7 @@ impl Keep for SclubSoft {
     }
 
     fn cluster_users(&self, user: UserId) -> u64 {
-        let place = self.place_of(self.cluster_of(user));
+        let place = self.cluster_of(user).and_then(|id| self.place_of(id));
         let view = place.and_then(|place| self.view_of(place));
         view.map_or(0, |view| view.users)
     }
@@ -110,18 +112,8 @@ impl Keep for SclubSoft {
     fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
         self.place_of(id)?;
         let users = self.roster.users().iter().take(LOOKED_AT).copied();
-        let hers = users.filter(|&user| self.cluster_of(user) == id);
+        let hers = users.filter(|&user| self.cluster_of(user) == Some(id));
         Some(hers.take(limit).collect())
-    }
-
-    fn refit(&self) -> Option<Box<dyn Refit>> {
-        (!self.params.inline && self.is_due()).then(|| Box::new(self.job()) as Box<dyn Refit>)
-    }
-
-    fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
-        let fit = Fit::from_bytes(fit, self.layout.dim)?;
-        self.install(fit);
-        Ok(())
     }
 
     fn placement(&self, user: UserId) -> Option<Placement> {
@@ -131,7 +123,21 @@ impl Keep for SclubSoft {
     fn outlook(&self) -> Option<Outlook> {
         self.look()
     }
+}
 
+impl BackgroundFit for SclubSoft {
+    fn refit(&self) -> Option<Box<dyn Refit>> {
+        (!self.params.inline && self.is_due()).then(|| Box::new(self.job()) as Box<dyn Refit>)
+    }
+
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
+        let fit = Fit::from_bytes(fit, self.layout.dim)?;
+        self.install(fit);
+        Ok(())
+    }
+}
+
+impl Persist for SclubSoft {
     fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
         bytes::save(self, out)
     }

@@ -1,11 +1,11 @@
-//! What a service asks: see [`Keep`].
+//! Inspecting, saving and forgetting.
 
 use std::io::{self, Write};
 
 use super::Sclub;
 use super::cluster::{Cluster, Members};
 use crate::bytes;
-use crate::keep::{ClusterView, Keep};
+use crate::abilities::{ClusterView, Forget, Inspect, Persist};
 use crate::policy::{ClusterId, UserId};
 
 impl Sclub {
@@ -24,11 +24,13 @@ impl Sclub {
     }
 }
 
-impl Keep for Sclub {
+impl Forget for Sclub {
     fn forget(&mut self, user: UserId) -> bool {
         Sclub::forget(self, user)
     }
+}
 
+impl Inspect for Sclub {
     fn users(&self) -> u64 {
         self.partition.roster.len() as u64
     }
@@ -72,7 +74,9 @@ impl Keep for Sclub {
         let some = slots.iter().take(limit);
         Some(some.map(|&slot| users[slot as usize]).collect())
     }
+}
 
+impl Persist for Sclub {
     fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
         bytes::save(self, out)
     }

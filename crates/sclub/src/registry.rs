@@ -1,0 +1,63 @@
+//! All policies. To add one, write its file, end it with its [`Spec`], and add a line here.
+
+use std::io::Read;
+use std::sync::{PoisonError, RwLock};
+
+use crate::bytes::{Reader, bad};
+use crate::error::LoadError;
+use crate::policy::Policy;
+use crate::spec::Spec;
+
+/// The policies of this library, in the order in which they are shown.
+static BUILT_IN: &[&Spec] = &[
+    &crate::sclub::SPEC,
+    &crate::soft::SPEC,
+    &crate::club::SPEC,
+    &crate::soft::GAUSSIAN,
+    &crate::linucb::IND,
+    &crate::linucb::ONE,
+];
+
+/// Policies from outside.
+static ADDED: RwLock<Vec<&'static Spec>> = RwLock::new(Vec::new());
+
+/// All policies: those of this library, then those that were registered.
+pub fn registry() -> Vec<&'static Spec> {
+    let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
+    BUILT_IN.iter().chain(added.iter()).copied().collect()
+}
+
+/// A policy by name.
+pub fn find_policy(name: &str) -> Option<&'static Spec> {
+    registry().into_iter().find(|spec| spec.name == name)
+}
+
+/// Adds a policy from outside the library. From now on everything that looks policies up knows it:
+/// command line, lab, service.
+///
+/// # Errors
+/// Where there is a policy of that name already.
+pub fn register(spec: &'static Spec) -> Result<(), String> {
+    if find_policy(spec.name).is_some() {
+        return Err(format!("there is a policy '{}' already", spec.name));
+    }
+    let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
+    added.push(spec);
+    Ok(())
+}
+
+/// Loads a state that [`crate::Persist::save_to`] wrote, whichever policy's it is. Reads the state and
+/// not a byte more. Nothing is trusted that has not been read: a damaged state costs no more memory
+/// than a whole one of its length.
+///
+/// # Errors
+/// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not a state of a known
+/// policy.
+pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Policy>, LoadError> {
+    let reader = Reader::new(input)?;
+    let mut loads = registry().into_iter().filter_map(|spec| spec.load);
+    match loads.find(|load| load.magic == reader.magic()) {
+        Some(load) => (load.load)(reader),
+        None => Err(bad("it is something else").into()),
+    }
+}
