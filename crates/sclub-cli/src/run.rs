@@ -435,7 +435,7 @@ fn legend(rows: &[Row]) -> String {
     }
     if rows
         .iter()
-        .any(|row| row.policy == Name::Sclub && row.adjusted_rand.is_some_and(|rand| rand < 0.5))
+        .any(|row| row.policy == Name::SCLUB && row.adjusted_rand.is_some_and(|rand| rand < 0.5))
     {
         legend.push_str(
             " A user's own data are too few to find the true clusters by these tests: \
