@@ -8,7 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{ItemSet, LinUcbInd, LinUcbShared, Params, Policy};
+use sclub::{Groups, ItemSet, LinUcbInd, LinUcbShared, Params, Policy};
 
 /// Independent accumulators of 8 numbers: enough to keep two units of latency 4 busy.
 const CHAINS: usize = 12;
@@ -101,6 +101,7 @@ fn recommend_and_learn(criterion: &mut Criterion) {
                 turn = (turn + 1) % 20;
                 let item = &rows[turn * dim..(turn + 1) * dim];
                 let round = [sclub::Observation {
+                    id: None,
                     user: 1,
                     item,
                     reward: 0.5,
@@ -122,7 +123,8 @@ fn best_of_many(criterion: &mut Criterion) {
     let mut draw = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.random_range(-0.3..0.3)).collect() };
     let catalogue = ItemSet::from_rows(dim, &draw(len * dim)).expect("good items");
     let tastes = draw(dim);
-    let mut policy = LinUcbShared::one(dim, &Params::tuned()).expect("good parameters");
+    let mut policy =
+        LinUcbShared::new(dim, Groups::One, &Params::tuned()).expect("good parameters");
     let mut group = criterion.benchmark_group(format!("the {k} best of {len}, d={dim}"));
     for rounds in [0, 2_000, 100_000] {
         while policy.rounds() < rounds {

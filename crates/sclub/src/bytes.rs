@@ -53,6 +53,20 @@ pub fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
     writer.finish()
 }
 
+/// Seals words as a state of the policy with this first word, whatever they are: for tests of loaders.
+///
+/// # Errors
+/// Those of `out`.
+#[doc(hidden)]
+pub fn seal(magic: u64, words: &[u64], out: &mut dyn Write) -> std::io::Result<()> {
+    let mut writer = Writer::new(Some(out));
+    writer.word(magic)?;
+    writer.word(VERSION)?;
+    writer.word(HEADER + words.len() as u64 + 1)?;
+    words.iter().try_for_each(|&word| writer.word(word))?;
+    writer.finish()
+}
+
 /// A state as bytes.
 pub(crate) fn save_to_vec<T: Save>(state: &T) -> Vec<u8> {
     let mut bytes = Vec::new();

@@ -3,7 +3,7 @@
 use crate::bytes::{Reader, Writer, bad};
 use crate::error::{Error, LoadError};
 use crate::kernels;
-use crate::policy::{Observation, UserId};
+use crate::policy::{MAX_ROUNDS, Observation, UserId};
 use crate::roster::Roster;
 use crate::statistics::{Blocks, Shape, View};
 
@@ -105,7 +105,7 @@ impl Ledger {
         ledger.roster = load_roster(reader)?;
         ledger.counts.reserve_exact(ledger.roster.len());
         for slot in 0..ledger.roster.len() {
-            ledger.counts.push(reader.word()?);
+            ledger.counts.push(reader.at_most(MAX_ROUNDS)?);
             ledger.blocks.push();
             reader.fill(ledger.blocks.get_mut(slot))?;
         }

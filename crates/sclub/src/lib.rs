@@ -58,8 +58,8 @@ pub use kernels::MAX_DIM;
 pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policy::{
-    Change, ClusterId, Comparison, Decision, ItemId, List, Observation, Policy, Score, Shown, UserId,
-    Users, Why, check_round,
+    Change, ClusterId, Comparison, Decision, ItemId, List, Observation, Policy, Score, Shown,
+    UserId, Users, Why, check_round,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
@@ -67,7 +67,5 @@ pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{SclubSoft, SoftParams};
-pub use spec::{
-    Abilities, Constant, Load, Preset, Range, Setup, Spec, Value, ValueError, Values,
-};
+pub use spec::{Abilities, Constant, Load, Preset, Range, Setup, Spec, Value, ValueError, Values};
 pub use statistics::REFACTORISE_EVERY;

@@ -223,10 +223,11 @@ impl Constant {
                 low,
                 high,
                 open,
+                whole,
                 requirement,
             } => {
                 let is_above = if open { value > low } else { value >= low };
-                if is_above && value <= high {
+                if is_above && value <= high && (!whole || value.fract() == 0.0) {
                     return Ok(());
                 }
                 Err(Error::BadParameter {
@@ -282,13 +283,14 @@ impl Constant {
                         "none" | "" => {}
                         part => {
                             let place = known.iter().position(|&choice| choice == part);
-                            set |= 1 << place.ok_or_else(|| {
-                                let known = known.join(", ");
-                                let why = format!(
-                                    "there is no '{part}'; there are all, none, {known}"
-                                );
-                                ValueError::new(self.name, why)
-                            })?;
+                            set |= 1
+                                << place.ok_or_else(|| {
+                                    let known = known.join(", ");
+                                    let why = format!(
+                                        "there is no '{part}'; there are all, none, {known}"
+                                    );
+                                    ValueError::new(self.name, why)
+                                })?;
                         }
                     }
                 }
@@ -364,6 +366,8 @@ pub enum Range {
         high: f64,
         /// Whether the smallest is excluded.
         open: bool,
+        /// Whether it must be a whole number.
+        whole: bool,
         /// The range in words, after "it must be".
         requirement: &'static str,
     },
@@ -381,6 +385,7 @@ impl Range {
         low: 0.0,
         high: f64::MAX,
         open: true,
+        whole: false,
         requirement: "positive and finite",
     };
 
@@ -389,6 +394,7 @@ impl Range {
         low: 0.0,
         high: f64::MAX,
         open: false,
+        whole: false,
         requirement: "zero or positive, and finite",
     };
 
@@ -398,6 +404,18 @@ impl Range {
             low,
             high,
             open: false,
+            whole: false,
+            requirement,
+        }
+    }
+
+    /// A whole number between two, both included.
+    pub const fn whole(low: f64, high: f64, requirement: &'static str) -> Self {
+        Self::Number {
+            low,
+            high,
+            open: false,
+            whole: true,
             requirement,
         }
     }
@@ -487,8 +505,7 @@ impl Spec {
             preset,
             values,
         };
-        let is_given =
-            |name: &str| given.iter().any(|&(n, v)| n == name && v != Value::Unset);
+        let is_given = |name: &str| given.iter().any(|&(n, v)| n == name && v != Value::Unset);
         for &(name, value) in given {
             let Some(place) = self.place(name) else {
                 return Err(self.unknown(name));

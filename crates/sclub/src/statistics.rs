@@ -21,6 +21,7 @@
 use crate::bytes::{Reader, Writer};
 use crate::error::LoadError;
 use crate::kernels;
+use crate::policy::MAX_ROUNDS;
 
 /// Observations after which an aggregate's factors are remade from its sums.
 pub const REFACTORISE_EVERY: u32 = 4096;
@@ -178,7 +179,7 @@ impl Aggregate {
     /// What was written down.
     pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut sums = Self::new(shape);
-        sums.count = reader.word()?;
+        sums.count = reader.at_most(MAX_ROUNDS)?;
         sums.since_factorised = reader.at_most(u64::from(REFACTORISE_EVERY))? as u32;
         reader.fill(&mut sums.gram)?;
         reader.fill(&mut sums.block)?;

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
-    Change, Club, Error, Exploration, Graph, ItemSet, LinUcbInd, LinUcbShared, Observation, Params,
-    Policy, Sclub, Users,
+    Change, Club, Error, Exploration, Graph, Groups, ItemSet, LinUcbInd, LinUcbShared, Observation,
+    Params, Policy, Sclub, Users,
 };
 
 fn policies(dim: usize) -> Vec<Box<dyn Policy>> {
@@ -19,8 +19,8 @@ fn policies(dim: usize) -> Vec<Box<dyn Policy>> {
         Box::new(Sclub::new(dim, Users::Appear, &params).unwrap()),
         Box::new(Club::new(dim, Users::Declared(5), Graph::Complete, &params).unwrap()),
         Box::new(Club::new(dim, Users::Appear, Graph::Random { seed: 3 }, &params).unwrap()),
-        Box::new(LinUcbShared::one(dim, &params).unwrap()),
-        Box::new(LinUcbShared::known(dim, groups, &params).unwrap()),
+        Box::new(LinUcbShared::new(dim, Groups::One, &params).unwrap()),
+        Box::new(LinUcbShared::new(dim, Groups::Known(groups), &params).unwrap()),
         Box::new(LinUcbInd::new(dim, &params).unwrap()),
     ]
 }
@@ -91,7 +91,7 @@ proptest! {
             .iter()
             .zip(&rewards)
             .enumerate()
-            .map(|(n, (item, &reward))| Observation { user: 3 + 20 * n as u64, item, reward })
+            .map(|(n, (item, &reward))| Observation::new(3 + 20 * n as u64, item, reward))
             .collect();
         let mut disturbed = Vec::new();
         for mut policy in policies(dim) {
@@ -175,7 +175,7 @@ fn what_cannot_be_made_says_why() {
     };
     assert_eq!(sclub(3, Users::Declared(1 << 40), &good), too_many);
     assert_eq!(
-        LinUcbShared::known(3, vec![], &good).unwrap_err(),
+        LinUcbShared::new(3, Groups::Known(vec![]), &good).unwrap_err(),
         Error::NoUsers
     );
     assert_eq!(ItemSet::new(0).unwrap_err(), Error::Dimension { got: 0 });
@@ -208,7 +208,7 @@ fn what_cannot_be_made_says_why() {
             Sclub::new(3, users, &bad).unwrap_err(),
             Club::new(3, users, Graph::Complete, &bad).unwrap_err(),
             LinUcbInd::new(3, &bad).unwrap_err(),
-            LinUcbShared::one(3, &bad).unwrap_err(),
+            LinUcbShared::new(3, Groups::One, &bad).unwrap_err(),
         ];
         for error in refused {
             assert!(

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
-    Decision, Error, Exploration, Index, ItemSet, LinUcbInd, LinUcbShared, Params, Policy, Sclub,
-    Users,
+    Decision, Error, Exploration, Groups, Index, ItemSet, LinUcbInd, LinUcbShared, Params, Policy,
+    Sclub, Users,
 };
 
 /// Everything scored, sorted, and cut off.
@@ -115,7 +115,7 @@ proptest! {
         let mut policies: [Box<dyn Policy>; 3] = [
             Box::new(Sclub::new(dim, Users::Appear, &params).unwrap()),
             Box::new(LinUcbInd::new(dim, &params).unwrap()),
-            Box::new(LinUcbShared::one(dim, &params).unwrap()),
+            Box::new(LinUcbShared::new(dim, Groups::One, &params).unwrap()),
         ];
         let mut best = vec![Decision { index: 9, score: sclub::Score { score: 0.0, mean: 0.0, width: 0.0 } }];
         for policy in &mut policies {

@@ -346,6 +346,7 @@ mod tests {
             let item = [1.0, 0.1 * (round % 7) as f64 - 0.3];
             let observed = [round, round * 3 + 1, round * round].map(|user| user % users);
             let round = observed.map(|user| Observation {
+                id: None,
                 user,
                 item: &item,
                 reward: if user % 2 == 0 { 1.0 } else { -0.5 },

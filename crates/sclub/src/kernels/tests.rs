@@ -13,7 +13,7 @@ use crate::items::ItemSet;
 use crate::kernels;
 use crate::policy::{Change, Observation, Policy, Users};
 use crate::statistics::{Aggregate, Scratch, Shape};
-use crate::{Club, Graph, LinUcbInd, LinUcbShared, Params, Sclub, SclubSoft, SoftParams};
+use crate::{Club, Graph, Groups, LinUcbInd, LinUcbShared, Params, Sclub, SclubSoft, SoftParams};
 
 /// S as faer has it, summed from the items themselves.
 fn gram_matrix(dim: usize, items: &[Vec<f64>]) -> Mat<f64> {
@@ -116,7 +116,7 @@ proptest! {
             policy.learn(3, x, (n % 2) as f64).unwrap();
         }
         let s_inverse = inverse(&gram_matrix(dim, &items));
-        let theta = policy.estimate(3);
+        let theta = policy.estimate(3).unwrap();
         let rows = draws(seed ^ 1, candidates, dim, 0.5);
         let set = ItemSet::from_rows(dim, &rows.concat()).unwrap();
         let mut scores = Vec::new();
@@ -245,7 +245,7 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
     let mut policies: Vec<Box<dyn Policy>> = vec![
         Box::new(Sclub::new(dim, users, &params).unwrap()),
         Box::new(Club::new(dim, users, Graph::Random { seed: 1 }, &params).unwrap()),
-        Box::new(LinUcbShared::one(dim, &params).unwrap()),
+        Box::new(LinUcbShared::new(dim, Groups::One, &params).unwrap()),
         Box::new(LinUcbInd::new(dim, &params).unwrap()),
         Box::new(SclubSoft::new(dim, &soft).unwrap()),
     ];
@@ -264,6 +264,7 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
             policy
                 .learn_round(
                     &[Observation {
+                        id: None,
                         user,
                         item: &item,
                         reward,

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use super::Sclub;
 use super::cluster::{Cluster, Members};
-use crate::bytes;
 use crate::abilities::{ClusterView, Forget, Inspect, Persist};
+use crate::bytes;
 use crate::policy::{ClusterId, UserId};
 
 impl Sclub {

@@ -124,9 +124,9 @@ impl Cluster {
         self.count(profiles) as f64 / (self.size() as f64 * round as f64)
     }
 
-    /// Whether every member has been checked in `phase`.
+    /// Whether every member has been checked in `phase`. A cluster without members never is.
     pub fn is_checked(&self, phase: u32) -> bool {
-        self.phase == phase && u64::from(self.checked) == self.size()
+        self.phase == phase && self.checked > 0 && u64::from(self.checked) == self.size()
     }
 
     /// Forgets the marks of earlier phases.

@@ -27,14 +27,15 @@ use crate::error::{Error, LoadError};
 use crate::frequencies::Frequencies;
 use crate::ledger::load_roster;
 use crate::params::Params;
-use crate::policy::{Clock, Users};
+use crate::policy::{Clock, MAX_ROUNDS, Users};
+use crate::radius::radius;
 use crate::statistics::{Aggregate, Shape};
 
 /// Where there is no seat.
 const NONE: u64 = u64::MAX;
 
 impl Sclub {
-    /// The whole state as bytes, those of [`crate::Keep::save_to`].
+    /// The whole state as bytes, those of [`crate::Persist::save_to`].
     pub fn save(&self) -> Vec<u8> {
         bytes::save_to_vec(self)
     }
@@ -48,7 +49,7 @@ impl Sclub {
         bytes::load_slice(bytes, |input| Self::load_from(input))
     }
 
-    /// Reads the state that [`crate::Keep::save_to`] wrote, by small pieces, and not a byte more.
+    /// Reads the state that [`crate::Persist::save_to`] wrote, by small pieces, and not a byte more.
     ///
     /// # Errors
     /// [`LoadError::Io`] where the input fails; [`LoadError::State`] as for [`Sclub::load`].
@@ -63,7 +64,7 @@ impl Sclub {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
         // One round more can always be counted.
-        let rounds = reader.at_most(u64::MAX / 2)?;
+        let rounds = reader.at_most(MAX_ROUNDS)?;
         let declared = reader.at_most(Users::LIMIT)?;
         let users = if declared == 0 {
             Users::Appear
@@ -74,12 +75,18 @@ impl Sclub {
         let shape = state.shape;
         state.clock = Clock::at(rounds)?;
         state.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
-        state.partition.last_label = reader.word()?;
+        state.partition.last_label = reader.at_most(MAX_ROUNDS)?;
         state.partition.first = reader.u32()?;
         load_profiles(&mut state.partition, &mut reader)?;
         load_clusters(&mut state.partition, shape, &mut reader)?;
         reader.end()?;
         check_places(&state.partition)?;
+        check_labels(&state.partition)?;
+        let users = state.partition.roster.users().iter();
+        let appeared = users.filter(|&&user| user < declared).count() as u64;
+        for cluster in state.partition.iter() {
+            check_cluster(&state, cluster, declared.checked_sub(appeared))?;
+        }
         state.partition.nearby = seats(&state)?;
         Ok(state)
     }
@@ -205,7 +212,7 @@ fn load_profiles(partition: &mut Partition, reader: &mut Reader<'_>) -> Result<(
     profiles.places.reserve_exact(users);
     for slot in 0..users {
         profiles.places.push(Place {
-            count: reader.word()?,
+            count: reader.at_most(MAX_ROUNDS)?,
             cluster: reader.u32()?,
             position: reader.u32()?,
             checked_in: reader.u32()?,
@@ -240,6 +247,12 @@ fn load_clusters(
             return Err(bad("a place that is taken is called free").into());
         }
         partition.free.push(index as u32);
+    }
+    let mut free = partition.free.clone();
+    free.sort_unstable();
+    free.dedup();
+    if free.len() != partition.clusters.len() - partition.live {
+        return Err(bad("its free places are not those without a cluster").into());
     }
     Ok(())
 }
@@ -277,6 +290,68 @@ fn check_places(partition: &Partition) -> Result<(), Error> {
         .sum();
     if members != places.len() {
         return Err(bad("a cluster has a user too many"));
+    }
+    Ok(())
+}
+
+/// Checks that no label is used twice, or could be later.
+fn check_labels(partition: &Partition) -> Result<(), Error> {
+    let mut labels: Vec<u64> = partition.iter().map(|cluster| cluster.label).collect();
+    labels.sort_unstable();
+    let is_used_twice = labels.windows(2).any(|pair| pair[0] == pair[1]);
+    let is_known = |label: &u64| (1..=partition.last_label).contains(label);
+    if is_used_twice || !labels.iter().all(is_known) {
+        return Err(bad("a label in it is used twice, or not used yet"));
+    }
+    Ok(())
+}
+
+/// Checks what a cluster says about its members: counts, frequencies, marks. `missing` is the number
+/// of declared users who have not appeared; they are in the first cluster.
+fn check_cluster(state: &Sclub, cluster: &Cluster, missing: Option<u64>) -> Result<(), Error> {
+    let partition = &state.partition;
+    let (places, phase) = (&partition.profiles.places, state.phase);
+    let (slots, unseen) = match &cluster.members {
+        Members::One(slot) => (std::slice::from_ref(slot), 0),
+        Members::Many(many) => (many.slots.as_slice(), many.unseen),
+    };
+    let members = || slots.iter().map(|&slot| &places[slot as usize]);
+    let is_first = partition.get(partition.first).label == cluster.label;
+    let expected = if is_first { missing } else { Some(0) };
+    if expected != Some(unseen) {
+        return Err(bad(
+            "declared users are missing, or not in its first cluster",
+        ));
+    }
+    if !is_first && slots.is_empty() {
+        return Err(bad("a cluster has no users"));
+    }
+    let sum = members().try_fold(0u64, |sum, place| sum.checked_add(place.count));
+    let mut frequencies = Frequencies::default();
+    frequencies.add(0, unseen);
+    members().for_each(|place| frequencies.add(place.count, 1));
+    let is_sum = match &cluster.members {
+        Members::One(_) => true,
+        Members::Many(many) => many.frequencies == frequencies && sum == Some(many.sums.count()),
+    };
+    if !is_sum || sum.is_none_or(|sum| sum > MAX_ROUNDS) {
+        return Err(bad("the counts of a cluster are not those of its users"));
+    }
+    if cluster.radius.to_bits() != radius(cluster.count(&partition.profiles)).to_bits() {
+        return Err(bad("a radius in it is not that of its count"));
+    }
+    let marked = members().filter(|place| place.checked_in == phase).count();
+    let is_of_now = cluster.phase == phase;
+    let wrong_marks = is_of_now && u64::from(cluster.checked) != marked as u64;
+    let wrong_seat = is_of_now && cluster.seat.is_some() != cluster.is_checked(phase);
+    let is_later = |of: u32| of > phase;
+    let later_pivot = match &cluster.members {
+        Members::One(_) => false,
+        Members::Many(many) => is_later(many.pivot.phase),
+    };
+    let later = is_later(cluster.phase) || members().any(|place| is_later(place.checked_in));
+    if wrong_marks || wrong_seat || later || later_pivot {
+        return Err(bad("the marks of a cluster are not those of its users"));
     }
     Ok(())
 }

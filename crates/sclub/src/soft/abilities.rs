@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use super::fit::{Fit, Job};
 use super::{EARLIEST, SclubSoft};
+use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 use crate::bytes;
 use crate::error::Error;
-use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 use crate::policy::{ClusterId, Policy, UserId};
 use crate::refit::{Outlook, Placement, Refit, Workers};
 

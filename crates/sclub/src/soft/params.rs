@@ -135,7 +135,7 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     expert(
         "first",
         "Rounds before the first full fit",
-        Range::between(1.0, 1e12, "between 1 and 1e12"),
+        Range::whole(1.0, 1e12, "a whole number between 1 and 1e12"),
         default!(first),
     ),
     expert(
@@ -153,25 +153,25 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     expert(
         "steps",
         "Most steps of EM in a fit",
-        Range::between(1.0, 1e3, "between 1 and 1000"),
+        Range::whole(1.0, 1e3, "a whole number between 1 and 1000"),
         default!(steps),
     ),
     expert(
         "seeds",
         "Clusters that a search starts from",
-        Range::between(1.0, 1e3, "between 1 and 1000"),
+        Range::whole(1.0, 1e3, "a whole number between 1 and 1000"),
         default!(seeds),
     ),
     expert(
         "members",
         "Most mixtures kept and played beside one another",
-        Range::between(1.0, 64.0, "between 1 and 64"),
+        Range::whole(1.0, 64.0, "a whole number between 1 and 64"),
         default!(members),
     ),
     expert(
         "colds",
         "Mixtures looked for from scratch in each fit",
-        Range::between(0.0, 64.0, "between 0 and 64"),
+        Range::whole(0.0, 64.0, "a whole number between 0 and 64"),
         default!(colds),
     ),
     expert(
@@ -263,7 +263,8 @@ impl SoftParams {
         for (constant, value) in numbers.iter().zip(self.numbers()) {
             constant.check(value)?;
         }
-        self.half_life.map_or(Ok(()), |value| half_life.check(value))
+        self.half_life
+            .map_or(Ok(()), |value| half_life.check(value))
     }
 
     /// What an observation keeps of its weight when the next of its user comes.
@@ -285,6 +286,14 @@ impl SoftParams {
         let half_life = reader.number()?;
         let mut numbers = [0.0; 14];
         reader.fill(&mut numbers)?;
+        let [_, _, constants @ ..] = &CONSTANTS;
+        if constants
+            .iter()
+            .zip(numbers)
+            .any(|(c, value)| c.check(value).is_err())
+        {
+            return Err(bad("a constant in it is out of range").into());
+        }
         let [between, within, alone, first, growth, patience, rest @ ..] = numbers;
         let [
             steps,
@@ -317,7 +326,7 @@ impl SoftParams {
         };
         params
             .check()
-            .map_err(|_| bad("a constant in it is none"))?;
+            .map_err(|_| bad("a constant in it is out of range"))?;
         Ok(params)
     }
 }

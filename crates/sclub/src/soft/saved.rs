@@ -229,7 +229,7 @@ impl SclubSoft {
         let mut state = Self::new(dim, &params)?;
         state.rounds = reader.at_most(MAX_ROUNDS)?;
         state.due = reader.word()?;
-        state.forgotten = reader.word()?;
+        state.forgotten = reader.at_most(MAX_ROUNDS)?;
         state.gain = finite(1, &mut reader)?[0];
         for _ in 0..reader.count()? {
             let rounds = reader.word()?;
@@ -247,7 +247,7 @@ impl SclubSoft {
             .map_or(0, |served| served.fit.played.centres.len() + 1);
         state.roster = load_roster(&mut reader)?;
         for slot in 0..state.roster.len() {
-            state.counts.push(reader.word()?);
+            state.counts.push(reader.at_most(MAX_ROUNDS)?);
             state.sums.push();
             state.blocks.push();
             let used = state.layout.used();

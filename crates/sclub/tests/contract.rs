@@ -1,0 +1,615 @@
+//! The contract of every policy in the registry.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::{
+    Assumptions, Error, ItemSet, List, LoadError, MAX_MAGNITUDE, Observation, Policy, Preset,
+    Range, Sequential, Setup, Shown, Spec, Users, Value, Values, Workers, load_policy, registry,
+};
+
+const ASSUMPTIONS: Assumptions = Assumptions {
+    dim: 4,
+    noise: 0.5,
+    smallest_eigenvalue: 0.1,
+    horizon: 10_000,
+    clusters: 3,
+    users: 20,
+};
+
+fn setup(dim: usize) -> Setup<'static> {
+    Setup {
+        assumptions: Some(&ASSUMPTIONS),
+        seed: 5,
+        ..Setup::new(dim)
+    }
+}
+
+fn values(spec: &'static Spec, preset: Preset, given: &[(&str, Value)]) -> Values {
+    spec.values(preset, given, &setup(4)).unwrap()
+}
+
+/// With a fit after few rounds, where the policy makes any.
+fn quick(spec: &'static Spec) -> Values {
+    let first = [("first", Value::Number(40.0))];
+    let given = if spec.constant("first").is_some() {
+        &first[..]
+    } else {
+        &[]
+    };
+    values(spec, spec.presets[0], given)
+}
+
+fn made(spec: &'static Spec, dim: usize) -> Box<dyn Policy> {
+    quick(spec).make(&setup(dim)).unwrap()
+}
+
+/// Users of three tastes, and what they see.
+#[derive(Clone)]
+struct Life {
+    rng: Xoshiro256PlusPlus,
+    dim: usize,
+    users: u64,
+    rename: fn(u64) -> u64,
+}
+
+type Round = Vec<(u64, Vec<f64>, f64)>;
+
+impl Life {
+    fn new(seed: u64, dim: usize, users: u64) -> Self {
+        Self {
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            dim,
+            users,
+            rename: |user| user,
+        }
+    }
+
+    fn item(&mut self) -> Vec<f64> {
+        let draws = (0..self.dim).map(|_| self.rng.random_range(-1.0..1.0));
+        draws.collect()
+    }
+
+    fn round(&mut self) -> Round {
+        (0..self.rng.random_range(0..4))
+            .map(|_| {
+                let user = self.rng.random_range(0..self.users);
+                let item = self.item();
+                let taste = item[user as usize % 3 % self.dim];
+                let reward = taste + self.rng.random_range(-0.2..0.2);
+                ((self.rename)(user), item, reward)
+            })
+            .collect()
+    }
+
+    fn items(&mut self, count: usize) -> ItemSet {
+        let rows: Vec<f64> = (0..count).flat_map(|_| self.item()).collect();
+        ItemSet::from_rows(self.dim, &rows).unwrap()
+    }
+
+    fn live(&mut self, policy: &mut dyn Policy, rounds: usize) {
+        for _ in 0..rounds {
+            learn(policy, &self.round());
+        }
+    }
+}
+
+fn learn(policy: &mut dyn Policy, round: &Round) {
+    let round: Vec<Observation<'_>> = round
+        .iter()
+        .map(|(user, item, reward)| Observation::new(*user, item, *reward))
+        .collect();
+    policy.learn_round(&round, &mut Vec::new()).unwrap();
+}
+
+fn saved(policy: &dyn Policy) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let persist = policy.as_persist().expect("it can be saved");
+    persist.save_to(&mut bytes).unwrap();
+    bytes
+}
+
+fn words(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.as_chunks::<8>().0.iter();
+    words.map(|word| u64::from_le_bytes(*word)).collect()
+}
+
+fn savable() -> Vec<&'static Spec> {
+    let all = registry().into_iter();
+    all.filter(|spec| spec.can.save).collect()
+}
+
+#[test]
+fn a_spec_is_well_formed() {
+    let all = registry();
+    for (place, spec) in all.iter().enumerate() {
+        let name = spec.name;
+        assert!(
+            all[..place].iter().all(|other| other.name != name),
+            "{name} is there twice"
+        );
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        assert!(!name.is_empty() && name.chars().all(is_plain), "{name}");
+        assert!(!spec.title.is_empty() && !spec.summary.is_empty() && !spec.citation.is_empty());
+        assert!(!spec.summary.contains('\n') && !spec.summary.ends_with('.'));
+        for color in spec.colors {
+            let digits = color.strip_prefix('#').unwrap();
+            assert!(digits.len() == 6 && u32::from_str_radix(digits, 16).is_ok());
+        }
+        assert!(!spec.presets.is_empty());
+        assert_eq!(spec.load.is_some(), spec.can.save, "{name}");
+        for (place, constant) in spec.constants.iter().enumerate() {
+            let before = &spec.constants[..place];
+            assert!(before.iter().all(|other| other.name != constant.name));
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            assert!(constant.name.chars().all(is_plain), "{}", constant.name);
+            assert!(!constant.meaning.is_empty() && !constant.meaning.ends_with('.'));
+            if let Some(other) = constant.instead_of {
+                let other = spec.constant(other).unwrap();
+                assert_eq!(other.instead_of, Some(constant.name));
+            }
+        }
+        for &preset in spec.presets {
+            let values = values(spec, preset, &[]);
+            for (constant, value) in values.iter() {
+                constant.check_value(value).unwrap();
+                if value != Value::Unset {
+                    let text = constant.format(value);
+                    assert_eq!(constant.parse(&text), Ok(value), "{}", constant.name);
+                }
+            }
+            let policy = values.make(&setup(4)).unwrap();
+            assert_eq!((policy.dim(), policy.rounds()), (4, 0));
+        }
+    }
+}
+
+#[test]
+fn a_policy_can_do_what_its_spec_says() {
+    for spec in registry() {
+        let mut policy = made(spec, 3);
+        let can = spec.can;
+        assert_eq!(policy.as_inspect().is_some(), can.inspect, "{spec}");
+        assert_eq!(policy.as_persist().is_some(), can.save, "{spec}");
+        assert_eq!(policy.as_forget().is_some(), can.forget, "{spec}");
+        assert_eq!(policy.as_fit().is_some(), can.fit, "{spec}");
+        assert_eq!(policy.as_fit_mut().is_some(), can.fit, "{spec}");
+    }
+}
+
+#[test]
+fn a_constant_out_of_range_is_named() {
+    for spec in registry() {
+        for constant in spec.constants {
+            let Range::Number { low, high, .. } = constant.range else {
+                continue;
+            };
+            for bad in [low - 1.0, f64::NAN, f64::INFINITY, high * 2.0] {
+                let given = [(constant.name, Value::Number(bad))];
+                let refused = spec.values(spec.presets[0], &given, &setup(4)).unwrap_err();
+                assert_eq!(refused.name, constant.name, "{bad}");
+            }
+        }
+        let given = [("no_such_constant", Value::Number(1.0))];
+        let refused = spec.values(spec.presets[0], &given, &setup(4)).unwrap_err();
+        assert!(refused.why.contains(spec.name), "{refused}");
+    }
+}
+
+#[test]
+fn every_constant_matters_to_the_key_of_a_result() {
+    for spec in registry() {
+        let usual = values(spec, spec.presets[0], &[]);
+        for (constant, value) in usual.iter() {
+            let other = match (constant.range, value) {
+                (Range::Number { low, .. }, Value::Number(number)) if number != low + 1.0 => {
+                    Value::Number(low + 1.0)
+                }
+                (Range::Number { low, .. }, _) => Value::Number(low + 2.0),
+                (Range::Flag, value) => Value::Flag(value != Value::Flag(true)),
+                (Range::OneOf(known), Value::Choice(choice)) => {
+                    let other = known.iter().find(|&&other| other != choice);
+                    Value::Choice(other.unwrap())
+                }
+                (Range::OneOf(known), _) => Value::Choice(known[0]),
+                (Range::AnyOf(_), Value::Set(set)) => Value::Set(set ^ 1),
+                (Range::AnyOf(_), _) => Value::Set(1),
+            };
+            let changed = values(spec, spec.presets[0], &[(constant.name, other)]);
+            assert_ne!(changed.to_string(), usual.to_string(), "{}", constant.name);
+        }
+    }
+}
+
+#[test]
+fn bad_input_leaves_every_bit() {
+    for spec in registry() {
+        let mut life = Life::new(1, 3, 9);
+        let mut policy = made(spec, 3);
+        life.live(&mut *policy, 120);
+        let before = policy.digest();
+        let good = life.item();
+        let (short, nan) = (vec![0.5; 2], vec![0.5, f64::NAN, 0.1]);
+        let huge = vec![0.5, 2.0 * MAX_MAGNITUDE, 0.1];
+        for bad in [&short, &nan, &huge] {
+            // A good one before and behind, and a user who has not appeared.
+            let round = [
+                Observation::new(77, &good, 1.0),
+                Observation::new(78, bad, 1.0),
+                Observation::new(1, &good, 0.0),
+            ];
+            assert!(policy.learn_round(&round, &mut Vec::new()).is_err());
+        }
+        for reward in [f64::NAN, f64::INFINITY, 2.0 * MAX_MAGNITUDE] {
+            assert!(policy.learn(1, &good, reward).is_err());
+        }
+        let mut life = Life::new(1, 2, 9);
+        let narrow = life.items(4);
+        assert!(matches!(
+            policy.recommend(1, &narrow),
+            Err(Error::DimensionMismatch { .. })
+        ));
+        let empty = ItemSet::new(3).unwrap();
+        assert_eq!(policy.recommend(1, &empty), Err(Error::NoCandidates));
+        let mut list = Vec::new();
+        assert!(
+            policy
+                .recommend_list(1, &empty, 3, &|_| false, &mut list)
+                .is_err()
+        );
+        assert_eq!(policy.digest(), before, "{spec}");
+    }
+}
+
+#[test]
+fn asking_changes_nothing_and_all_ways_to_ask_agree() {
+    for spec in registry() {
+        let mut life = Life::new(2, 4, 12);
+        let mut policy = made(spec, 4);
+        for rounds in [0, 20, 150] {
+            life.live(&mut *policy, rounds);
+            let before = policy.digest();
+            let items = life.items(40);
+            for user in [0, 3, 1_000] {
+                let (mut scores, mut best, mut list) = (Vec::new(), Vec::new(), Vec::new());
+                let shown = policy.recommend(user, &items).unwrap();
+                policy.explain(user, &items, &mut scores).unwrap();
+                policy
+                    .best(user, &items, 7, &|i| i == 2, &mut best)
+                    .unwrap();
+                assert_eq!(scores.len(), 40);
+                assert_eq!(scores[shown.index], shown.score, "{spec}");
+                assert!(scores.iter().all(|s| s.score <= shown.score.score));
+                assert_eq!(best.len(), 7);
+                assert!(
+                    best.iter()
+                        .all(|b| b.index != 2 && scores[b.index] == b.score)
+                );
+                assert!(best.is_sorted_by(|a, b| a.score.score >= b.score.score));
+                policy
+                    .recommend_list(user, &items, 7, &|i| i == 2, &mut list)
+                    .unwrap();
+                assert_eq!(list.len(), 7);
+                if !spec.can.lists {
+                    assert_eq!(list, best);
+                }
+            }
+            assert_eq!(policy.digest(), before, "{spec}");
+        }
+    }
+}
+
+#[test]
+fn lists_are_learned_item_by_item_by_default() {
+    for spec in registry().into_iter().filter(|spec| !spec.can.lists) {
+        let (mut by_list, mut by_item) = (made(spec, 2), made(spec, 2));
+        let items = [[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]];
+        let rewards = [Some(0.0), None, Some(1.0)];
+        let shown: Vec<Shown<'_>> = items
+            .iter()
+            .zip(rewards)
+            .map(|(item, reward)| Shown {
+                item,
+                id: None,
+                reward,
+            })
+            .collect();
+        let list = |looked_at| List {
+            user: 3,
+            items: &shown,
+            looked_at,
+        };
+        let round = [list(None), list(Some(2))];
+        by_list.learn_lists(&round, &mut Vec::new()).unwrap();
+        let expected = [
+            Observation::new(3, &items[0], 0.0),
+            Observation::new(3, &items[2], 1.0),
+            Observation::new(3, &items[0], 0.0),
+        ];
+        by_item.learn_round(&expected, &mut Vec::new()).unwrap();
+        assert_eq!(by_list.digest(), by_item.digest(), "{spec}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn a_loaded_policy_goes_on_as_if_never_stopped(seed: u64, dim in 1usize..8, users in 1u64..30, before in 0usize..200, after in 1usize..60) {
+        for spec in savable() {
+            let mut life = Life::new(seed, dim, users);
+            let mut policy = made(spec, dim);
+            life.live(&mut *policy, before);
+            let mut bytes = saved(&*policy);
+            let length = bytes.len();
+            bytes.extend([7; 5]);
+            let mut input = bytes.as_slice();
+            let mut twin = load_policy(&mut input).unwrap();
+            prop_assert_eq!(input, &[7; 5][..], "more was read than was written");
+            prop_assert_eq!(&saved(&*twin), &bytes[..length]);
+            for _ in 0..after {
+                let (round, items) = (life.round(), life.items(9));
+                learn(&mut *policy, &round);
+                learn(&mut *twin, &round);
+                let user = life.rng.random_range(0..users + 2);
+                prop_assert_eq!(twin.recommend(user, &items), policy.recommend(user, &items));
+                prop_assert_eq!(twin.digest(), policy.digest(), "{}", spec);
+            }
+            if let (Some(one), Some(other)) = (policy.as_forget(), twin.as_forget()) {
+                prop_assert_eq!(one.forget(0), other.forget(0));
+                prop_assert_eq!(one.digest(), other.digest(), "{}", spec);
+            }
+        }
+    }
+
+    #[test]
+    fn renaming_users_changes_nothing(seed: u64, users in 1u64..20, rounds in 40usize..200) {
+        for spec in registry() {
+            let mut life = Life::new(seed, 3, users);
+            let mut renamed = Life { rename: |user| (user + 1) * 7_919, ..life.clone() };
+            let (mut one, mut other) = (made(spec, 3), made(spec, 3));
+            life.live(&mut *one, rounds);
+            renamed.live(&mut *other, rounds);
+            // Before its first fit a policy may spread its trials by user.
+            if spec.can.fit && one.rounds() < 40 {
+                continue;
+            }
+            let items = life.items(12);
+            for user in 0..users {
+                let to = (renamed.rename)(user);
+                prop_assert_eq!(one.estimate(user), other.estimate(to), "{}", spec);
+                prop_assert_eq!(one.cluster_of(user), other.cluster_of(to), "{}", spec);
+                if one.estimate(user).is_some_and(|e| e.iter().any(|&x| x != 0.0)) {
+                    prop_assert_eq!(one.recommend(user, &items), other.recommend(to, &items), "{}", spec);
+                }
+            }
+        }
+    }
+
+    /// The others keep what they alone have brought, to the bit, and a forgotten user is as unknown as
+    /// one who never came.
+    #[test]
+    fn forgetting_leaves_what_the_others_brought(seed: u64, users in 2u64..20, rounds in 1usize..150) {
+        for spec in registry().into_iter().filter(|spec| spec.can.forget) {
+            let gone = seed % users;
+            let mut life = Life::new(seed, 3, users);
+            let (mut with, mut without) = (made(spec, 3), made(spec, 3));
+            for _ in 0..rounds {
+                let mut round = life.round();
+                learn(&mut *with, &round);
+                round.retain(|&(user, ..)| user != gone);
+                learn(&mut *without, &round);
+            }
+            let known = with.as_inspect().unwrap().count(gone).is_some();
+            prop_assert_eq!(with.as_forget().unwrap().forget(gone), known);
+            prop_assert!(!with.as_forget().unwrap().forget(gone), "twice");
+            let (with, without) = (with.as_inspect().unwrap(), without.as_inspect().unwrap());
+            prop_assert_eq!(with.users(), without.users(), "{}", spec);
+            for user in 0..users {
+                prop_assert_eq!(with.count(user), without.count(user), "{}", spec);
+                // A fit made while she was there holds until the next.
+                if !spec.can.fit {
+                    prop_assert_eq!(with.own_estimate(user), without.own_estimate(user), "{}", spec);
+                }
+            }
+        }
+    }
+
+    /// Whatever a state with a right checksum holds, loading it ends, and so does everything after.
+    #[test]
+    fn a_hostile_state_is_refused_or_harmless(seed: u64, rounds in 0usize..60) {
+        const NASTY: [u64; 10] = [
+            0, 1, 2, u64::MAX, u64::MAX / 2, u32::MAX as u64, 1 << 31,
+            f64::NAN.to_bits(), f64::INFINITY.to_bits(), (-1e300f64).to_bits(),
+        ];
+        for spec in savable() {
+            let mut life = Life::new(seed, 2, 6);
+            let mut policy = made(spec, 2);
+            life.live(&mut *policy, rounds);
+            let all = words(&saved(&*policy));
+            let body = all[3..all.len() - 1].to_vec();
+            for _ in 0..40 {
+                let mut hostile = body.clone();
+                for _ in 0..life.rng.random_range(1..4) {
+                    let at = life.rng.random_range(0..hostile.len());
+                    let nasty = NASTY[life.rng.random_range(0..NASTY.len())];
+                    hostile[at] = match life.rng.random_range(0..3) {
+                        0 => hostile[at] ^ (1 << life.rng.random_range(0..64)),
+                        1 => hostile[at].wrapping_add(1),
+                        _ => nasty,
+                    };
+                }
+                let mut bytes = Vec::new();
+                sclub::bytes::seal(all[0], &hostile, &mut bytes).unwrap();
+                let outcome = catch_unwind(AssertUnwindSafe(|| {
+                    let Ok(mut loaded) = load_policy(&mut bytes.as_slice()) else {
+                        return;
+                    };
+                    live_on(&mut *loaded, &mut life.clone());
+                }));
+                let changed: Vec<usize> = (0..body.len()).filter(|&at| body[at] != hostile[at]).collect();
+                prop_assert!(outcome.is_ok(), "{} words {:?} of {}", spec, changed, body.len());
+            }
+        }
+    }
+
+    #[test]
+    fn the_digest_sees_every_word(seed: u64, rounds in 1usize..80) {
+        for spec in savable() {
+            let mut life = Life::new(seed, 2, 6);
+            let mut policy = made(spec, 2);
+            life.live(&mut *policy, rounds);
+            let all = words(&saved(&*policy));
+            let body = &all[3..all.len() - 1];
+            for at in 0..body.len() {
+                let mut changed = body.to_vec();
+                changed[at] ^= 1;
+                let mut bytes = Vec::new();
+                sclub::bytes::seal(all[0], &changed, &mut bytes).unwrap();
+                if let Ok(loaded) = load_policy(&mut bytes.as_slice()) {
+                    prop_assert_ne!(loaded.digest(), policy.digest(), "{} word {}", spec, at);
+                }
+            }
+        }
+    }
+}
+
+/// Everything that can be asked of a policy.
+fn live_on(policy: &mut dyn Policy, life: &mut Life) {
+    if policy.dim() != life.dim {
+        return;
+    }
+    for _ in 0..20 {
+        let round: Round = life.round();
+        let round: Vec<Observation<'_>> = round
+            .iter()
+            .map(|(user, item, reward)| Observation::new(*user, item, *reward))
+            .collect();
+        let _ = policy.learn_round(&round, &mut Vec::new());
+        let items = life.items(5);
+        let (mut scores, mut best) = (Vec::new(), Vec::new());
+        for user in 0..8 {
+            let _ = policy.recommend(user, &items);
+            let _ = policy.explain(user, &items, &mut scores);
+            let _ = policy.best(user, &items, 3, &|_| false, &mut best);
+            let _ = (policy.estimate(user), policy.cluster_of(user));
+        }
+    }
+    if let Some(inspect) = policy.as_inspect() {
+        let mut labels = Vec::new();
+        inspect.each_cluster(&mut |view| labels.push(view.label));
+        for label in labels {
+            let _ = (inspect.cluster(label), inspect.members(label, 9));
+        }
+        let _ = (inspect.users(), inspect.singletons(), inspect.outlook());
+        let _ = (inspect.placement(1), inspect.cluster_users(2));
+    }
+    if let Some(fit) = policy.as_fit()
+        && let Some(refit) = fit.refit()
+    {
+        let bytes = refit.compute(&Sequential);
+        let _ = policy.as_fit_mut().unwrap().take_fit(&bytes);
+    }
+    if let Some(forget) = policy.as_forget() {
+        (0..8).for_each(|user| drop(forget.forget(user)));
+    }
+    let _ = policy.digest();
+}
+
+/// So many threads.
+struct Threads(usize);
+
+impl Workers for Threads {
+    fn each(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
+        let next = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..self.0 {
+                scope.spawn(|| {
+                    loop {
+                        let piece = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        if piece >= pieces {
+                            return;
+                        }
+                        work(piece);
+                    }
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn a_fit_has_the_same_bits_on_any_number_of_threads() {
+    for spec in registry().into_iter().filter(|spec| spec.can.fit) {
+        let setup = Setup {
+            fits_inline: false,
+            ..setup(4)
+        };
+        let mut policy = quick(spec).make(&setup).unwrap();
+        let mut life = Life::new(3, 4, 200);
+        for _ in 0..3 {
+            life.live(&mut *policy, 400);
+            let fit = |workers: &dyn Workers| {
+                let refit = policy.as_fit().unwrap().refit().expect("it is due");
+                refit.compute(workers)
+            };
+            let one = fit(&Sequential);
+            assert_eq!(fit(&Threads(2)), one, "{spec}");
+            assert_eq!(fit(&Threads(7)), one, "{spec}");
+            policy.as_fit_mut().unwrap().take_fit(&one).unwrap();
+        }
+    }
+}
+
+#[test]
+fn users_can_be_declared_or_appear() {
+    for spec in registry() {
+        let declared = Setup {
+            users: Users::Declared(6),
+            ..setup(2)
+        };
+        let mut policy = quick(spec).make(&declared).unwrap();
+        let mut life = Life::new(4, 2, 12);
+        life.live(&mut *policy, 60);
+        if let Some(inspect) = policy.as_inspect() {
+            let appeared = (0..12).filter(|&user| inspect.count(user).is_some());
+            assert_eq!(inspect.users(), appeared.count() as u64, "{spec}");
+        }
+    }
+}
+
+/// Damage is found, and no number in a damaged state makes memory ready for so many.
+#[test]
+fn a_damaged_state_is_refused() {
+    for spec in savable() {
+        let mut policy = made(spec, 2);
+        Life::new(6, 2, 4).live(&mut *policy, 50);
+        let bytes = saved(&*policy);
+        let refused = |mut damaged: &[u8]| {
+            matches!(
+                load_policy(&mut damaged),
+                Err(LoadError::State(
+                    Error::BadSnapshot { .. }
+                        | Error::BadParameter { .. }
+                        | Error::Dimension { .. }
+                ))
+            )
+        };
+        for at in 0..bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            assert!(refused(&damaged), "{spec} byte {at}");
+            assert!(refused(&bytes[..at]), "{spec} cut at {at}");
+        }
+        for at in (0..bytes.len()).step_by(8) {
+            for large in [u64::MAX, u64::from(u32::MAX), 1 << 40] {
+                let mut damaged = bytes.clone();
+                damaged[at..at + 8].copy_from_slice(&large.to_le_bytes());
+                damaged[16..24].copy_from_slice(&(u64::MAX / 8).to_le_bytes());
+                assert!(refused(&damaged), "{spec} word {}", at / 8);
+            }
+        }
+    }
+}
