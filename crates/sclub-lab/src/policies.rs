@@ -63,6 +63,11 @@ impl Name {
         self.can.needs_truth
     }
 
+    /// Whether it has constants, and no preset changes them.
+    pub fn has_own_constants(self) -> bool {
+        !self.constants.is_empty() && self.presets.len() == 1
+    }
+
     /// The policy's spec, for as long as the program runs.
     pub fn spec(self) -> &'static Spec {
         self.0

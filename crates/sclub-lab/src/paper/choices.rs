@@ -276,7 +276,7 @@ pub(crate) fn constants(contender: &Contender) -> String {
     if name.constants.is_empty() {
         return "no constants".into();
     }
-    if name.presets == [Preset::Default] {
+    if name.has_own_constants() {
         return "no constants to choose".into();
     }
     let mut parts = Vec::new();

@@ -186,9 +186,14 @@ mod tests {
     /// A value of a constant that is not this one.
     fn another(constant: &Constant, value: Value) -> Value {
         match (constant.range, value) {
-            (Range::Number { low, high, .. }, Value::Number(number)) => {
-                let next = number * (1.0 + f64::EPSILON) + f64::MIN_POSITIVE;
-                Value::Number(if next <= high { next } else { low })
+            (Range::Number { high, whole, .. }, Value::Number(number)) => {
+                // As little more as can be.
+                let next = match whole {
+                    true => number + 1.0,
+                    false => number * (1.0 + f64::EPSILON) + f64::MIN_POSITIVE,
+                };
+                assert!(next <= high, "{}", constant.name);
+                Value::Number(next)
             }
             (Range::Number { low, high, .. }, _) => Value::Number((low + 1.0).min(high)),
             (Range::Flag, value) => Value::Flag(value != Value::Flag(true)),
