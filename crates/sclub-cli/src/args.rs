@@ -2,8 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+use sclub::Preset;
+use sclub_lab::held_out::Others;
 use sclub_lab::policies::Name;
+use sclub_lab::setting::Kind;
+use sclub_lab::synthetic::{Frequencies, Sizes};
+use sclub_lab::world::Rewards;
+
+use crate::choices::{ConstantArgs, one_of, policies, policies_help, preset_of};
 
 /// Recommends items to people it knows little about, and learns who is alike on the way.
 #[derive(Debug, Parser)]
@@ -86,8 +93,8 @@ pub enum Command {
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct RunArgs {
     /// What kind of world
-    #[arg(long, value_enum, default_value = "synthetic", help_heading = "World")]
-    pub world: WorldKind,
+    #[arg(long, value_parser = one_of::<Kind>(), default_value = "synthetic", help_heading = "World")]
+    pub world: Kind,
 
     /// With --world vectors or ratings: the file that says who took or rated what, in any format that
     /// `sclub features` reads
@@ -99,8 +106,8 @@ pub struct RunArgs {
     pub skip_bad_lines: bool,
 
     /// With --world ratings: how the candidates that the user did not take are drawn
-    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
-    pub others: OthersKind,
+    #[arg(long, value_parser = one_of::<Others>(), default_value = "uniform", help_heading = "World")]
+    pub others: Others,
 
     /// With --world ratings: multiply the features by X, which is a ridge of 1/X^2
     #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
@@ -130,89 +137,19 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Who plays, separated by commas [default: all that the world allows]
-    ///
-    /// sclub, sclub-soft, club, gaussian, linucb-ind and linucb-one learn. gaussian is sclub-soft
-    /// without clusters; both have one set of constants, which no --preset changes. oracle is LinUCB
-    /// that is told who belongs to which cluster; informed is told the clusters' tastes, not who has
-    /// which; random does not learn.
     #[arg(
         long,
         value_name = "LIST",
         value_delimiter = ',',
+        help = PLAYERS,
+        long_help = policies_help(PLAYERS),
         help_heading = "Policies"
     )]
     pub policies: Option<Vec<Name>>,
 
-    /// Where the constants of sclub, club, linucb-ind, linucb-one and oracle come from
-    #[arg(long, value_enum, default_value = "tuned", help_heading = "Policies")]
-    pub preset: PresetKind,
-
-    /// How many radii estimates may differ before users are split; twice as many as for a merge
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        help_heading = "Policies"
-    )]
-    pub alpha_theta: Option<f64>,
-
-    /// The same for how often users appear
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        help_heading = "Policies"
-    )]
-    pub alpha_p: Option<f64>,
-
-    /// Exploration as a share of the released code's, which grows with the rounds
-    #[arg(
-        long,
-        value_name = "X",
-        conflicts_with = "beta",
-        help_heading = "Policies"
-    )]
-    pub beta_scale: Option<f64>,
-
-    /// Exploration as a fixed number
-    #[arg(
-        long,
-        value_name = "X",
-        allow_negative_numbers = true,
-        help_heading = "Policies"
-    )]
-    pub beta: Option<f64>,
-
-    /// How the uncertainty about an item enters its index
-    #[arg(long, value_enum, help_heading = "Policies")]
-    pub index: Option<IndexKind>,
-
-    /// What sclub does otherwise than the paper's pseudo-code: all, none, or some of shared-arrays,
-    /// marks-cleared, stale-estimates, stale-marks, running-estimate, average-frequency [default: all
-    /// with --preset released, which is then the authors' published code; else none]
-    #[arg(
-        long,
-        value_name = "LIST",
-        value_delimiter = ',',
-        help_heading = "Policies"
-    )]
-    pub deviations: Option<Vec<String>>,
-
-    /// For sclub-soft and gaussian: an observation counts half after N later ones of the same user, for
-    /// users who change [default: all count alike]
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        help_heading = "Policies"
-    )]
-    pub half_life: Option<f64>,
-
-    /// The graph of users that club starts from [default: complete with --preset released and at most
-    /// 10000 users, as the paper's figures were made; else random]
-    #[arg(long, value_enum, help_heading = "Policies")]
-    pub graph: Option<GraphKind>,
+    /// Where the constants come from, of policies that have several sets of them
+    #[arg(long, value_parser = preset_of(&policies()), default_value = "tuned", help_heading = "Policies")]
+    pub preset: Preset,
 
     /// Where to write the results; a figure goes beside it as .svg and .png, and missing folders are
     /// made
@@ -232,17 +169,23 @@ pub struct RunArgs {
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
 
+    /// Each goes to every policy that has it.
+    #[command(flatten)]
+    pub constants: ConstantArgs,
+
     /// The arguments that were typed, by name.
     #[arg(skip)]
     pub given: Vec<String>,
 }
 
+const PLAYERS: &str = "Who plays, separated by commas [default: all that the world allows]";
+
 /// The flags that a synthetic world is made from.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
     /// How often users appear
-    #[arg(long, value_enum, default_value = "uniform", help_heading = "World")]
-    pub frequencies: FrequencyKind,
+    #[arg(long, value_parser = one_of::<Frequencies>(), default_value = "uniform", help_heading = "World")]
+    pub frequencies: Frequencies,
 
     /// Number of users
     #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
@@ -271,8 +214,8 @@ pub struct RecipeArgs {
     pub users_a_round: Option<f64>,
 
     /// What a reward is
-    #[arg(long, value_enum, default_value = "bernoulli", help_heading = "World")]
-    pub rewards: RewardKind,
+    #[arg(long, value_parser = one_of::<Rewards>(), default_value = "bernoulli", help_heading = "World")]
+    pub rewards: Rewards,
 
     /// Standard deviation of the noise, with --rewards gaussian [default: 0.5]
     #[arg(
@@ -284,8 +227,8 @@ pub struct RecipeArgs {
     pub noise: Option<f64>,
 
     /// How users are spread over the clusters
-    #[arg(long, value_enum, default_value = "equal", help_heading = "World")]
-    pub sizes: SizeKind,
+    #[arg(long, value_parser = one_of::<Sizes>(), default_value = "equal", help_heading = "World")]
+    pub sizes: Sizes,
 
     /// How far users of a cluster differ: each user's direction is her cluster's plus a random vector
     /// of about this length, brought back to length 1
@@ -341,85 +284,6 @@ Examples:
   sclub run --rounds 2^17 --change-at 2^16
       users who all change their minds half way
 ";
-
-/// A world.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WorldKind {
-    /// Random tastes and items, as in section 5.1 of the paper
-    Synthetic,
-    /// Tastes from a file of ratings, random items, as in section 5.2 of the paper
-    Vectors,
-    /// Real users, real items, and what the users really took: features from half of the users,
-    /// rounds from the other half
-    Ratings,
-}
-
-/// Candidates beside the one that the user took.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OthersKind {
-    /// All items alike
-    Uniform,
-    /// By popularity, so that being popular gives nothing away
-    Popular,
-}
-
-/// How often users appear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FrequencyKind {
-    /// (1a) All equally often
-    Uniform,
-    /// (1b) Clusters at random rates, equally often inside a cluster
-    Clusters,
-    /// (1c) Every user at a random rate
-    Users,
-}
-
-/// How large clusters are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SizeKind {
-    /// All alike
-    Equal,
-    /// The k-th in proportion to k^-1.5: of 1000 users in 10 clusters 497, 177, 96, down to 17
-    Unequal,
-}
-
-/// What a reward is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum RewardKind {
-    /// 1 with the probability of the mean, else 0
-    Bernoulli,
-    /// The mean with Gaussian noise
-    Gaussian,
-}
-
-/// Where constants come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PresetKind {
-    /// Theorem 1 of the paper: safe, and far too careful
-    Theory,
-    /// The authors' published code, with which the paper's figures were made
-    Released,
-    /// Chosen to do well in all settings
-    Tuned,
-}
-
-/// A graph of users.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum GraphKind {
-    /// Each edge with probability 3 ln n / n
-    Random,
-    /// Every edge
-    Complete,
-}
-
-/// How the uncertainty enters the index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum IndexKind {
-    /// By its norm, as the paper says
-    Norm,
-    /// By its squared norm, as the released code does
-    Squared,
-}
 
 /// Reads a whole number, also as `2^20-2`, `2^17`, `10^6` or `1_000_000`.
 pub fn whole(text: &str) -> Result<u64, String> {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::summary::thousands;
-use sclub_server::identity::Kind::SclubSoft;
+use sclub_lab::policies::Name;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ fn whole(state: &State) -> String {
         count(state.users, "user")
     );
     let Some(found) = &state.clustering else {
-        if state.policy == SclubSoft.as_str() {
+        if state.policy == Name::SCLUB_SOFT.as_str() {
             return format!("{head}\nThe first fit is still to come.");
         }
         return format!(

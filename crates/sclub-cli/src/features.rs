@@ -6,13 +6,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use sclub_lab::data::features::{
     Chosen, Selection, Shortage, check_dim, everything, factorise_watched, item_vectors,
     user_weights,
 };
 use sclub_lab::data::svd::Svd;
 use sclub_lab::data::{Format, Interactions, Options, Read, write};
+use sclub_lab::named::Named;
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
@@ -34,8 +36,8 @@ pub struct FeaturesArgs {
     pub ratings: PathBuf,
 
     /// What kind of file it is
-    #[arg(long, value_enum, default_value = "auto", help_heading = "Data")]
-    pub format: FormatKind,
+    #[arg(long, value_parser = format(), default_value = "auto", help_heading = "Data")]
+    pub format: Seeming,
 
     /// Count and pass over lines that cannot be understood instead of giving up at the first
     #[arg(long, help_heading = "Data")]
@@ -88,36 +90,17 @@ paper. An item's is its row of the right ones times the singular values, divided
 longest row, with a 1 appended, divided by the root of 2. No vector is longer than 1.
 ";
 
-/// A kind of file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FormatKind {
-    /// Whichever of these it seems to be
-    Auto,
-    /// userId,movieId,rating,timestamp, or the first two alone
-    #[value(name = "movielens-csv")]
-    MovieLensCsv,
-    /// 1::1193::5::978300760
-    #[value(name = "movielens-dat")]
-    MovieLensDat,
-    /// A JSON object a line with user_id, business_id and stars
-    YelpJson,
-    /// User, item and perhaps a rating, between tabs, commas, semicolons, | or spaces
-    Separated,
-    /// A matrix of NumPy, not 0 where a user (row) took an item (column)
-    Npy,
-}
+/// A kind of file, or whichever it seems to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Seeming(Option<Format>);
 
-impl FormatKind {
-    fn format(self) -> Option<Format> {
-        match self {
-            FormatKind::Auto => None,
-            FormatKind::MovieLensCsv => Some(Format::MovieLensCsv),
-            FormatKind::MovieLensDat => Some(Format::MovieLensDat),
-            FormatKind::YelpJson => Some(Format::YelpJson),
-            FormatKind::Separated => Some(Format::Separated),
-            FormatKind::Npy => Some(Format::Npy),
-        }
-    }
+/// Parses a kind of file; the help lists them.
+fn format() -> impl TypedValueParser<Value = Seeming> {
+    let auto = PossibleValue::new("auto").help("Whichever of these it seems to be");
+    let all = Format::ALL.iter();
+    let all = all.map(|&(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new([auto].into_iter().chain(all))
+        .map(|name| Seeming(Format::named(&name).ok()))
 }
 
 /// Reads, decomposes, writes and tells.
@@ -144,7 +127,7 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
 
 fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -> Result<ExitCode> {
     let options = Options {
-        format: args.format.format(),
+        format: args.format.0,
         skip_bad_lines: args.skip_bad_lines,
     };
     let read = read_file(&args.ratings, &options, args.quiet)?;

@@ -8,18 +8,19 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::data::{Options, Read};
 use sclub_lab::paper::cells::Cells;
-use sclub_lab::paper::{Parts, Plan, ROUNDS, Source};
+use sclub_lab::paper::{Part, Plan, ROUNDS, Source};
 use sclub_lab::report::model::{Origin, Panel, Report};
 use sclub_lab::report::render;
 use sclub_lab::run::threads;
 use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
+use crate::choices::one_of;
 use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::machine;
 use crate::progress::Progress;
@@ -66,13 +67,13 @@ pub struct PaperArgs {
     /// What to report, separated by commas
     #[arg(
         long,
-        value_enum,
+        value_parser = one_of::<Part>(),
         value_name = "LIST",
         value_delimiter = ',',
         default_value = "panels,audit,theorems,choices",
         help_heading = "Run"
     )]
-    pub parts: Vec<PartKind>,
+    pub parts: Vec<Part>,
 
     /// Rounds of the panels, the audit and the theorems; 2^20-2 is understood [default: 2^20-2, as in the paper]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
@@ -111,19 +112,6 @@ Examples:
 Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not
 run again. With --movielens or --yelp any file that `sclub features` reads will do.
 ";
-
-/// A part of the report.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum PartKind {
-    /// Figure 1 with Tables 1 and 2
-    Panels,
-    /// What the published code does otherwise than the paper, and what that is worth
-    Audit,
-    /// The bound of Theorem 1, and Theorem 3's many users a round
-    Theorems,
-    /// Held-out choices of real users; needs --movielens or --yelp
-    Choices,
-}
 
 /// Runs what is missing, shows and writes.
 pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
@@ -224,7 +212,7 @@ fn check(args: &PaperArgs) -> Result<()> {
     for path in [&args.movielens, &args.yelp].into_iter().flatten() {
         fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     }
-    let with_choices = args.parts.contains(&PartKind::Choices);
+    let with_choices = args.parts.contains(&Part::Choices);
     if args.parts.len() == 1 && with_choices && args.movielens.is_none() && args.yelp.is_none() {
         bail!("choices are of real users: give --movielens or --yelp");
     }
@@ -242,7 +230,6 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     let Some(after_last) = args.first_seed.checked_add(seeds) else {
         bail!("the last seed is too large");
     };
-    let has = |part| args.parts.contains(&part);
     let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
         path.as_ref()
             .map(|path| source(args, path, name, is_papers, papers))
@@ -253,12 +240,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
         seeds: (args.first_seed..after_last).collect(),
         threads: threads(args.threads)?,
         quick: args.quick,
-        parts: Parts {
-            panels: has(PartKind::Panels),
-            audit: has(PartKind::Audit),
-            theorems: has(PartKind::Theorems),
-            choices: has(PartKind::Choices),
-        },
+        parts: args.parts.clone(),
         movielens: source(
             &args.movielens,
             "MovieLens",

@@ -12,18 +12,16 @@ use sclub_lab::data::Options;
 use sclub_lab::document::config;
 use sclub_lab::figure;
 use sclub_lab::held_out::Others;
-use sclub_lab::policies::{InitialGraph, Name, Overrides, Preset, choose, deviations, usual_graph};
+use sclub_lab::policies::{Name, choose};
 use sclub_lab::run::{Experiment, Run, threads};
-use sclub_lab::setting::Setting;
+use sclub_lab::setting::{Kind, Setting};
 use sclub_lab::summary::{Row, summarise, thousands};
 use sclub_lab::synthetic::{Frequencies, Recipe, Sizes, Twists};
 use sclub_lab::world::Rewards;
 use serde_json::json;
 
-use crate::args::{
-    FrequencyKind, GraphKind, IndexKind, OthersKind, PresetKind, RecipeArgs, RewardKind, RunArgs,
-    SizeKind, WorldKind,
-};
+use crate::args::{RecipeArgs, RunArgs};
+use crate::choices::dashed;
 use crate::files::{prepare_file, prepare_folder, save, say};
 use crate::progress::Progress;
 use crate::reading::read_file;
@@ -92,7 +90,7 @@ const RATES: &str = "rate: share of the rounds in which the item that the user t
 /// Refuses arguments that this world takes no notice of.
 fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
     let (world, without): (&str, &[&str]) = match args.world {
-        WorldKind::Synthetic => (
+        Kind::Synthetic => (
             "synthetic",
             &[
                 "ratings",
@@ -102,7 +100,7 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
                 "placebo",
             ],
         ),
-        WorldKind::Vectors => (
+        Kind::Vectors => (
             "vectors",
             &[
                 "clusters",
@@ -113,7 +111,7 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
                 "placebo",
             ],
         ),
-        WorldKind::Ratings => (
+        Kind::Ratings => (
             "ratings",
             &[
                 "users",
@@ -139,7 +137,7 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
             name.replace('_', "-")
         );
     }
-    if args.world == WorldKind::Vectors && args.recipe.frequencies == FrequencyKind::Clusters {
+    if args.world == Kind::Vectors && args.recipe.frequencies == Frequencies::Clusters {
         bail!("--frequencies clusters does not apply to --world vectors, which has none");
     }
     Ok(())
@@ -155,28 +153,21 @@ pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
         clusters: small("clusters", args.clusters)?,
         dim: small("dim", args.dim)?,
         candidates: small("items", args.items)?,
-        frequencies: match args.frequencies {
-            FrequencyKind::Uniform => Frequencies::Uniform,
-            FrequencyKind::Clusters => Frequencies::Clusters,
-            FrequencyKind::Users => Frequencies::Users,
-        },
-        rewards: match args.rewards {
-            RewardKind::Bernoulli => Rewards::Bernoulli,
-            RewardKind::Gaussian => Rewards::Gaussian(args.noise.unwrap_or(0.5)),
+        frequencies: args.frequencies,
+        rewards: match (args.rewards, args.noise) {
+            (Rewards::Gaussian(_), Some(noise)) => Rewards::Gaussian(noise),
+            (rewards, _) => rewards,
         },
         users_a_round: args.users_a_round,
         twists: Twists {
-            sizes: match args.sizes {
-                SizeKind::Equal => Sizes::Equal,
-                SizeKind::Unequal => Sizes::Unequal,
-            },
+            sizes: args.sizes,
             spread: args.spread,
             reward_scale: args.reward_scale,
             newcomers_every: args.newcomers_every,
             change_at: args.change_at,
         },
     };
-    if args.noise.is_some() && args.rewards == RewardKind::Bernoulli {
+    if args.noise.is_some() && args.rewards == Rewards::Bernoulli {
         bail!("--noise goes with --rewards gaussian");
     }
     Ok(recipe)
@@ -186,7 +177,7 @@ pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
 fn setting(args: &RunArgs) -> Result<Setting> {
     let recipe = recipe(&args.recipe)?;
     let path = match (args.world, &args.ratings) {
-        (WorldKind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
+        (Kind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
         (_, None) => bail!("this world is made from ratings: name a file with --ratings"),
         (_, Some(path)) => path,
     };
@@ -201,64 +192,37 @@ fn setting(args: &RunArgs) -> Result<Setting> {
         skip_bad_lines: args.skip_bad_lines,
     };
     let read = read_file(path, &options, args.quiet)?;
-    if args.world == WorldKind::Vectors {
+    if args.world == Kind::Vectors {
         let (setting, shortages) = Setting::vectors(recipe, &read.interactions)?;
         for shortage in &shortages {
             eprintln!("sclub: warning: {shortage}");
         }
         return Ok(setting);
     }
-    let others = match args.others {
-        OthersKind::Uniform => Others::Uniform,
-        OthersKind::Popular => Others::Popular,
-    };
     Ok(Setting::ratings(
         read.interactions,
         (recipe.dim, recipe.candidates),
-        others,
+        args.others,
         args.feature_scale,
         args.placebo,
     ))
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
-    let has_truth = args.world == WorldKind::Synthetic;
+    let has_truth = args.world == Kind::Synthetic;
     let policies = choose(args.policies.as_deref(), has_truth)?;
-    if args.half_life.is_some() && !policies.iter().any(|name| name.is_soft()) {
-        bail!("--half-life goes with sclub-soft or gaussian among the --policies");
-    }
-    let deviations = args.deviations.as_deref().map(deviations).transpose()?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!("the last seed is too large");
     };
     let threads = threads(args.threads)?;
     let world = setting(args)?;
-    let preset = match args.preset {
-        PresetKind::Theory => Preset::Theory,
-        PresetKind::Released => Preset::Released,
-        PresetKind::Tuned => Preset::Tuned,
-    };
-    let users = world.users() as u64;
     Ok(Experiment {
         policies,
         rounds: args.rounds.unwrap_or(world.usual_rounds()),
         world,
         seeds: (args.first_seed..after_last).collect(),
-        preset,
-        overrides: Overrides {
-            alpha_theta: args.alpha_theta,
-            alpha_p: args.alpha_p,
-            beta: args.beta,
-            beta_scale: args.beta_scale,
-            squared_norm: args.index.map(|index| index == IndexKind::Squared),
-            half_life: args.half_life,
-        },
-        graph: match args.graph {
-            Some(GraphKind::Random) => InitialGraph::Random,
-            Some(GraphKind::Complete) => InitialGraph::Complete,
-            None => usual_graph(preset, users),
-        },
-        deviations,
+        preset: args.preset,
+        given: args.constants.given.clone(),
         threads,
     })
 }
@@ -387,35 +351,14 @@ fn twists(recipe: &Recipe) -> String {
 
 /// Which constants were in force, in a few words.
 fn constants(args: &RunArgs, experiment: &Experiment) -> String {
-    let Overrides {
-        alpha_theta,
-        alpha_p,
-        beta,
-        beta_scale,
-        squared_norm,
-        half_life,
-    } = experiment.overrides;
-    let mut others = Vec::new();
-    for (name, value) in [
-        ("alpha-theta", alpha_theta),
-        ("alpha-p", alpha_p),
-        ("beta", beta),
-        ("beta-scale", beta_scale),
-        ("half-life", half_life),
-    ] {
-        others.extend(value.map(|value| format!("{name} {value}")));
-    }
-    others.extend(squared_norm.map(|squared| {
-        let index = if squared { "squared" } else { "norm" };
-        format!("index {index}")
-    }));
+    let given = experiment.given.iter();
+    let given = given.map(|(name, text)| format!("{} {text}", dashed(name)));
+    let mut others: Vec<String> = given.collect();
     if args.feature_scale != 1.0 {
         others.push(format!("feature-scale {}", args.feature_scale));
     }
-    if let Some(names) = &args.deviations {
-        others.push(format!("deviations {}", names.join(" ")));
-    }
-    let preset = if experiment.policies.iter().all(|name| name.is_soft()) {
+    let mut policies = experiment.policies.iter();
+    let preset = if policies.all(|name| name.has_own_constants()) {
         "constants of their own".into()
     } else {
         format!("constants {}", experiment.preset)
@@ -435,19 +378,29 @@ fn legend(rows: &[Row]) -> String {
     }
     if rows
         .iter()
-        .any(|row| row.policy == Name::Sclub && row.adjusted_rand.is_some_and(|rand| rand < 0.5))
+        .any(|row| row.policy == Name::SCLUB && row.adjusted_rand.is_some_and(|rand| rand < 0.5))
     {
         legend.push_str(
             " A user's own data are too few to find the true clusters by these tests: \
              what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
         );
     }
-    let soft = rows.iter().filter(|row| row.policy.is_soft()).count();
-    if soft > 0 && soft < rows.len() {
-        legend.push_str(" sclub-soft and gaussian have constants of their own.");
+    let of = |is_meant: fn(Name) -> bool| -> Vec<&str> {
+        let some = rows.iter().filter(|row| is_meant(row.policy));
+        some.map(|row| row.policy.as_str()).collect()
+    };
+    let own = of(Name::has_own_constants);
+    if !own.is_empty() && own.len() < rows.len() {
+        let has = if own.len() == 1 { "has" } else { "have" };
+        legend.push_str(&format!(" {} {has} constants of their own.", own.join(" and ")));
     }
-    if rows.iter().any(|row| row.policy.is_told()) {
-        legend.push_str(" oracle and informed are told what no learner knows.");
+    let told = of(Name::is_told);
+    if !told.is_empty() {
+        let are = if told.len() == 1 { "is" } else { "are" };
+        legend.push_str(&format!(
+            " {} {are} told what no learner knows.",
+            told.join(" and ")
+        ));
     }
     legend
 }

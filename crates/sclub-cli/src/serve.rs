@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
+use sclub::Preset;
 use sclub_server::edge::Site;
-use sclub_server::identity::{DEFAULT, Kind};
-use sclub_server::settings::{KeepLog, Settings};
+use sclub_server::identity::{DEFAULT, servable};
+use sclub_server::settings::{KeepLog, Literal, Settings, constant_name, constants, setting_name};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::Sender;
 use toml::{Table, Value};
 
 use crate::args::whole;
+use crate::choices::{self, ServedConstantArgs};
 use crate::files::say;
 
 /// The environment variable with keys themselves, in place of a file of them.
@@ -21,16 +24,23 @@ pub const KEYS: &str = "SCLUB_API_KEYS";
 
 /// The policies that a server can have.
 fn policies() -> Vec<&'static str> {
-    Kind::ALL.iter().map(|kind| kind.as_str()).collect()
+    servable().into_iter().map(|spec| spec.name).collect()
 }
 
 /// Which of them it has if nobody says.
 fn usual_policy() -> String {
-    format!("as the folder has it, {} in a new one", DEFAULT.as_str())
+    format!("as the folder has it, {DEFAULT} in a new one")
 }
 
-/// Where its constants can come from.
-const PRESETS: [&str; 2] = ["tuned", "released"];
+/// Where its constants can come from: not from the theory, which would have to be told the truth.
+fn presets() -> Vec<&'static str> {
+    let served = servable();
+    let all = Preset::ALL.into_iter().filter(|preset| {
+        let is_one_of_several = !matches!(preset, Preset::Default | Preset::Theory);
+        is_one_of_several && served.iter().any(|spec| spec.presets.contains(preset))
+    });
+    all.map(Preset::as_str).collect()
+}
 
 /// How it can log.
 const LOG_FORMATS: [&str; 2] = ["text", "json"];
@@ -107,61 +117,14 @@ pub struct SettingArgs {
         help = format!("Who learns [default: {}]", usual_policy()), help_heading = "Learning")]
     policy: Option<String>,
 
-    /// Where the policy's constants come from, but for sclub-soft [default: as the folder has it, tuned
-    /// in a new one]
-    #[arg(long, value_name = "NAME", env = "SCLUB_PRESET", value_parser = PRESETS, help_heading = "Learning")]
+    /// Where the policy's constants come from, if it has several sets of them [default: as the folder has
+    /// it, tuned in a new one]
+    #[arg(long, value_name = "NAME", env = "SCLUB_PRESET", value_parser = PossibleValuesParser::new(presets()), help_heading = "Learning")]
     preset: Option<String>,
 
-    /// How many radii estimates may differ before users are split, in place of the preset's
-    #[arg(
-        long,
-        value_name = "X",
-        env = "SCLUB_ALPHA_THETA",
-        allow_negative_numbers = true,
-        help_heading = "Learning"
-    )]
-    alpha_theta: Option<f64>,
-
-    /// The same for how often users appear
-    #[arg(
-        long,
-        value_name = "X",
-        env = "SCLUB_ALPHA_P",
-        allow_negative_numbers = true,
-        help_heading = "Learning"
-    )]
-    alpha_p: Option<f64>,
-
-    /// Exploration as a fixed number
-    #[arg(
-        long,
-        value_name = "X",
-        env = "SCLUB_BETA",
-        allow_negative_numbers = true,
-        help_heading = "Learning"
-    )]
-    beta: Option<f64>,
-
-    /// Exploration as a share of the released code's, which grows with the rounds
-    #[arg(
-        long,
-        value_name = "X",
-        env = "SCLUB_BETA_SCALE",
-        allow_negative_numbers = true,
-        help_heading = "Learning"
-    )]
-    beta_scale: Option<f64>,
-
-    /// For sclub-soft: an observation counts half after so many later ones of its user [default: all
-    /// count alike]
-    #[arg(
-        long,
-        value_name = "N",
-        env = "SCLUB_HALF_LIFE",
-        allow_negative_numbers = true,
-        help_heading = "Learning"
-    )]
-    half_life: Option<f64>,
+    #[command(flatten)]
+    #[serde(skip)]
+    constants: ServedConstantArgs,
 
     /// Features of an item [default: as many as the first has]
     #[arg(long, value_name = "N", env = "SCLUB_DIM", value_parser = whole, help_heading = "Learning")]
@@ -358,9 +321,16 @@ impl InForce {
                 in_force.put(key, value, Origin::File(path.clone()))?;
             }
         }
-        let typed = Table::try_from(&args.settings).context("a flag makes no sense")?;
+        let mut typed = Table::try_from(&args.settings).context("a flag makes no sense")?;
+        for (name, text) in &args.settings.constants.given {
+            typed.insert(setting_name(name), constant_value(name, text)?);
+        }
         for (key, value) in typed {
-            let id = key.replace('-', "_");
+            let name = constant_name(&key);
+            let id = match args.settings.constants.has(&name) {
+                true => choices::id(&name),
+                false => name,
+            };
             let origin = if args.given.contains(&id) {
                 Origin::Flag
             } else {
@@ -373,7 +343,7 @@ impl InForce {
 
     /// Sets a value, if it is a good one.
     fn put(&mut self, key: String, value: Value, origin: Origin) -> Result<()> {
-        if !keys().contains(&key.as_str()) {
+        if !keys().contains(&key) {
             bail!("{origin}: there is no setting '{key}'{}", hint(&key));
         }
         let alone = Table::from_iter([(key.clone(), value.clone())]);
@@ -417,24 +387,17 @@ impl InForce {
             _ => Ok(()),
         };
         one_of("policy", settings.policy.as_deref(), &policies())?;
-        one_of("preset", settings.preset.as_deref(), &PRESETS)?;
+        one_of("preset", settings.preset.as_deref(), &presets())?;
         one_of("log-format", Some(&settings.log_format), &LOG_FORMATS)?;
-        for (key, value) in [
-            ("alpha-theta", settings.alpha_theta),
-            ("alpha-p", settings.alpha_p),
-            ("beta", settings.beta),
-            ("beta-scale", settings.beta_scale),
-        ] {
-            if value.is_some_and(|value| !(value >= 0.0 && value.is_finite())) {
-                refuse(key, "be a number and not below 0")?;
+        for constant in constants().into_iter().rev() {
+            let key = setting_name(constant.name);
+            let other = constant.instead_of.map(setting_name);
+            if let Some(other) = other
+                && settings.constants.contains_key(&key)
+                && settings.constants.contains_key(&other)
+            {
+                refuse(&key, &format!("be left out where there is a {other}"))?;
             }
-        }
-        let half_life = settings.half_life;
-        if half_life.is_some_and(|half| !(1.0..=1e12).contains(&half)) {
-            refuse("half-life", "be between 1 and 1e12 observations")?;
-        }
-        if settings.beta.is_some() && settings.beta_scale.is_some() {
-            refuse("beta-scale", "be left out where there is a beta")?;
         }
         for (key, value) in [
             ("reward-min", settings.reward_min),
@@ -489,13 +452,13 @@ impl InForce {
     fn to_toml(&self, has_keys: bool) -> String {
         let mut lines = vec!["# What is in force, and where it comes from.".to_owned()];
         for key in keys() {
-            let origin = self.origin(key).of(key);
-            lines.push(match self.values.get(key) {
+            let origin = self.origin(&key).of(&key);
+            lines.push(match self.values.get(&key) {
                 Some(value) => format!("{:<36} # {origin}", format!("{key} = {value}")),
                 None => format!(
                     "{:<36} # {origin}, {}",
                     format!("# {key} ="),
-                    when_left_out(key)
+                    when_left_out(&key)
                 ),
             });
         }
@@ -507,45 +470,22 @@ impl InForce {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> [&'static str; 36] {
-    [
-        "data",
-        "addr",
-        "threads",
-        "fit-threads",
-        "policy",
-        "preset",
-        "alpha-theta",
-        "alpha-p",
-        "beta",
-        "beta-scale",
-        "half-life",
-        "dim",
-        "reward-min",
-        "reward-max",
-        "lifetime",
-        "journal-days",
-        "keep-log",
-        "snapshot-every",
-        "keys",
-        "insecure",
-        "tls-cert",
-        "tls-key",
-        "host",
-        "audit",
-        "max-body",
-        "max-candidates",
-        "max-k",
-        "max-dim",
-        "max-id",
-        "max-batch",
-        "rate",
-        "max-connections",
-        "max-connections-per-address",
-        "timeout",
-        "log-format",
-        "log",
-    ]
+fn keys() -> Vec<String> {
+    let flags = SettingArgs::augment_args(clap::Command::new("serve"));
+    let names = flags.get_arguments().filter_map(|flag| flag.get_long());
+    names.map(str::to_owned).collect()
+}
+
+/// A constant as a file has it, from a text.
+fn constant_value(name: &str, text: &str) -> Result<Value> {
+    let known = constants().into_iter().find(|known| known.name == name);
+    let literal = known.and_then(|constant| {
+        let value = constant.parse(text).ok()?;
+        Literal::new(constant, value)
+    });
+    // A text that is none is refused with the others, by whoever says where it comes from.
+    let literal = literal.unwrap_or_else(|| Literal::Text(text.to_owned()));
+    Value::try_from(literal).context("a flag makes no sense")
 }
 
 /// What holds where a setting is not there.
@@ -553,12 +493,16 @@ fn when_left_out(key: &str) -> String {
     match key {
         "policy" => usual_policy(),
         "preset" => "as the folder has it, tuned in a new one that has presets".into(),
-        "half-life" => "all observations count alike".into(),
         "dim" => "as many as the first item has".into(),
-        "alpha-theta" | "alpha-p" | "beta" | "beta-scale" => "the preset's".into(),
         "audit" => "the ordinary log".into(),
+        key if is_constant(key) => "the preset's".into(),
         _ => "none".into(),
     }
+}
+
+fn is_constant(key: &str) -> bool {
+    let name = constant_name(key);
+    constants().iter().any(|constant| constant.name == name)
 }
 
 /// The setting that was perhaps meant.
@@ -684,7 +628,7 @@ mod tests {
         let error = Settings::deserialize(strange).unwrap_err().to_string();
         let (_, expected) = error.split_once("expected one of").unwrap();
         let mut expected: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
-        let mut known = keys().to_vec();
+        let mut known = keys();
         expected.sort_unstable();
         known.sort_unstable();
         assert_eq!(known, expected);

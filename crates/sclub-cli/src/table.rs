@@ -126,8 +126,8 @@ pub fn rates(runs: &[Run]) -> String {
             } else {
                 format!("{:.4}", own.mean)
             },
-            percent_off(other(Name::LinUcbOne).map(|one| own.mean / one)),
-            percent_off(other(Name::LinUcbInd).map(|ind| own.mean / ind)),
+            percent_off(other(Name::LINUCB_ONE).map(|one| own.mean / one)),
+            percent_off(other(Name::LINUCB_IND).map(|ind| own.mean / ind)),
         ];
         for age in 0..AGES.len() {
             let sums = of(policy).filter_map(|run| run.by_age.get(age));

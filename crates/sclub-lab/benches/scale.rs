@@ -36,11 +36,7 @@ fn play(policy: &mut dyn Policy, world: &Synthetic, first: u64, blocks: u64) -> 
             let choice = policy.recommend(user, items).expect("good items").index;
             items.copy_item(choice, &mut item);
             let reward = block.reward(round, choice);
-            let observation = Observation {
-                user,
-                item: &item,
-                reward,
-            };
+            let observation = Observation::new(user, &item, reward);
             policy
                 .learn_round(&[observation], &mut changes)
                 .expect("a good observation");

@@ -69,7 +69,7 @@ fn line(name: Name, all: &[&Clustering]) -> String {
     let mean = |value: fn(&Clustering) -> f64| Mean::of(all.iter().map(|one| value(one))).mean;
     let fits = thousands(mean(|one| one.fits as f64));
     let effective = thousands(mean(|one| one.effective_parameters));
-    let mut line = if name == Name::Gaussian {
+    let mut line = if name == Name::GAUSSIAN {
         format!("{name}: one prior after {fits} fits, {effective} effective parameters")
     } else {
         format!(
@@ -112,20 +112,20 @@ mod tests {
     fn a_line_says_what_was_found_and_what_is_the_matter() {
         let (some, more) = (clustering(8, None), clustering(12, None));
         assert_eq!(
-            line(Name::SclubSoft, &[&some, &more]),
+            line(Name::SCLUB_SOFT, &[&some, &more]),
             "sclub-soft: 10 clusters after 41 fits, 0.4% of users not placed, 1,203 effective parameters"
         );
         assert_eq!(
-            line(Name::Gaussian, &[&some]),
+            line(Name::GAUSSIAN, &[&some]),
             "gaussian: one prior after 41 fits, 1,203 effective parameters"
         );
         let none = clustering(0, Some("no clusters found"));
-        let said = line(Name::SclubSoft, &[&some, &none]);
+        let said = line(Name::SCLUB_SOFT, &[&some, &none]);
         assert!(
             said.ends_with(". Warning in 1 of 2 worlds, the first: no clusters found"),
             "{said}"
         );
-        let said = line(Name::SclubSoft, &[&none]);
+        let said = line(Name::SCLUB_SOFT, &[&none]);
         assert!(said.ends_with(". Warning: no clusters found"), "{said}");
     }
 }

@@ -1,12 +1,11 @@
 //! What was run, written out for the JSON file.
 
-use sclub::{Deviations, Exploration, Index, Params};
-use serde::Serialize;
-use serde_json::{Value, json};
+use sclub::{Constant, Preset, Range, Value as ConstantValue, Values};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
 
-use crate::paper::Switch;
-use crate::policies::{InitialGraph, Overrides, Preset, usual_deviations};
-use crate::run::Experiment;
+use crate::policies::Entry;
+use crate::run::{Experiment, RunError};
 use crate::setting::Setting;
 use crate::world::Rewards;
 
@@ -23,14 +22,10 @@ pub struct Config<'a, N> {
     pub seeds: &'a [u64],
     /// Where the constants come from.
     pub preset: Preset,
-    /// Constants in place of the preset's.
-    pub overrides: Overrides,
+    /// Constants in place of the preset's, as [`Experiment::given`].
+    pub given: &'a [(String, String)],
     /// The constants in force.
-    pub params: Params,
-    /// What SCLUB does otherwise than the pseudo-code.
-    pub deviations: Deviations,
-    /// The graph that CLUB starts from.
-    pub graph: InitialGraph,
+    pub entries: &'a [Entry],
     /// Threads used.
     pub threads: usize,
 }
@@ -38,11 +33,18 @@ pub struct Config<'a, N> {
 impl<N: Serialize> Config<'_, N> {
     /// One object of all of it.
     pub fn json(&self) -> Value {
-        let deviations: Vec<&str> = Switch::ALL
-            .into_iter()
-            .filter(|switch| switch.with(self.deviations, true) == self.deviations)
-            .map(|switch| switch.name)
-            .collect();
+        let given = self.given.iter().map(|(name, text)| {
+            let mut values = self.entries.iter().map(|entry| &entry.values);
+            let value = values.find_map(|values| {
+                let constant = values.spec().constant(name)?;
+                Some(constant_json(constant, values.get(name)))
+            });
+            (name.clone(), value.unwrap_or_else(|| json!(text)))
+        });
+        let constants = self.entries.iter().map(|entry| {
+            let name = entry.name.as_str().to_owned();
+            (name, constants_json(&entry.values))
+        });
         let mut config = self.world.clone();
         let rest = json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -50,11 +52,9 @@ impl<N: Serialize> Config<'_, N> {
             "rounds": self.rounds,
             "seeds": self.seeds.len(),
             "first_seed": self.seeds.first(),
-            "preset": self.preset,
-            "overrides": self.overrides,
-            "deviations": deviations,
-            "graph": self.graph,
-            "params": params_json(&self.params),
+            "preset": self.preset.as_str(),
+            "overrides": given.collect::<Map<_, _>>(),
+            "constants": constants.collect::<Map<_, _>>(),
             "threads": self.threads,
         });
         if let (Some(config), Value::Object(rest)) = (config.as_object_mut(), rest) {
@@ -67,20 +67,16 @@ impl<N: Serialize> Config<'_, N> {
 /// What was run, for the JSON file.
 ///
 /// # Errors
-/// As [`Experiment::params`].
-pub fn config(experiment: &Experiment) -> Result<Value, sclub::Error> {
+/// As [`Experiment::entries`].
+pub fn config(experiment: &Experiment) -> Result<Value, RunError> {
     let config = Config {
         world: world_json(&experiment.world),
         policies: &experiment.policies,
         rounds: experiment.rounds,
         seeds: &experiment.seeds,
         preset: experiment.preset,
-        overrides: experiment.overrides,
-        params: experiment.params()?,
-        deviations: experiment
-            .deviations
-            .unwrap_or_else(|| usual_deviations(experiment.preset)),
-        graph: experiment.graph,
+        given: &experiment.given,
+        entries: &experiment.entries()?,
         threads: experiment.threads,
     };
     Ok(config.json())
@@ -126,21 +122,33 @@ pub fn world_json(world: &Setting) -> Value {
     })
 }
 
-/// The constants in force, whether from the preset or from an override.
-fn params_json(params: &Params) -> Value {
-    let (beta, beta_scale) = match params.exploration {
-        Exploration::Fixed(beta) => (Some(beta), None),
-        Exploration::Growing { scale } => (None, Some(scale)),
-    };
-    let index = match params.index {
-        Index::Norm => "norm",
-        Index::SquaredNorm => "squared",
-    };
-    json!({
-        "alpha_theta": params.alpha_theta,
-        "alpha_p": params.alpha_p,
-        "beta": beta,
-        "beta_scale": beta_scale,
-        "index": index,
-    })
+/// A policy's constants by name.
+fn constants_json(values: &Values) -> Value {
+    let constants = values.iter();
+    let constants = constants
+        .map(|(constant, value)| (constant.name.to_owned(), constant_json(constant, value)));
+    Value::Object(constants.collect())
+}
+
+fn constant_json(constant: &Constant, value: ConstantValue) -> Value {
+    match (value, constant.range) {
+        (ConstantValue::Unset, _) => Value::Null,
+        (ConstantValue::Number(number), _) => json!(number),
+        (ConstantValue::Flag(flag), _) => json!(flag),
+        (ConstantValue::Choice(choice), _) => json!(choice),
+        (ConstantValue::Set(set), Range::AnyOf(known)) => {
+            let some = known.iter().enumerate();
+            let some = some.filter(|(place, _)| set >> place & 1 == 1);
+            some.map(|(_, &name)| json!(name)).collect()
+        }
+        (ConstantValue::Set(set), _) => json!(set),
+    }
+}
+
+/// Writes a preset by name.
+pub(crate) fn preset_text<S: Serializer>(
+    preset: &Preset,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(preset.as_str())
 }

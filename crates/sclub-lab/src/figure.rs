@@ -10,37 +10,6 @@ pub mod ticks;
 
 use chart::{Axis, Chart, Dash, Series, Ticks};
 
-/// The colour of a policy, the same everywhere. Told apart with any kind of colour vision (Okabe and
-/// Ito's palette, and a violet that is far from its blue for everybody).
-pub fn colour(policy: Name) -> &'static str {
-    match policy {
-        Name::Sclub => "#D55E00",
-        Name::SclubSoft => "#8B2FC9",
-        Name::Club => "#222222",
-        Name::Gaussian => "#56B4E9",
-        Name::LinUcbInd => "#0072B2",
-        Name::LinUcbOne => "#009E73",
-        Name::Oracle => "#CC79A7",
-        Name::Informed => "#E69F00",
-        Name::Random => "#999999",
-    }
-}
-
-/// The colour of a policy on a dark ground: the same hue, light enough to be seen there.
-pub fn colour_on_dark(policy: Name) -> &'static str {
-    match policy {
-        Name::Sclub => "#FF8A3D",
-        Name::SclubSoft => "#A86CF5",
-        Name::Club => "#F0F0F0",
-        Name::Gaussian => "#A6DDF7",
-        Name::LinUcbInd => "#5BB4F0",
-        Name::LinUcbOne => "#2FCB9B",
-        Name::Oracle => "#E79CC6",
-        Name::Informed => "#F2B632",
-        Name::Random => "#9A9A9A",
-    }
-}
-
 /// A figure in two formats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {

@@ -10,13 +10,12 @@
 //!
 //! So nothing that a policy is served with has been made from the users it serves.
 
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::UserId;
+use sclub::{ItemId, UserId};
 use serde::Serialize;
 
 use crate::data::Interactions;
@@ -39,14 +38,18 @@ pub enum Others {
     Popular,
 }
 
-impl FromStr for Others {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [("uniform", Others::Uniform), ("popular", Others::Popular)];
-        named("way to draw the others", text, &all)
-    }
-}
+named!(
+    Others,
+    "way to draw the others",
+    [
+        ("uniform", "All items alike", Others::Uniform),
+        (
+            "popular",
+            "By popularity, so that being popular gives nothing away",
+            Others::Popular
+        ),
+    ]
+);
 
 /// Numbers that a split is made with.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -324,6 +327,7 @@ impl World for HeldOut {
         let mut rng = stream(self.split.seed, Purpose::Items, index);
         let mut shown = Vec::with_capacity(candidates);
         let mut rows = Vec::with_capacity(candidates * self.dim());
+        let mut ids: Vec<ItemId> = Vec::with_capacity(candidates);
         block.clear(rounds);
         for at in 0..rounds {
             let (user, item, age) = self.split.rounds[first + at];
@@ -332,9 +336,11 @@ impl World for HeldOut {
             for &candidate in &shown {
                 rows.extend_from_slice(self.vectors.row(candidate as usize));
             }
-            block.items[at]
-                .refill(&rows)
-                .expect("an item has good features");
+            let items = &mut block.items[at];
+            items.refill(&rows).expect("an item has good features");
+            ids.clear();
+            ids.extend(shown.iter().map(|&candidate| ItemId::from(candidate)));
+            items.set_ids(&ids).expect("each item has an id");
             let told = self.told.as_ref().map_or(user, |told| told[first + at]);
             block.users.push(UserId::from(told));
             block.ages.push(age);

@@ -5,15 +5,13 @@
 //! of threads with the same result. [`summary`], [`figure`] and [`report`] show what
 //! came out.
 
-pub use sclub::{Deviations, Exploration, Index, Params};
-
 pub mod adjusted_rand;
 pub mod clustering;
 pub mod data;
 pub mod document;
 pub mod figure;
 pub mod held_out;
-mod named;
+pub mod named;
 pub mod normals;
 pub mod paper;
 pub mod policies;

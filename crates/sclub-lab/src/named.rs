@@ -1,16 +1,54 @@
 //! Things by name.
 
-/// What is called `text` among all of a kind.
-///
-/// # Errors
-/// Says what there is.
-pub(crate) fn named<T: Copy>(kind: &str, text: &str, all: &[(&str, T)]) -> Result<T, String> {
-    let found = all.iter().find(|&&(name, _)| name == text);
-    found.map(|&(_, one)| one).ok_or_else(|| {
-        let known: Vec<&str> = all.iter().map(|&(name, _)| name).collect();
-        format!(
-            "there is no {kind} '{text}'; there are {}",
-            known.join(", ")
-        )
-    })
+/// A kind of things that are chosen by name.
+pub trait Named: Copy + PartialEq + Send + Sync + 'static {
+    /// The kind, for messages.
+    const KIND: &'static str;
+
+    /// All of the kind: name, a line of help, and the thing.
+    const ALL: &'static [(&'static str, &'static str, Self)];
+
+    /// The thing of a name.
+    ///
+    /// # Errors
+    /// Says what there is.
+    fn named(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|&&(name, ..)| name == text);
+        found
+            .map(|&(_, _, one)| one)
+            .ok_or_else(|| unknown(Self::KIND, text, Self::ALL.iter().map(|&(name, ..)| name)))
+    }
 }
+
+/// Says that there is nothing of a name, and what there is.
+pub(crate) fn unknown<'a>(
+    kind: &str,
+    text: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let known: Vec<&str> = known.into_iter().collect();
+    format!(
+        "there is no {kind} '{text}'; there are {}",
+        known.join(", ")
+    )
+}
+
+/// Gives a type its names: [`Named`] and `FromStr`.
+macro_rules! named {
+    ($type:ident, $kind:literal, [$(($name:literal, $help:literal, $one:expr),)+]) => {
+        impl $crate::named::Named for $type {
+            const KIND: &'static str = $kind;
+            const ALL: &'static [(&'static str, &'static str, Self)] =
+                &[$(($name, $help, $one)),+];
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Self, String> {
+                $crate::named::Named::named(text)
+            }
+        }
+    };
+}
+pub(crate) use named;

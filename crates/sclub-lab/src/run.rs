@@ -9,11 +9,11 @@ mod player;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
-use sclub::{Deviations, SoftParams};
+use sclub::Preset;
 use serde::Serialize;
 
 use crate::clustering::Clustering;
-use crate::policies::{self, Entry, InitialGraph, Name, Overrides, Preset};
+use crate::policies::{self, ChoiceError, Entry, Name};
 use crate::setting::{Setting, SettingError};
 use crate::world::{Blocks, World};
 
@@ -38,12 +38,8 @@ pub struct Experiment {
     pub seeds: Vec<u64>,
     /// Where the constants come from.
     pub preset: Preset,
-    /// Constants to use in place of the preset's.
-    pub overrides: Overrides,
-    /// The graph that CLUB starts from.
-    pub graph: InitialGraph,
-    /// What SCLUB does otherwise than the pseudo-code; [`policies::usual_deviations`] unless said.
-    pub deviations: Option<Deviations>,
+    /// Constants in place of the preset's, name and text, each for all policies that have it.
+    pub given: Vec<(String, String)>,
     /// Threads to use.
     pub threads: usize,
 }
@@ -54,6 +50,9 @@ pub enum RunError {
     /// The world cannot be made.
     #[error(transparent)]
     World(#[from] SettingError),
+    /// A constant cannot be.
+    #[error(transparent)]
+    Constant(#[from] ChoiceError),
     /// A policy cannot be made.
     #[error(transparent)]
     Policy(#[from] sclub::Error),
@@ -93,7 +92,8 @@ impl Observer for () {
 pub struct Run<N = Name> {
     /// Who played.
     pub policy: N,
-    /// With which constants.
+    /// The preset that its constants began from.
+    #[serde(serialize_with = "crate::document::preset_text")]
     pub preset: Preset,
     /// In which world.
     pub seed: u64,
@@ -144,7 +144,7 @@ pub fn play(
     let mut players = Vec::new();
     for entry in entries {
         if let Some(policy) = policies::make(entry, world, seed)? {
-            players.push(Player::new(entry.name, entry.preset, policy));
+            players.push(Player::new(entry.name, entry.values.preset(), policy));
         }
     }
     play_all(world, seed, players, rounds, observer)
@@ -250,22 +250,23 @@ impl Experiment {
         if self.policies.is_empty() {
             return Err(RunError::Nothing("there is no policy to run"));
         }
-        self.params()?;
-        let soft = SoftParams {
-            half_life: self.overrides.half_life,
-            ..SoftParams::default()
-        };
-        soft.check()?;
+        self.entries()?;
         Ok(())
     }
 
-    /// The constants that the policies play with.
+    /// The policies with their constants.
     ///
     /// # Errors
-    /// [`sclub::Error::BadParameter`].
-    pub fn params(&self) -> Result<sclub::Params, sclub::Error> {
+    /// [`RunError::Constant`].
+    pub fn entries(&self) -> Result<Vec<Entry>, RunError> {
         let assumptions = self.world.assumptions(self.rounds);
-        policies::params(self.preset, &self.overrides, &assumptions)
+        let setup = self.world.setup(&assumptions);
+        Ok(policies::entries(
+            &self.policies,
+            self.preset,
+            &self.given,
+            &setup,
+        )?)
     }
 
     /// Runs every policy in the world of every seed. Returns the runs by seed, then policy; where the
@@ -280,27 +281,19 @@ impl Experiment {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads)
             .build()?;
-        over_seeds(&pool, &self.seeds, |seed| self.run_seed(seed, observer))
+        let entries = self.entries()?;
+        over_seeds(&pool, &self.seeds, |seed| {
+            self.run_seed(seed, &entries, observer)
+        })
     }
 
-    fn run_seed(&self, seed: u64, observer: &dyn Observer) -> Result<Option<Vec<Run>>, RunError> {
-        let params = self.params()?;
-        let deviations = self
-            .deviations
-            .unwrap_or_else(|| policies::usual_deviations(self.preset));
-        let entries: Vec<Entry> = self
-            .policies
-            .iter()
-            .map(|&name| Entry {
-                name,
-                preset: self.preset,
-                params,
-                graph: self.graph,
-                deviations,
-                half_life: self.overrides.half_life,
-            })
-            .collect();
+    fn run_seed(
+        &self,
+        seed: u64,
+        entries: &[Entry],
+        observer: &dyn Observer,
+    ) -> Result<Option<Vec<Run>>, RunError> {
         let world = self.world.world(seed)?;
-        play(&*world, seed, &entries, self.rounds, observer)
+        play(&*world, seed, entries, self.rounds, observer)
     }
 }

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use sclub::Assumptions;
+use sclub::{Assumptions, Setup};
 
 use crate::data::Interactions;
 use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
 use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
+use crate::named::named;
+use crate::policies;
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::World;
 
@@ -26,6 +28,40 @@ pub enum Setting {
     /// What real users took, [`crate::held_out`].
     Ratings(Ratings),
 }
+
+/// A kind of [`Setting`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Setting::Synthetic`]
+    Synthetic,
+    /// [`Setting::Vectors`]
+    Vectors,
+    /// [`Setting::Ratings`]
+    Ratings,
+}
+
+named!(
+    Kind,
+    "world",
+    [
+        (
+            "synthetic",
+            "Random tastes and items, as in section 5.1 of the paper",
+            Kind::Synthetic
+        ),
+        (
+            "vectors",
+            "Tastes from a file of ratings, random items, as in section 5.2 of the paper",
+            Kind::Vectors
+        ),
+        (
+            "ratings",
+            "Real users, real items, and what the users really took: features from half of the users, rounds \
+         from the other half",
+            Kind::Ratings
+        ),
+    ]
+);
 
 /// World `ratings` of some data.
 #[derive(Debug, Clone, PartialEq)]
@@ -161,6 +197,22 @@ impl Setting {
         })
     }
 
+    /// Features per item.
+    pub fn dim(&self) -> usize {
+        match self {
+            Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.dim,
+            Setting::Ratings(ratings) => ratings.protocol.dim,
+        }
+    }
+
+    /// The setup that constants are chosen for, with what [`Setting::assumptions`] says.
+    pub fn setup<'a>(&self, assumptions: &'a Assumptions) -> Setup<'a> {
+        Setup {
+            assumptions: Some(assumptions),
+            ..policies::setup(self.dim(), self.users() as u64)
+        }
+    }
+
     /// What Theorem 1 supposes known about these worlds. Of real users little is: all that can be
     /// said of their items is that features are at most 1, and each user counts as a cluster.
     pub fn assumptions(&self, rounds: u64) -> Assumptions {
@@ -170,10 +222,7 @@ impl Setting {
             Setting::Vectors(recipe, _) => (Some(recipe), users),
             Setting::Ratings(_) => (None, users),
         };
-        let dim = match self {
-            Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.dim,
-            Setting::Ratings(ratings) => ratings.protocol.dim,
-        };
+        let dim = self.dim();
         Assumptions {
             dim,
             noise: recipe.map_or(0.5, Recipe::noise_scale),

@@ -7,6 +7,8 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemSet, UserId};
 
+use crate::named::named;
+
 /// Rounds drawn and played at a time: few enough to stay in cache, many enough to share work.
 pub const BLOCK: usize = 256;
 
@@ -18,6 +20,26 @@ pub enum Rewards {
     /// The mean plus Gaussian noise of this standard deviation.
     Gaussian(f64),
 }
+
+/// Noise of Gaussian rewards unless another is given.
+pub const USUAL_NOISE: f64 = 0.5;
+
+named!(
+    Rewards,
+    "kind of rewards",
+    [
+        (
+            "bernoulli",
+            "1 with the probability of the mean, else 0",
+            Rewards::Bernoulli
+        ),
+        (
+            "gaussian",
+            "The mean with Gaussian noise",
+            Rewards::Gaussian(USUAL_NOISE)
+        ),
+    ]
+);
 
 impl Rewards {
     /// The draw that the noise of a round is made from, [`Block::noise`].

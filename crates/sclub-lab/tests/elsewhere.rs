@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sclub::{
-    Change, ClusterId, Decision, Error, ItemSet, Observation, Params, Policy, Score, UserId,
+    Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Preset, Score, UserId,
 };
-use sclub_lab::policies::{Entry, InitialGraph, Made, Name, Preset, make, usual_deviations};
+use sclub_lab::policies::{Entry, Name, make, setup};
 use sclub_lab::run::{Observer, Player, RunError, over_seeds, play, play_all};
 use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
 
@@ -99,16 +99,12 @@ impl Policy for Stubborn {
         Ok(())
     }
 
-    fn cluster_of(&self, _user: UserId) -> ClusterId {
-        1
+    fn cluster_of(&self, _user: UserId) -> Option<ClusterId> {
+        Some(1)
     }
 
     fn clusters(&self) -> usize {
         1
-    }
-
-    fn estimate(&self, _user: UserId) -> Vec<f64> {
-        vec![0.0; 2]
     }
 
     fn digest(&self) -> u64 {
@@ -128,19 +124,12 @@ impl Stubborn {
     }
 
     fn player(self, name: &str) -> Player<String> {
-        Player::new(name.into(), Preset::Tuned, Made::Plain(Box::new(self)))
+        Player::new(name.into(), Preset::Tuned, Box::new(self))
     }
 }
 
 fn entry(name: Name) -> Entry {
-    Entry {
-        name,
-        preset: Preset::Tuned,
-        params: Params::tuned(),
-        graph: InitialGraph::Random,
-        deviations: usual_deviations(Preset::Tuned),
-        half_life: None,
-    }
+    Entry::new(name, Preset::Tuned, &[], &setup(2, 3)).unwrap()
 }
 
 /// Stops where a policy has failed.
@@ -178,10 +167,10 @@ fn rewards_that_a_world_gives_are_the_ones_counted_and_learned() {
 #[test]
 fn a_policy_from_elsewhere_changes_nothing_for_the_labs_own() {
     let world = Given { given: false };
-    let alone = play(&world, 1, &[entry(Name::LinUcbInd)], 500, &())
+    let alone = play(&world, 1, &[entry(Name::LINUCB_IND)], 500, &())
         .unwrap()
         .unwrap();
-    let made = make(&entry(Name::LinUcbInd), &world, 1).unwrap().unwrap();
+    let made = make(&entry(Name::LINUCB_IND), &world, 1).unwrap().unwrap();
     let players = vec![
         Stubborn::new(1, u64::MAX).player("mine"),
         Player::new("theirs".into(), Preset::Tuned, made),
@@ -217,7 +206,7 @@ fn seeds_come_back_in_their_order_and_none_is_begun_after_an_error() {
             .unwrap()
     };
     let world = Given { given: false };
-    let one = |seed| play(&world, seed, &[entry(Name::Random)], 10 * seed, &());
+    let one = |seed| play(&world, seed, &[entry(Name::RANDOM)], 10 * seed, &());
     let runs = over_seeds(&pool(3), &[5, 3, 9, 1], one).unwrap();
     let seeds: Vec<u64> = runs.iter().map(|run| run.seed).collect();
     assert_eq!(seeds, [5, 3, 9, 1]);

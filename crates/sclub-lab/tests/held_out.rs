@@ -7,15 +7,14 @@ use std::sync::Arc;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::Deviations;
+use sclub::{Preset, Value};
 use sclub_lab::data::{Interactions, Options, read};
 use sclub_lab::held_out::{FEWEST, HeldOut, HeldOutError, Others, Protocol, Split};
-use sclub_lab::policies::{Entry, InitialGraph, Name, Preset};
+use sclub_lab::policies::{Entry, Name, setup};
 use sclub_lab::run::play;
 use sclub_lab::streams::{Purpose, stream};
 use sclub_lab::summary::{rate_curves, summarise};
 use sclub_lab::world::{AGES, BLOCK, World};
-use sclub_lab::{Exploration, Params};
 
 const KINDS: u64 = 6;
 
@@ -140,21 +139,17 @@ fn features_come_from_the_other_half_alone() {
 }
 
 fn entry(name: Name) -> Entry {
-    Entry {
-        name,
-        preset: Preset::Tuned,
-        params: Params {
-            exploration: Exploration::Growing { scale: 0.05 },
-            ..Params::tuned()
-        },
-        graph: InitialGraph::Random,
-        deviations: Deviations::NONE,
-        half_life: None,
-    }
+    let given = [("beta_scale", Value::Number(0.05))];
+    let given = if name.constants.is_empty() {
+        &[][..]
+    } else {
+        &given
+    };
+    Entry::new(name, Preset::Tuned, given, &setup(8, 1)).unwrap()
 }
 
 fn rates(world: &HeldOut) -> [f64; 3] {
-    let entries = [Name::Random, Name::LinUcbOne, Name::LinUcbInd].map(entry);
+    let entries = [Name::RANDOM, Name::LINUCB_ONE, Name::LINUCB_IND].map(entry);
     let runs = play(world, 1, &entries, u64::MAX, &()).unwrap().unwrap();
     [0, 1, 2].map(|at| {
         let run = &runs[at];
@@ -223,7 +218,7 @@ fn splits_of_different_lengths_are_put_together_by_their_rates() {
         let world = HeldOut::new(split, Others::Uniform, 1.0);
         // The last is cut short: it has other points than the first two.
         let most = if seed == 3 { 333 } else { u64::MAX };
-        let entries = [Name::Random, Name::LinUcbOne].map(entry);
+        let entries = [Name::RANDOM, Name::LINUCB_ONE].map(entry);
         runs.extend(play(&world, seed, &entries, most, &()).unwrap().unwrap());
     }
     for (policy, curve) in rate_curves(&runs) {
@@ -235,7 +230,7 @@ fn splits_of_different_lengths_are_put_together_by_their_rates() {
         let tenth = of().map(|run| 1.0 - run.even_curve[10].1 / run.even_curve[10].0 as f64);
         let expected = tenth.sum::<f64>() / 3.0;
         assert!((curve[9].1.mean - expected).abs() < 1e-12);
-        if policy == Name::Random {
+        if policy == Name::RANDOM {
             let last = curve.last().unwrap().1;
             assert!((last.mean - 0.1).abs() < 0.03, "{last:?}");
         }

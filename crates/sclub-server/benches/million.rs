@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sclub::{ItemSet, Keep, Policy, SclubSoft, SoftParams};
+use sclub::{BackgroundFit, ItemSet, Policy, SclubSoft, SoftParams};
 use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
@@ -62,7 +62,7 @@ fn main() {
         .first()
         .map_or(1_000_000, |users| users.parse().expect("a number of users"));
     let kept = tempfile::tempdir().expect("a folder");
-    let policy = arguments.get(1).map_or(DEFAULT.as_str(), String::as_str);
+    let policy = arguments.get(1).map_or(DEFAULT, String::as_str);
     let rewards: usize = arguments
         .get(2)
         .map_or(2, |rewards| rewards.parse().expect("a number of rewards"));
@@ -222,7 +222,7 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
     let makes_fits = engine
         .state()
         .policy()
-        .is_some_and(|policy| policy.outlook().is_some());
+        .is_some_and(|policy| policy.inspect().outlook().is_some());
     let is_over = AtomicBool::new(false);
     let [mut idle, mut busy] = [Vec::new(), Vec::new()];
     std::thread::scope(|scope| {

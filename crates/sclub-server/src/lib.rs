@@ -17,7 +17,6 @@ extern crate self as sclub_server;
 
 pub mod api;
 pub mod client;
-pub mod constants;
 pub mod decision;
 pub mod edge;
 pub mod engine;

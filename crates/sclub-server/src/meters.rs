@@ -297,7 +297,9 @@ impl Meters {
     /// How things stand.
     pub fn state(&self, state: &State) {
         let clusters = state.clusters();
-        let singletons = state.policy().map_or(0, |policy| policy.singletons());
+        let singletons = state
+            .policy()
+            .map_or(0, |policy| policy.inspect().singletons());
         self.users.set(state.users().len() as f64);
         self.reward_sum.set(state.rewards().1);
         self.clusters.set(clusters as f64);
@@ -308,7 +310,7 @@ impl Meters {
         self.rounds.set(state.rounds() as f64);
         self.events.set(state.events() as f64);
         // Of a policy that fits nothing these are no numbers.
-        let outlook = state.policy().and_then(|policy| policy.outlook());
+        let outlook = state.policy().and_then(|policy| policy.inspect().outlook());
         let figure = |of: fn(&Outlook) -> f64| outlook.as_ref().map_or(f64::NAN, of);
         self.unplaced.set(figure(|outlook| outlook.unplaced));
         self.effective

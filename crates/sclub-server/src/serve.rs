@@ -140,7 +140,7 @@ async fn run(
                     let state = engine.state();
                     let milliseconds = begun.elapsed().as_millis() as u64;
                     tracing::info!(
-                        policy = state.identity().policy.as_str(),
+                        policy = state.identity().policy.name,
                         events = state.events(),
                         users = state.users().len(),
                         clusters = state.clusters(),

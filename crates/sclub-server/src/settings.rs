@@ -1,34 +1,28 @@
 //! What can be set, with its defaults.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use sclub::{Constant, Range, Value, ValueError};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::identity::servable;
 
 /// Everything that can be set. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a
 /// line of a TOML file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// Folder for everything that is kept.
     pub data: PathBuf,
     /// Address to listen on.
     pub addr: SocketAddr,
-    /// `sclub-soft`, `sclub`, `linucb-one` or `linucb-ind`; as the folder has it if not given.
+    /// A policy that can be served ([`servable`]); as the folder has it if not given.
     pub policy: Option<String>,
-    /// `tuned` or `released`; `sclub-soft` has none.
+    /// `tuned` or `released`, where the policy has several.
     pub preset: Option<String>,
-    /// α_θ in place of the preset's.
-    pub alpha_theta: Option<f64>,
-    /// α_p in place of the preset's.
-    pub alpha_p: Option<f64>,
-    /// A fixed β in place of the preset's.
-    pub beta: Option<f64>,
-    /// Share of the released code's growing β in place of the preset's.
-    pub beta_scale: Option<f64>,
-    /// A user's observation counts half after so many later ones of hers; for `sclub-soft`. All count
-    /// alike if not given.
-    pub half_life: Option<f64>,
     /// Features per item; as the first item has it if not given.
     pub dim: Option<usize>,
     /// Smallest reward.
@@ -85,6 +79,10 @@ pub struct Settings {
     pub log_format: String,
     /// What is logged: `error`, `warn`, `info`, `debug`, or a filter.
     pub log: String,
+    /// Constants in place of the preset's, each a setting of its own by its [`setting_name`]. The policies
+    /// that can be served say which there are.
+    #[serde(flatten, deserialize_with = "known_constants")]
+    pub constants: BTreeMap<String, Literal>,
 }
 
 impl Default for Settings {
@@ -94,11 +92,6 @@ impl Default for Settings {
             addr: SocketAddr::from(([127, 0, 0, 1], 8080)),
             policy: None,
             preset: None,
-            alpha_theta: None,
-            alpha_p: None,
-            beta: None,
-            beta_scale: None,
-            half_life: None,
             dim: None,
             reward_min: 0.0,
             reward_max: 1.0,
@@ -126,7 +119,113 @@ impl Default for Settings {
             fit_threads: 0,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
+            constants: BTreeMap::new(),
         }
+    }
+}
+
+impl Settings {
+    /// The name of every setting but the constants.
+    pub fn names() -> Vec<String> {
+        match serde_json::to_value(Self::default()) {
+            Ok(serde_json::Value::Object(all)) => all.into_iter().map(|(name, _)| name).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Every constant that can be set: those of the policies that can be served, each name once.
+pub fn constants() -> Vec<&'static Constant> {
+    let mut all: Vec<&Constant> = Vec::new();
+    for constant in servable().into_iter().flat_map(|spec| spec.constants) {
+        if all.iter().all(|known| known.name != constant.name) {
+            all.push(constant);
+        }
+    }
+    all
+}
+
+/// The name of the setting for a constant: words are joined by `-`.
+pub fn setting_name(constant: &str) -> String {
+    constant.replace('_', "-")
+}
+
+/// The name of the constant that a setting is for.
+pub fn constant_name(setting: &str) -> String {
+    setting.replace('-', "_")
+}
+
+/// The settings that are no others: constants, each with a value that some policy accepts.
+fn known_constants<'a, D: Deserializer<'a>>(
+    from: D,
+) -> Result<BTreeMap<String, Literal>, D::Error> {
+    let given = BTreeMap::<String, Literal>::deserialize(from)?;
+    for (name, literal) in &given {
+        let policies = servable().into_iter();
+        let named = policies.filter_map(|spec| spec.constant(&constant_name(name)));
+        let mut checked = named.map(|constant| literal.value(constant));
+        match checked.next() {
+            Some(Err(error)) if checked.all(|other| other.is_err()) => {
+                return Err(D::Error::custom(error.why));
+            }
+            Some(_) => {}
+            None => {
+                let mut known = Settings::names();
+                known.extend(constants().iter().map(|known| setting_name(known.name)));
+                let known = known.join("`, `");
+                return Err(D::Error::custom(format!(
+                    "unknown field `{name}`, expected one of `{known}`"
+                )));
+            }
+        }
+    }
+    Ok(given)
+}
+
+/// The value of a constant as it is written: in a file or in JSON by its type, on a command line as text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(untagged)]
+pub enum Literal {
+    /// True or false.
+    Flag(bool),
+    /// A number.
+    Number(f64),
+    /// A name, or any value as [`Constant::parse`] takes it.
+    Text(String),
+    /// Some names.
+    Names(Vec<String>),
+}
+
+impl Literal {
+    /// A value as it is written; `None` where it is unset.
+    pub fn new(constant: &Constant, value: Value) -> Option<Self> {
+        Some(match (value, constant.range) {
+            (Value::Unset, _) => return None,
+            (Value::Flag(flag), _) => Literal::Flag(flag),
+            (Value::Number(number), _) => Literal::Number(number),
+            (Value::Set(set), Range::AnyOf(known)) => {
+                let names = known.iter().enumerate();
+                let names = names.filter(|(place, _)| set >> place & 1 == 1);
+                Literal::Names(names.map(|(_, &name)| name.to_owned()).collect())
+            }
+            (other, _) => Literal::Text(constant.format(other)),
+        })
+    }
+
+    /// The value that it stands for.
+    ///
+    /// # Errors
+    /// Says what would be accepted.
+    pub fn value(&self, constant: &Constant) -> Result<Value, ValueError> {
+        let value = match self {
+            Literal::Flag(flag) => Value::Flag(*flag),
+            Literal::Number(number) => Value::Number(*number),
+            Literal::Text(text) => constant.parse(text)?,
+            Literal::Names(names) if names.is_empty() => Value::Set(0),
+            Literal::Names(names) => constant.parse(&names.join(","))?,
+        };
+        constant.check_value(value)?;
+        Ok(value)
     }
 }
 
@@ -180,6 +279,51 @@ impl From<KeepLog> for String {
         match keep {
             KeepLog::Bytes(bytes) => format!("{bytes}B"),
             KeepLog::Days(days) => format!("{days}d"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Settings, String> {
+        toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn constants_are_settings_beside_the_others() {
+        let text = "policy = \"sclub\"\nalpha-theta = 2\nindex = \"squared\"\nclusters = false\n";
+        let settings = read(text).unwrap();
+        let given = [
+            ("alpha-theta", Literal::Number(2.0)),
+            ("clusters", Literal::Flag(false)),
+            ("index", Literal::Text("squared".to_owned())),
+        ];
+        let given = given.map(|(name, literal)| (name.to_owned(), literal));
+        assert_eq!(settings.constants, BTreeMap::from(given));
+        let again = toml::to_string(&settings).unwrap();
+        assert_eq!(read(&again), Ok(settings));
+        let flag = read("half-life = \"50\"").unwrap();
+        assert_eq!(flag.constants["half-life"], Literal::Text("50".to_owned()));
+    }
+
+    #[test]
+    fn what_no_policy_has_is_refused() {
+        let error = read("strange = 1").unwrap_err();
+        assert!(error.starts_with("unknown field `strange`"), "{error}");
+        for known in ["`data`", "`max-k`", "`half-life`", "`alpha-theta`"] {
+            assert!(error.contains(known), "{error}");
+        }
+        // Club cannot be served.
+        assert!(read("graph = \"random\"").is_err());
+        for bad in [
+            "beta = -1",
+            "beta = true",
+            "index = \"cubed\"",
+            "half-life = \"x\"",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
         }
     }
 }

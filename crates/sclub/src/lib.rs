@@ -42,6 +42,14 @@ mod spec;
 mod statistics;
 mod ucb;
 
+/// The [`Spec`] of each policy of this library, for code that needs a particular one.
+pub mod specs {
+    pub use crate::club::SPEC as CLUB;
+    pub use crate::linucb::{IND as LINUCB_IND, ONE as LINUCB_ONE};
+    pub use crate::sclub::SPEC as SCLUB;
+    pub use crate::soft::{GAUSSIAN, SPEC as SCLUB_SOFT};
+}
+
 pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::fields::{Fields, Separator, is_number};
 use super::names::Name;
+use crate::named::{Named, named};
 
 /// How a file says who took what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,15 +25,34 @@ pub enum Format {
     Npy,
 }
 
+named!(Format, "format", [
+    (
+        "movielens-csv",
+        "userId,movieId,rating,timestamp, or the first two alone",
+        Format::MovieLensCsv
+    ),
+    ("movielens-dat", "1::1193::5::978300760", Format::MovieLensDat),
+    (
+        "yelp-json",
+        "A JSON object a line with user_id, business_id and stars",
+        Format::YelpJson
+    ),
+    (
+        "separated",
+        "User, item and perhaps a rating, between tabs, commas, semicolons, | or spaces",
+        Format::Separated
+    ),
+    (
+        "npy",
+        "A matrix of NumPy, not 0 where a user (row) took an item (column)",
+        Format::Npy
+    ),
+]);
+
 impl fmt::Display for Format {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Format::MovieLensCsv => "movielens-csv",
-            Format::MovieLensDat => "movielens-dat",
-            Format::YelpJson => "yelp-json",
-            Format::Separated => "separated",
-            Format::Npy => "npy",
-        })
+        let found = Self::ALL.iter().find(|(_, _, one)| one == self);
+        formatter.write_str(found.map_or("unknown", |(name, ..)| name))
     }
 }
 

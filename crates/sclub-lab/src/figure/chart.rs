@@ -353,7 +353,7 @@ mod tests {
             y: axis(),
             series: vec![Series {
                 label: "club".into(),
-                policy: Some(Name::Club),
+                policy: Some(Name::CLUB),
                 strength: 1.0,
                 dash: Dash::Solid,
                 points: points.collect(),

@@ -2,7 +2,6 @@
 
 use kuva::Theme;
 
-use super::colour;
 use crate::policies::Name;
 
 /// The colour of what belongs to no policy, such as a bound.
@@ -31,7 +30,7 @@ pub fn page_colour(policy: Option<Name>, strength: f64) -> String {
 
 /// The same colour on white.
 pub(super) fn file_colour(policy: Option<Name>, strength: f64) -> String {
-    let full = policy.map_or(GREY, colour);
+    let full = policy.map_or(GREY, |policy| policy.colors[0]);
     let part = |from: usize| {
         let value = u8::from_str_radix(&full[from..from + 2], 16).unwrap_or(0);
         255.0 + share(strength) * (f64::from(value) - 255.0)
@@ -63,11 +62,11 @@ mod tests {
 
     #[test]
     fn a_weaker_colour_is_nearer_to_the_ground() {
-        assert_eq!(file_colour(Some(Name::Sclub), 1.0), "#D55E00");
+        assert_eq!(file_colour(Some(Name::SCLUB), 1.0), "#D55E00");
         // 255 less three tenths of 255 − 0xD5, 255 − 0x5E and 255.
-        assert_eq!(file_colour(Some(Name::Sclub), 0.0), "#F2CEB2");
+        assert_eq!(file_colour(Some(Name::SCLUB), 0.0), "#F2CEB2");
         assert_eq!(file_colour(None, 1.0), GREY);
-        assert_eq!(page_colour(Some(Name::Sclub), 1.0), "var(--sclub)");
-        assert!(page_colour(Some(Name::Sclub), 0.5).contains("var(--sclub) 65%"));
+        assert_eq!(page_colour(Some(Name::SCLUB), 1.0), "var(--sclub)");
+        assert!(page_colour(Some(Name::SCLUB), 0.5).contains("var(--sclub) 65%"));
     }
 }

@@ -1,12 +1,12 @@
 //! What the published code does otherwise than the pseudo-code, and what that is worth.
 
-use sclub::{Deviations, Index};
+use sclub::{Deviations, Preset, Value, ValueError};
 
 use super::cells::Cells;
 use super::jobs::{Job, key};
 use super::published::{ALGORITHMS, PANELS, PublishedPanel};
-use super::{PaperError, Plan, entry};
-use crate::policies::{Entry, Name, Preset};
+use super::{PaperError, Plan};
+use crate::policies::{Entry, Name};
 use crate::report::model::{Audit, Variant};
 use crate::setting::Setting;
 use crate::summary::{Mean, percent, thousands};
@@ -14,60 +14,24 @@ use crate::summary::{Mean, percent, thousands};
 /// The panels that the audit is made in.
 const AUDITED: [&str; 2] = ["1a", "1c"];
 
-/// A deviation by name.
-#[derive(Debug, Clone, Copy)]
-pub struct Switch {
-    /// The name that the command line knows it by.
-    pub name: &'static str,
-    /// What it does.
-    pub meaning: &'static str,
-    /// Puts it on or off.
-    pub set: fn(&mut Deviations, bool),
-}
+/// What each of [`Deviations::NAMES`] does.
+const MEANINGS: [&str; 6] = [
+    "Each observation of a user who was split out enters twice, once through her and once through her \
+     cluster, which shares her arrays.",
+    "Marks are cleared in every round, not in every phase; so nothing is ever merged.",
+    "After a split or a merge a cluster's estimate is not renewed before its next observation.",
+    "Whether a cluster is checked is not worked out anew when a user leaves it, and a user who leaves loses \
+     her mark.",
+    "A user is compared with her cluster's estimate of now, not with the phase's pivot.",
+    "A user's frequency is compared with her cluster's average, not with each member's.",
+];
 
-impl Switch {
-    /// Every deviation of the published code from the pseudo-code.
-    pub const ALL: [Switch; 6] = [
-        Switch {
-            name: "shared-arrays",
-            meaning: "Each observation of a user who was split out enters twice, once through her and \
-                      once through her cluster, which shares her arrays.",
-            set: |deviations, on| deviations.shared_arrays = on,
-        },
-        Switch {
-            name: "marks-cleared",
-            meaning: "Marks are cleared in every round, not in every phase; so nothing is ever merged.",
-            set: |deviations, on| deviations.marks_cleared = on,
-        },
-        Switch {
-            name: "stale-estimates",
-            meaning: "After a split or a merge a cluster's estimate is not renewed before its next \
-                      observation.",
-            set: |deviations, on| deviations.stale_estimates = on,
-        },
-        Switch {
-            name: "stale-marks",
-            meaning: "Whether a cluster is checked is not worked out anew when a user leaves it, and \
-                      a user who leaves loses her mark.",
-            set: |deviations, on| deviations.stale_marks = on,
-        },
-        Switch {
-            name: "running-estimate",
-            meaning: "A user is compared with her cluster's estimate of now, not with the phase's pivot.",
-            set: |deviations, on| deviations.running_estimate = on,
-        },
-        Switch {
-            name: "average-frequency",
-            meaning: "A user's frequency is compared with her cluster's average, not with each member's.",
-            set: |deviations, on| deviations.average_frequency = on,
-        },
-    ];
-
-    /// The deviations with this one put on or off.
-    pub fn with(self, mut deviations: Deviations, on: bool) -> Deviations {
-        (self.set)(&mut deviations, on);
-        deviations
-    }
+/// Every deviation: name, meaning, and the set of it alone.
+fn deviations() -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+    let named = Deviations::NAMES.into_iter().zip(MEANINGS);
+    named
+        .enumerate()
+        .map(|(place, (name, meaning))| (name, meaning, 1 << place))
 }
 
 /// A row of the audit before it is run.
@@ -76,8 +40,9 @@ struct Row {
     name: &'static str,
     meaning: &'static str,
     preset: Preset,
-    index: Option<Index>,
-    deviations: Deviations,
+    index: Option<&'static str>,
+    /// A set of [`Deviations::NAMES`].
+    deviations: u64,
     /// The row that it is compared with.
     reference: Option<usize>,
 }
@@ -92,7 +57,7 @@ fn rows() -> Vec<Row> {
         meaning,
         preset,
         index,
-        deviations: Deviations::NONE,
+        deviations: 0,
         reference: Some(BASE),
     };
     let mut rows = vec![
@@ -108,7 +73,7 @@ fn rows() -> Vec<Row> {
             "pseudo-code, published constants",
             "The constants of the published code, the norm of the paper.",
             Preset::Released,
-            Some(Index::Norm),
+            Some("norm"),
         ),
         plain(
             "base",
@@ -120,26 +85,27 @@ fn rows() -> Vec<Row> {
         ),
     ];
     rows[BASE].reference = None;
-    for switch in Switch::ALL {
+    for (name, meaning, alone) in deviations() {
         rows.push(Row {
             group: "alone",
-            name: switch.name,
-            meaning: switch.meaning,
+            name,
+            meaning,
             preset: Preset::Released,
             index: None,
-            deviations: switch.with(Deviations::NONE, true),
+            deviations: alone,
             reference: Some(BASE),
         });
     }
-    let all = rows.len() + Switch::ALL.len() + 1;
-    for switch in Switch::ALL {
+    let all = rows.len() + MEANINGS.len() + 1;
+    let all_deviations = Deviations::ALL.to_set();
+    for (name, meaning, alone) in deviations() {
         rows.push(Row {
             group: "without",
-            name: switch.name,
-            meaning: switch.meaning,
+            name,
+            meaning,
             preset: Preset::Released,
             index: None,
-            deviations: switch.with(Deviations::ALL, false),
+            deviations: all_deviations & !alone,
             reference: Some(all),
         });
     }
@@ -148,8 +114,8 @@ fn rows() -> Vec<Row> {
         name: "squared norm",
         meaning: "The index adds β·xᵀS⁻¹x where the paper has β·√(xᵀS⁻¹x).",
         preset: Preset::Released,
-        index: Some(Index::Norm),
-        deviations: Deviations::ALL,
+        index: Some("norm"),
+        deviations: all_deviations,
         reference: Some(all),
     });
     rows.push(Row {
@@ -158,19 +124,22 @@ fn rows() -> Vec<Row> {
         meaning: "The published code.",
         preset: Preset::Released,
         index: None,
-        deviations: Deviations::ALL,
+        deviations: all_deviations,
         reference: None,
     });
     rows
 }
 
-fn variant(row: &Row, setting: &Setting, rounds: u64) -> Result<Entry, sclub::Error> {
-    let mut entry = entry(Name::Sclub, row.preset, setting, rounds)?;
-    entry.deviations = row.deviations;
-    if let Some(index) = row.index {
-        entry.params.index = index;
-    }
-    Ok(entry)
+fn variant(row: &Row, setting: &Setting, rounds: u64) -> Result<Entry, ValueError> {
+    let mut given = vec![("deviations", Value::Set(row.deviations))];
+    given.extend(row.index.map(|index| ("index", Value::Choice(index))));
+    let assumptions = setting.assumptions(rounds);
+    Entry::new(
+        Name::SCLUB,
+        row.preset,
+        &given,
+        &setting.setup(&assumptions),
+    )
 }
 
 /// The audited settings with their panels.
@@ -246,7 +215,7 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
         .collect();
     let sclub = ALGORITHMS
         .iter()
-        .position(|&name| name == Name::Sclub)
+        .position(|&name| name == Name::SCLUB)
         .expect("the paper is about it");
     let settings: Vec<(String, f64)> = settings
         .iter()

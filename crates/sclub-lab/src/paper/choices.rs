@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
-use sclub::{Deviations, Exploration, Index, Params};
+use sclub::{Preset, Value};
 
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
 use super::{Data, PaperError, Plan, Source};
 use crate::held_out::{Others, Protocol, Split};
-use crate::policies::{Entry, InitialGraph, Name, Preset};
+use crate::policies::{self, Entry, Name};
 use crate::report::model::{HeldOut, HeldOutRow, HeldOutTable};
 use crate::setting::{Ratings, Setting, SettingError};
 use crate::summary::Mean;
@@ -23,31 +23,27 @@ const SCALES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const ALPHAS: [f64; 3] = [0.5, 1.0, 2.5];
 
 /// A policy with the factor that its items' features are multiplied by.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Contender {
     pub entry: Entry,
     pub scale: f64,
 }
 
-fn contender(name: Name, preset: Preset, params: Params, scale: f64) -> Contender {
-    let entry = Entry {
-        name,
-        preset,
-        params,
-        graph: InitialGraph::Random,
-        deviations: Deviations::NONE,
-        half_life: None,
-    };
-    Contender { entry, scale }
+/// A policy with constants in place of some of the tuned ones.
+fn contender(name: Name, given: &[(&str, Value)], scale: f64) -> Contender {
+    // Neither features nor users make a difference to tuned constants.
+    let setup = policies::setup(1, 1);
+    let entry = Entry::new(name, Preset::Tuned, given, &setup);
+    Contender {
+        entry: entry.expect("the constants to choose from are good ones"),
+        scale,
+    }
 }
 
 /// What there is to choose from for a policy.
 fn grid(quick: bool, name: Name) -> Vec<Contender> {
-    let alphas: &[f64] = if matches!(name, Name::Sclub | Name::Club) {
-        &ALPHAS
-    } else {
-        &[1.0]
-    };
+    let clusters = name.constant("alpha_theta").is_some();
+    let alphas: &[f64] = if clusters { &ALPHAS } else { &[1.0] };
     let (betas, scales): (&[f64], &[f64]) = if quick {
         (&[0.1, 0.02], &[1.0, 4.0])
     } else {
@@ -57,13 +53,11 @@ fn grid(quick: bool, name: Name) -> Vec<Contender> {
     for &scale in scales {
         for &alpha_theta in alphas {
             for &beta in betas {
-                let params = Params {
-                    alpha_theta,
-                    alpha_p: Params::tuned().alpha_p,
-                    index: Index::Norm,
-                    exploration: Exploration::Growing { scale: beta },
-                };
-                grid.push(contender(name, Preset::Tuned, params, scale));
+                let mut given = vec![("beta_scale", Value::Number(beta))];
+                if clusters {
+                    given.push(("alpha_theta", Value::Number(alpha_theta)));
+                }
+                grid.push(contender(name, &given, scale));
             }
         }
     }
@@ -71,7 +65,7 @@ fn grid(quick: bool, name: Name) -> Vec<Contender> {
 }
 
 /// The policies whose constants are chosen.
-const TUNED: [Name; 3] = [Name::LinUcbInd, Name::Sclub, Name::Club];
+const TUNED: [Name; 3] = [Name::LINUCB_IND, Name::SCLUB, Name::CLUB];
 
 fn protocol(quick: bool) -> Protocol {
     Protocol {
@@ -123,7 +117,10 @@ pub(crate) fn jobs_of_split(
             let wants = contenders
                 .iter()
                 .filter(|c| c.scale == scale)
-                .map(|c| (key(&setting, seed, rounds(quick), &c.entry), c.entry))
+                .map(|c| {
+                    let key = key(&setting, seed, rounds(quick), &c.entry);
+                    (key, c.entry.clone())
+                })
                 .collect();
             let split = Arc::clone(&split);
             jobs.push(Job {
@@ -187,7 +184,7 @@ pub(crate) fn best(quick: bool, data: &Data, cells: &Cells, name: Name) -> Optio
             let play = (Others::Uniform, false);
             sum += rate(&record(quick, data, cells, seed, play, &contender)?);
         }
-        if best.is_none_or(|(highest, _)| sum > highest) {
+        if best.as_ref().is_none_or(|(highest, _)| sum > *highest) {
             best = Some((sum, contender));
         }
     }
@@ -196,7 +193,7 @@ pub(crate) fn best(quick: bool, data: &Data, cells: &Cells, name: Name) -> Optio
 
 /// A policy as it is where nobody tunes it.
 pub(crate) fn usual(name: Name) -> Contender {
-    contender(name, Preset::Tuned, Params::tuned(), 1.0)
+    contender(name, &[], 1.0)
 }
 
 /// A row of the tables before it is run.
@@ -208,28 +205,28 @@ struct Row {
 
 /// Everybody who is reported; none where tuning is not complete.
 fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
-    let ind = best(plan.quick, &source.data, cells, Name::LinUcbInd)?;
+    let ind = best(plan.quick, &source.data, cells, Name::LINUCB_IND)?;
     let row = |label: &str, contender| Row {
         label: label.into(),
         contender,
         placebo: false,
     };
     Some(vec![
-        row("Random", usual(Name::Random)),
-        row("LinUCB-One", usual(Name::LinUcbOne)),
-        row("LinUCB-Ind", usual(Name::LinUcbInd)),
-        row("LinUCB-Ind, tuned", ind),
-        row("SCLUB", usual(Name::Sclub)),
+        row("Random", usual(Name::RANDOM)),
+        row("LinUCB-One", usual(Name::LINUCB_ONE)),
+        row("LinUCB-Ind", usual(Name::LINUCB_IND)),
+        row("LinUCB-Ind, tuned", ind.clone()),
+        row("SCLUB", usual(Name::SCLUB)),
         row(
             "SCLUB, tuned",
-            best(plan.quick, &source.data, cells, Name::Sclub)?,
+            best(plan.quick, &source.data, cells, Name::SCLUB)?,
         ),
         row(
             "CLUB, tuned",
-            best(plan.quick, &source.data, cells, Name::Club)?,
+            best(plan.quick, &source.data, cells, Name::CLUB)?,
         ),
-        row("One Gaussian prior", usual(Name::Gaussian)),
-        row("SCLUB-soft", usual(Name::SclubSoft)),
+        row("One Gaussian prior", usual(Name::GAUSSIAN)),
+        row("SCLUB-soft", usual(Name::SCLUB_SOFT)),
         Row {
             label: "Placebo: wrong users".into(),
             contender: ind,
@@ -262,7 +259,7 @@ pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
                     let contenders = rows
                         .iter()
                         .filter(|row| row.placebo == placebo)
-                        .map(|row| row.contender)
+                        .map(|row| row.contender.clone())
                         .collect();
                     plays.push((others, placebo, contenders));
                 }
@@ -275,21 +272,18 @@ pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
 
 /// A contender's constants, in a few words.
 pub(crate) fn constants(contender: &Contender) -> String {
-    let Params {
-        alpha_theta,
-        exploration,
-        ..
-    } = contender.entry.params;
+    let Entry { name, values } = &contender.entry;
+    if name.constants.is_empty() {
+        return "no constants".into();
+    }
+    if name.has_own_constants() {
+        return "no constants to choose".into();
+    }
     let mut parts = Vec::new();
-    match contender.entry.name {
-        Name::Random => return "no constants".into(),
-        Name::SclubSoft | Name::Gaussian => return "no constants to choose".into(),
-        Name::Sclub | Name::Club => parts.push(format!("α_θ {alpha_theta}")),
-        _ => {}
-    }
-    if let Exploration::Growing { scale } = exploration {
-        parts.push(format!("β·{scale}"));
-    }
+    let alpha_theta = values.number("alpha_theta");
+    parts.extend(alpha_theta.map(|alpha_theta| format!("α_θ {alpha_theta}")));
+    let scale = values.number("beta_scale");
+    parts.extend(scale.map(|scale| format!("β·{scale}")));
     let inverse = contender.scale.powi(2);
     parts.push(if inverse == 1.0 {
         "ridge 1".into()

@@ -7,7 +7,7 @@ use rayon::prelude::*;
 
 use super::cells::{Cells, Record};
 use super::{PaperError, Progress};
-use crate::policies::{Entry, Name};
+use crate::policies::Entry;
 use crate::run::{Observer, play};
 use crate::setting::{Setting, SettingError};
 use crate::streams::mix;
@@ -32,7 +32,7 @@ impl Job {
     pub fn new(setting: &Setting, seed: u64, rounds: u64, entries: &[Entry]) -> Self {
         let wants = entries
             .iter()
-            .map(|entry| (key(setting, seed, rounds, entry), *entry))
+            .map(|entry| (key(setting, seed, rounds, entry), entry.clone()))
             .collect();
         let setting = setting.clone();
         Self {
@@ -45,7 +45,12 @@ impl Job {
     }
 }
 
-/// Names a result by everything that it depends on.
+/// Must grow with every change after which a world of the same recipe, data and seed is another.
+const WORLDS_REVISION: u32 = 1;
+
+/// Names a result by everything that it depends on. Of the policy that is its name, every constant and
+/// its revision, which is there because a policy may come to decide otherwise with the same constants;
+/// so results outlive releases that change neither policies nor worlds.
 pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
     let (world, data) = match setting {
         Setting::Synthetic(recipe) => (format!("{recipe:?}"), 0),
@@ -61,18 +66,7 @@ pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
             ratings.digest,
         ),
     };
-    // What a policy does not look at does not make its result another.
-    let graph = (entry.name == Name::Club).then_some(entry.graph);
-    let deviations = (entry.name == Name::Sclub).then_some(entry.deviations);
-    let params = if entry.name.is_soft() {
-        format!("{:?}", entry.soft_params())
-    } else {
-        format!("{:?}", entry.params)
-    };
-    let all = format!(
-        "{} {world} {data:x} {params} {graph:?} {deviations:?}",
-        env!("CARGO_PKG_VERSION")
-    );
+    let all = format!("{WORLDS_REVISION} {world} {data:x} {}", entry.values);
     let words: Vec<u64> = all.bytes().map(u64::from).collect();
     format!(
         "{} seed {seed} rounds {rounds} {:016x}",
@@ -137,7 +131,7 @@ fn run(
                 break;
             }
             let world = (job.make)()?;
-            let entries: Vec<Entry> = job.wants.iter().map(|(_, entry)| *entry).collect();
+            let entries: Vec<Entry> = job.wants.iter().map(|(_, entry)| entry.clone()).collect();
             let Some(runs) = play(&*world, job.seed, &entries, job.rounds, observer)? else {
                 break;
             };
@@ -176,4 +170,59 @@ pub(crate) fn work(
         kept,
         missing: missing - new,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use sclub::{Constant, Preset, Range, Value};
+
+    use super::*;
+    use crate::paper::{entry, synthetic};
+    use crate::policies::Name;
+    use crate::synthetic::Frequencies;
+
+    /// A value of a constant that is not this one.
+    fn another(constant: &Constant, value: Value) -> Value {
+        match (constant.range, value) {
+            (Range::Number { high, whole, .. }, Value::Number(number)) => {
+                // As little more as can be.
+                let next = match whole {
+                    true => number + 1.0,
+                    false => number * (1.0 + f64::EPSILON) + f64::MIN_POSITIVE,
+                };
+                assert!(next <= high, "{}", constant.name);
+                Value::Number(next)
+            }
+            (Range::Number { low, high, .. }, _) => Value::Number((low + 1.0).min(high)),
+            (Range::Flag, value) => Value::Flag(value != Value::Flag(true)),
+            (Range::OneOf(known), value) => {
+                let mut choices = known.iter().map(|&choice| Value::Choice(choice));
+                choices.find(|&choice| choice != value).unwrap()
+            }
+            (Range::AnyOf(_), Value::Set(set)) => Value::Set(set ^ 1),
+            (Range::AnyOf(_), _) => Value::Set(1),
+        }
+    }
+
+    #[test]
+    fn another_value_of_any_constant_of_any_policy_makes_another_key() {
+        let setting = Setting::Synthetic(synthetic(Frequencies::Uniform));
+        let assumptions = setting.assumptions(100);
+        let setup = setting.setup(&assumptions);
+        let mut keys = HashSet::new();
+        for name in Name::all() {
+            let usual = entry(name, Preset::Tuned, &setting, 100).unwrap();
+            assert!(keys.insert(key(&setting, 1, 100, &usual)), "{name}");
+            assert!(keys.insert(key(&setting, 2, 100, &usual)), "{name}");
+            assert!(keys.insert(key(&setting, 1, 101, &usual)), "{name}");
+            for (constant, value) in usual.values.iter() {
+                let given = [(constant.name, another(constant, value))];
+                let other = Entry::new(name, Preset::Tuned, &given, &setup).unwrap();
+                let key = key(&setting, 1, 100, &other);
+                assert!(keys.insert(key), "{} of {name}", constant.name);
+            }
+        }
+    }
 }

@@ -1,11 +1,13 @@
 //! Theorem 3's setting: many users a round, all served on the same history.
 
+use sclub::{Preset, ValueError};
+
 use super::cells::Cells;
 use super::jobs::Job;
 use super::panels::{even_curve, records};
 use super::theorem::Constants;
 use super::{PaperError, Plan, entry, synthetic};
-use crate::policies::{Entry, Name, Preset};
+use crate::policies::{Entry, Name};
 use crate::report::model::{Line, ManyUsers, ManyUsersRow};
 use crate::setting::Setting;
 use crate::summary::{Mean, percent, thousands};
@@ -16,9 +18,9 @@ const USERS_A_ROUND: [(f64, f64); 3] = [(1.0, 0.45), (10.0, 0.7), (100.0, 1.0)];
 
 /// Who plays, with which constants.
 const PLAYERS: [(Name, Preset); 3] = [
-    (Name::Sclub, Preset::Tuned),
-    (Name::LinUcbInd, Preset::Tuned),
-    (Name::Sclub, Preset::Theory),
+    (Name::SCLUB, Preset::Tuned),
+    (Name::LINUCB_IND, Preset::Tuned),
+    (Name::SCLUB, Preset::Theory),
 ];
 
 /// Recommendations in each run, about.
@@ -37,7 +39,7 @@ struct Series {
     entries: Vec<Entry>,
 }
 
-fn all_series(plan: &Plan) -> Result<Vec<Series>, sclub::Error> {
+fn all_series(plan: &Plan) -> Result<Vec<Series>, ValueError> {
     USERS_A_ROUND
         .into_iter()
         .map(|(users, strength)| {
@@ -98,9 +100,9 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
                 return Ok(None);
             }
             let regret = Mean::of(records.iter().map(|record| record.regret));
-            if entry.preset == Preset::Tuned {
+            if entry.values.preset() == Preset::Tuned {
                 lines.push(Line {
-                    label: format!("{}, {users:.0} a round", entry.name.title()),
+                    label: format!("{}, {users:.0} a round", entry.name.title),
                     policy: Some(entry.name),
                     dashed: false,
                     strength,
@@ -113,7 +115,7 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
             rows.push(ManyUsersRow {
                 users_a_round: users,
                 policy: entry.name,
-                preset: entry.preset,
+                preset: entry.values.preset(),
                 rounds,
                 served: Mean::of(records.iter().map(|record| record.served as f64)).mean,
                 regret,
@@ -125,7 +127,7 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
     let regret_of = |users: f64, preset: Preset| {
         rows.iter()
             .find(|row| {
-                row.users_a_round == users && row.policy == Name::Sclub && row.preset == preset
+                row.users_a_round == users && row.policy == Name::SCLUB && row.preset == preset
             })
             .map_or(f64::NAN, |row| row.regret.mean)
     };

@@ -15,9 +15,12 @@ mod theorem;
 
 use std::sync::Arc;
 
+use sclub::{Preset, ValueError};
+
 use crate::data::Interactions;
 use crate::data::features::{self, FeatureError, Selection};
-use crate::policies::{self, Entry, InitialGraph, Name, Preset};
+use crate::named::named;
+use crate::policies::{ChoiceError, Entry, Name};
 use crate::report::model::{Origin, Report};
 use crate::run::{Observer, RunError};
 use crate::setting::{Setting, SettingError};
@@ -27,8 +30,6 @@ use cells::{Cells, CellsError};
 use jobs::Job;
 use published::Users;
 
-pub use audit::Switch;
-
 /// T of the paper's figures.
 pub const ROUNDS: u64 = (1 << 20) - 2;
 
@@ -36,18 +37,41 @@ pub const ROUNDS: u64 = (1 << 20) - 2;
 const DIM: usize = 20;
 const CANDIDATES: usize = 20;
 
-/// What a report is made of.
+/// A part of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parts {
+pub enum Part {
     /// Figure 1 with its tables.
-    pub panels: bool,
+    Panels,
     /// The published code's deviations.
-    pub audit: bool,
+    Audit,
     /// Theorems 1 and 3.
-    pub theorems: bool,
+    Theorems,
     /// Held-out choices of real users.
-    pub choices: bool,
+    Choices,
 }
+
+named!(
+    Part,
+    "part",
+    [
+        ("panels", "Figure 1 with Tables 1 and 2", Part::Panels),
+        (
+            "audit",
+            "What the published code does otherwise than the paper, and what that is worth",
+            Part::Audit
+        ),
+        (
+            "theorems",
+            "The bound of Theorem 1, and Theorem 3's many users a round",
+            Part::Theorems
+        ),
+        (
+            "choices",
+            "Held-out choices of real users; needs --movielens or --yelp",
+            Part::Choices
+        ),
+    ]
+);
 
 /// Who took what, and the digest by which results are found again.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,7 +145,7 @@ pub struct Plan {
     /// Whether figures are only to be had fast.
     pub quick: bool,
     /// What to report.
-    pub parts: Parts,
+    pub parts: Vec<Part>,
     /// MovieLens ratings, if given.
     pub movielens: Option<Source>,
     /// Yelp reviews, if given.
@@ -145,9 +169,9 @@ pub enum PaperError {
     Threads(rayon::ThreadPoolBuildError),
 }
 
-impl From<sclub::Error> for PaperError {
-    fn from(error: sclub::Error) -> Self {
-        PaperError::Run(RunError::Policy(error))
+impl From<ValueError> for PaperError {
+    fn from(error: ValueError) -> Self {
+        PaperError::Run(RunError::Constant(ChoiceError::Value(error)))
     }
 }
 
@@ -163,6 +187,10 @@ pub struct Progress {
 }
 
 impl Plan {
+    fn has(&self, part: Part) -> bool {
+        self.parts.contains(&part)
+    }
+
     fn source(&self, users: Users) -> Option<&Source> {
         match users {
             Users::Drawn => None,
@@ -190,17 +218,17 @@ impl Plan {
     /// The jobs of the first pass: everything whose constants are known beforehand.
     fn jobs(&self) -> Result<Vec<Job>, PaperError> {
         let mut jobs = Vec::new();
-        if self.parts.panels {
+        if self.has(Part::Panels) {
             jobs.extend(panels::jobs(self)?);
         }
-        if self.parts.theorems {
+        if self.has(Part::Theorems) {
             jobs.extend(theorem::jobs(self)?);
             jobs.extend(many_users::jobs(self)?);
         }
-        if self.parts.audit {
+        if self.has(Part::Audit) {
             jobs.extend(audit::jobs(self)?);
         }
-        if self.parts.choices {
+        if self.has(Part::Choices) {
             jobs.extend(choices::tuning_jobs(self));
         }
         Ok(jobs)
@@ -208,7 +236,7 @@ impl Plan {
 
     /// The jobs of the second pass, whose constants the first has found.
     fn later_jobs(&self, cells: &Cells) -> Vec<Job> {
-        if self.parts.choices {
+        if self.has(Part::Choices) {
             choices::jobs(self, cells)
         } else {
             Vec::new()
@@ -255,9 +283,9 @@ impl Plan {
     pub fn report(&self, cells: &Cells, origin: Origin) -> Result<Report, PaperError> {
         let mut report = self.parts(cells, origin)?;
         if !report.origin.complete {
-            let audit = self.parts.audit && report.audit.is_none();
-            let theorems = self.parts.theorems && report.theorem.is_none();
-            let choices = self.parts.choices && report.held_out.len() < self.sources().count();
+            let audit = self.has(Part::Audit) && report.audit.is_none();
+            let theorems = self.has(Part::Theorems) && report.theorem.is_none();
+            let choices = self.has(Part::Choices) && report.held_out.len() < self.sources().count();
             report.origin.to_come = [
                 (audit, "the audit"),
                 (theorems, "the theorems"),
@@ -274,27 +302,27 @@ impl Plan {
     fn parts(&self, cells: &Cells, origin: Origin) -> Result<Report, PaperError> {
         Ok(Report {
             origin,
-            panels: if self.parts.panels {
+            panels: if self.has(Part::Panels) {
                 panels::panels(self, cells)?
             } else {
                 Vec::new()
             },
-            audit: if self.parts.audit {
+            audit: if self.has(Part::Audit) {
                 audit::audit(self, cells)?
             } else {
                 None
             },
-            theorem: if self.parts.theorems {
+            theorem: if self.has(Part::Theorems) {
                 theorem::theorem(self, cells)?
             } else {
                 None
             },
-            many_users: if self.parts.theorems {
+            many_users: if self.has(Part::Theorems) {
                 many_users::many_users(self, cells)?
             } else {
                 None
             },
-            held_out: if self.parts.choices {
+            held_out: if self.has(Part::Choices) {
                 choices::held_out(self, cells)?
             } else {
                 Vec::new()
@@ -323,16 +351,7 @@ pub(crate) fn entry(
     preset: Preset,
     setting: &Setting,
     rounds: u64,
-) -> Result<Entry, sclub::Error> {
-    Ok(Entry {
-        name,
-        preset,
-        params: policies::params(preset, &Default::default(), &setting.assumptions(rounds))?,
-        graph: match preset {
-            Preset::Released => InitialGraph::Complete,
-            Preset::Theory | Preset::Tuned => InitialGraph::Random,
-        },
-        deviations: policies::usual_deviations(preset),
-        half_life: None,
-    })
+) -> Result<Entry, ValueError> {
+    let assumptions = setting.assumptions(rounds);
+    Entry::new(name, preset, &[], &setting.setup(&assumptions))
 }

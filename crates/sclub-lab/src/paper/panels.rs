@@ -1,15 +1,17 @@
 //! Figure 1, Table 1 and Table 2.
 
+use sclub::{Preset, ValueError};
+
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
 use super::published::{ALGORITHMS, BESIDE, PANELS, PublishedPanel, Users};
 use super::{PaperError, Plan, entry};
-use crate::policies::{Entry, Preset};
+use crate::policies::Entry;
 use crate::report::model::{Cell, Panel};
 use crate::setting::Setting;
 use crate::summary::Mean;
 
-fn entries(setting: &Setting, rounds: u64) -> Result<Vec<Entry>, sclub::Error> {
+fn entries(setting: &Setting, rounds: u64) -> Result<Vec<Entry>, ValueError> {
     let published = ALGORITHMS.map(|name| (name, Preset::Released));
     let beside = BESIDE.map(|name| (name, Preset::Tuned));
     published

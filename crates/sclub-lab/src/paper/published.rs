@@ -4,10 +4,10 @@ use crate::policies::Name;
 use crate::synthetic::Frequencies;
 
 /// The algorithms in the order of the paper's tables.
-pub const ALGORITHMS: [Name; 4] = [Name::Club, Name::LinUcbInd, Name::LinUcbOne, Name::Sclub];
+pub const ALGORITHMS: [Name; 4] = [Name::CLUB, Name::LINUCB_IND, Name::LINUCB_ONE, Name::SCLUB];
 
 /// What is run beside them, with constants of its own. The paper has no figures of it.
-pub const BESIDE: [Name; 1] = [Name::SclubSoft];
+pub const BESIDE: [Name; 1] = [Name::SCLUB_SOFT];
 
 /// Where a panel's users come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

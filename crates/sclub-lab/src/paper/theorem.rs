@@ -1,10 +1,12 @@
 //! Theorem 1: its bound beside the regret of the constants that it is about.
 
+use sclub::{Preset, ValueError};
+
 use super::cells::{Cells, Record};
 use super::jobs::Job;
 use super::panels::records;
 use super::{PaperError, Plan, entry, synthetic};
-use crate::policies::{Entry, Name, Preset};
+use crate::policies::{Entry, Name};
 use crate::report::model::{Line, Theorem};
 use crate::setting::Setting;
 use crate::summary::{Mean, thousands};
@@ -19,10 +21,10 @@ fn setting() -> (Recipe, Setting) {
     (recipe, Setting::Synthetic(recipe))
 }
 
-fn entries(setting: &Setting, rounds: u64) -> Result<[Entry; 2], sclub::Error> {
+fn entries(setting: &Setting, rounds: u64) -> Result<[Entry; 2], ValueError> {
     Ok([
-        entry(Name::Sclub, Preset::Theory, setting, rounds)?,
-        entry(Name::Sclub, Preset::Tuned, setting, rounds)?,
+        entry(Name::SCLUB, Preset::Theory, setting, rounds)?,
+        entry(Name::SCLUB, Preset::Tuned, setting, rounds)?,
     ])
 }
 
@@ -158,6 +160,7 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
     }
     let gap = gaps.iter().copied().fold(f64::INFINITY, f64::min);
     let constants = Constants::new(&recipe, gap, plan.rounds);
+    let alpha_theta = theory.values.number("alpha_theta").unwrap_or(f64::NAN);
     let each = 1.0 / constants.clusters;
     let rounds: Vec<f64> = doubling_curve(&measured).iter().map(|&(x, _)| x).collect();
     let curve = |f: &dyn Fn(f64) -> f64| -> Vec<(f64, Mean)> {
@@ -183,14 +186,14 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
         ),
         Line {
             label: "SCLUB, theory".into(),
-            policy: Some(Name::Sclub),
+            policy: Some(Name::SCLUB),
             dashed: false,
             strength: 1.0,
             points: doubling_curve(&measured),
         },
         Line {
             label: "SCLUB, tuned".into(),
-            policy: Some(Name::Sclub),
+            policy: Some(Name::SCLUB),
             dashed: true,
             strength: 0.6,
             points: doubling_curve(&beside),
@@ -213,11 +216,7 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
             format!("{gap:.2}"),
             "the smallest distance between two clusters' tastes, over all seeds",
         ),
-        text(
-            "α_θ",
-            format!("{:.1}", theory.params.alpha_theta),
-            "4R√(d/λ_x)",
-        ),
+        text("α_θ", format!("{:.1}", alpha_theta), "4R√(d/λ_x)"),
         text(
             "β",
             format!("{:.2}", constants.beta()),
@@ -253,8 +252,8 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
             "With the theorem's α_θ of {:.0} two estimates may be {:.0} apart, and tastes have length \
              1: nobody is split by her estimate within T rounds. {:.0} cluster is left at the end, \
              and SCLUB plays what LinUCB-One plays. The theorem is about horizons far beyond this one.",
-            theory.params.alpha_theta,
-            2.0 * theory.params.alpha_theta * sclub::radius(plan.rounds / recipe.users as u64),
+            alpha_theta,
+            2.0 * alpha_theta * sclub::radius(plan.rounds / recipe.users as u64),
             clusters.mean,
         ),
     ];

@@ -1,15 +1,11 @@
-//! What is taken unless it is said, and whether what is said can be.
+//! The policies that play, with the constants that were given.
 
-use sclub::Deviations;
+use sclub::{Preset, Setup, Value, ValueError};
 
-use super::{InitialGraph, Name, Preset};
-use crate::paper::Switch;
-
-/// Users up to which a complete graph is taken without being asked for: 10^8 ends of edges.
-pub const MOST_COMPLETE: u64 = 10_000;
+use super::{Entry, Name};
 
 /// Why what was asked for cannot be.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
     /// The same policy again.
     #[error("policy '{0}' is named twice")]
@@ -17,31 +13,38 @@ pub enum ChoiceError {
     /// A policy that would have to be told what there is not.
     #[error("policy '{0}' is told the true clusters, and this world has none")]
     Told(Name),
-    /// All or none, and something beside it.
-    #[error("deviation '{0}' stands alone")]
-    Alone(String),
-    /// No deviation of this name.
-    #[error(
-        "there is no deviation '{name}'; there are all, none, {}",
-        known_deviations()
-    )]
-    Deviation {
-        /// What was asked for.
-        name: String,
+    /// A constant that no policy has.
+    #[error("there is no constant '{0}'")]
+    Unknown(String),
+    /// A constant of policies that do not play.
+    #[error("{constant} is a constant of {}, and none of them plays", or(owners))]
+    NotChosen {
+        /// The constant.
+        constant: String,
+        /// The policies that have it.
+        owners: Vec<Name>,
     },
+    /// A value that a constant cannot have.
+    #[error(transparent)]
+    Value(#[from] ValueError),
 }
 
-fn known_deviations() -> String {
-    Switch::ALL.map(|switch| switch.name).join(", ")
+/// `a`, `a or b`, `a, b or c`.
+fn or(names: &[Name]) -> String {
+    let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+    match names.as_slice() {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        names => names.concat(),
+    }
 }
 
-/// Who plays: those asked for, or all that the world allows.
+/// The policies that play: those asked for, or all that the world allows.
 ///
 /// # Errors
 /// [`ChoiceError::Twice`], [`ChoiceError::Told`].
 pub fn choose(asked: Option<&[Name]>, has_truth: bool) -> Result<Vec<Name>, ChoiceError> {
     let Some(asked) = asked else {
-        let all = Name::ALL.into_iter();
+        let all = Name::all().into_iter();
         return Ok(all.filter(|name| has_truth || !name.is_told()).collect());
     };
     let mut policies: Vec<Name> = Vec::new();
@@ -57,98 +60,123 @@ pub fn choose(asked: Option<&[Name]>, has_truth: bool) -> Result<Vec<Name>, Choi
     Ok(policies)
 }
 
-/// Deviations by name: all, none, or some of [`Switch::ALL`].
+/// Policies with the constants of a preset. A given constant, a name and a text that
+/// [`sclub::Constant::parse`] takes, goes to every policy that has it.
 ///
 /// # Errors
-/// [`ChoiceError::Alone`], [`ChoiceError::Deviation`].
-pub fn deviations<S: AsRef<str>>(names: &[S]) -> Result<Deviations, ChoiceError> {
-    let mut deviations = Deviations::NONE;
-    for name in names {
-        match name.as_ref() {
-            name @ ("all" | "none") if names.len() > 1 => {
-                return Err(ChoiceError::Alone(name.into()));
-            }
-            "all" => deviations = Deviations::ALL,
-            "none" => deviations = Deviations::NONE,
-            name => {
-                let switch = Switch::ALL.into_iter().find(|switch| switch.name == name);
-                let switch = switch.ok_or_else(|| ChoiceError::Deviation { name: name.into() })?;
-                deviations = switch.with(deviations, true);
+/// [`ChoiceError::Unknown`], [`ChoiceError::NotChosen`], [`ChoiceError::Value`].
+pub fn entries(
+    names: &[Name],
+    preset: Preset,
+    given: &[(String, String)],
+    setup: &Setup<'_>,
+) -> Result<Vec<Entry>, ChoiceError> {
+    for (constant, _) in given {
+        let has = |name: &Name| name.constant(constant).is_some();
+        if names.iter().any(has) {
+            continue;
+        }
+        let owners: Vec<Name> = Name::all().into_iter().filter(has).collect();
+        let constant = constant.clone();
+        return Err(match owners.is_empty() {
+            true => ChoiceError::Unknown(constant),
+            false => ChoiceError::NotChosen { constant, owners },
+        });
+    }
+    let entry = |&name: &Name| {
+        let mut own: Vec<(&str, Value)> = Vec::new();
+        for (constant, text) in given {
+            if let Some(constant) = name.constant(constant) {
+                own.push((constant.name, constant.parse(text)?));
             }
         }
-    }
-    Ok(deviations)
-}
-
-/// What SCLUB does otherwise than the pseudo-code unless it is said: as the published code with its
-/// constants, nothing else.
-pub fn usual_deviations(preset: Preset) -> Deviations {
-    match preset {
-        Preset::Released => Deviations::ALL,
-        Preset::Theory | Preset::Tuned => Deviations::NONE,
-    }
-}
-
-/// The graph that CLUB starts from unless it is said: complete as in the paper's figures with the
-/// constants of those, while it fits into memory.
-pub fn usual_graph(preset: Preset, users: u64) -> InitialGraph {
-    if preset == Preset::Released && users <= MOST_COMPLETE {
-        InitialGraph::Complete
-    } else {
-        InitialGraph::Random
-    }
+        Ok(Entry::new(name, preset, &own, setup)?)
+    };
+    names.iter().map(entry).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policies::setup;
 
     #[test]
     fn nobody_plays_twice_or_is_told_what_there_is_not() {
-        assert_eq!(choose(None, true).unwrap(), Name::ALL);
+        assert_eq!(choose(None, true).unwrap(), Name::all());
         let untold = choose(None, false).unwrap();
-        assert_eq!(untold.len(), Name::ALL.len() - 2);
+        assert_eq!(untold.len(), Name::all().len() - 2);
         assert!(!untold.iter().any(|name| name.is_told()));
-        let error = choose(Some(&[Name::Club, Name::Club]), true).unwrap_err();
+        let error = choose(Some(&[Name::CLUB, Name::CLUB]), true).unwrap_err();
         assert_eq!(error.to_string(), "policy 'club' is named twice");
-        let error = choose(Some(&[Name::Oracle]), false).unwrap_err();
-        assert_eq!(error, ChoiceError::Told(Name::Oracle));
+        let error = choose(Some(&[Name::ORACLE]), false).unwrap_err();
+        assert_eq!(error, ChoiceError::Told(Name::ORACLE));
+    }
+
+    fn given(constant: &str, text: &str) -> Result<Vec<Entry>, ChoiceError> {
+        let names = [Name::SCLUB, Name::CLUB, Name::RANDOM];
+        let given = [(constant.to_owned(), text.to_owned())];
+        entries(&names, Preset::Tuned, &given, &setup(5, 10))
     }
 
     #[test]
-    fn deviations_have_names() {
-        let names = Switch::ALL.map(|switch| switch.name);
-        assert_eq!(deviations(&names), Ok(Deviations::ALL));
-        assert_eq!(deviations(&["all"]), Ok(Deviations::ALL));
-        assert_eq!(deviations(&["none"]), Ok(Deviations::NONE));
-        assert_eq!(deviations::<&str>(&[]), Ok(Deviations::NONE));
-        let error = deviations(&["all", "stale-marks"]).unwrap_err();
-        assert_eq!(error.to_string(), "deviation 'all' stands alone");
-        let error = deviations(&["stale"]).unwrap_err().to_string();
-        assert!(error.starts_with("there is no deviation 'stale'; there are all, none, shared-"));
+    fn a_constant_goes_to_every_policy_that_has_it() {
+        let [sclub, club, random] = &given("alpha_theta", "1.5").unwrap()[..] else {
+            panic!("there are three");
+        };
+        assert_eq!(sclub.values.number("alpha_theta"), Some(1.5));
+        assert_eq!(club.values.number("alpha_theta"), Some(1.5));
+        assert_eq!(random.values.iter().count(), 0);
+        let error = given("alpha_theta", "-1").unwrap_err().to_string();
+        assert!(error.starts_with("alpha_theta: it is -1"), "{error}");
     }
 
     #[test]
-    fn the_graph_is_complete_where_the_papers_was_and_it_fits() {
-        assert_eq!(
-            usual_graph(Preset::Released, MOST_COMPLETE),
-            InitialGraph::Complete
-        );
-        assert_eq!(
-            usual_graph(Preset::Released, MOST_COMPLETE + 1),
-            InitialGraph::Random
-        );
-        assert_eq!(usual_graph(Preset::Tuned, 10), InitialGraph::Random);
+    fn a_constant_of_nobody_who_plays_is_an_error() {
+        let error = given("half_life", "50").unwrap_err().to_string();
+        let expected = "half_life is a constant of sclub-soft or gaussian, and none of them plays";
+        assert_eq!(error, expected);
+        let error = given("alpha", "50").unwrap_err();
+        assert_eq!(error, ChoiceError::Unknown("alpha".into()));
     }
 
     #[test]
-    fn what_there_is_not_is_answered_with_what_there_is() {
-        assert_eq!("released".parse(), Ok(Preset::Released));
-        assert_eq!("complete".parse(), Ok(InitialGraph::Complete));
-        let error = "best".parse::<Preset>().unwrap_err();
+    fn the_published_constants_bring_the_published_code_where_it_fits() {
+        let entry = |name, preset, users| Entry::new(name, preset, &[], &setup(5, users)).unwrap();
+        let graph = |preset, users| entry(Name::CLUB, preset, users).values.choice("graph");
+        assert_eq!(graph(Preset::Released, 10_000), "complete");
+        assert_eq!(graph(Preset::Released, 10_001), "random");
+        assert_eq!(graph(Preset::Tuned, 10), "random");
+        let deviations = |preset| entry(Name::SCLUB, preset, 10).values.set("deviations");
         assert_eq!(
-            error,
-            "there is no preset 'best'; there are theory, released, tuned"
+            deviations(Preset::Released),
+            sclub::Deviations::ALL.to_set()
         );
+        assert_eq!(deviations(Preset::Tuned), 0);
+    }
+
+    #[test]
+    fn names_are_found_and_ordered_as_they_are_shown() {
+        let all = Name::all();
+        let names: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "sclub",
+                "sclub-soft",
+                "club",
+                "gaussian",
+                "linucb-ind",
+                "linucb-one",
+                "oracle",
+                "informed",
+                "random"
+            ]
+        );
+        assert!(all.is_sorted());
+        for name in all {
+            assert_eq!(name.as_str().parse(), Ok(name));
+        }
+        let error = "linucb".parse::<Name>().unwrap_err();
+        assert!(error.starts_with("there is no policy 'linucb'; there are sclub, sclub-soft,"));
     }
 }

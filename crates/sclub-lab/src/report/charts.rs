@@ -2,7 +2,7 @@
 
 use super::model::{HeldOut, HeldOutTable, Line, Panel, Report};
 use super::numbers::{rate, whole};
-use super::words::{and, slug, title};
+use super::words::{and, slug};
 use crate::figure::chart::{Axis, Chart, Dash, Series, Ticks};
 use crate::policies::Name;
 use crate::summary::Mean;
@@ -118,7 +118,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
         .cells
         .iter()
         .map(|cell| Series {
-            label: title(cell.policy).into(),
+            label: cell.policy.title.into(),
             policy: Some(cell.policy),
             strength: 1.0,
             dash: Dash::of(cell.policy),
@@ -144,7 +144,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
     let ends: Vec<String> = panel
         .cells
         .iter()
-        .map(|cell| format!("{} {}", title(cell.policy), whole(cell.regret.mean)))
+        .map(|cell| format!("{} {}", cell.policy.title, whole(cell.regret.mean)))
         .collect();
     Some(Drawn {
         name: panel_name(&panel.id),

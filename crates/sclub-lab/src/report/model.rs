@@ -156,6 +156,7 @@ pub struct ManyUsersRow {
     /// The algorithm.
     pub policy: Name,
     /// Where its constants come from.
+    #[serde(serialize_with = "crate::document::preset_text")]
     pub preset: Preset,
     /// Rounds.
     pub rounds: u64,

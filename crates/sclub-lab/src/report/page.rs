@@ -10,10 +10,9 @@ use super::model::{HeldOut, Line, Report};
 use super::numbers::{change, duration, list, whole};
 use super::sections::{self, GROUPS, beside, cell, is_comparable, panels_of, policies};
 use super::table::{Key, Table};
-use super::words::{about, prose, title};
+use super::words::{about, prose};
 use super::{PAPER_ROUNDS, RenderError};
 use crate::figure::inks::{GREY, GREY_ON_DARK};
-use crate::figure::{colour, colour_on_dark};
 use crate::policies::Name;
 
 #[derive(Serialize)]
@@ -111,8 +110,8 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
     environment.add_template("parts.html", include_str!("parts.html"))?;
     environment.add_template("page.html", include_str!("page.html"))?;
     let view = View {
-        variables: variables(colour, GREY),
-        dark_variables: variables(colour_on_dark, GREY_ON_DARK),
+        variables: variables(0, GREY),
+        dark_variables: variables(1, GREY_ON_DARK),
         summary: summary(report),
         banners: banners(report),
         contents: contents(report),
@@ -162,11 +161,11 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
         .render(Serde(&view))?)
 }
 
-/// The policies' colours as CSS variables.
-fn variables(colour: impl Fn(Name) -> &'static str, grey: &str) -> String {
+/// The policies' colours on one of two grounds, as CSS variables.
+fn variables(ground: usize, grey: &str) -> String {
     let mut css = format!("--bound:{grey};");
-    for name in Name::ALL {
-        css.push_str(&format!("--{name}:{};", colour(name)));
+    for name in Name::all() {
+        css.push_str(&format!("--{name}:{};", name.colors[ground]));
     }
     css
 }
@@ -326,8 +325,8 @@ fn summary(report: &Report) -> String {
     let not_the_papers = beside(run.iter().copied());
     let names: Vec<String> = policies(run.iter().copied())
         .into_iter()
-        .filter(|name| *name != Name::Sclub && !not_the_papers.contains(name))
-        .map(|name| title(name).to_owned())
+        .filter(|name| *name != Name::SCLUB && !not_the_papers.contains(name))
+        .map(|name| name.title.to_owned())
         .collect();
     let against = if names.is_empty() {
         "is run".to_owned()
@@ -346,7 +345,7 @@ fn summary(report: &Report) -> String {
     );
     let sclubs: Vec<_> = run
         .iter()
-        .filter_map(|panel| cell(panel, Name::Sclub))
+        .filter_map(|panel| cell(panel, Name::SCLUB))
         .collect();
     if sclubs.is_empty() {
         return format!("{first} There are no results of SCLUB yet.");
@@ -354,7 +353,7 @@ fn summary(report: &Report) -> String {
     let is_lowest = |panel: &&&super::model::Panel| {
         let published = panel.cells.iter().filter(|cell| cell.is_published());
         let lowest = published.min_by(|a, b| a.regret.mean.total_cmp(&b.regret.mean));
-        lowest.is_some_and(|cell| cell.policy == Name::Sclub)
+        lowest.is_some_and(|cell| cell.policy == Name::SCLUB)
     };
     let lowest = run.iter().filter(is_lowest).count();
     let second = format!(

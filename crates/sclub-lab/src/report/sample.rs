@@ -11,7 +11,7 @@ use crate::summary::Mean;
 /// A note that must not come through as a tag.
 pub const HOSTILE: &str = "<script>alert('x')</script> & \"more\"";
 
-const POLICIES: [Name; 4] = [Name::Club, Name::LinUcbInd, Name::LinUcbOne, Name::Sclub];
+const POLICIES: [Name; 4] = [Name::CLUB, Name::LINUCB_IND, Name::LINUCB_ONE, Name::SCLUB];
 
 fn of(mean: f64, error: f64) -> Mean {
     Mean { mean, error }
@@ -139,7 +139,7 @@ fn theorem() -> Theorem {
                 of(4e7 * t.ln(), 0.0)
             }),
             line("trivial bound: T", None, true, &|t| of(t, 0.0)),
-            line("SCLUB, measured", Some(Name::Sclub), false, &|t| {
+            line("SCLUB, measured", Some(Name::SCLUB), false, &|t| {
                 of(60.0 * t.sqrt(), 10.0 * t.sqrt())
             }),
         ],
@@ -167,7 +167,7 @@ fn many_users() -> ManyUsers {
     let sizes = [1.0, 10.0, 100.0];
     let line = |(place, users): (usize, f64)| Line {
         label: format!("SCLUB, {users:.0} users a round"),
-        policy: Some(Name::Sclub),
+        policy: Some(Name::SCLUB),
         dashed: false,
         strength: 1.0 - 0.3 * place as f64,
         points: (0..=40)
@@ -181,7 +181,7 @@ fn many_users() -> ManyUsers {
     let row = |(place, users): (usize, f64)| ManyUsersRow {
         users_a_round: users,
         preset: Preset::Tuned,
-        policy: Name::Sclub,
+        policy: Name::SCLUB,
         rounds: 1_000_000 / users as u64,
         served: 1_000_000.0,
         regret: of((60.0 + 8.0 * place as f64) * 1_000.0, 432.0),
@@ -199,12 +199,12 @@ fn many_users() -> ManyUsers {
 
 fn held_out_table(title: &str, base: f64) -> HeldOutTable {
     let policies = [
-        ("LinUCB-One", Name::LinUcbOne),
-        ("LinUCB-Ind", Name::LinUcbInd),
-        ("LinUCB-Ind, tuned", Name::LinUcbInd),
-        ("CLUB, tuned", Name::Club),
-        ("SCLUB, tuned", Name::Sclub),
-        ("Random", Name::Random),
+        ("LinUCB-One", Name::LINUCB_ONE),
+        ("LinUCB-Ind", Name::LINUCB_IND),
+        ("LinUCB-Ind, tuned", Name::LINUCB_IND),
+        ("CLUB, tuned", Name::CLUB),
+        ("SCLUB, tuned", Name::SCLUB),
+        ("Random", Name::RANDOM),
     ];
     let row = |(rank, (label, policy)): (usize, (&str, Name))| {
         let rate = base + 0.0123 * rank as f64;

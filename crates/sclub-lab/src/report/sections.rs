@@ -6,7 +6,7 @@ use super::charts::{line_dash, row_dashes};
 use super::model::{Audit, Cell, HeldOutTable, Line, ManyUsers, Panel, Report, Theorem, Variant};
 use super::numbers::{NONE, change, count, difference, lift, mean, rate, seconds, speed_up, whole};
 use super::table::{Body, Key, Place, Row, Table};
-use super::words::{prose, title};
+use super::words::prose;
 use super::{PAPER_ROUNDS, words};
 use crate::figure::chart::Dash;
 use crate::figure::inks::page_colour;
@@ -84,7 +84,7 @@ fn by_panel(
             });
             Row {
                 key: Some(Key::of(policy)),
-                head: title(policy).into(),
+                head: policy.title.into(),
                 hint: None,
                 places: places.collect(),
             }
@@ -133,7 +133,7 @@ pub fn regrets(report: &Report) -> Vec<Table> {
 
 /// SCLUB's regret over CLUB's, less 1: published and measured.
 fn margin(panel: &Panel) -> Option<(f64, f64)> {
-    let (sclub, club) = (cell(panel, Name::Sclub)?, cell(panel, Name::Club)?);
+    let (sclub, club) = (cell(panel, Name::SCLUB)?, cell(panel, Name::CLUB)?);
     Some((
         sclub.published_regret? / club.published_regret? - 1.0,
         sclub.regret.mean / club.regret.mean - 1.0,
@@ -173,7 +173,7 @@ pub fn clusters(report: &Report) -> Option<Table> {
     }
     let row = |policy: Name| Row {
         key: Some(Key::of(policy)),
-        head: title(policy).into(),
+        head: policy.title.into(),
         hint: None,
         places: panels
             .iter()
@@ -273,7 +273,7 @@ pub fn many_users(many: &ManyUsers) -> Option<Table> {
             Some(line) if many.lines.len() == many.rows.len() => line_key(line),
             _ => Key::of(row.policy),
         }),
-        head: format!("{}, {}", title(row.policy), row.preset),
+        head: format!("{}, {}", row.policy.title, row.preset),
         hint: None,
         places: vec![
             count(row.users_a_round).into(),

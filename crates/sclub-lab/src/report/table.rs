@@ -3,7 +3,7 @@
 use minijinja::Value;
 use serde::Serialize;
 
-use super::words::{prose, title};
+use super::words::prose;
 use crate::figure::chart::Dash;
 use crate::figure::inks::page_colour;
 use crate::policies::Name;
@@ -23,7 +23,7 @@ impl Key {
     /// A policy.
     pub fn of(policy: Name) -> Self {
         Self {
-            label: title(policy).into(),
+            label: policy.title.into(),
             colour: page_colour(Some(policy), 1.0),
             dash: Dash::of(policy).as_str(),
         }

@@ -199,7 +199,7 @@ fn what_the_paper_has_not_stands_beside_and_changes_nothing() {
     let mut report = full();
     for panel in &mut report.panels {
         let mut cell = panel.cells[3].clone();
-        cell.policy = Name::SclubSoft;
+        cell.policy = Name::SCLUB_SOFT;
         cell.regret.mean = 12_345.0;
         (cell.published_regret, cell.published_seconds) = (None, None);
         panel.cells.push(cell);

@@ -4,28 +4,16 @@ use minijinja::Value;
 
 use crate::policies::Name;
 
-/// A policy's name in a sentence.
-pub fn title(policy: Name) -> &'static str {
-    policy.title()
-}
-
 /// What must be said of a policy that is shown beside the paper's.
 pub fn about(policy: Name) -> String {
-    let assumes = match policy {
-        Name::SclubSoft => {
-            " It assumes that users come from some tight clusters and one broad Gaussian, and that rewards \
-             are linear in the features with the same noise everywhere; no bound on its regret is proven. \
-             Its constants are one set of its own."
-        }
-        Name::Gaussian => {
-            " It assumes that users come from one broad Gaussian, and that rewards are linear in the \
-             features with the same noise everywhere; no bound on its regret is proven."
-        }
-        Name::Oracle => " It is told who is in which cluster, which no learner is.",
-        Name::Informed => " It is told the clusters’ tastes, which no learner is.",
-        _ => "",
+    let more = if policy == Name::SCLUB_SOFT {
+        "It assumes that users come from some tight clusters and one broad Gaussian, and that rewards are \
+         linear in the features with the same noise everywhere; no bound on its regret is proven. Its \
+         constants are one set of its own"
+    } else {
+        policy.summary
     };
-    format!("{} is not in the paper.{assumes}", title(policy))
+    format!("{} is not in the paper. {more}.", policy.title)
 }
 
 /// Text from elsewhere: escaped, with what stands between backticks as code.

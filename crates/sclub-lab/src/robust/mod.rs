@@ -7,12 +7,14 @@
 mod rows;
 mod table;
 
+use sclub::{Preset, ValueError};
+
 use crate::held_out::Others;
 use crate::paper::cells::{Cells, Record};
 use crate::paper::choices::{self, Contender};
 use crate::paper::jobs::{self, Job, key};
 use crate::paper::{Data, PaperError, Progress, entry};
-use crate::policies::{Entry, Name, Preset};
+use crate::policies::{Entry, Name};
 use crate::run::Observer;
 use rows::{Row, rows};
 
@@ -21,16 +23,16 @@ pub use table::{Cell, Measure, Table, TableRow};
 /// Who plays, in the order of the columns. Where there are no true clusters, those who would be told
 /// them do not.
 pub const COLUMNS: [Name; 6] = [
-    Name::LinUcbInd,
-    Name::Sclub,
-    Name::Gaussian,
-    Name::SclubSoft,
-    Name::Informed,
-    Name::Oracle,
+    Name::LINUCB_IND,
+    Name::SCLUB,
+    Name::GAUSSIAN,
+    Name::SCLUB_SOFT,
+    Name::INFORMED,
+    Name::ORACLE,
 ];
 
 /// Whose results are held against LinUCB-Ind's.
-pub const COMPARED: Name = Name::SclubSoft;
+pub const COMPARED: Name = Name::SCLUB_SOFT;
 
 /// By how much more than LinUCB-Ind's regret, or less than its rate, is too much.
 pub const TOLERANCE: f64 = 0.02;
@@ -71,14 +73,17 @@ fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>>
     COLUMNS
         .into_iter()
         .filter(|name| !name.is_told())
-        .map(|name| match name {
-            Name::LinUcbInd => choices::best(quick, data, cells, name),
-            _ => Some(choices::usual(name)),
+        .map(|name| {
+            if name == Name::LINUCB_IND {
+                choices::best(quick, data, cells, name)
+            } else {
+                Some(choices::usual(name))
+            }
         })
         .collect()
 }
 
-fn entries(row: &Row, rounds: u64) -> Result<Vec<Entry>, sclub::Error> {
+fn entries(row: &Row, rounds: u64) -> Result<Vec<Entry>, ValueError> {
     COLUMNS
         .into_iter()
         .map(|name| entry(name, Preset::Tuned, &row.setting, rounds))
@@ -147,7 +152,7 @@ impl Plan {
             }
         }
         for (_, data) in self.data() {
-            let tuned = [Name::LinUcbInd];
+            let tuned = [Name::LINUCB_IND];
             jobs.extend(choices::tuning_jobs_of(self.quick, data, &tuned));
         }
         Ok(jobs)

@@ -91,7 +91,7 @@ impl TableRow {
             return None;
         }
         let of = |name| cells.iter().find(|cell: &&Cell| cell.policy == name);
-        let to_linucb_ind = of(super::COMPARED).zip(of(Name::LinUcbInd)).map(|(a, b)| {
+        let to_linucb_ind = of(super::COMPARED).zip(of(Name::LINUCB_IND)).map(|(a, b)| {
             let pairs = a.values.iter().zip(&b.values);
             Mean::of(pairs.map(|(a, b)| a / b - 1.0))
         });
@@ -168,8 +168,8 @@ impl Table {
             Measure::Regret => "regret".to_string(),
             Measure::Rate => "click-through rate".to_string(),
         }];
-        head.extend(names().map(|name| name.title().to_string()));
-        head.push(format!("{} to LinUCB-Ind", self.compared.title()));
+        head.extend(names().map(|name| name.title.to_string()));
+        head.push(format!("{} to LinUCB-Ind", self.compared.title));
         let lines = rows.iter().map(|row| {
             let mut line = vec![row.setting.clone()];
             line.extend(names().map(|name| row.text(name)));
@@ -192,7 +192,10 @@ impl Table {
             thousands(self.rounds as f64)
         );
         for row in self.rows.iter().filter(|row| row.measure == Measure::Rate) {
-            let tuned = row.cells.iter().find(|cell| cell.policy == Name::LinUcbInd);
+            let tuned = row
+                .cells
+                .iter()
+                .find(|cell| cell.policy == Name::LINUCB_IND);
             if let Some(constants) = tuned.and_then(|cell| cell.constants.as_ref()) {
                 let line = format!(
                     " {}: LinUCB-Ind is tuned by hand: {constants}.",
@@ -208,7 +211,7 @@ impl Table {
                 " Not complete: some rows have only {fewest} seeds."
             ));
         }
-        let compared = self.compared.title();
+        let compared = self.compared.title;
         let limit = 100.0 * TOLERANCE;
         let worse: Vec<&str> = self
             .rows

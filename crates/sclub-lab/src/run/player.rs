@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
-use sclub::{Change, Observation};
+use sclub::{Change, ItemId, Observation, Policy, Preset};
 
 use super::{CURVE_POINTS, Run};
 use crate::adjusted_rand::adjusted_rand;
 use crate::clustering::Clustering;
-use crate::policies::{Made, Name, Preset};
+use crate::policies::Name;
 use crate::world::{AGES, Block, Tally, World};
 
 /// A policy on its way through a world. `N` says who it is.
 pub struct Player<N = Name> {
     name: N,
-    policy: Made,
+    policy: Box<dyn Policy>,
     preset: Preset,
     rounds: u64,
     tally: Tally,
@@ -25,12 +25,13 @@ pub struct Player<N = Name> {
     /// Items and rewards of a round with several users.
     together: Vec<f64>,
     rewards: Vec<f64>,
+    ids: Vec<Option<ItemId>>,
     changes: Vec<Change>,
 }
 
 impl<N> Player<N> {
-    /// A policy before its first round, with what its constants are called.
-    pub fn new(name: N, preset: Preset, policy: Made) -> Self {
+    /// A policy before its first round, and the preset that its constants began from.
+    pub fn new(name: N, preset: Preset, policy: Box<dyn Policy>) -> Self {
         let item = vec![0.0; policy.dim()];
         Self {
             name,
@@ -45,6 +46,7 @@ impl<N> Player<N> {
             item,
             together: Vec::new(),
             rewards: Vec::new(),
+            ids: Vec::new(),
             changes: Vec::new(),
         }
     }
@@ -60,10 +62,11 @@ impl<N> Player<N> {
                 self.play_together(block, block.users_of(round))?;
             } else {
                 let user = block.users[round];
-                let reward = self.serve(block, round)?;
+                let (id, reward) = self.serve(block, round)?;
                 let observation = Observation {
                     user,
                     item: &self.item,
+                    id,
                     reward,
                 };
                 self.policy.learn_round(&[observation], &mut self.changes)?;
@@ -81,9 +84,10 @@ impl<N> Player<N> {
         Ok(())
     }
 
-    /// Serves one user, counts what it brought, and leaves the item in `self.item`.
+    /// Serves one user, counts what it brought, and leaves the item in `self.item`. Returns the item's
+    /// id, if it has one, and the reward.
     #[inline]
-    fn serve(&mut self, block: &Block, at: usize) -> Result<f64, sclub::Error> {
+    fn serve(&mut self, block: &Block, at: usize) -> Result<(Option<ItemId>, f64), sclub::Error> {
         let items = &block.items[at];
         let choice = self.policy.recommend(block.users[at], items)?.index;
         let reward = self.tally.count(block, at, choice);
@@ -93,7 +97,7 @@ impl<N> Player<N> {
             *rounds += 1;
             *rewards += reward;
         }
-        Ok(reward)
+        Ok((items.id(choice), reward))
     }
 
     /// Serves several users on the same history, then learns from all.
@@ -104,29 +108,39 @@ impl<N> Player<N> {
     ) -> Result<(), sclub::Error> {
         self.together.clear();
         self.rewards.clear();
+        self.ids.clear();
         for at in users.clone() {
-            let reward = self.serve(block, at)?;
+            let (id, reward) = self.serve(block, at)?;
+            self.ids.push(id);
             self.rewards.push(reward);
             self.together.extend_from_slice(&self.item);
         }
         let observations: Vec<Observation<'_>> = block.users[users]
             .iter()
             .zip(self.together.chunks_exact(self.item.len()))
-            .zip(&self.rewards)
-            .map(|((&user, item), &reward)| Observation { user, item, reward })
+            .zip(self.ids.iter().zip(&self.rewards))
+            .map(|((&user, item), (&id, &reward))| Observation {
+                user,
+                item,
+                id,
+                reward,
+            })
             .collect();
         self.policy.learn_round(&observations, &mut self.changes)
     }
 
     pub(super) fn finish(self, seed: u64, world: &dyn World) -> Run<N> {
         let adjusted_rand = world.truth().map(|truth| {
+            // Users without a cluster count as one.
             let found: Vec<u64> = (0..world.users())
-                .map(|user| self.policy.cluster_of(user))
+                .map(|user| self.policy.cluster_of(user).unwrap_or(0))
                 .collect();
             let at_the_end = truth.clusters_in(self.rounds.saturating_sub(1));
             let true_ones: Vec<u64> = at_the_end.iter().map(|&c| u64::from(c)).collect();
             adjusted_rand(&found, &true_ones)
         });
+        let inspect = self.policy.as_inspect();
+        let outlook = inspect.and_then(|inspect| inspect.outlook());
         Run {
             policy: self.name,
             preset: self.preset,
@@ -138,7 +152,7 @@ impl<N> Player<N> {
             random_regret: self.tally.random_regret,
             clusters: self.policy.clusters(),
             adjusted_rand,
-            clustering: self.policy.outlook().map(Clustering::from),
+            clustering: outlook.map(Clustering::from),
             policy_seconds: self.seconds,
             curve: self.curve,
             even_curve: self.even_curve,

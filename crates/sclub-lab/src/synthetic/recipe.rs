@@ -1,7 +1,5 @@
 //! What a synthetic world is made from.
 
-use std::str::FromStr;
-
 use serde::Serialize;
 
 use crate::named::named;
@@ -22,18 +20,23 @@ pub enum Frequencies {
     Users,
 }
 
-impl FromStr for Frequencies {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [
-            ("uniform", Frequencies::Uniform),
-            ("clusters", Frequencies::Clusters),
-            ("users", Frequencies::Users),
-        ];
-        named("way for users to appear", text, &all)
-    }
-}
+named!(
+    Frequencies,
+    "way for users to appear",
+    [
+        ("uniform", "(1a) All equally often", Frequencies::Uniform),
+        (
+            "clusters",
+            "(1b) Clusters at random rates, equally often inside a cluster",
+            Frequencies::Clusters
+        ),
+        (
+            "users",
+            "(1c) Every user at a random rate",
+            Frequencies::Users
+        ),
+    ]
+);
 
 /// What a synthetic world is made from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,14 +71,18 @@ pub enum Sizes {
     Unequal,
 }
 
-impl FromStr for Sizes {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [("equal", Sizes::Equal), ("unequal", Sizes::Unequal)];
-        named("kind of sizes", text, &all)
-    }
-}
+named!(
+    Sizes,
+    "kind of sizes",
+    [
+        ("equal", "All alike", Sizes::Equal),
+        (
+            "unequal",
+            "The k-th in proportion to k^-1.5: of 1000 users in 10 clusters 497, 177, 96, down to 17",
+            Sizes::Unequal
+        ),
+    ]
+);
 
 /// What the paper's world has not. By default there is nothing of it.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,10 +1,11 @@
 //! LinUCB that is told who belongs to which cluster.
 
 use sclub::{
-    Change, ClusterId, Decision, Error, ItemSet, LinUcbShared, Observation, Params, Policy, Score,
-    UserId,
+    Abilities, Change, ClusterId, Decision, Error, Groups, ItemSet, LinUcbShared, Observation,
+    Params, Policy, Score, Spec, UserId, specs,
 };
 
+use super::Known;
 use crate::world::Truth;
 
 /// Told the clusters, not their weight vectors: one LinUCB for each. Where users change to other
@@ -31,7 +32,7 @@ impl Oracle {
             cluster_of.extend_from_slice(&changed.cluster_of);
         }
         Ok(Self {
-            inner: LinUcbShared::known(dim, cluster_of, params)?,
+            inner: LinUcbShared::new(dim, Groups::Known(cluster_of), params)?,
             users,
             change_after: truth.changed.as_ref().map(|changed| changed.after),
         })
@@ -84,7 +85,7 @@ impl Policy for Oracle {
         self.inner.learn_round(&now, changes)
     }
 
-    fn cluster_of(&self, user: UserId) -> ClusterId {
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         self.inner.cluster_of(self.now(user))
     }
 
@@ -92,7 +93,7 @@ impl Policy for Oracle {
         self.inner.clusters()
     }
 
-    fn estimate(&self, user: UserId) -> Vec<f64> {
+    fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
         self.inner.estimate(self.now(user))
     }
 
@@ -100,3 +101,25 @@ impl Policy for Oracle {
         self.inner.digest()
     }
 }
+
+/// `oracle`
+pub static SPEC: Spec = Spec {
+    name: "oracle",
+    title: "Oracle",
+    summary: "LinUCB that is told who belongs to which cluster; for comparison only",
+    citation: "Li, Chu, Langford and Schapire, WWW 2010",
+    colors: ["#CC79A7", "#E79CC6"],
+    revision: 1,
+    presets: specs::LINUCB_ONE.presets,
+    constants: specs::LINUCB_ONE.constants,
+    can: Abilities {
+        needs_truth: true,
+        ..Abilities::NONE
+    },
+    new: |setup, values| {
+        let truth = Known::clusters(setup)?;
+        let params = Params::from_values(values);
+        Ok(Box::new(Oracle::new(setup.dim, truth, &params)?))
+    },
+    load: None,
+};

@@ -20,7 +20,7 @@ use super::{Answer, App, Id, Shared, Work, aside, json};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
-use crate::state::{Catalogue, NOBODY, Record, Sides, State as Known, What};
+use crate::state::{Catalogue, NOBODY, Record, Served, Sides, State as Known, What};
 
 /// What is known of a user.
 #[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "Her id")), responses(
@@ -37,7 +37,7 @@ pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer
 fn user_card(state: &Known, id: &str) -> Option<UserCard> {
     let number = state.users().number(id)?;
     let user = state.users().get(number)?;
-    let policy = state.policy()?;
+    let policy = state.policy()?.inspect();
     let whom = UserId::from(number);
     let count = policy.count(whom)?;
     Some(UserCard {
@@ -46,10 +46,10 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
         frequency: count as f64 / policy.rounds().max(1) as f64,
         first_seen: user.first,
         last_seen: user.last,
-        cluster: policy.cluster_of(whom),
+        cluster: policy.cluster_of(whom).unwrap_or(0),
         cluster_users: policy.cluster_users(whom),
         estimate: policy.own_estimate(whom)?,
-        cluster_estimate: policy.estimate(whom),
+        cluster_estimate: policy.estimate(whom).unwrap_or_default(),
         last_change: state
             .last_change(number)
             .map(|record| entry(state, &record)),
@@ -84,7 +84,7 @@ fn clusters_page(
     after: Option<ClusterId>,
     limit: usize,
 ) -> Result<ClustersPage, Refusal> {
-    let Some(policy) = state.policy() else {
+    let Some(policy) = state.policy().map(Served::inspect) else {
         return Ok(ClustersPage {
             clusters: Vec::new(),
             next: None,
@@ -165,7 +165,7 @@ fn cluster_card(
     items: usize,
     members: usize,
 ) -> Option<ClusterCard> {
-    let policy = state.policy()?;
+    let policy = state.policy()?.inspect();
     let cluster = policy.cluster(label)?;
     let names = policy.members(label, members)?;
     Some(ClusterCard {
@@ -319,15 +319,19 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         users: state.users().len() as u64,
         clusters: state.clusters(),
         hash,
-        policy: state.identity().policy.as_str(),
-        preset: state.identity().preset.clone(),
-        constants: state.identity().overrides().into_iter().collect(),
+        policy: state.identity().policy.name,
+        policy_title: state.identity().policy.title,
+        policy_summary: state.identity().policy.summary,
+        preset: state.identity().preset().as_str(),
+        constants: state.identity().overrides(),
         dim: state.dim().map(|dim| dim as u64),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
-        singletons: state.policy().map_or(0, |policy| policy.singletons()),
+        singletons: state
+            .policy()
+            .map_or(0, |policy| policy.inspect().singletons()),
         clustering: state
             .policy()
-            .and_then(|policy| policy.outlook())
+            .and_then(|policy| policy.inspect().outlook())
             .map(|outlook| ClusteringCard::new(outlook, engine)),
         rewards,
         reward_sum,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::explain::{ClusteringCard, PlacementCard};
+use crate::settings::Literal;
 
 /// Borrowed from the request where nothing in it is escaped.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -354,10 +355,14 @@ pub struct StateCard {
     pub hash: Option<String>,
     /// The policy.
     pub policy: &'static str,
+    /// Its name in prose.
+    pub policy_title: &'static str,
+    /// One line: what it does.
+    pub policy_summary: &'static str,
     /// Where its constants come from: `tuned`, `released`, or `default` where the policy has one set only.
-    pub preset: String,
+    pub preset: &'static str,
     /// The constants that are not the preset's.
-    pub constants: BTreeMap<&'static str, f64>,
+    pub constants: BTreeMap<String, Literal>,
     /// Features per item, once that is known.
     pub dim: Option<u64>,
     /// Items in the catalogue.

@@ -15,7 +15,7 @@ use super::model::SecondCard;
 use super::{Answer, Shared};
 use crate::edge::{ApiError, Closing};
 use crate::engine::Engine;
-use crate::state::Record;
+use crate::state::{Record, Served};
 
 /// Changes as they happen (`change`, each as in the history) and how things stand once a second
 /// (`state`), as server-sent events. Who is slow misses changes; `missed` says how many.
@@ -86,7 +86,9 @@ pub(super) fn second(engine: &Engine) -> Bytes {
         rounds: state.rounds(),
         users: state.users().len() as u64,
         clusters: state.clusters(),
-        singletons: state.policy().map_or(0, |policy| policy.singletons()),
+        singletons: state
+            .policy()
+            .map_or(0, |policy| policy.inspect().singletons()),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
         recommends_per_second: summary.recommends as f64,
         feedbacks_per_second: summary.feedbacks as f64,
@@ -102,8 +104,8 @@ pub(super) fn second(engine: &Engine) -> Bytes {
     event("state", &card)
 }
 
-fn fits(policy: &dyn sclub::Keep) -> u64 {
-    policy.outlook().map_or(0, |outlook| outlook.fits)
+fn fits(policy: &Served) -> u64 {
+    policy.inspect().outlook().map_or(0, |outlook| outlook.fits)
 }
 
 fn event<T: Serialize>(name: &str, data: &T) -> Bytes {

@@ -225,7 +225,7 @@ impl Engine {
                 identity
             }
         };
-        let key = identity.key().expect("checked when it was read");
+        let key = identity.key();
         let last = folder.log.last();
         let state = fold::newest(&folder, &identity, last, &mut |number| {
             if number.is_multiple_of(1_000_000) {

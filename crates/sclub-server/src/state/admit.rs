@@ -171,8 +171,7 @@ fn check_item(item: &[f64], reward: f64, dim: usize) -> Result<(), Error> {
     if !(1..=MAX_DIM).contains(&dim) {
         return Err(Error::Dimension { got: dim });
     }
-    let user = STRANGER;
-    check_round(&[Observation { user, item, reward }], dim)
+    check_round(&[Observation::new(STRANGER, item, reward)], dim)
 }
 
 /// What is wrong with an item, said of that item.

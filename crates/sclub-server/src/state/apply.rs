@@ -2,6 +2,7 @@
 
 use sclub::{Change, Observation, UserId};
 
+use super::catalogue::item_id;
 use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
@@ -101,6 +102,7 @@ impl State {
             self.idle += 1;
             return;
         };
+        let has_ids = self.identity.policy.can.item_ids;
         let next = learned.policy.rounds() + 1;
         let numbers: Vec<u32> = round
             .iter()
@@ -112,6 +114,7 @@ impl State {
             .map(|(reward, &number)| Observation {
                 user: UserId::from(number),
                 item: &reward.features,
+                id: has_ids.then(|| item_id(&reward.item)),
                 reward: reward.reward,
             })
             .collect();
@@ -147,7 +150,7 @@ impl State {
             many => many
                 .iter()
                 .copied()
-                .find(|&user| learned.policy.cluster_of(UserId::from(user)) == into)
+                .find(|&user| learned.policy.cluster_of(UserId::from(user)) == Some(into))
                 .unwrap_or(NOBODY),
         };
         let record = self.history.note(at, round, user, change);

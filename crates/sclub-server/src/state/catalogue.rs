@@ -3,8 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use sclub::{Error, ItemSet};
+use sclub::{Error, ItemId, ItemSet};
 use serde::{Deserialize, Serialize};
+
+use crate::identity::first_word;
 
 /// Bytes of retired features that are kept in any case.
 const RETIRED_BYTES: usize = 32 << 20;
@@ -14,6 +16,11 @@ const RETIRED_PER_ITEM: usize = 2;
 
 /// What keeping the retired features of an item takes beside the features, in bytes.
 const OVERHEAD: usize = 64;
+
+/// The number by which a policy knows an item: the same in every folder, and for ever.
+pub(crate) fn item_id(id: &str) -> ItemId {
+    first_word(&blake3::hash(id.as_bytes()))
+}
 
 /// Items by id, laid out for scoring.
 ///
@@ -25,6 +32,8 @@ pub struct Catalogue {
     slots: HashMap<Arc<str>, u32>,
     entries: Vec<Entry>,
     items: ItemSet,
+    /// Whether the policy looks at [`item_id`]: what does not is spared it.
+    has_ids: bool,
     revisions: u64,
     retired: HashMap<u64, Vec<f64>>,
     /// When each was retired by the service clock, oldest first, and its revision.
@@ -65,11 +74,12 @@ impl Catalogue {
     ///
     /// # Errors
     /// Where there cannot be items of so many features.
-    pub fn new(dim: usize) -> Result<Self, Error> {
+    pub fn new(dim: usize, has_ids: bool) -> Result<Self, Error> {
         Ok(Self {
             slots: HashMap::new(),
             entries: Vec::new(),
             items: ItemSet::new(dim)?,
+            has_ids,
             revisions: 0,
             retired: HashMap::new(),
             retirements: VecDeque::new(),
@@ -138,7 +148,10 @@ impl Catalogue {
                 self.entries[slot].revision = self.revisions;
             }
             None => {
-                self.items.push(features)?;
+                match self.has_ids {
+                    true => self.items.push_with_id(features, item_id(id))?,
+                    false => self.items.push(features)?,
+                }
                 self.revisions += 1;
                 let id: Arc<str> = id.into();
                 let slot = u32::try_from(self.entries.len()).expect("the set has as much room");
@@ -224,7 +237,7 @@ impl Catalogue {
     }
 
     /// As it was saved. None where it cannot be.
-    pub fn load(dim: usize, saved: Saved) -> Option<Self> {
+    pub fn load(dim: usize, has_ids: bool, saved: Saved) -> Option<Self> {
         let mut slots = HashMap::with_capacity(saved.entries.len());
         for (slot, entry) in saved.entries.iter().enumerate() {
             if slots
@@ -234,9 +247,13 @@ impl Catalogue {
                 return None;
             }
         }
-        let items = ItemSet::from_rows(dim, &saved.rows).ok()?;
+        let mut items = ItemSet::from_rows(dim, &saved.rows).ok()?;
         if items.len() != saved.entries.len() {
             return None;
+        }
+        if has_ids {
+            let ids = saved.entries.iter().map(|entry| item_id(&entry.id));
+            items.set_ids(&ids.collect::<Vec<_>>()).ok()?;
         }
         let mut retired = HashMap::new();
         let mut retirements = VecDeque::new();
@@ -253,6 +270,7 @@ impl Catalogue {
             slots,
             entries: saved.entries,
             items,
+            has_ids,
             revisions: saved.revisions,
             retired,
             retirements,

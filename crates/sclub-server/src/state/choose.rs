@@ -1,8 +1,8 @@
 //! Recommending: a read of the state.
 
-use sclub::{ClusterId, Decision, Error, ItemSet, Keep, UserId};
+use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
 
-use super::{STRANGER, State};
+use super::{STRANGER, Served, State};
 
 /// Items among which one is found as fast without a bound.
 const FEW: usize = 1024;
@@ -26,7 +26,7 @@ pub enum Choice<'a> {
 pub struct Chosen {
     /// Position among the candidates (or slot in the catalogue), best first.
     pub decisions: Vec<Decision>,
-    /// The cluster that the user is served from.
+    /// The cluster that the user is served from; 0 where that is none.
     pub cluster: ClusterId,
     /// Users in it.
     pub cluster_users: u64,
@@ -46,18 +46,18 @@ impl State {
     ) -> Result<Chosen, Error> {
         let fresh;
         let (policy, catalogue) = match (&self.learned, choice) {
-            (Some(learned), _) => (&*learned.policy, Some(&learned.catalogue)),
+            (Some(learned), _) => (&learned.policy, Some(&learned.catalogue)),
             (None, Choice::Inline(items)) => {
                 fresh = self.make(items.dim())?;
-                (&*fresh, None)
+                (&fresh, None)
             }
             (None, _) => return Err(Error::NoCandidates),
         };
         let user = self.users.number(user).map_or(STRANGER, UserId::from);
         let mut chosen = Chosen {
             decisions: Vec::with_capacity(k.min(64)),
-            cluster: policy.cluster_of(user),
-            cluster_users: policy.cluster_users(user),
+            cluster: policy.cluster_of(user).unwrap_or(0),
+            cluster_users: policy.inspect().cluster_users(user),
         };
         let out = &mut chosen.decisions;
         match (choice, catalogue) {
@@ -82,7 +82,7 @@ impl State {
 
 /// The best `k`, by the shortest way.
 fn best(
-    policy: &dyn Keep,
+    policy: &Served,
     user: UserId,
     items: &ItemSet,
     k: usize,
@@ -94,7 +94,7 @@ fn best(
         return Ok(());
     }
     let exclude = exclude.unwrap_or(&|_| false);
-    policy.best(user, items, k, exclude, out)
+    policy.recommend_list(user, items, k, exclude, out)
 }
 
 /// Memory that is kept from one choice to the next.

@@ -10,6 +10,7 @@ pub(crate) mod catalogue;
 mod choose;
 mod history;
 pub(crate) mod saved;
+mod served;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -17,7 +18,7 @@ mod users;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use sclub::{Error, Keep, UserId};
+use sclub::{Error, UserId};
 
 pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
@@ -25,6 +26,7 @@ pub use catalogue::Catalogue;
 pub use choose::{Choice, Chosen, Scratch};
 pub use history::{History, NOBODY, Record, Sides, What};
 pub use saved::LoadError;
+pub use served::Served;
 pub use users::{User, Users};
 
 use crate::decision::Sealer;
@@ -65,7 +67,7 @@ pub struct State {
 
 /// What there is once the number of features is known.
 struct Learned {
-    policy: Box<dyn Keep>,
+    policy: Served,
     catalogue: Catalogue,
 }
 
@@ -136,13 +138,13 @@ impl State {
         for _ in 0..self.idle {
             policy.learn_round(&[], &mut Vec::new())?;
         }
-        let catalogue = Catalogue::new(dim)?;
+        let catalogue = Catalogue::new(dim, self.identity.policy.can.item_ids)?;
         self.learned = Some(Learned { policy, catalogue });
         Ok(())
     }
 
     /// The policy before the first round.
-    fn make(&self, dim: usize) -> Result<Box<dyn Keep>, Error> {
+    fn make(&self, dim: usize) -> Result<Served, Error> {
         self.identity.make(dim, self.expected)
     }
 
@@ -172,8 +174,8 @@ impl State {
     }
 
     /// The policy, once the number of features is known.
-    pub fn policy(&self) -> Option<&dyn Keep> {
-        self.learned.as_ref().map(|learned| &*learned.policy)
+    pub fn policy(&self) -> Option<&Served> {
+        self.learned.as_ref().map(|learned| &learned.policy)
     }
 
     /// The catalogue, once the number of features is known.
@@ -234,9 +236,8 @@ impl State {
     pub fn last_change(&self, number: u32) -> Option<Record> {
         let user = self.users.get(number)?;
         let cluster = self.policy()?.cluster_of(UserId::from(number));
-        let merged = self
-            .history
-            .merged(cluster)
+        let merged = cluster
+            .and_then(|cluster| self.history.merged(cluster))
             .filter(|merge| merge.round >= user.since);
         let split = user.split.as_deref();
         match (split, merged) {
@@ -248,6 +249,5 @@ impl State {
 }
 
 fn sealer(identity: &Identity) -> Sealer {
-    // Identities without a key are refused when they are read.
-    Sealer::new(identity.key().unwrap_or_default())
+    Sealer::new(identity.key())
 }

@@ -8,11 +8,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 
-use sclub::Keep;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Saved as SavedCatalogue;
-use super::{Answered, Catalogue, Forgotten, History, Learned, State, User, Users, sealer};
+use super::{Answered, Catalogue, Forgotten, History, Learned, Served, State, User, Users, sealer};
 use crate::identity::Identity;
 
 /// Users in a part.
@@ -148,15 +147,17 @@ impl State {
         header: Header,
         known: Vec<Option<User>>,
         rest: OwnedRest,
-        learned: Option<(SavedCatalogue, Box<dyn Keep>)>,
+        learned: Option<(SavedCatalogue, Served)>,
         from: &mut dyn Read,
     ) -> Result<Self, LoadError> {
         let users = Users::from_parts(known, rest.free).ok_or_else(|| bad("users"))?;
         let learned = match (header.dim, learned) {
             (Some(dim), Some((saved, policy))) => {
                 let dim = usize::try_from(dim).map_err(|_| bad("dimension"))?;
-                let catalogue = Catalogue::load(dim, saved).ok_or_else(|| bad("catalogue"))?;
-                if policy.dim() != dim || policy.users() != users.len() as u64 {
+                let has_ids = identity.policy.can.item_ids;
+                let catalogue =
+                    Catalogue::load(dim, has_ids, saved).ok_or_else(|| bad("catalogue"))?;
+                if policy.dim() != dim || policy.inspect().users() != users.len() as u64 {
                     return Err(bad("policy"));
                 }
                 Some(Learned { policy, catalogue })
@@ -207,11 +208,12 @@ pub(crate) fn take_users(from: &mut dyn Read, count: u64) -> Result<Vec<Option<U
 }
 
 /// The policy's own bytes.
-pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Box<dyn Keep>, LoadError> {
-    sclub::load_policy(from).map_err(|error| match error {
+pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Served, LoadError> {
+    let policy = sclub::load_policy(from).map_err(|error| match error {
         sclub::LoadError::Io(error) => LoadError::Io(error),
         sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
-    })
+    })?;
+    Served::new(policy).map_err(|error| LoadError::Bad(error.to_string()))
 }
 
 fn bad(what: &str) -> LoadError {

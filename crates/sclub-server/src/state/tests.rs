@@ -6,22 +6,22 @@ mod rules;
 
 use super::*;
 use crate::event::{Batch, Event, Item, Reward, Stamp};
-use crate::identity::Kind;
+use crate::identity::servable;
 use crate::refusal::Refusal;
 use crate::settings::Settings;
 
 /// A folder for a policy.
-fn identity(kind: Kind, dim: Option<usize>) -> Identity {
+fn identity(policy: &str, dim: Option<usize>) -> Identity {
     let settings = Settings {
-        policy: Some(kind.as_str().to_owned()),
+        policy: Some(policy.to_owned()),
         dim,
         ..Settings::default()
     };
     Identity::new(&settings, &*crate::env::Env::real().random).unwrap()
 }
 
-fn state(kind: Kind) -> State {
-    State::new(identity(kind, None)).unwrap()
+fn state(policy: &str) -> State {
+    State::new(identity(policy, None)).unwrap()
 }
 
 fn reward(number: u64, user: &str) -> Reward {

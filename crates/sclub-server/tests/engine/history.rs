@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sclub_server::engine::{Given, verify};
 use sclub_server::env::Env;
-use sclub_server::settings::Settings;
+use sclub_server::settings::{Literal, Settings};
 
 use crate::bench::{Bench, DIM, of, settings};
 
@@ -91,7 +91,7 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     prop_assert_eq!(verified.hash, bench.hash());
     let state = bench.engine.state();
     prop_assert_eq!(verified.events, state.events());
-    let outlook = state.policy().and_then(|policy| policy.outlook());
+    let outlook = state.policy().and_then(|policy| policy.inspect().outlook());
     Ok(outlook.map_or(0, |outlook| outlook.fits))
 }
 
@@ -118,7 +118,9 @@ proptest! {
             .map(|step| usize::from(matches!(step, Step::Serve { .. } | Step::Together(_))))
             .sum();
         let is_calm = !steps.iter().any(|step| matches!(step, Step::Remove(_) | Step::Forget(_)));
-        let fits = play(&Settings { half_life, ..of("sclub-soft") }, steps)?;
+        let half_life = half_life.map(|half| ("half-life".to_owned(), Literal::Number(half)));
+        let constants = half_life.into_iter().collect();
+        let fits = play(&Settings { constants, ..of("sclub-soft") }, steps)?;
         prop_assert!(fits > 0 || rounds < 32 || !is_calm, "{rounds} rounds without a fit");
     }
 }

@@ -117,7 +117,7 @@ fn an_item_that_changed_since_is_learned_as_it_was_shown() {
         change(&bench);
         assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
         let state = bench.engine.state();
-        state.policy().unwrap().own_estimate(0).unwrap()
+        state.policy().unwrap().inspect().own_estimate(0).unwrap()
     };
     let unchanged = outcome(&|_| {});
     assert_eq!(unchanged, [0.0, 0.5, 0.0]);

@@ -1,7 +1,7 @@
 use std::path::Path;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use sclub::{Alone, Outlook};
+use sclub::{Outlook, Sequential};
 use tempfile::TempDir;
 
 use super::*;
@@ -54,7 +54,7 @@ impl Workers for Held {
             may_go = told.wait(may_go).unwrap_or_else(PoisonError::into_inner);
         }
         drop(may_go);
-        Alone.each(pieces, work);
+        Sequential.each(pieces, work);
     }
 }
 
@@ -143,7 +143,7 @@ impl Bench {
     }
 
     fn outlook(&self) -> Option<Outlook> {
-        self.engine.state().policy()?.outlook()
+        self.engine.state().policy()?.inspect().outlook()
     }
 
     /// Fits taken.
@@ -227,7 +227,7 @@ fn a_fit_that_a_crash_comes_before_is_made_again() {
     let hash = bench.hash();
     assert_eq!(verified(bench.left().path()).hash, hash);
     // Nothing is asked of it: what is due is made.
-    let again = bench.crash(Alone);
+    let again = bench.crash(Sequential);
     again.wait_until(|bench| bench.fits() == 1);
     assert_eq!(again.engine.state().rounds(), FIRST);
     let folded = verified(again.left().path());
@@ -249,7 +249,7 @@ fn nobody_waits_at_the_end_for_a_fit() {
         closed,
         "nothing is written after the end"
     );
-    let again = bench.crash(Alone);
+    let again = bench.crash(Sequential);
     again.wait_until(|bench| bench.fits() == 1);
 }
 
@@ -281,7 +281,12 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
         }
         state
     };
-    let without_her = state.policy().unwrap().refit().unwrap().compute(&Alone);
+    let without_her = state
+        .policy()
+        .unwrap()
+        .refit()
+        .unwrap()
+        .compute(&Sequential);
     assert_eq!(events.last(), Some(&Event::Fit { fit: without_her }));
     assert!(matches!(events[events.len() - 2], Event::Forget { .. }));
     // A fit asked for by forgetting alone.
@@ -309,7 +314,7 @@ fn a_fit_that_breaks_harms_nobody_and_is_not_tried_again_and_again() {
     assert!(!bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
     // Better ones after a restart.
-    let again = bench.crash(Alone);
+    let again = bench.crash(Sequential);
     again.wait_until(|bench| bench.fits() == 1);
 }
 

@@ -1,7 +1,7 @@
 //! Any events: what is admitted can be applied, and replay gives the same.
 
 use proptest::prelude::*;
-use sclub::Alone;
+use sclub::Sequential;
 
 use super::*;
 
@@ -97,7 +97,7 @@ fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, Str
                 Try::Event(event) => event,
                 Try::Fit => match state.policy().and_then(|policy| policy.refit()) {
                     Some(refit) => Event::Fit {
-                        fit: refit.compute(&Alone),
+                        fit: refit.compute(&Sequential),
                     },
                     None => continue,
                 },
@@ -120,12 +120,12 @@ proptest! {
 
     #[test]
     fn what_is_admitted_is_applied_and_replay_gives_the_same(
-        kind in prop::sample::select(Kind::ALL),
+        policy in prop::sample::select(servable()),
         dim in prop::sample::select(vec![None, Some(2)]),
         batches in some_batches(),
         saved_after in 0..50usize,
     ) {
-        let identity = identity(kind, dim);
+        let identity = identity(policy.name, dim);
         let mut state = State::new(identity.clone()).unwrap();
         let log = live(&mut state, batches);
 
@@ -140,7 +140,7 @@ proptest! {
                 prop_assert_eq!(&again.hash(), hash);
             }
             let known = again.users().len() as u64;
-            prop_assert!(again.policy().is_none_or(|policy| policy.users() == known));
+            prop_assert!(again.policy().is_none_or(|policy| policy.inspect().users() == known));
         }
         prop_assert_eq!(reloaded(&state).hash(), state.hash());
         prop_assert_eq!(again.position(), log.len() as u64);

@@ -7,7 +7,7 @@ type Difference = (&'static str, fn(&mut State));
 
 /// Something of everything in it.
 fn grown() -> State {
-    let mut identity = identity(Kind::Sclub, None);
+    let mut identity = identity("sclub", None);
     // Splits come soon.
     let text = String::from_utf8(identity.encode()).unwrap();
     let text = text.replace("\"alpha_theta\":2.5", "\"alpha_theta\":0.5");

@@ -12,8 +12,8 @@ fn field(refusal: &Refusal) -> &str {
 
 #[test]
 fn what_the_library_would_refuse_is_refused_before() {
-    for &kind in Kind::ALL {
-        let mut state = state(kind);
+    for policy in servable() {
+        let mut state = state(policy.name);
         let bad = |change: &dyn Fn(&mut Reward)| {
             let mut second = reward(2, "v");
             change(&mut second);
@@ -49,8 +49,8 @@ fn what_the_library_would_refuse_is_refused_before() {
 
 #[test]
 fn more_users_than_were_declared_can_appear_and_be_forgotten() {
-    for &kind in Kind::ALL {
-        let mut state = state(kind);
+    for policy in servable() {
+        let mut state = state(policy.name);
         follow(&mut state, 0, vec![Event::Expect { users: 2 }]).unwrap();
         for number in 0..40 {
             let user = format!("u{}", number % 5);
@@ -72,8 +72,8 @@ fn more_users_than_were_declared_can_appear_and_be_forgotten() {
 #[test]
 fn the_largest_values_can_be_learned_fitted_and_saved() {
     let ends = [1e12, -1e12, 1e-12, f64::MIN_POSITIVE / 4.0, 0.0];
-    for &kind in Kind::ALL {
-        let mut state = state(kind);
+    for policy in servable() {
+        let mut state = state(policy.name);
         for number in 0..600 {
             let end = |step: u64| ends[(number / step) as usize % ends.len()];
             let user = format!("u{}", number % 7);
@@ -84,7 +84,7 @@ fn the_largest_values_can_be_learned_fitted_and_saved() {
             };
             follow(&mut state, 0, vec![learn(vec![reward])]).unwrap();
             if let Some(refit) = state.policy().and_then(|policy| policy.refit()) {
-                let fit = refit.compute(&sclub::Alone);
+                let fit = refit.compute(&sclub::Sequential);
                 follow(&mut state, 0, vec![Event::Fit { fit }]).unwrap();
             }
             if number % 50 == 49 {
@@ -102,7 +102,7 @@ fn the_largest_values_can_be_learned_fitted_and_saved() {
 
 #[test]
 fn a_reward_is_learned_once() {
-    let mut state = state(Kind::Sclub);
+    let mut state = state("sclub");
     let twice = learn(vec![reward(1, "u"), reward(1, "u")]);
     let rejected = state.admit(&twice, &mut Ahead::default()).unwrap_err();
     assert_eq!((rejected.entry, rejected.reason), (1, Refusal::Answered));
@@ -120,7 +120,7 @@ fn a_reward_is_learned_once() {
 
 #[test]
 fn a_batch_that_cannot_follow_changes_nothing() {
-    let mut state = state(Kind::LinucbInd);
+    let mut state = state("linucb-ind");
     let hash = state.hash();
     let events = vec![
         learn(vec![reward(1, "u")]),
@@ -142,7 +142,7 @@ fn a_batch_that_cannot_follow_changes_nothing() {
 
 #[test]
 fn what_is_ahead_counts() {
-    let state = state(Kind::Sclub);
+    let state = state("sclub");
     let mut ahead = Ahead::default();
     let mut next = |event: Event| state.admit(&event, &mut ahead).map_err(|no| no.reason);
     assert_eq!(next(Event::Expect { users: 3 }), Ok(()));
@@ -168,7 +168,7 @@ fn what_is_ahead_counts() {
 
 #[test]
 fn who_was_forgotten_is_known_by_events_and_not_by_clocks() {
-    let mut state = state(Kind::SclubSoft);
+    let mut state = state("sclub-soft");
     let walls = [u64::MAX, 0, 1_700_000_000_000, 3];
     for (number, at) in walls.into_iter().enumerate() {
         let events = match number {
@@ -211,7 +211,7 @@ fn who_was_forgotten_is_known_by_events_and_not_by_clocks() {
 
 #[test]
 fn what_expired_is_let_go_of_and_stays_expired() {
-    let mut state = state(Kind::Sclub);
+    let mut state = state("sclub");
     follow(&mut state, 10, vec![upsert("a", vec![1.0, 0.0])]).unwrap();
     let round = vec![reward(1, "u"), reward(2, "v")];
     let forgotten = vec![upsert("a", vec![0.0, 1.0]), learn(round), forget("v")];
@@ -248,7 +248,7 @@ fn what_expired_is_let_go_of_and_stays_expired() {
 fn retired_features_are_bounded() {
     const DIM: usize = 512;
     let most = (32 << 20) / (DIM * 8 + 64);
-    let mut catalogue = Catalogue::new(DIM).unwrap();
+    let mut catalogue = Catalogue::new(DIM, false).unwrap();
     let fill = |catalogue: &mut Catalogue, items: usize, value: f64| {
         for item in 0..items {
             let features = [value; DIM];
@@ -272,7 +272,7 @@ fn retired_features_are_bounded() {
         fill(&mut catalogue, 5_000, f64::from(time));
     }
     assert_eq!(catalogue.retired(), 10_000);
-    let again = Catalogue::load(DIM, catalogue.save()).unwrap();
+    let again = Catalogue::load(DIM, false, catalogue.save()).unwrap();
     assert_eq!(again.retired(), 10_000);
     for item in 0..2_000 {
         assert!(catalogue.remove(&item.to_string(), 40));

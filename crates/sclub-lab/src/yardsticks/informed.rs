@@ -1,0 +1,211 @@
+//! A policy that is told the clusters' weight vectors.
+
+use sclub::{
+    Abilities, Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Preset, Score,
+    Spec, UserId,
+};
+
+use super::Known;
+use crate::streams::mix;
+use crate::world::{Rewards, Truth};
+
+/// Told the true weight vectors, not who has which.
+///
+/// Keeps the exact posterior over the clusters for each user, starting from the clusters' sizes, and
+/// plays the item with the largest mean under it. It does not explore, so it is no lower bound on
+/// what could be reached. Where users change to other clusters it is told when, and starts anew.
+#[derive(Debug, Clone)]
+pub struct Informed {
+    truth: Truth,
+    /// The logarithm of each cluster's weight, user by user.
+    beliefs: Vec<f64>,
+    rounds: u64,
+}
+
+impl Informed {
+    /// Knows the weight vectors of `truth`.
+    pub fn new(truth: &Truth) -> Self {
+        Self {
+            truth: truth.clone(),
+            beliefs: prior(truth, 0),
+            rounds: 0,
+        }
+    }
+
+    fn belief(&self, user: UserId) -> &[f64] {
+        let clusters = self.truth.weights.len();
+        let start = (user as usize).min(self.truth.cluster_of.len() - 1) * clusters;
+        &self.beliefs[start..start + clusters]
+    }
+
+    /// The posterior mean of a user's weight vector.
+    fn mean(&self, user: UserId) -> Vec<f64> {
+        let belief = self.belief(user);
+        let top = belief.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let mut weights = vec![0.0; self.dim()];
+        let mut whole = 0.0;
+        for (&belief, vector) in belief.iter().zip(&self.truth.weights) {
+            let share = libm::exp(belief - top);
+            if share == 0.0 {
+                continue;
+            }
+            whole += share;
+            for (weight, value) in weights.iter_mut().zip(vector) {
+                *weight += share * value;
+            }
+        }
+        weights.iter_mut().for_each(|weight| *weight /= whole);
+        weights
+    }
+
+    /// ln p(reward | mean), up to a constant.
+    fn log_likelihood(&self, mean: f64, reward: f64) -> f64 {
+        match self.truth.rewards {
+            Rewards::Bernoulli => {
+                let mean = mean.clamp(1e-12, 1.0 - 1e-12);
+                reward * libm::log(mean) + (1.0 - reward) * libm::log1p(-mean)
+            }
+            Rewards::Gaussian(scale) => -((reward - mean) / scale).powi(2) / 2.0,
+        }
+    }
+
+    fn score(&self, weights: &[f64], items: &ItemSet, item: usize) -> Score {
+        let mean = items.item(item).zip(weights).map(|(x, w)| x * w).sum();
+        Score {
+            score: mean,
+            mean,
+            width: 0.0,
+        }
+    }
+
+    fn check(&self, items: &ItemSet) -> Result<(), Error> {
+        if items.dim() != self.dim() {
+            return Err(Error::DimensionMismatch {
+                expected: self.dim(),
+                got: items.dim(),
+            });
+        }
+        if items.is_empty() {
+            Err(Error::NoCandidates)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// The logarithms of the clusters' sizes in a round, for each user.
+fn prior(truth: &Truth, round: u64) -> Vec<f64> {
+    let mut sizes = vec![0.0; truth.weights.len()];
+    truth
+        .clusters_in(round)
+        .iter()
+        .for_each(|&cluster| sizes[cluster as usize] += 1.0);
+    let prior: Vec<f64> = sizes.iter().map(|&size: &f64| libm::log(size)).collect();
+    prior.repeat(truth.cluster_of.len())
+}
+
+impl Policy for Informed {
+    fn dim(&self) -> usize {
+        self.truth.weights[0].len()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        self.check(items)?;
+        let weights = self.mean(user);
+        let mut best = Decision {
+            index: 0,
+            score: self.score(&weights, items, 0),
+        };
+        for index in 1..items.len() {
+            let score = self.score(&weights, items, index);
+            if score.score > best.score.score {
+                best = Decision { index, score };
+            }
+        }
+        Ok(best)
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        self.check(items)?;
+        let weights = self.mean(user);
+        scores.clear();
+        scores.extend((0..items.len()).map(|item| self.score(&weights, items, item)));
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        _changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        for observation in round {
+            if observation.item.len() != self.dim() {
+                let (expected, got) = (self.dim(), observation.item.len());
+                return Err(Error::DimensionMismatch { expected, got });
+            }
+        }
+        self.rounds += 1;
+        let clusters = self.truth.weights.len();
+        for observation in round {
+            let start = (observation.user as usize).min(self.truth.cluster_of.len() - 1) * clusters;
+            for cluster in 0..clusters {
+                let weights = &self.truth.weights[cluster];
+                let mean: f64 = observation
+                    .item
+                    .iter()
+                    .zip(weights)
+                    .map(|(x, w)| x * w)
+                    .sum();
+                self.beliefs[start + cluster] += self.log_likelihood(mean, observation.reward);
+            }
+        }
+        if let Some(changed) = &self.truth.changed
+            && changed.after == self.rounds
+        {
+            self.beliefs = prior(&self.truth, self.rounds);
+        }
+        Ok(())
+    }
+
+    /// The most probable cluster.
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        let belief = self.belief(user);
+        let best = (0..belief.len()).max_by(|&a, &b| belief[a].total_cmp(&belief[b]));
+        best.map(|cluster| cluster as ClusterId + 1)
+    }
+
+    fn clusters(&self) -> usize {
+        self.truth.weights.len()
+    }
+
+    fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        Some(self.mean(user))
+    }
+
+    fn digest(&self) -> u64 {
+        let words: Vec<u64> = self.beliefs.iter().map(|belief| belief.to_bits()).collect();
+        mix(&[self.rounds, mix(&words)])
+    }
+}
+
+/// `informed`
+pub static SPEC: Spec = Spec {
+    name: "informed",
+    title: "Informed",
+    summary: "Told the clusters' tastes, not who has which; for comparison only",
+    citation: "Bayes' rule",
+    colors: ["#E69F00", "#F2B632"],
+    revision: 1,
+    presets: &[Preset::Default],
+    constants: &[],
+    can: Abilities {
+        needs_truth: true,
+        ..Abilities::NONE
+    },
+    new: |setup, _| Ok(Box::new(Informed::new(Known::clusters(setup)?))),
+    load: None,
+};
