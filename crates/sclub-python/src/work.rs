@@ -57,7 +57,7 @@ fn this_thread() -> usize {
 type Refused = (&'static str, Error);
 
 impl Policy {
-    pub fn new(engine: Engine, names: Names) -> Self {
+    pub fn with(engine: Engine, names: Names) -> Self {
         Self {
             names: Mutex::new(names),
             inside: AtomicUsize::new(0),
