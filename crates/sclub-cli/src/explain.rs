@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use sclub::find_policy;
 use sclub_lab::summary::thousands;
-use sclub_lab::policies::Name;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -152,7 +152,7 @@ fn whole(state: &State) -> String {
         count(state.users, "user")
     );
     let Some(found) = &state.clustering else {
-        if state.policy == Name::SCLUB_SOFT.as_str() {
+        if find_policy(&state.policy).is_some_and(|policy| policy.can.fit) {
             return format!("{head}\nThe first fit is still to come.");
         }
         return format!(

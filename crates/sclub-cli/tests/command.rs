@@ -60,8 +60,28 @@ fn help_teaches() {
         "oracle",
         "2^20-2",
         "theory",
+        "gaussian    sclub-soft without clusters",
+        "--constant-clusters",
     ] {
         assert!(help.contains(word), "{word} is missing from:\n{help}");
+    }
+}
+
+#[test]
+fn every_constant_is_a_flag_and_experts_alone_see_all() {
+    let [short, long] = ["-h", "--help"].map(|flag| {
+        let output = sclub().args(["run", flag]).output().unwrap();
+        text(&output.stdout)
+    });
+    for constant in sclub::registry().iter().flat_map(|spec| spec.constants) {
+        let flag = format!("{} <", constant.name.replace('_', "-"));
+        assert!(
+            long.contains(&format!("--{flag}")) || long.contains(&format!("--constant-{flag}"))
+        );
+        let is_short = short.contains(&format!("--{flag}"));
+        // Two have the names of other flags.
+        let is_other = ["clusters", "seeds"].contains(&constant.name);
+        assert_eq!(is_short, is_other || !constant.advanced, "{flag}");
     }
 }
 
@@ -112,7 +132,9 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
         assert_eq!(curve.last().unwrap()[0], 2000);
         assert_eq!(curve.last().unwrap()[1], run["regret"]);
         assert!(run["regret"].as_f64() < Some(1.2 * run["random_regret"].as_f64().unwrap()));
-        assert_eq!(run["preset"], "tuned");
+        let policy = run["policy"].as_str().unwrap();
+        let own = ["sclub-soft", "gaussian", "informed", "random"].contains(&policy);
+        assert_eq!(run["preset"], if own { "default" } else { "tuned" });
         let explains = run["policy"] == "sclub-soft" || run["policy"] == "gaussian";
         assert_eq!(run["clustering"].is_object(), explains, "{run}");
         if explains {
@@ -237,11 +259,18 @@ fn a_mistake_is_named_and_nothing_is_written() {
         (&["--threads", "100000"], "threads"),
         (&["--noise", "0.3"], "--rewards gaussian"),
         (&["--users", "-3"], "not a whole number"),
-        (&["--half-life", "0.5"], "half_life is 0.5"),
+        (&["--half-life", "0.5"], "half_life: it is 0.5"),
         (
             &["--policies", "sclub", "--half-life", "50"],
             "sclub-soft or gaussian",
         ),
+        (
+            &["--beta", "1", "--beta-scale", "1"],
+            "beta: it cannot be given together with beta_scale",
+        ),
+        (&["--index", "cubed"], "there are norm, squared"),
+        (&["--preset", "default"], "tuned, released, theory"),
+        (&["--constant-seeds", "1.5"], "seeds: it is 1.5"),
         (&["--json", "run.svg"], "overwritten"),
         (&["--json", "/dev/null"], "not a plain file"),
         (&["--json", "."], "not a plain file"),
@@ -410,7 +439,7 @@ fn arguments_of_another_world_are_refused() {
         assert!(!folder.path().join("results").exists());
     }
     let output = small_run(folder.path(), &["--deviations", "all,stale-marks"]);
-    assert!(text(&output.stderr).contains("'all' stands alone"));
+    assert!(text(&output.stderr).contains("'all' must stand alone"));
     let output = small_run(folder.path(), &["--deviations", "bogus"]);
     assert!(text(&output.stderr).contains("running-estimate"));
 }

@@ -77,11 +77,7 @@ impl Mock {
         given.retain(|(_, item, _)| !item.is_empty());
         let round: Vec<Observation<'_>> = given
             .iter()
-            .map(|(user, item, reward)| Observation {
-                user: *user,
-                item,
-                reward: *reward,
-            })
+            .map(|(user, item, reward)| Observation::new(*user, item, *reward))
             .collect();
         if let Some(policy) = &mut self.policy {
             policy.learn_round(&round, &mut Vec::new()).unwrap();

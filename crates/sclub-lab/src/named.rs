@@ -8,6 +8,12 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     /// All of the kind: name, a line of help, and the thing.
     const ALL: &'static [(&'static str, &'static str, Self)];
 
+    /// The name of the thing; empty where it is none of [`Named::ALL`].
+    fn name(&self) -> &'static str {
+        let found = Self::ALL.iter().find(|(_, _, one)| one == self);
+        found.map_or("", |&(name, ..)| name)
+    }
+
     /// The thing of a name.
     ///
     /// # Errors

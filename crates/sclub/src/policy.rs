@@ -28,6 +28,17 @@ pub struct Score {
     pub width: f64,
 }
 
+impl Score {
+    /// The score of a policy that does not explore: the expected reward.
+    pub fn certain(mean: f64) -> Self {
+        Self {
+            score: mean,
+            mean,
+            width: 0.0,
+        }
+    }
+}
+
 /// The candidate to show.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Decision {

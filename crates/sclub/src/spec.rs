@@ -213,6 +213,23 @@ pub struct Constant {
 }
 
 impl Constant {
+    /// A constant that is in the short help and that no other stands in for.
+    pub const fn new(
+        name: &'static str,
+        meaning: &'static str,
+        range: Range,
+        default: fn(Preset, &Setup<'_>) -> Result<Value, Error>,
+    ) -> Self {
+        Self {
+            name,
+            meaning,
+            range,
+            default,
+            instead_of: None,
+            advanced: false,
+        }
+    }
+
     /// Checks a number.
     ///
     /// # Errors

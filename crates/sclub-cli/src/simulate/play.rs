@@ -17,13 +17,15 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use futures_util::future::try_join_all;
 use indicatif::{ProgressBar, ProgressStyle};
+use sclub::Preset;
 use sclub_lab::document::world_json;
+use sclub_lab::named::Named;
 use sclub_lab::setting::Setting;
 use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Synthetic};
 use sclub_lab::world::{Block, Blocks, Rewards, Tally, World};
 use sclub_server::client::Connection;
-use sclub_server::identity::Kind;
+use sclub_server::settings::Literal;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -58,7 +60,7 @@ pub struct State {
     pub preset: String,
     /// Those that are not the preset's.
     #[serde(default)]
-    pub constants: BTreeMap<String, f64>,
+    pub constants: BTreeMap<String, Literal>,
     /// Features, once they are known.
     pub dim: Option<usize>,
     /// Of the server.
@@ -624,34 +626,43 @@ fn lined_up<const N: usize>(
 fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Option<String> {
     let is_whole = outcome.error.is_none() && outcome.rounds == args.rounds;
     // Each at a moment of its own.
-    let makes_fits = outcome.state.policy == Kind::SclubSoft.as_str();
-    if !(is_whole && outcome.is_fresh && connections == 1) || makes_fits {
+    let policy = sclub::find_policy(&outcome.state.policy)?;
+    if !(is_whole && outcome.is_fresh && connections == 1) || policy.can.fit {
         return None;
     }
     let State { policy, preset, .. } = &outcome.state;
-    let mut command = format!(
-        "sclub run --policies {policy} --preset {preset} --seeds 1 --first-seed {} --rounds {}",
+    let mut command = format!("sclub run --policies {policy}");
+    if preset != Preset::Default.as_str() {
+        command.push_str(&format!(" --preset {preset}"));
+    }
+    command.push_str(&format!(
+        " --seeds 1 --first-seed {} --rounds {}",
         args.first_seed, args.rounds
-    );
+    ));
     if preset == "released" && policy == "sclub" {
         command.push_str(" --deviations none");
     }
     for (name, value) in &outcome.state.constants {
+        let value = match value {
+            Literal::Flag(flag) => flag.to_string(),
+            Literal::Number(number) => number.to_string(),
+            Literal::Text(text) => text.clone(),
+            Literal::Names(names) => names.join(","),
+        };
         command.push_str(&format!(" --{name} {value}"));
     }
     let recipe = &args.recipe;
-    let name = |kind: &dyn std::fmt::Debug| format!("{kind:?}").to_lowercase();
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     for (id, value) in [
-        ("frequencies", name(&recipe.frequencies)),
+        ("frequencies", recipe.frequencies.name().to_owned()),
         ("users", recipe.users.to_string()),
         ("clusters", recipe.clusters.to_string()),
         ("dim", recipe.dim.to_string()),
         ("items", recipe.items.to_string()),
         ("users_a_round", number(recipe.users_a_round)),
-        ("rewards", name(&recipe.rewards)),
+        ("rewards", recipe.rewards.name().to_owned()),
         ("noise", number(recipe.noise)),
-        ("sizes", name(&recipe.sizes)),
+        ("sizes", recipe.sizes.name().to_owned()),
         ("spread", recipe.spread.to_string()),
         ("reward_scale", recipe.reward_scale.to_string()),
         ("newcomers_every", number(recipe.newcomers_every)),

@@ -25,34 +25,41 @@ pub enum Format {
     Npy,
 }
 
-named!(Format, "format", [
-    (
-        "movielens-csv",
-        "userId,movieId,rating,timestamp, or the first two alone",
-        Format::MovieLensCsv
-    ),
-    ("movielens-dat", "1::1193::5::978300760", Format::MovieLensDat),
-    (
-        "yelp-json",
-        "A JSON object a line with user_id, business_id and stars",
-        Format::YelpJson
-    ),
-    (
-        "separated",
-        "User, item and perhaps a rating, between tabs, commas, semicolons, | or spaces",
-        Format::Separated
-    ),
-    (
-        "npy",
-        "A matrix of NumPy, not 0 where a user (row) took an item (column)",
-        Format::Npy
-    ),
-]);
+named!(
+    Format,
+    "format",
+    [
+        (
+            "movielens-csv",
+            "userId,movieId,rating,timestamp, or the first two alone",
+            Format::MovieLensCsv
+        ),
+        (
+            "movielens-dat",
+            "1::1193::5::978300760",
+            Format::MovieLensDat
+        ),
+        (
+            "yelp-json",
+            "A JSON object a line with user_id, business_id and stars",
+            Format::YelpJson
+        ),
+        (
+            "separated",
+            "User, item and perhaps a rating, between tabs, commas, semicolons, | or spaces",
+            Format::Separated
+        ),
+        (
+            "npy",
+            "A matrix of NumPy, not 0 where a user (row) took an item (column)",
+            Format::Npy
+        ),
+    ]
+);
 
 impl fmt::Display for Format {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found = Self::ALL.iter().find(|(_, _, one)| one == self);
-        formatter.write_str(found.map_or("unknown", |(name, ..)| name))
+        formatter.write_str(self.name())
     }
 }
 

@@ -70,12 +70,7 @@ impl Informed {
     }
 
     fn score(&self, weights: &[f64], items: &ItemSet, item: usize) -> Score {
-        let mean = items.item(item).zip(weights).map(|(x, w)| x * w).sum();
-        Score {
-            score: mean,
-            mean,
-            width: 0.0,
-        }
+        Score::certain(items.item(item).zip(weights).map(|(x, w)| x * w).sum())
     }
 
     fn check(&self, items: &ItemSet) -> Result<(), Error> {

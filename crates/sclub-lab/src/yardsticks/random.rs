@@ -42,11 +42,7 @@ impl Policy for Random {
         }
         let word = mix(&[self.seed, Purpose::Choices as u64, self.rounds, user]);
         let index = (u128::from(word) * items.len() as u128) >> 64;
-        let score = Score {
-            score: 0.0,
-            mean: 0.0,
-            width: 0.0,
-        };
+        let score = Score::certain(0.0);
         Ok(Decision {
             index: index as usize,
             score,
@@ -55,14 +51,7 @@ impl Policy for Random {
 
     fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         scores.clear();
-        scores.resize(
-            items.len(),
-            Score {
-                score: 0.0,
-                mean: 0.0,
-                width: 0.0,
-            },
-        );
+        scores.resize(items.len(), Score::certain(0.0));
         Ok(())
     }
 
