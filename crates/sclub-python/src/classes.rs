@@ -3,8 +3,8 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
 use sclub::{
-    Assumptions, Constant, ForgettableLinUcb, Groups, LinUcbInd, Params, Preset, Range, Setup, Spec,
-    Users, Value, ValueError, Values,
+    Assumptions, Constant, ForgettableLinUcb, Groups, LinUcbInd, Params, Preset, Range, Setup,
+    Spec, Users, Value, ValueError, Values,
 };
 
 use crate::engine::Engine;
@@ -101,7 +101,10 @@ fn signature<'py>(py: Python<'py>, spec: &Spec) -> PyResult<Bound<'py, PyAny>> {
         Ok(())
     };
     add("users", py.None().into_bound(py))?;
-    add("preset", PyString::new(py, spec.presets[0].as_str()).into_any())?;
+    add(
+        "preset",
+        PyString::new(py, spec.presets[0].as_str()).into_any(),
+    )?;
     add("seed", 0u64.into_pyobject(py)?.into_any())?;
     add("assumptions", py.None().into_bound(py))?;
     for constant in spec.constants {
@@ -155,11 +158,7 @@ pub fn make(
 }
 
 /// The constants that keywords ask for.
-fn values(
-    spec: &'static Spec,
-    keywords: &Keywords<'_, '_>,
-    setup: &Setup<'_>,
-) -> PyResult<Values> {
+fn values(spec: &'static Spec, keywords: &Keywords<'_, '_>, setup: &Setup<'_>) -> PyResult<Values> {
     let preset = match keywords.preset {
         None => spec.presets[0],
         Some(text) => *spec
@@ -175,7 +174,8 @@ fn values(
     let assumptions = match (preset, keywords.assumptions) {
         (Preset::Theory, Some(given)) => Some(assumptions(given, setup.dim)?),
         (Preset::Theory, None) => {
-            let why = "preset 'theory' needs them: noise, smallest_eigenvalue, horizon, clusters, users";
+            let why =
+                "preset 'theory' needs them: noise, smallest_eigenvalue, horizon, clusters, users";
             return Err(wrong_value("assumptions", why));
         }
         (_, Some(_)) => {
@@ -226,8 +226,9 @@ pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value
                 Ok(text) => text.to_str()?.to_owned(),
                 Err(_) => {
                     let names: PyResult<Vec<String>> = value.extract();
-                    let names = names
-                        .map_err(|_| wrong_type(constant.name, "a name, or several, is expected"))?;
+                    let names = names.map_err(|_| {
+                        wrong_type(constant.name, "a name, or several, is expected")
+                    })?;
                     names.join(",")
                 }
             };

@@ -26,7 +26,7 @@ mod _sclub {
     #[pymodule_export]
     use crate::items::Items;
     #[pymodule_export]
-    use crate::lab::{LabSetting, LabWorld, lab_read, lab_run};
+    use crate::lab::{LabSetting, LabWorld, lab_policies, lab_read, lab_run};
     #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]
