@@ -1,7 +1,7 @@
 // Charts by uPlot, in the page's colours and as wide as their boxes.
 
 import { el } from "./dom.js";
-import { decimal } from "./numbers.js";
+import { decimal, short } from "./numbers.js";
 import { onTheme } from "./theme.js";
 
 export const { uPlot } = globalThis;
@@ -22,9 +22,29 @@ export function ink(name) {
 }
 
 // Labels of an axis, all with as many places as its step has.
-export function tidy(plot, ticks, axis, space, step) {
+function tidy(plot, ticks, axis, space, step) {
   const places = (String(Number(step.toPrecision(6))).split(".")[1] ?? "").length;
   return ticks.map((tick) => decimal(tick, Math.min(places, 6)));
+}
+
+// A logarithmic axis has ticks at 1, 2 and 5 times a power of ten, or fewer where it is long or narrow.
+function logTicks(plot, n, low, high) {
+  const decades = Math.log10(high / low);
+  const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
+  const powers = Array.from({ length: Math.ceil(decades) + 2 }, (_, i) => Math.floor(Math.log10(low)) + i);
+  const ticks = powers.flatMap((power) => steps.map((step) => Number((step * 10 ** power).toPrecision(6)))).filter((tick) => tick >= low && tick <= high);
+  const room = n === 0 ? Math.max(2, Math.floor(plot.width / 90)) : Infinity;
+  return ticks.filter((_, i) => i % Math.max(1, Math.ceil(ticks.length / room)) === 0);
+}
+
+export const logarithmic = { splits: logTicks, filter: (plot, ticks) => ticks, values: (plot, ticks) => ticks.map((tick) => short(tick)) };
+
+// A range a little wider than the values, at least fourfold, so that it holds a tick or two.
+export function logRange(plot, least, most) {
+  if (least == null) return [null, null];
+  const [low, high] = [least / 1.2, most * 1.2];
+  const widen = Math.max(1, Math.sqrt((4 * low) / high));
+  return [low / widen, high * widen];
 }
 
 const whole = [1, 2, 5].flatMap((n) => Array.from({ length: 12 }, (_, power) => n * 10 ** power)).sort((a, b) => a - b);

@@ -1,6 +1,6 @@
 // The clusters as a whole: how many there were, and what they are worth.
 
-import { chart, counting, ink, line, uPlot } from "./charts.js";
+import { chart, counting, ink, line, logarithmic, uPlot } from "./charts.js";
 import { $, el } from "./dom.js";
 import { count, decimal, short, whole } from "./numbers.js";
 import { world } from "./world.js";
@@ -8,13 +8,13 @@ import { world } from "./world.js";
 const [box, read] = [$("chart-clusters"), $("read-clusters")];
 let [last, drawn, drawnLog] = [null, null, null];
 
-const labels = (plot, ticks) => ticks.map((tick) => (tick === null ? "" : whole(tick)));
+const labels = (plot, ticks) => ticks.map((tick) => whole(tick));
 
 // As many clusters from one fit to the next: a line in steps. The point after the last fit is only for the line's end.
 function made(log) {
   return chart(box, {
     unit: `clusters, by rounds${log ? ", logarithmic" : ""}`,
-    x: { values: labels, ...(log ? {} : counting) },
+    x: { ...(log ? logarithmic : counting), values: labels },
     y: { values: labels, ...counting },
     scales: { x: { time: false, distr: log ? 3 : 1, range: (plot, low, high) => [log ? low : 0, high] }, y: { range: (plot, low, high) => [0, 1.05 * Math.max(1, high)] } },
     series: [{}, line({

@@ -1,6 +1,6 @@
 // Rewards and latencies of the last minutes, second by second.
 
-import { chart, ink, line, tidy } from "./charts.js";
+import { chart, ink, line, logarithmic, logRange } from "./charts.js";
 import { $ } from "./dom.js";
 import { count, decimal, short } from "./numbers.js";
 import { ago, now, world } from "./world.js";
@@ -25,8 +25,8 @@ function overTime({ box, read, unit, log, series, sentence }) {
       splits: () => Array.from({ length: span / 1000 / SECONDS_APART[span] + 1 }, (_, i) => end - 1000 * SECONDS_APART[span] * i).reverse(),
       values: (plot, ticks) => ticks.map((tick) => when(Math.round((end - tick) / 1000))),
     },
-    y: { values: log ? (plot, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))) : tidy },
-    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3 } : {} },
+    y: log ? logarithmic : {},
+    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : {} },
     series: [{}, ...series.map(({ of, ...style }) => line(style))],
     padding: [24, 24, 0, 0],
     // Moved by `point` below, which also knows fingers and keys.
