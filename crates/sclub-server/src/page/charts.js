@@ -33,7 +33,7 @@ function logTicks(plot, n, low, high) {
   const steps = decades > 4 ? [1] : decades > 2 ? [1, 3] : [1, 2, 5];
   const powers = Array.from({ length: Math.ceil(decades) + 2 }, (_, i) => Math.floor(Math.log10(low)) + i);
   const ticks = powers.flatMap((power) => steps.map((step) => Number((step * 10 ** power).toPrecision(6)))).filter((tick) => tick >= low && tick <= high);
-  const room = n === 0 ? Math.max(2, Math.floor(plot.width / 90)) : Infinity;
+  const room = n === 0 ? Math.max(2, Math.floor(plot.width / 70)) : Infinity;
   return ticks.filter((_, i) => i % Math.max(1, Math.ceil(ticks.length / room)) === 0);
 }
 
