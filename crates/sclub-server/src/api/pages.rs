@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn is_served(path: &str) -> bool {
-        path == "/v1/openapi.json" || FILES.iter().any(|file| file.path == path)
+        path.starts_with("/v1/") || FILES.iter().any(|file| file.path == path)
     }
 
     #[test]
