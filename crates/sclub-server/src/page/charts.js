@@ -79,7 +79,7 @@ export function chart(box, { unit = "", x = {}, y = {}, ...options }) {
     ...size(), padding: [unit ? 24 : 8, 14, 0, 0], legend: { show: false },
     axes: [
       axis({ border: { show: true, stroke: () => ink("edge"), width: 1 }, ticks: { show: true, stroke: () => ink("edge"), width: 1, size: 4 }, ...x, grid: { show: false } }),
-      axis({ size: 52, values: tidy, ...y }),
+      axis({ size: 52, gap: 8, values: tidy, ...y }),
     ],
     ...options,
     cursor: { y: false, drag: { x: false, y: false }, ...options.cursor, bind: { ...off, ...options.cursor?.bind } },
