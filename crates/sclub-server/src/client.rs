@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -90,26 +90,6 @@ pub struct Url {
 }
 
 impl Url {
-    /// Whether the connection is a secure one.
-    pub fn is_https(&self) -> bool {
-        self.is_https
-    }
-
-    /// The name or number of the machine, without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// The port.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// What stands before every path, without a slash at its end.
-    pub fn base(&self) -> &str {
-        &self.base
-    }
-
     fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
@@ -138,61 +118,39 @@ impl FromStr for Url {
             url: text.to_owned(),
             why,
         };
-        let (is_https, rest) = if let Some(rest) = text.strip_prefix("http://") {
-            (false, rest)
-        } else if let Some(rest) = text.strip_prefix("https://") {
-            (true, rest)
-        } else {
+        let is_https = text.starts_with("https://");
+        if !is_https && !text.starts_with("http://") {
             return Err(bad("it must begin with http:// or https://"));
-        };
-        if rest
-            .bytes()
-            .any(|byte| byte.is_ascii_whitespace() || byte.is_ascii_control())
-        {
-            return Err(bad("it has a space in it"));
         }
-        if rest.contains(['?', '#']) {
+        if text.contains(['?', '#']) {
             return Err(bad("it must have no query"));
         }
-        let (authority, base) = match rest.find('/') {
-            Some(slash) => rest.split_at(slash),
-            None => (rest, ""),
-        };
+        let uri: Uri = text
+            .parse()
+            .map_err(|_| bad("it is no valid URL, such as http://localhost:8080"))?;
+        let authority = uri.authority().map_or("", |authority| authority.as_str());
         if authority.contains('@') {
             return Err(bad("it must have no user in it"));
         }
-        let (host, port) = if let Some(inside) = authority.strip_prefix('[') {
-            let (host, after) = inside
-                .split_once(']')
-                .ok_or_else(|| bad("a bracket is open"))?;
-            match after.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None if after.is_empty() => (host, None),
-                None => return Err(bad("only a port can come after the brackets")),
-            }
-        } else {
-            match authority.split_once(':') {
-                Some((host, port)) => (host, Some(port)),
-                None => (authority, None),
-            }
-        };
+        let host = uri.host().unwrap_or_default();
         if host.is_empty() {
             return Err(bad("it names no machine"));
         }
-        let port = match port {
-            Some(port) => port
-                .parse()
-                .ok()
+        // What `Uri::port` cannot read it leaves out.
+        let port = match &authority[host.len()..] {
+            "" if is_https => 443,
+            "" => 80,
+            port => port
+                .strip_prefix(':')
+                .and_then(|port| port.parse().ok())
                 .filter(|&port| port != 0)
                 .ok_or_else(|| bad("its port is no number from 1 to 65535"))?,
-            None if is_https => 443,
-            None => 80,
         };
         Ok(Self {
             is_https,
-            host: host.to_owned(),
+            host: host.trim_matches(['[', ']']).to_owned(),
             port,
-            base: base.trim_end_matches('/').to_owned(),
+            base: uri.path().trim_end_matches('/').to_owned(),
         })
     }
 }
@@ -221,17 +179,6 @@ impl Roots {
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| bad(error.to_string()))?;
         Self::new(certificates).map_err(bad)
-    }
-
-    /// Reads certificates from PEM text.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn from_pem(text: &[u8]) -> Result<Self, String> {
-        let certificates = CertificateDer::pem_slice_iter(text)
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(|error| error.to_string())?;
-        Self::new(certificates)
     }
 
     /// The authorities that this machine trusts, read once.
@@ -541,7 +488,9 @@ fn failed(error: hyper::Error) -> ClientError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
+    use tokio::sync::Notify;
 
     #[test]
     fn addresses_are_taken_apart() {
@@ -581,6 +530,7 @@ mod tests {
             "http://a:70000",
             "http://u@a",
             "http://a?b",
+            "http://a#b",
             "http://a b",
             "http://[::1",
             "http://[::1]80",
@@ -648,13 +598,16 @@ mod tests {
         let mut client = Connection::open(&url, None).await.unwrap();
         client.set_key("secret").unwrap();
         let answer = client.request("POST", "/v1/x", b"{}").await.unwrap();
-        assert_eq!((answer.status, answer.body), (200, &b"hello"[..]));
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"hello"[..]));
         let answer = client.request("GET", "/v1/y?z=1", b"").await.unwrap();
-        assert_eq!((answer.status, answer.body), (404, &b"abc0123456789"[..]));
+        assert_eq!(
+            (answer.status, &answer.body[..]),
+            (404, &b"abc0123456789"[..])
+        );
         let answer = client.request("POST", "/v1/w", b"").await.unwrap();
-        assert_eq!((answer.status, answer.body), (204, &b""[..]));
+        assert_eq!((answer.status, &answer.body[..]), (204, &b""[..]));
         let answer = client.request("GET", "/", b"").await.unwrap();
-        assert_eq!((answer.status, answer.body), (200, &b"to the end"[..]));
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"to the end"[..]));
 
         let authority = url.authority();
         let asked = server.await.unwrap().remove(0);
@@ -675,8 +628,14 @@ mod tests {
         const OK: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n1";
         let (url, server) = server(vec![vec![vec![OK]], vec![vec![OK], vec![]]]).await;
         let mut client = Connection::open(&url, None).await.unwrap();
-        assert_eq!(client.request("GET", "/a", b"").await.unwrap().body, b"1");
-        assert_eq!(client.request("GET", "/b", b"").await.unwrap().body, b"1");
+        assert_eq!(
+            client.request("GET", "/a", b"").await.unwrap().body,
+            b"1"[..]
+        );
+        assert_eq!(
+            client.request("GET", "/b", b"").await.unwrap().body,
+            b"1"[..]
+        );
         let asked = {
             // The second connection ends after it was asked, and there is no third.
             let error = client.request("GET", "/c", b"").await.unwrap_err();
@@ -689,6 +648,118 @@ mod tests {
         assert_eq!(asked[0].len(), 1);
         assert!(asked[1][0].starts_with("GET /base/b "));
         assert!(asked[1][1].starts_with("GET /base/c "));
+    }
+
+    /// Answers every request with its own path; with all but the last bytes of it where that is slow, until
+    /// it is told to go on.
+    async fn echo(begun: Arc<Notify>, go_on: Arc<Notify>, held_back: usize) -> Url {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (begun, go_on) = (Arc::clone(&begun), Arc::clone(&go_on));
+                tokio::spawn(async move {
+                    let mut bytes = Vec::new();
+                    while stream
+                        .read_buf(&mut bytes)
+                        .await
+                        .is_ok_and(|count| count > 0)
+                    {
+                        if !is_whole(&bytes) {
+                            continue;
+                        }
+                        let asked = String::from_utf8(std::mem::take(&mut bytes)).unwrap();
+                        let path = asked.split(' ').nth(1).unwrap();
+                        let length = path.len();
+                        let answer =
+                            format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{path}");
+                        let mut rest = answer.as_bytes();
+                        if path == "/slow" {
+                            let (first, last) = rest.split_at(rest.len() - held_back);
+                            stream.write_all(first).await.unwrap();
+                            begun.notify_one();
+                            go_on.notified().await;
+                            rest = last;
+                        }
+                        // Whoever asked may have gone.
+                        let _ = stream.write_all(rest).await;
+                    }
+                });
+            }
+        });
+        url.parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_dropped_request_leaves_no_answer_for_the_next() {
+        // Dropped before the answer, within its head and within its body.
+        for held_back in [43, 20, 3] {
+            for is_download in [false, true] {
+                let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+                let url = echo(Arc::clone(&begun), Arc::clone(&go_on), held_back).await;
+                let mut client = Connection::open(&url, None).await.unwrap();
+                let answer = client.request("GET", "/first", b"").await.unwrap();
+                assert_eq!(&answer.body[..], b"/first");
+                let asking = async {
+                    if is_download {
+                        client.download("/slow", |_| Ok(())).await.map(drop)
+                    } else {
+                        client.request("GET", "/slow", b"").await.map(drop)
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    _ = asking => panic!("there is no whole answer yet"),
+                    () = begun.notified() => {}
+                }
+                go_on.notify_one();
+                let answer = client.request("GET", "/next", b"").await.unwrap();
+                assert_eq!(&answer.body[..], b"/next", "{held_back} {is_download}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_ran_into_a_timeout_leaves_no_answer_for_the_next() {
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let url = echo(begun, Arc::clone(&go_on), 3).await;
+        let mut client = Connection::open(&url, None).await.unwrap();
+        client.set_timeout(Duration::from_millis(50));
+        for is_download in [false, true] {
+            let error = if is_download {
+                client.download("/slow", |_| Ok(())).await.unwrap_err()
+            } else {
+                client.request("GET", "/slow", b"").await.unwrap_err()
+            };
+            assert!(matches!(error, ClientError::Timeout(_)), "{error}");
+            go_on.notify_one();
+            client.set_timeout(DEFAULT_TIMEOUT);
+            let answer = client.request("GET", "/next", b"").await.unwrap();
+            assert_eq!(&answer.body[..], b"/next");
+            client.set_timeout(Duration::from_millis(50));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_said_to_a_request_that_is_too_long_is_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.read_buf(&mut Vec::new()).await.unwrap();
+                let answer = b"HTTP/1.1 413 No\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno";
+                stream.write_all(answer).await.unwrap();
+            }
+        });
+        let url: Url = url.parse().unwrap();
+        for _ in 0..20 {
+            let mut client = Connection::open(&url, None).await.unwrap();
+            let body = vec![b' '; 16 << 20];
+            let answer = client.request("PUT", "/", &body).await.unwrap();
+            assert_eq!((answer.status, &answer.body[..]), (413, &b"no"[..]));
+        }
     }
 
     #[tokio::test]
@@ -709,9 +780,9 @@ mod tests {
             Ok(())
         };
         let answer = client.download("/a", &mut sink).await.unwrap();
-        assert_eq!((answer.status, answer.body), (200, &b""[..]));
+        assert_eq!((answer.status, &answer.body[..]), (200, &b""[..]));
         let answer = client.download("/b", &mut sink).await.unwrap();
-        assert_eq!((answer.status, answer.body), (403, &b"no"[..]));
+        assert_eq!((answer.status, &answer.body[..]), (403, &b"no"[..]));
         let error = client.download("/c", &mut sink).await.unwrap_err();
         assert!(matches!(error, ClientError::Broken(_)), "{error}");
         assert_eq!(got, b"abcdecut");
@@ -774,14 +845,14 @@ mod tests {
         });
         let url: Url = format!("https://localhost:{port}").parse().unwrap();
         let error = Connection::open(&url, None).await.err().unwrap();
-        assert!(error.to_string().contains("--ca"), "{error}");
-        let wrong = Roots::from_pem(other.cert.pem().as_bytes()).unwrap();
+        assert!(error.to_string().contains("--ca FILE"), "{error}");
+        let wrong = Roots::new(vec![other.cert.der().clone()]).unwrap();
         let error = Connection::open(&url, Some(&wrong)).await.err().unwrap();
         assert!(matches!(error, ClientError::Tls { .. }), "{error}");
-        let roots = Roots::from_pem(made.cert.pem().as_bytes()).unwrap();
+        let roots = Roots::new(vec![made.cert.der().clone()]).unwrap();
         let mut client = Connection::open(&url, Some(&roots)).await.unwrap();
         let answer = client.request("GET", "/", b"").await.unwrap();
-        assert_eq!((answer.status, answer.body), (200, &b"secure"[..]));
-        assert!(Roots::from_pem(b"nothing").is_err());
+        assert_eq!((answer.status, &answer.body[..]), (200, &b"secure"[..]));
+        assert!(Roots::new(Vec::new()).is_err());
     }
 }
