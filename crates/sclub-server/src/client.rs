@@ -4,15 +4,18 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::header::{HeaderMap, HeaderValue};
@@ -228,7 +231,7 @@ pub struct Response {
     /// The status, as 200.
     pub status: u16,
     /// The body.
-    pub body: Bytes,
+    pub body: Vec<u8>,
 }
 
 impl Response {
@@ -247,10 +250,8 @@ pub struct Connection {
     timeout: Duration,
     /// A call takes it and gives it back when the answer has been read to its end: the answer to a call
     /// that was dropped goes with its connection, and nobody else reads it.
-    kept: Option<Sender>,
+    kept: Option<Link>,
 }
-
-type Sender = SendRequest<Full<Bytes>>;
 
 impl Connection {
     /// Connects. Without roots, the authorities that this machine trusts are trusted over https.
@@ -312,10 +313,13 @@ impl Connection {
     ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (sender, answer) = self.ask(method, path, body).await?;
-            let (head, body) = answer.into_parts();
-            let body = body.collect().await.map_err(failed)?.to_bytes();
-            self.kept = Some(sender);
+            let (mut link, answer) = self.ask(method, path, body).await?;
+            let (head, mut answer) = answer.into_parts();
+            let mut body = Vec::with_capacity(answer.size_hint().lower().min(1 << 16) as usize);
+            while let Some(part) = link.part(&mut answer).await? {
+                body.extend_from_slice(&part);
+            }
+            self.kept = Some(link);
             Ok(Response {
                 status: head.status.as_u16(),
                 body,
@@ -334,27 +338,24 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (sender, answer) = self.ask("GET", path, b"").await?;
-        let (head, mut body) = answer.into_parts();
-        let mut kept = Vec::new();
-        while let Some(frame) = within(self.timeout, body.frame()).await? {
-            let Ok(part) = frame.map_err(failed)?.into_data() else {
-                continue;
-            };
+        let (mut link, answer) = self.ask("GET", path, b"").await?;
+        let (head, mut answer) = answer.into_parts();
+        let mut body = Vec::new();
+        while let Some(part) = within(self.timeout, link.part(&mut answer)).await?? {
             if head.status.is_success() {
                 sink(&part).map_err(ClientError::Sink)?;
             } else {
-                kept.extend_from_slice(&part);
+                body.extend_from_slice(&part);
             }
         }
-        self.kept = Some(sender);
+        self.kept = Some(link);
         Ok(Response {
             status: head.status.as_u16(),
-            body: kept.into(),
+            body,
         })
     }
 
-    async fn connect(&self) -> Result<Sender, ClientError> {
+    async fn connect(&self) -> Result<Link, ClientError> {
         let refused = |source| ClientError::Connect {
             url: self.url.to_string(),
             source,
@@ -366,9 +367,9 @@ impl Connection {
             .map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
         if self.url.is_https {
-            start(self.secure(stream).await?).await
+            Link::new(self.secure(stream).await?).await
         } else {
-            start(stream).await
+            Link::new(stream).await
         }
     }
 
@@ -408,19 +409,19 @@ impl Connection {
         method: &str,
         path: &str,
         body: &[u8],
-    ) -> Result<(Sender, hyper::Response<Incoming>), ClientError> {
+    ) -> Result<(Link, hyper::Response<Incoming>), ClientError> {
         let body = Bytes::copy_from_slice(body);
-        if let Some(mut sender) = self.kept.take() {
+        if let Some(mut link) = self.kept.take() {
             let request = self.write(method, path, body.clone())?;
-            match send(&mut sender, request).await {
-                Ok(answer) => return Ok((sender, answer)),
+            match link.send(request).await {
+                Ok(answer) => return Ok((link, answer)),
                 Err(ClientError::Broken(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut sender = self.connect().await?;
-        let answer = send(&mut sender, self.write(method, path, body)?).await?;
-        Ok((sender, answer))
+        let mut link = self.connect().await?;
+        let answer = link.send(self.write(method, path, body)?).await?;
+        Ok((link, answer))
     }
 
     fn write(
@@ -449,22 +450,64 @@ fn header(text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|error| ClientError::NotHttp(error.to_string()))
 }
 
-/// Begins to speak HTTP, on a task that ends with the sender.
-async fn start(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Sender, ClientError> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    // What goes wrong with it is told to whoever waits for an answer.
-    tokio::spawn(connection);
-    Ok(sender)
+/// One connection. It moves only while somebody waits for an answer: without a task of its own there is
+/// nothing to switch to and back for each request.
+struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    /// None once it has ended.
+    moving: Option<BoxFuture<'static, hyper::Result<()>>>,
 }
 
-async fn send(
-    sender: &mut Sender,
-    request: Request<Full<Bytes>>,
-) -> Result<hyper::Response<Incoming>, ClientError> {
-    sender.ready().await.map_err(failed)?;
-    sender.send_request(request).await.map_err(failed)
+impl Link {
+    async fn new(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, ClientError> {
+        let (sender, moving) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+        Ok(Self {
+            sender,
+            moving: Some(Box::pin(moving)),
+        })
+    }
+
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<hyper::Response<Incoming>, ClientError> {
+        if !self.sender.is_ready() {
+            let ready = self.sender.ready();
+            drive(&mut self.moving, ready).await.map_err(failed)?;
+        }
+        let answer = self.sender.send_request(request);
+        drive(&mut self.moving, answer).await.map_err(failed)
+    }
+
+    /// The next part of a body; none at its end.
+    async fn part(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
+        while let Some(frame) = drive(&mut self.moving, body.frame()).await {
+            if let Ok(part) = frame.map_err(failed)?.into_data() {
+                return Ok(Some(part));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Moves a connection until some work that waits for it is done.
+async fn drive<T>(
+    moving: &mut Option<BoxFuture<'static, hyper::Result<()>>>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if let Some(connection) = moving
+            && connection.as_mut().poll(context).is_ready()
+        {
+            // What went wrong is told to the work.
+            *moving = None;
+        }
+        work.as_mut().poll(context)
+    })
+    .await
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, ClientError> {
