@@ -19,7 +19,7 @@ pub struct TrustArgs {
     )]
     pub key: Option<String>,
 
-    /// File with the certificate to trust, PEM, for https
+    /// File with the certificates to trust over https, PEM [default: the authorities this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub ca: Option<PathBuf>,
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -473,17 +474,17 @@ impl Link {
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<hyper::Response<Incoming>, ClientError> {
-        if !self.sender.is_ready() {
-            let ready = self.sender.ready();
-            drive(&mut self.moving, ready).await.map_err(failed)?;
-        }
+        let ready = self.sender.ready();
+        drive(&mut self.moving, ready).await.map_err(failed)?;
         let answer = self.sender.send_request(request);
         drive(&mut self.moving, answer).await.map_err(failed)
     }
 
     /// The next part of a body; none at its end.
     async fn part(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
-        while let Some(frame) = drive(&mut self.moving, body.frame()).await {
+        while !body.is_end_stream()
+            && let Some(frame) = drive(&mut self.moving, body.frame()).await
+        {
             if let Ok(part) = frame.map_err(failed)?.into_data() {
                 return Ok(Some(part));
             }
@@ -499,6 +500,9 @@ async fn drive<T>(
 ) -> T {
     let mut work = pin!(work);
     poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
         if let Some(connection) = moving
             && connection.as_mut().poll(context).is_ready()
         {
