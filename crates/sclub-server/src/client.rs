@@ -4,19 +4,15 @@
 
 use std::error::Error;
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::header::{HeaderMap, HeaderValue};
@@ -232,7 +228,7 @@ pub struct Response {
     /// The status, as 200.
     pub status: u16,
     /// The body.
-    pub body: Vec<u8>,
+    pub body: Bytes,
 }
 
 impl Response {
@@ -251,8 +247,10 @@ pub struct Connection {
     timeout: Duration,
     /// A call takes it and gives it back when the answer has been read to its end: the answer to a call
     /// that was dropped goes with its connection, and nobody else reads it.
-    kept: Option<Link>,
+    kept: Option<Sender>,
 }
+
+type Sender = SendRequest<Full<Bytes>>;
 
 impl Connection {
     /// Connects. Without roots, the authorities that this machine trusts are trusted over https.
@@ -314,13 +312,10 @@ impl Connection {
     ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (mut link, answer) = self.ask(method, path, body).await?;
-            let (head, mut answer) = answer.into_parts();
-            let mut body = Vec::with_capacity(answer.size_hint().lower().min(1 << 16) as usize);
-            while let Some(part) = link.part(&mut answer).await? {
-                body.extend_from_slice(&part);
-            }
-            self.kept = Some(link);
+            let (sender, answer) = self.ask(method, path, body).await?;
+            let (head, body) = answer.into_parts();
+            let body = body.collect().await.map_err(failed)?.to_bytes();
+            self.kept = Some(sender);
             Ok(Response {
                 status: head.status.as_u16(),
                 body,
@@ -339,24 +334,27 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (mut link, answer) = self.ask("GET", path, b"").await?;
-        let (head, mut answer) = answer.into_parts();
-        let mut body = Vec::new();
-        while let Some(part) = within(self.timeout, link.part(&mut answer)).await?? {
+        let (sender, answer) = self.ask("GET", path, b"").await?;
+        let (head, mut body) = answer.into_parts();
+        let mut kept = Vec::new();
+        while let Some(frame) = within(self.timeout, body.frame()).await? {
+            let Ok(part) = frame.map_err(failed)?.into_data() else {
+                continue;
+            };
             if head.status.is_success() {
                 sink(&part).map_err(ClientError::Sink)?;
             } else {
-                body.extend_from_slice(&part);
+                kept.extend_from_slice(&part);
             }
         }
-        self.kept = Some(link);
+        self.kept = Some(sender);
         Ok(Response {
             status: head.status.as_u16(),
-            body,
+            body: kept.into(),
         })
     }
 
-    async fn connect(&self) -> Result<Link, ClientError> {
+    async fn connect(&self) -> Result<Sender, ClientError> {
         let refused = |source| ClientError::Connect {
             url: self.url.to_string(),
             source,
@@ -368,9 +366,9 @@ impl Connection {
             .map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
         if self.url.is_https {
-            Link::new(self.secure(stream).await?).await
+            start(self.secure(stream).await?).await
         } else {
-            Link::new(stream).await
+            start(stream).await
         }
     }
 
@@ -410,19 +408,19 @@ impl Connection {
         method: &str,
         path: &str,
         body: &[u8],
-    ) -> Result<(Link, hyper::Response<Incoming>), ClientError> {
+    ) -> Result<(Sender, hyper::Response<Incoming>), ClientError> {
         let body = Bytes::copy_from_slice(body);
-        if let Some(mut link) = self.kept.take() {
+        if let Some(mut sender) = self.kept.take() {
             let request = self.write(method, path, body.clone())?;
-            match link.send(request).await {
-                Ok(answer) => return Ok((link, answer)),
+            match send(&mut sender, request).await {
+                Ok(answer) => return Ok((sender, answer)),
                 Err(ClientError::Broken(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut link = self.connect().await?;
-        let answer = link.send(self.write(method, path, body)?).await?;
-        Ok((link, answer))
+        let mut sender = self.connect().await?;
+        let answer = send(&mut sender, self.write(method, path, body)?).await?;
+        Ok((sender, answer))
     }
 
     fn write(
@@ -451,67 +449,22 @@ fn header(text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|error| ClientError::NotHttp(error.to_string()))
 }
 
-/// One connection. It moves only while somebody waits for an answer: without a task of its own there is
-/// nothing to switch to and back for each request.
-struct Link {
-    sender: SendRequest<Full<Bytes>>,
-    /// None once it has ended.
-    moving: Option<BoxFuture<'static, hyper::Result<()>>>,
+/// Begins to speak HTTP, on a task that ends with the sender.
+async fn start(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<Sender, ClientError> {
+    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    // What goes wrong with it is told to whoever waits for an answer.
+    tokio::spawn(connection);
+    Ok(sender)
 }
 
-impl Link {
-    async fn new(
-        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<Self, ClientError> {
-        let (sender, moving) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-        Ok(Self {
-            sender,
-            moving: Some(Box::pin(moving)),
-        })
-    }
-
-    async fn send(
-        &mut self,
-        request: Request<Full<Bytes>>,
-    ) -> Result<hyper::Response<Incoming>, ClientError> {
-        let ready = self.sender.ready();
-        drive(&mut self.moving, ready).await.map_err(failed)?;
-        let answer = self.sender.send_request(request);
-        drive(&mut self.moving, answer).await.map_err(failed)
-    }
-
-    /// The next part of a body; none at its end.
-    async fn part(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, ClientError> {
-        while !body.is_end_stream()
-            && let Some(frame) = drive(&mut self.moving, body.frame()).await
-        {
-            if let Ok(part) = frame.map_err(failed)?.into_data() {
-                return Ok(Some(part));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// Moves a connection until some work that waits for it is done.
-async fn drive<T>(
-    moving: &mut Option<BoxFuture<'static, hyper::Result<()>>>,
-    work: impl Future<Output = T>,
-) -> T {
-    let mut work = pin!(work);
-    poll_fn(|context| {
-        if let Poll::Ready(done) = work.as_mut().poll(context) {
-            return Poll::Ready(done);
-        }
-        if let Some(connection) = moving
-            && connection.as_mut().poll(context).is_ready()
-        {
-            // What went wrong is told to the work.
-            *moving = None;
-        }
-        work.as_mut().poll(context)
-    })
-    .await
+async fn send(
+    sender: &mut Sender,
+    request: Request<Full<Bytes>>,
+) -> Result<hyper::Response<Incoming>, ClientError> {
+    sender.ready().await.map_err(failed)?;
+    sender.send_request(request).await.map_err(failed)
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, ClientError> {
