@@ -213,8 +213,7 @@ fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
     for class in class.mro() {
         let name = class.cast::<PyType>()?.name()?;
         let known = module.getattr_opt(&name)?;
-        if known.is_some_and(|known| known.is(&class))
-            && !class.is(&class.py().get_type::<Policy>())
+        if known.is_some_and(|known| known.is(&class)) && !class.is(class.py().get_type::<Policy>())
         {
             return name.extract();
         }
