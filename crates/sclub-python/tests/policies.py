@@ -13,6 +13,10 @@ import sclub
 DIM = 6
 
 MAKERS: dict[str, Callable[[], sclub.Policy]] = {
+    # Every policy of the registry with its defaults, and some with others.
+    **{
+        name: (lambda kind=kind: kind(dim=DIM)) for name, kind in sclub.policy_classes.items()
+    },
     "Sclub": lambda: sclub.Sclub(dim=DIM),
     "Sclub declared": lambda: sclub.Sclub(dim=DIM, users=20, preset="released"),
     "SclubSoft": lambda: sclub.SclubSoft(dim=DIM, first=64),

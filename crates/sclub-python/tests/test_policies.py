@@ -319,18 +319,18 @@ def test_a_constant_of_the_wrong_kind_is_named(make: Make, message: str) -> None
     [
         (lambda: sclub.Sclub(-1), "dim: it is -1, and cannot be"),
         (lambda: sclub.Sclub(0), "dim: the dimension must be between 1 and 512, got 0"),
-        (lambda: sclub.Sclub(2, preset="best"), "preset: there is no 'best'"),  # type: ignore[arg-type]
-        (lambda: sclub.Sclub(2, beta=-1), "beta is -1"),
-        (lambda: sclub.Sclub(2, beta=1, beta_scale=1), "beta_scale: it cannot be given"),
+        (lambda: sclub.Sclub(2, preset="best"), "preset: there is no 'best'"),
+        (lambda: sclub.Sclub(2, beta=-1), "beta: it is -1"),
+        (lambda: sclub.Sclub(2, beta=1, beta_scale=1), "beta.*: it cannot be given"),
         (lambda: sclub.Sclub(2, users=0), "users: there must be at least one"),
         (lambda: sclub.Sclub(2, users=["a", "a"]), "users: user 'a' is named twice"),
         (lambda: sclub.Sclub(2, preset="theory"), "assumptions: preset 'theory' needs them"),
-        (lambda: sclub.Club(2, graph="star"), "graph: there is no 'star'"),  # type: ignore[arg-type]
+        (lambda: sclub.Club(2, graph="star"), "graph: there is no 'star'"),
         (lambda: sclub.Club(2, users=40_000, graph="complete"), "users: the number of users of a"),
         (lambda: sclub.LinUcb(2, shared=True, groups={1: 1}), "groups: they cannot be given"),
         (lambda: sclub.LinUcb(2, groups={}), "groups: there must be at least one"),
-        (lambda: sclub.SclubSoft(2, steps=1.5), "steps: it is 1.5; it must be a whole number"),
-        (lambda: sclub.SclubSoft(2, half_life=0), "half_life is 0"),
+        (lambda: sclub.SclubSoft(2, steps=1.5), "steps: it is 1.5, and must be a whole number"),
+        (lambda: sclub.SclubSoft(2, half_life=0), "half_life: it is 0"),
     ],
 )
 def test_a_bad_constant_is_named(make: Make, message: str) -> None:
@@ -420,7 +420,7 @@ def test_a_forgotten_user_is_as_one_who_never_came(name: str) -> None:
 def test_what_club_cannot_do_it_says() -> None:
     policy = sclub.Club(dim=1)
     policy.learn("anna", [1.0], 1.0)
-    with pytest.raises(NotImplementedError, match="Club cannot forget"):
+    with pytest.raises(NotImplementedError, match="cannot forget a user"):
         policy.forget("anna")
 
 
