@@ -124,14 +124,13 @@ fn an_item_has_the_same_id_in_every_round() {
     let world = HeldOut::new(Arc::new(split), Others::Uniform, 1.0);
     let mut block = world.new_block();
     let mut known: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-    for index in 0..10 {
+    for index in 0..world.length().unwrap() / BLOCK as u64 {
         world.draw(index, BLOCK, &mut block);
         for set in &block.items[..block.len()] {
             for item in 0..set.len() {
                 let features: Vec<u64> = set.item(item).map(f64::to_bits).collect();
-                let first = known
-                    .entry(set.id(item).unwrap())
-                    .or_insert(features.clone());
+                let id = set.id(item).unwrap();
+                let first = known.entry(id).or_insert_with(|| features.clone());
                 assert_eq!(*first, features);
             }
         }
