@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use sclub::ItemSet;
+use sclub::{ItemId, ItemSet};
 
 use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
@@ -17,7 +17,7 @@ use crate::edge::error::ErrorBody;
 use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
 use crate::meters::Call;
 use crate::settings::Settings;
-use crate::state::Scratch;
+use crate::state::{Scratch, item_id};
 
 /// Items from which on a choice among the whole catalogue may take milliseconds.
 const MANY: usize = 5_000;
@@ -58,7 +58,7 @@ fn recommend_one(
     quick: bool,
 ) -> Result<Option<Answer>, ApiError> {
     let request: RecommendRequest<'_> = parse(bytes)?;
-    let inline = inline(&app.settings, &request)?;
+    let inline = inline(&app.settings, &request, engine.has_item_ids())?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
     let is_long = quick
         && matches!(asked.among, Among::All(_))
@@ -102,7 +102,9 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     let inline = requests
         .iter()
         .enumerate()
-        .map(|(index, request)| inline(&app.settings, request).map_err(within(index)))
+        .map(|(index, request)| {
+            inline(&app.settings, request, engine.has_item_ids()).map_err(within(index))
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let all = requests
         .iter()
@@ -224,7 +226,11 @@ fn response(recommended: Recommended) -> RecommendResponse {
 }
 
 /// The items that came along, laid out.
-fn inline(settings: &Settings, request: &RecommendRequest<'_>) -> Result<Option<ItemSet>, Refusal> {
+fn inline(
+    settings: &Settings,
+    request: &RecommendRequest<'_>,
+    has_ids: bool,
+) -> Result<Option<ItemSet>, Refusal> {
     let Some(items) = &request.items else {
         return Ok(None);
     };
@@ -247,8 +253,12 @@ fn inline(settings: &Settings, request: &RecommendRequest<'_>) -> Result<Option<
         rows.extend_from_slice(&item.features);
     }
     check_different(items)?;
-    let set = ItemSet::from_rows(dim, &rows)
-        .map_err(|error| Refusal::invalid("items", error.to_string()))?;
+    let refuse = |error: sclub::Error| Refusal::invalid("items", error.to_string());
+    let mut set = ItemSet::from_rows(dim, &rows).map_err(refuse)?;
+    if has_ids {
+        let ids: Vec<ItemId> = items.iter().map(|item| item_id(&item.id)).collect();
+        set.set_ids(&ids).map_err(refuse)?;
+    }
     Ok(Some(set))
 }
 

@@ -76,6 +76,8 @@ pub(crate) struct Shared {
     folder: Folder,
     settings: Settings,
     sealer: Sealer,
+    /// Whether the policy looks at the ids of items.
+    has_item_ids: bool,
     time: Time,
     epochs: Epochs,
     /// Name of this run of this copy of the folder.
@@ -255,6 +257,7 @@ impl Engine {
             folder,
             settings: settings.clone(),
             sealer: Sealer::new(key),
+            has_item_ids: identity.policy.can.item_ids,
             pending: Mutex::default(),
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
@@ -293,6 +296,11 @@ impl Engine {
     /// The settings in force.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
+    }
+
+    /// Whether the policy looks at the ids of items ([`crate::state::item_id`]).
+    pub fn has_item_ids(&self) -> bool {
+        self.shared.has_item_ids
     }
 
     /// Counts and times.

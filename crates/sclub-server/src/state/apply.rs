@@ -2,8 +2,7 @@
 
 use sclub::{Change, Observation, UserId};
 
-use super::catalogue::item_id;
-use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What};
+use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What, item_id};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 

@@ -18,7 +18,7 @@ const RETIRED_PER_ITEM: usize = 2;
 const OVERHEAD: usize = 64;
 
 /// The number by which a policy knows an item: the same in every folder, and for ever.
-pub(crate) fn item_id(id: &str) -> ItemId {
+pub fn item_id(id: &str) -> ItemId {
     first_word(&blake3::hash(id.as_bytes()))
 }
 

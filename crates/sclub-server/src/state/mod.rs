@@ -22,7 +22,7 @@ use sclub::{Error, UserId};
 
 pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
-pub use catalogue::Catalogue;
+pub use catalogue::{Catalogue, item_id};
 pub use choose::{Choice, Chosen, Scratch};
 pub use history::{History, NOBODY, Record, Sides, What};
 pub use saved::LoadError;

@@ -2,6 +2,7 @@
 
 mod any;
 mod hashes;
+mod outside;
 mod rules;
 
 use super::*;
