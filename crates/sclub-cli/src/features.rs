@@ -142,7 +142,7 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
     chosen.shortages.iter().for_each(warn);
     let searching = Searching::new(args.quiet);
     let found = factorise_watched(&chosen.matrix, dim, &mut |search| searching.passed(search));
-    searching.finish();
+    drop(searching);
     let (svd, shortage) = found?;
     shortage.iter().for_each(warn);
     say(&what_was_found(&chosen, &svd));

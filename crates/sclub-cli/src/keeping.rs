@@ -1,18 +1,18 @@
 //! `sclub verify`, `backup`, `restore` and `export`: what is kept, checked and taken elsewhere.
 
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use sclub_server::client::ClientError;
 use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
 use crate::files::{part_of, prepare_file, say};
+use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
 
 /// The flags of `sclub verify`.
@@ -160,7 +160,7 @@ fn explained(error: FoldError) -> anyhow::Error {
 
 fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
     check_folder(data)?;
-    let bar = count_bar(json, "batches of events");
+    let bar = progress::bar(json, None, "{spinner} {human_pos} batches of events");
     let verified = engine::verify(&Env::real(), data, &mut |number| bar.set_position(number));
     bar.finish_and_clear();
     let verified = verified.map_err(explained)?;
@@ -284,14 +284,6 @@ fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> 
     outcome
 }
 
-fn count_bar(quiet: bool, what: &str) -> ProgressBar {
-    if quiet || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template(&format!("{{spinner}} {{human_pos}} {what}"));
-    ProgressBar::new_spinner().with_style(style.expect("a good template"))
-}
-
 /// Fetches a path into a file, which is there whole or not at all. Returns its length.
 fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64> {
     let part = part_of(out);
@@ -309,7 +301,7 @@ fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64>
 fn fetch_file(remote: &Remote, path: &str, part: &Path, quiet: bool) -> Result<u64> {
     let cannot = || format!("cannot write {}", part.display());
     let mut file = BufWriter::new(create(part).with_context(cannot)?);
-    let bar = bytes_bar(quiet);
+    let bar = progress::bar(quiet, None, "{spinner} {bytes}, {bytes_per_sec}");
     let mut bytes = 0;
     block_on(fetch(remote, path, |some| {
         file.write_all(some)?;
@@ -356,12 +348,4 @@ async fn fetch(
     } else {
         Err(Refusal::of(&response).into())
     }
-}
-
-fn bytes_bar(quiet: bool) -> ProgressBar {
-    if quiet || !io::stderr().is_terminal() {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{spinner} {bytes}, {bytes_per_sec}");
-    ProgressBar::new_spinner().with_style(style.expect("a good template"))
 }

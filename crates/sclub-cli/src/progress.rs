@@ -11,81 +11,104 @@ use sclub_lab::run::Observer;
 use sclub_lab::summary::thousands;
 
 /// Between two lines where there is no terminal to draw a bar on.
-pub const LINE_EVERY: Duration = Duration::from_secs(10);
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// Shows a bar on a terminal, a line now and then elsewhere; stops the run on Ctrl-C.
-pub struct Progress {
-    bar: ProgressBar,
-    lines: Option<Lines>,
-    cancelled: Arc<AtomicBool>,
+/// A bar on a terminal, of so many steps if that is known; hidden when `quiet` and elsewhere.
+pub fn bar(quiet: bool, total: Option<u64>, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("a good template");
+    let bar = match total {
+        _ if quiet || !std::io::stderr().is_terminal() => ProgressBar::hidden(),
+        Some(total) => ProgressBar::new(total),
+        None => ProgressBar::no_length(),
+    };
+    bar.with_style(style)
 }
 
-struct Lines {
+/// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
+pub struct BarOrLines {
+    /// What a terminal shows.
+    pub bar: ProgressBar,
+    start: Instant,
+    /// When the last line was written; `None` where none are.
+    last: Option<Mutex<Instant>>,
+}
+
+impl BarOrLines {
+    /// `total` and `template` as [`bar`] has them.
+    pub fn new(quiet: bool, total: Option<u64>, template: &str) -> Self {
+        let start = Instant::now();
+        let has_lines = !quiet && !std::io::stderr().is_terminal();
+        Self {
+            bar: bar(quiet, total, template),
+            start,
+            last: has_lines.then(|| Mutex::new(start)),
+        }
+    }
+
+    /// Writes a line if it is time for one; `text` is given the seconds since the beginning.
+    pub fn line(&self, text: impl FnOnce(f64) -> String) {
+        // Who finds another at it need not write.
+        let Some(Ok(mut last)) = self.last.as_ref().map(Mutex::try_lock) else {
+            return;
+        };
+        if last.elapsed() >= LINE_EVERY {
+            *last = Instant::now();
+            eprintln!("{}", text(self.start.elapsed().as_secs_f64()));
+        }
+    }
+}
+
+impl Drop for BarOrLines {
+    /// Removes the bar.
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// Shows how far a run has come; stops it on Ctrl-C.
+pub struct Progress {
+    shown: BarOrLines,
     total: u64,
     done: AtomicU64,
-    start: Instant,
-    last: Mutex<Instant>,
+    cancelled: Arc<AtomicBool>,
 }
 
 impl Progress {
     /// For a run of `total` rounds in all.
     pub fn new(total: u64, quiet: bool, cancelled: Arc<AtomicBool>) -> Self {
-        let on_terminal = std::io::stderr().is_terminal();
-        let bar = if quiet || !on_terminal {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new(total)
-        };
-        let style = "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {rate} rounds/s, {eta} left";
+        let template = "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {rate} rounds/s, {eta} left";
+        let shown = BarOrLines::new(quiet, Some(total), template);
         let rate = |state: &ProgressState, text: &mut dyn Write| {
             // A terminal that cannot be written to shows no rate; there is nobody to tell.
             let _ = write!(text, "{}", thousands(state.per_sec()));
         };
-        let style = ProgressStyle::with_template(style).expect("a good template");
-        bar.set_style(style.with_key("rate", rate));
-        let now = Instant::now();
-        let lines = (!quiet && !on_terminal).then(|| Lines {
+        shown
+            .bar
+            .set_style(shown.bar.style().with_key("rate", rate));
+        Self {
+            shown,
             total,
             done: AtomicU64::new(0),
-            start: now,
-            last: Mutex::new(now),
-        });
-        Self {
-            bar,
-            lines,
             cancelled,
         }
     }
 
     /// Removes the bar.
     pub fn finish(&self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-impl Lines {
-    fn played(&self, rounds: u64) {
-        let done = self.done.fetch_add(rounds, Ordering::Relaxed) + rounds;
-        let Ok(mut last) = self.last.try_lock() else {
-            return;
-        };
-        if last.elapsed() >= LINE_EVERY {
-            *last = Instant::now();
-            let seconds = self.start.elapsed().as_secs_f64();
-            let left = seconds * self.total.saturating_sub(done) as f64 / done as f64;
-            let percent = 100.0 * done as f64 / self.total as f64;
-            let rate = done as f64 / seconds;
-            eprintln!("{percent:.0}% after {seconds:.0} s, {rate:.0} rounds/s, {left:.0} s left");
-        }
+        self.shown.bar.finish_and_clear();
     }
 }
 
 impl Observer for Progress {
     fn played(&self, rounds: u64) {
-        self.bar.inc(rounds);
-        if let Some(lines) = &self.lines {
-            lines.played(rounds);
-        }
+        self.shown.bar.inc(rounds);
+        let done = self.done.fetch_add(rounds, Ordering::Relaxed) + rounds;
+        self.shown.line(|seconds| {
+            let left = seconds * self.total.saturating_sub(done) as f64 / done as f64;
+            let percent = 100.0 * done as f64 / self.total as f64;
+            let rate = done as f64 / seconds;
+            format!("{percent:.0}% after {seconds:.0} s, {rate:.0} rounds/s, {left:.0} s left")
+        });
     }
 
     fn is_cancelled(&self) -> bool {

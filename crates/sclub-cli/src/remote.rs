@@ -19,7 +19,7 @@ pub struct TrustArgs {
     )]
     pub key: Option<String>,
 
-    /// File with the certificate to trust, PEM, for https
+    /// File with the certificates to trust over https, PEM [default: the authorities this machine trusts]
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     pub ca: Option<PathBuf>,
 }
@@ -83,12 +83,12 @@ impl std::error::Error for Refusal {}
 
 impl Refusal {
     /// Why an answer is not a good one.
-    pub fn of(response: &Response<'_>) -> Self {
-        let body: Value = serde_json::from_slice(response.body).unwrap_or_default();
+    pub fn of(response: &Response) -> Self {
+        let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let error = &body["error"];
         let message = match error["message"].as_str() {
             Some(message) => message.to_owned(),
-            None => excerpt(response.body),
+            None => excerpt(&response.body),
         };
         Self {
             status: response.status,
@@ -111,9 +111,9 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 /// The body of a good answer.
-pub fn body_of<'r>(response: &Response<'r>) -> Result<&'r [u8]> {
+pub fn body_of(response: &Response) -> Result<&[u8]> {
     if response.is_success() {
-        Ok(response.body)
+        Ok(&response.body)
     } else {
         Err(Refusal::of(response).into())
     }

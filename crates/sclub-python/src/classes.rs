@@ -1,10 +1,10 @@
-//! The policies by class: what each is made from.
+//! The classes of policies, made from the registry, and what an object is made from.
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
 use sclub::{
-    Assumptions, Error, Exploration, Graph, Index, LinUcbInd, LinUcbShared, Params, SoftParams,
-    Users,
+    Assumptions, Constant, ForgettableLinUcb, Groups, LinUcbInd, Params, Preset, Range, Setup,
+    Spec, Users, Value, ValueError, Values,
 };
 
 use crate::engine::Engine;
@@ -12,91 +12,245 @@ use crate::errors::{real, refused, whole, wrong_type, wrong_value};
 use crate::names::Names;
 use crate::policy::Policy;
 
-/// The constants of a preset, with others in place of some.
-#[derive(Default)]
-struct Constants<'a, 'py> {
-    preset: &'a str,
-    assumptions: Option<&'a Bound<'py, PyDict>>,
-    alpha_theta: Option<&'a Bound<'py, PyAny>>,
-    alpha_p: Option<&'a Bound<'py, PyAny>>,
-    beta: Option<&'a Bound<'py, PyAny>>,
-    beta_scale: Option<&'a Bound<'py, PyAny>>,
-    index: Option<&'a str>,
+/// The attribute of a class that names its policy.
+const POLICY_NAME: &str = "policy_name";
+
+/// `linucb-ind` is called `LinucbInd`.
+fn class_name(spec: &Spec) -> String {
+    let words = spec.name.split('-').map(|word| {
+        let (first, rest) = word.split_at(1);
+        first.to_uppercase() + rest
+    });
+    words.collect()
 }
 
-impl Constants<'_, '_> {
-    fn params(&self, dim: usize) -> PyResult<Params> {
-        let mut params = match (self.preset, self.assumptions) {
-            ("theory", Some(given)) => Params::theory(&assumptions(given, dim)?)
-                .map_err(|error| refused("assumptions", &error))?,
-            ("theory", None) => {
-                let why = "preset 'theory' needs them: noise, smallest_eigenvalue, horizon, clusters, users";
-                return Err(wrong_value("assumptions", why));
-            }
-            (_, Some(_)) => {
-                return Err(wrong_value(
-                    "assumptions",
-                    "only preset 'theory' takes them",
-                ));
-            }
-            ("tuned", None) => Params::tuned(),
-            ("released", None) => Params::released(),
-            (other, None) => {
-                let why = format!("there is no '{other}'; there are tuned, released, theory");
-                return Err(wrong_value("preset", why));
+/// Adds a class for each policy of the registry, and a dictionary of all of them by policy name.
+pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let base = py.get_type::<Policy>();
+    let (by_name, metaclass) = (PyDict::new(py), py.get_type::<PyType>());
+    for spec in sclub::registry() {
+        let name = class_name(spec);
+        let fields = PyDict::new(py);
+        fields.set_item("__module__", "sclub")?;
+        fields.set_item("__doc__", documentation(spec, &name))?;
+        fields.set_item("__slots__", PyTuple::empty(py))?;
+        fields.set_item("__signature__", signature(py, spec)?)?;
+        fields.set_item(POLICY_NAME, spec.name)?;
+        let class = metaclass.call1((&name, (&base,), fields))?;
+        by_name.set_item(spec.name, &class)?;
+        module.add(name.as_str(), class)?;
+    }
+    module.add("policy_classes", by_name)
+}
+
+/// The docstring of a class, as NumPy writes them.
+fn documentation(spec: &Spec, class: &str) -> String {
+    let presets: Vec<String> = spec.presets.iter().map(|p| format!("\"{p}\"")).collect();
+    let mut text = format!(
+        "{}: {}.\n\n{}.\n\n\
+         Parameters\n----------\n\
+         dim : int\n    Features of an item.\n\
+         users : int or iterable, optional\n    \
+         Who is there before the first round: a number n for the users 0 to n - 1, or the users\n    \
+         themselves. Nobody by default: users appear.\n\
+         preset : {{{}}}\n    The set of constants to start from.\n\
+         seed : int\n    Fixes what the policy draws at random, if anything.\n\
+         assumptions : dict, optional\n    \
+         With preset \"theory\": noise, smallest_eigenvalue, horizon, clusters, users.\n",
+        spec.title,
+        spec.summary,
+        spec.citation,
+        presets.join(", ")
+    );
+    for constant in spec.constants {
+        let kind = match constant.range {
+            Range::Number { .. } => "float".to_owned(),
+            Range::Flag => "bool".to_owned(),
+            Range::OneOf(known) | Range::AnyOf(known) => {
+                let known: Vec<String> = known.iter().map(|name| format!("\"{name}\"")).collect();
+                format!("{{{}}}", known.join(", "))
             }
         };
-        let (beta, beta_scale) = (
-            real("beta", self.beta)?,
-            real("beta_scale", self.beta_scale)?,
+        text += &format!(
+            "{} : {kind}, optional\n    {}.\n",
+            constant.name, constant.meaning
         );
-        if beta.is_some() && beta_scale.is_some() {
+    }
+    text += &format!(
+        "\nExamples\n--------\n\
+         >>> import numpy as np, sclub\n\
+         >>> policy = sclub.{class}(dim=2)\n\
+         >>> policy.learn(\"anna\", np.array([0.6, 0.8]), 1.0)\n\
+         >>> policy.rounds\n1\n"
+    );
+    text
+}
+
+/// `inspect.Signature` of a class.
+fn signature<'py>(py: Python<'py>, spec: &Spec) -> PyResult<Bound<'py, PyAny>> {
+    let inspect = py.import("inspect")?;
+    let parameter = inspect.getattr("Parameter")?;
+    let positional = parameter.getattr("POSITIONAL_OR_KEYWORD")?;
+    let keyword = parameter.getattr("KEYWORD_ONLY")?;
+    let mut all = vec![parameter.call1(("dim", positional))?];
+    let mut add = |name: &str, default: Bound<'py, PyAny>| -> PyResult<()> {
+        let fields = PyDict::new(py);
+        fields.set_item("default", default)?;
+        all.push(parameter.call((name, &keyword), Some(&fields))?);
+        Ok(())
+    };
+    add("users", py.None().into_bound(py))?;
+    add(
+        "preset",
+        PyString::new(py, spec.presets[0].as_str()).into_any(),
+    )?;
+    add("seed", 0u64.into_pyobject(py)?.into_any())?;
+    add("assumptions", py.None().into_bound(py))?;
+    for constant in spec.constants {
+        add(constant.name, py.None().into_bound(py))?;
+    }
+    inspect.getattr("Signature")?.call1((all,))
+}
+
+/// The keywords of a constructor.
+pub struct Keywords<'a, 'py> {
+    pub users: Option<&'a Bound<'py, PyAny>>,
+    pub preset: Option<&'a str>,
+    pub seed: u64,
+    pub assumptions: Option<&'a Bound<'py, PyDict>>,
+    pub constants: Option<&'a Bound<'py, PyDict>>,
+}
+
+/// Makes an object of the policy that a class is named for.
+pub fn make(
+    class: &Bound<'_, PyType>,
+    dim: &Bound<'_, PyAny>,
+    keywords: &Keywords<'_, '_>,
+) -> PyResult<Policy> {
+    let py = class.py();
+    let Some(name) = class.getattr_opt(POLICY_NAME)? else {
+        let why = "it has no policy; use the class of a policy, such as sclub.Sclub";
+        return Err(wrong_type("Policy", why));
+    };
+    let name: String = name.extract()?;
+    let spec = sclub::find_policy(&name)
+        .ok_or_else(|| wrong_value(POLICY_NAME, format!("there is no policy '{name}'")))?;
+    let dim = whole("dim", dim)?;
+    let (names, users) = match keywords.users {
+        None => (Names::new(py), Users::Appear),
+        Some(users) => {
+            let names = Names::declared(users)?;
+            let count = names.len() as u64;
+            (names, Users::Declared(count))
+        }
+    };
+    let setup = Setup {
+        users,
+        seed: keywords.seed,
+        ..Setup::new(dim)
+    };
+    let values = values(spec, keywords, &setup)?;
+    let policy = values
+        .make(&setup)
+        .map_err(|error| refused("users", &error))?;
+    Ok(Policy::with(Engine(policy), names))
+}
+
+/// The constants that keywords ask for.
+fn values(spec: &'static Spec, keywords: &Keywords<'_, '_>, setup: &Setup<'_>) -> PyResult<Values> {
+    let preset = match keywords.preset {
+        None => spec.presets[0],
+        Some(text) => *spec
+            .presets
+            .iter()
+            .find(|preset| preset.as_str() == text)
+            .ok_or_else(|| {
+                let known: Vec<&str> = spec.presets.iter().map(|preset| preset.as_str()).collect();
+                let known = known.join(", ");
+                wrong_value("preset", format!("there is no '{text}'; there are {known}"))
+            })?,
+    };
+    let assumptions = match (preset, keywords.assumptions) {
+        (Preset::Theory, Some(given)) => Some(assumptions(given, setup.dim)?),
+        (Preset::Theory, None) => {
+            let why =
+                "preset 'theory' needs them: noise, smallest_eigenvalue, horizon, clusters, users";
+            return Err(wrong_value("assumptions", why));
+        }
+        (_, Some(_)) => {
             return Err(wrong_value(
-                "beta_scale",
-                "it cannot be given together with beta",
+                "assumptions",
+                "only preset 'theory' takes them",
             ));
         }
-        let alpha_theta = real("alpha_theta", self.alpha_theta)?;
-        params.alpha_theta = alpha_theta.unwrap_or(params.alpha_theta);
-        let alpha_p = real("alpha_p", self.alpha_p)?;
-        params.alpha_p = alpha_p.unwrap_or(params.alpha_p);
-        if let Some(scale) = beta_scale {
-            params.exploration = Exploration::Growing { scale };
+        (_, None) => None,
+    };
+    let mut given = Vec::new();
+    for (name, value) in keywords.constants.into_iter().flatten() {
+        let name: String = name.extract()?;
+        let Some(constant) = spec.constant(&name) else {
+            let known: Vec<&str> = spec.constants.iter().map(|c| c.name).collect();
+            let why = format!("there is no such constant; there are {}", known.join(", "));
+            return Err(wrong_type(&name, why));
+        };
+        if !value.is_none() {
+            given.push((constant.name, value_of(constant, &value)?));
         }
-        if let Some(beta) = beta {
-            params.exploration = Exploration::Fixed(beta);
+    }
+    let setup = Setup {
+        assumptions: assumptions.as_ref(),
+        ..*setup
+    };
+    spec.values(preset, &given, &setup).map_err(value_error)
+}
+
+/// An error about a constant, as Python's.
+pub fn value_error(error: ValueError) -> PyErr {
+    wrong_value(&error.name, &error.why)
+}
+
+/// The value of a constant that an object stands for.
+pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    match constant.range {
+        Range::Number { .. } => {
+            let number = real(constant.name, Some(value))?;
+            Ok(number.map_or(Value::Unset, Value::Number))
         }
-        match self.index {
-            None => {}
-            Some("norm") => params.index = Index::Norm,
-            Some("squared") => params.index = Index::SquaredNorm,
-            Some(other) => {
-                return Err(wrong_value(
-                    "index",
-                    format!("there is no '{other}'; there are norm, squared"),
-                ));
-            }
+        Range::Flag => match value.cast::<PyBool>() {
+            Ok(flag) => Ok(Value::Flag(flag.is_true())),
+            Err(_) => Err(wrong_type(constant.name, "True or False is expected")),
+        },
+        Range::OneOf(_) | Range::AnyOf(_) => {
+            let text: String = match value.cast::<PyString>() {
+                Ok(text) => text.to_str()?.to_owned(),
+                Err(_) => {
+                    let names: PyResult<Vec<String>> = value.extract();
+                    let names = names.map_err(|_| {
+                        wrong_type(constant.name, "a name, or several, is expected")
+                    })?;
+                    names.join(",")
+                }
+            };
+            constant.parse(&text).map_err(value_error)
         }
-        params.check().map_err(|error| refused("preset", &error))?;
-        Ok(params)
     }
 }
 
-/// What Theorem 1 supposes known.
+/// The assumptions of Theorem 1.
 fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
+    const NAMES: [&str; 5] = [
+        "noise",
+        "smallest_eigenvalue",
+        "horizon",
+        "clusters",
+        "users",
+    ];
     for key in given.keys() {
         let key: String = key
             .extract()
             .map_err(|_| wrong_type("assumptions", "its keys are names"))?;
-        if ![
-            "noise",
-            "smallest_eigenvalue",
-            "horizon",
-            "clusters",
-            "users",
-        ]
-        .contains(&&*key)
-        {
+        if !NAMES.contains(&&*key) {
             return Err(wrong_value(
                 "assumptions",
                 format!("there is none called '{key}'"),
@@ -127,169 +281,6 @@ fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
     })
 }
 
-/// Those who are there before the first round.
-fn declared(py: Python<'_>, users: Option<&Bound<'_, PyAny>>) -> PyResult<(Names, Users)> {
-    match users {
-        None => Ok((Names::new(py), Users::Appear)),
-        Some(users) => {
-            let names = Names::declared(users)?;
-            let count = names.len() as u64;
-            Ok((names, Users::Declared(count)))
-        }
-    }
-}
-
-/// An object of a class on top of what all policies share.
-fn initial<C>(class: C, engine: Engine, names: Names) -> PyClassInitializer<C>
-where
-    C: pyo3::PyClass<BaseType = Policy>,
-{
-    PyClassInitializer::from(Policy::new(engine, names)).add_subclass(class)
-}
-
-fn made(error: Error) -> PyErr {
-    refused("users", &error)
-}
-
-/// SCLUB: sets of users who seem alike, split and merged while it recommends.
-///
-/// Algorithm 1 of "Improved Algorithm on Online Clustering of Bandits" (IJCAI 2019).
-///
-/// Parameters
-/// ----------
-/// dim : int
-///     Features of an item.
-/// users : int or iterable, optional
-///     Who is there before the first round, as in the paper: a number n for the users 0 to n - 1, or
-///     the users themselves. Nobody by default: users appear.
-/// preset : {"tuned", "released", "theory"}
-///     Where the constants come from: chosen to do well, the authors' published code's, Theorem 1's.
-/// alpha_theta, alpha_p : float, optional
-///     How many radii two estimates, or two frequencies, may differ before they disagree.
-/// beta : float, optional
-///     How much uncertainty weighs, the same in every round.
-/// beta_scale : float, optional
-///     In place of beta: a share of the published code's, which grows with the observations.
-/// index : {"norm", "squared"}, optional
-///     How uncertainty enters the index of an item.
-/// assumptions : dict, optional
-///     With preset "theory": noise, smallest_eigenvalue, horizon, clusters, users.
-///
-/// Examples
-/// --------
-/// >>> import numpy as np, sclub
-/// >>> policy = sclub.Sclub(dim=2, preset="tuned")
-/// >>> items = np.array([[1.0, 0.0], [0.0, 1.0]])
-/// >>> for _ in range(20):
-/// ...     shown = policy.recommend("anna", items)
-/// ...     policy.learn("anna", items[shown], float(shown == 1))
-/// >>> policy.recommend("anna", items)
-/// 1
-/// >>> policy.cluster_of("anna"), policy.explain("anna").count
-/// (1, 20)
-#[pyclass(module = "sclub", extends = Policy, subclass, frozen)]
-pub struct Sclub;
-
-#[pymethods]
-impl Sclub {
-    #[new]
-    #[pyo3(signature = (dim, *, users=None, preset="tuned", alpha_theta=None, alpha_p=None, beta=None, beta_scale=None, index=None, assumptions=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
-    fn new(
-        py: Python<'_>,
-        dim: &Bound<'_, PyAny>,
-        users: Option<&Bound<'_, PyAny>>,
-        preset: &str,
-        alpha_theta: Option<&Bound<'_, PyAny>>,
-        alpha_p: Option<&Bound<'_, PyAny>>,
-        beta: Option<&Bound<'_, PyAny>>,
-        beta_scale: Option<&Bound<'_, PyAny>>,
-        index: Option<&str>,
-        assumptions: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let dim = whole("dim", dim)?;
-        let constants = Constants {
-            preset,
-            assumptions,
-            alpha_theta,
-            alpha_p,
-            beta,
-            beta_scale,
-            index,
-        };
-        let params = constants.params(dim)?;
-        let (names, users) = declared(py, users)?;
-        let policy = sclub::Sclub::new(dim, users, &params).map_err(made)?;
-        Ok(initial(Self, Engine::Keep(Box::new(policy)), names))
-    }
-}
-
-/// CLUB: connected components of a graph of users whose edges are cut (ICML 2014), the predecessor.
-///
-/// Parameters
-/// ----------
-/// dim, users, preset, alpha_theta, alpha_p, beta, beta_scale, index, assumptions
-///     As for Sclub.
-/// graph : {"random", "complete"}
-///     The graph it starts from: each edge with probability 3 ln n / n, or all edges.
-/// seed : int
-///     Fixes the random graph.
-///
-/// Examples
-/// --------
-/// >>> import numpy as np, sclub
-/// >>> policy = sclub.Club(dim=2, users=["anna", "bert"], graph="complete")
-/// >>> policy.cluster_of("anna") == policy.cluster_of("bert")
-/// True
-#[pyclass(module = "sclub", extends = Policy, subclass, frozen)]
-pub struct Club;
-
-#[pymethods]
-impl Club {
-    #[new]
-    #[pyo3(signature = (dim, *, users=None, preset="tuned", graph="random", seed=0, alpha_theta=None, alpha_p=None, beta=None, beta_scale=None, index=None, assumptions=None))]
-    #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
-    fn new(
-        py: Python<'_>,
-        dim: &Bound<'_, PyAny>,
-        users: Option<&Bound<'_, PyAny>>,
-        preset: &str,
-        graph: &str,
-        seed: u64,
-        alpha_theta: Option<&Bound<'_, PyAny>>,
-        alpha_p: Option<&Bound<'_, PyAny>>,
-        beta: Option<&Bound<'_, PyAny>>,
-        beta_scale: Option<&Bound<'_, PyAny>>,
-        index: Option<&str>,
-        assumptions: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let dim = whole("dim", dim)?;
-        let constants = Constants {
-            preset,
-            assumptions,
-            alpha_theta,
-            alpha_p,
-            beta,
-            beta_scale,
-            index,
-        };
-        let params = constants.params(dim)?;
-        let graph = match graph {
-            "random" => Graph::Random { seed },
-            "complete" => Graph::Complete,
-            other => {
-                return Err(wrong_value(
-                    "graph",
-                    format!("there is no '{other}'; there are random, complete"),
-                ));
-            }
-        };
-        let (names, users) = declared(py, users)?;
-        let policy = sclub::Club::new(dim, users, graph, &params).map_err(made)?;
-        Ok(initial(Self, Engine::Club(Box::new(policy)), names))
-    }
-}
-
 /// LinUCB: an estimate for each user alone, for all together, or for each of some groups.
 ///
 /// Parameters
@@ -301,7 +292,7 @@ impl Club {
 /// groups : mapping of user to group, optional
 ///     An estimate for each group; users who are not in the mapping share one more.
 /// preset, beta, beta_scale, index, assumptions
-///     As for Sclub.
+///     As for LinucbInd.
 ///
 /// Examples
 /// --------
@@ -325,37 +316,42 @@ impl LinUcb {
         preset: &str,
         beta: Option<&Bound<'_, PyAny>>,
         beta_scale: Option<&Bound<'_, PyAny>>,
-        index: Option<&str>,
+        index: Option<&Bound<'_, PyAny>>,
         assumptions: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<PyClassInitializer<Self>> {
         let dim = whole("dim", dim)?;
-        let constants = Constants {
-            preset,
+        let constants = PyDict::new(py);
+        constants.set_item("beta", beta)?;
+        constants.set_item("beta_scale", beta_scale)?;
+        constants.set_item("index", index)?;
+        let keywords = Keywords {
+            users: None,
+            preset: Some(preset),
+            seed: 0,
             assumptions,
-            beta,
-            beta_scale,
-            index,
-            ..Constants::default()
+            constants: Some(&constants),
         };
-        let params = constants.params(dim)?;
+        let values = values(&sclub::specs::LINUCB_IND, &keywords, &Setup::new(dim))?;
+        let params = Params::from_values(&values);
         let mut names = Names::new(py);
-        let engine: Box<dyn sclub::Keep> = match groups {
+        let groups = match groups {
             Some(_) if shared => {
                 return Err(wrong_value(
                     "groups",
                     "they cannot be given with shared=True",
                 ));
             }
-            Some(groups) => {
-                let group_of = known_groups(groups, &mut names)?;
-                Box::new(LinUcbShared::known_keeping_users(dim, group_of, &params).map_err(made)?)
-            }
-            None if shared => {
-                Box::new(LinUcbShared::one_keeping_users(dim, &params).map_err(made)?)
-            }
-            None => Box::new(LinUcbInd::new(dim, &params).map_err(made)?),
+            Some(groups) => Some(Groups::Known(known_groups(groups, &mut names)?)),
+            None if shared => Some(Groups::One),
+            None => None,
         };
-        Ok(initial(Self, Engine::Keep(engine), names))
+        let made = match groups {
+            Some(groups) => ForgettableLinUcb::new(dim, groups, &params)
+                .map(|policy| Box::new(policy) as Box<dyn sclub::Policy>),
+            None => LinUcbInd::new(dim, &params).map(|policy| Box::new(policy) as _),
+        };
+        let policy = made.map_err(|error| refused("groups", &error))?;
+        Ok(PyClassInitializer::from(Policy::with(Engine(policy), names)).add_subclass(Self))
     }
 }
 
@@ -385,99 +381,4 @@ fn known_groups(groups: &Bound<'_, PyAny>, names: &mut Names) -> PyResult<Vec<u3
         return Err(wrong_value("groups", "there must be at least one user"));
     }
     Ok(group_of)
-}
-
-/// SCLUB-soft: users belong to clusters by probability, and clusters are used as far as they predict
-/// better than none.
-///
-/// It learns from all users together, in fits: the first is made after 32 rounds, then whenever rounds have
-/// doubled, from 500 rounds on whenever there are a fifth more. Before the first it only tries things out.
-///
-/// Parameters
-/// ----------
-/// dim : int
-///     Features of an item.
-/// clusters : bool
-///     Whether clusters are looked for. Without them there is one Gaussian prior for all users.
-/// half_life : float, optional
-///     An observation counts half after so many later ones of the same user.
-/// **constants : float
-///     Other constants by name: between, within, alone, first, growth, patience, steps, seeds, members,
-///     colds, cold_from, cold_to, temper, caution. They fit all worlds that were tried.
-///
-/// Examples
-/// --------
-/// >>> import numpy as np, sclub
-/// >>> policy = sclub.SclubSoft(dim=2)
-/// >>> policy.learn("anna", np.array([0.6, 0.8]), 1.0)
-/// >>> policy.rounds
-/// 1
-#[pyclass(module = "sclub", extends = Policy, subclass, frozen)]
-pub struct SclubSoft;
-
-#[pymethods]
-impl SclubSoft {
-    #[new]
-    #[pyo3(signature = (dim, *, clusters=true, half_life=None, **constants))]
-    fn new(
-        py: Python<'_>,
-        dim: &Bound<'_, PyAny>,
-        clusters: bool,
-        half_life: Option<&Bound<'_, PyAny>>,
-        constants: Option<&Bound<'_, PyDict>>,
-    ) -> PyResult<PyClassInitializer<Self>> {
-        let dim = whole("dim", dim)?;
-        let mut params = SoftParams {
-            clusters,
-            half_life: real("half_life", half_life)?,
-            ..SoftParams::default()
-        };
-        for (name, value) in constants.into_iter().flatten() {
-            let name: String = name.extract()?;
-            if let Some(value) = real(&name, Some(&value))? {
-                set(&mut params, &name, value)?;
-            }
-        }
-        params
-            .check()
-            .map_err(|error| refused("constants", &error))?;
-        let policy = sclub::SclubSoft::new(dim, &params).map_err(made)?;
-        Ok(initial(
-            Self,
-            Engine::Keep(Box::new(policy)),
-            Names::new(py),
-        ))
-    }
-}
-
-/// Sets a constant by name.
-fn set(params: &mut SoftParams, name: &str, value: f64) -> PyResult<()> {
-    let whole = || {
-        if value >= 0.0 && value.fract() == 0.0 && value <= 1e15 {
-            Ok(value as u64)
-        } else {
-            Err(wrong_value(
-                name,
-                format!("it is {value}; it must be a whole number"),
-            ))
-        }
-    };
-    match name {
-        "between" => params.between = value,
-        "within" => params.within = value,
-        "alone" => params.alone = value,
-        "first" => params.first = whole()?,
-        "growth" => params.growth = value,
-        "patience" => params.patience = value,
-        "steps" => params.steps = whole()? as usize,
-        "seeds" => params.seeds = whole()? as usize,
-        "members" => params.members = whole()? as usize,
-        "colds" => params.colds = whole()? as usize,
-        "cold_from" => params.cold_from = value,
-        "cold_to" => params.cold_to = value,
-        "temper" => params.temper = value,
-        "caution" => params.caution = value,
-        _ => return Err(wrong_type(name, "there is no such constant")),
-    }
-    Ok(())
 }

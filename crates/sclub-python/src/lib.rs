@@ -22,11 +22,11 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _sclub {
     #[pymodule_export]
-    use crate::classes::{Club, LinUcb, Sclub, SclubSoft};
+    use crate::classes::LinUcb;
     #[pymodule_export]
     use crate::items::Items;
     #[pymodule_export]
-    use crate::lab::{LabSetting, LabWorld, lab_read, lab_run};
+    use crate::lab::{LabSetting, LabWorld, lab_policies, lab_read, lab_run};
     #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]
@@ -37,6 +37,7 @@ mod _sclub {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         use super::PyModuleMethods;
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        crate::classes::add_classes(module)
     }
 }

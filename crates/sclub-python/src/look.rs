@@ -122,19 +122,18 @@ fn found(engine: &Engine, users: &[UserId]) -> Vec<(ClusterId, Found)> {
     let policy = engine.policy();
     let mut clusters: HashMap<ClusterId, Found> = HashMap::new();
     for &user in users {
-        let label = policy.cluster_of(user);
-        if label == 0 {
+        let Some(label) = policy.cluster_of(user) else {
             continue;
-        }
+        };
         let cluster = clusters.entry(label).or_insert_with(|| Found {
-            estimate: policy.estimate(user),
+            estimate: policy.estimate(user).unwrap_or_default(),
             ..Found::default()
         });
         cluster.members.push(user);
         cluster.count += engine.count(user).unwrap_or(0);
     }
     // What the policy itself says of a cluster is right also for users who have no name here.
-    if let Engine::Keep(policy) = engine {
+    if let Some(policy) = policy.as_inspect() {
         policy.each_cluster(&mut |view| {
             let cluster = clusters.entry(view.label).or_default();
             cluster.count = view.count;
@@ -157,13 +156,10 @@ pub fn explanation<'py>(
     let py = user.py();
     let (label, estimate, own, count, placement) = policy.read(py, |engine| {
         let policy = engine.policy();
-        let placement = match engine {
-            Engine::Keep(policy) => policy.placement(number),
-            Engine::Club(_) => None,
-        };
+        let placement = policy.as_inspect().and_then(|p| p.placement(number));
         (
-            policy.cluster_of(number),
-            policy.estimate(number),
+            policy.cluster_of(number).unwrap_or(0),
+            policy.estimate(number).unwrap_or_default(),
             engine.own_estimate(number),
             engine.count(number),
             placement,

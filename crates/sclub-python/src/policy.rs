@@ -6,9 +6,10 @@ use std::sync::{Mutex, RwLock};
 
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyType};
+use pyo3::types::{PyDict, PyList, PyType};
 use sclub::{Change, Decision, Error, ItemSet, Observation, Score, UserId};
 
+use crate::classes::{self, Keywords};
 use crate::engine::Engine;
 use crate::errors::{refused, wrong_type, wrong_value};
 use crate::items::{Candidates, vector, with_scratch};
@@ -32,6 +33,28 @@ pub struct Policy {
 
 #[pymethods]
 impl Policy {
+    #[new]
+    #[classmethod]
+    #[pyo3(signature = (dim, *, users=None, preset=None, seed=0, assumptions=None, **constants))]
+    fn new(
+        class: &Bound<'_, PyType>,
+        dim: &Bound<'_, PyAny>,
+        users: Option<&Bound<'_, PyAny>>,
+        preset: Option<&str>,
+        seed: u64,
+        assumptions: Option<&Bound<'_, PyDict>>,
+        constants: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Self> {
+        let keywords = Keywords {
+            users,
+            preset,
+            seed,
+            assumptions,
+            constants,
+        };
+        classes::make(class, dim, &keywords)
+    }
+
     /// Features of an item.
     #[getter]
     pub fn dim(&self, py: Python<'_>) -> PyResult<usize> {
@@ -362,7 +385,7 @@ impl Policy {
             .iter()
             .zip(features.chunks_exact(dim))
             .zip(&rewards)
-            .map(|((&user, item), &reward)| Observation { user, item, reward })
+            .map(|((&user, item), &reward)| Observation::new(user, item, reward))
             .collect();
         let learned = self.write(py, |engine| {
             engine.policy_mut().learn_round(&round, &mut changes)
@@ -377,7 +400,7 @@ impl Policy {
     /// The cluster that a recommendation to a user would be made from; 0 where there is none.
     fn cluster_of(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<u64> {
         let number = self.number(user)?;
-        self.read(py, |engine| engine.policy().cluster_of(number))
+        self.read(py, |engine| engine.policy().cluster_of(number).unwrap_or(0))
     }
 
     /// Every cluster with its users, observations and estimate, the largest first.
@@ -408,7 +431,9 @@ impl Policy {
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let number = self.number(user)?;
         let estimate = self.read(py, |engine| engine.policy().estimate(number))?;
-        Ok(estimate.into_pyarray(py))
+        let unsupported =
+            || pyo3::exceptions::PyNotImplementedError::new_err("this policy has no estimates");
+        Ok(estimate.ok_or_else(unsupported)?.into_pyarray(py))
     }
 
     /// What the policy knows and thinks about a user, and with `items` how it ranks them for her.
@@ -438,10 +463,7 @@ impl Policy {
 
     /// How the clustering does as a whole; None where a policy fits nothing.
     fn outlook<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let outlook = self.read(py, |engine| match engine {
-            Engine::Keep(policy) => policy.outlook(),
-            Engine::Club(_) => None,
-        })?;
+        let outlook = self.read(py, |engine| engine.policy().as_inspect()?.outlook())?;
         outlook
             .map(|outlook| look::outlook(py, outlook))
             .transpose()
@@ -470,13 +492,13 @@ impl Policy {
             }
             number
         };
-        let forgotten = self.write(py, |engine| match engine {
-            Engine::Keep(policy) => Some(policy.forget(number)),
-            Engine::Club(_) => None,
+        let forgotten = self.write(py, |engine| {
+            let forget = engine.policy_mut().as_forget();
+            forget.map(|policy| policy.forget(number))
         })?;
         match forgotten {
             None => Err(pyo3::exceptions::PyNotImplementedError::new_err(
-                "Club cannot forget a user: what others learned of her is in the edges that were cut",
+                "this policy cannot forget a user: what others learned from her stays in its state",
             )),
             Some(forgotten) => {
                 if forgotten {

@@ -185,11 +185,10 @@ pub fn read_file<'py>(
         return Err(no_state("its users have no numbers"));
     };
     let numbers = (numbers.collect(), reserved, next);
-    let builtin = match class.as_str() {
-        "Sclub" | "SclubSoft" | "Club" | "LinUcb" => py
-            .import("sclub._sclub")?
-            .getattr(&*class)?
-            .cast_into::<PyType>()?,
+    let found = py.import("sclub._sclub")?.getattr_opt(&*class)?;
+    let found = found.and_then(|found| found.cast_into::<PyType>().ok());
+    let builtin = match found {
+        Some(found) if found.is_subclass_of::<Policy>()? => found,
         _ => return Err(no_state("it names no class")),
     };
     let class = match wanted {
@@ -211,9 +210,12 @@ pub fn read_file<'py>(
 /// The class of ours that a class is or comes from.
 fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
     let module = class.py().import("sclub._sclub")?;
-    for name in ["Sclub", "SclubSoft", "Club", "LinUcb"] {
-        if class.is_subclass(&module.getattr(name)?)? {
-            return Ok(name.into());
+    for class in class.mro() {
+        let name = class.cast::<PyType>()?.name()?;
+        let known = module.getattr_opt(&name)?;
+        if known.is_some_and(|known| known.is(&class)) && !class.is(class.py().get_type::<Policy>())
+        {
+            return name.extract();
         }
     }
     Err(PyTypeError::new_err(

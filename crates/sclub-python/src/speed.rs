@@ -34,7 +34,7 @@ pub fn seconds_in_rust(
         let mut changes = Vec::new();
         let start = Instant::now();
         for ((&user, item), &reward) in users.iter().zip(all.chunks_exact(dim)).zip(&rewards) {
-            let learned = policy.learn_round(&[Observation { user, item, reward }], &mut changes);
+            let learned = policy.learn_round(&[Observation::new(user, item, reward)], &mut changes);
             learned.map_err(|error| refused("items", &error))?;
             changes.clear();
         }

@@ -57,7 +57,7 @@ fn this_thread() -> usize {
 type Refused = (&'static str, Error);
 
 impl Policy {
-    pub fn new(engine: Engine, names: Names) -> Self {
+    pub fn with(engine: Engine, names: Names) -> Self {
         Self {
             names: Mutex::new(names),
             inside: AtomicUsize::new(0),
@@ -193,7 +193,7 @@ impl Policy {
                 while learned < end {
                     let item = table.row(learned, &mut item);
                     let (user, reward) = (users[learned], rewards[learned]);
-                    policy.learn_round(&[Observation { user, item, reward }], &mut changes)?;
+                    policy.learn_round(&[Observation::new(user, item, reward)], &mut changes)?;
                     changes.clear();
                     learned += 1;
                 }
@@ -245,6 +245,7 @@ fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refuse
     let mut item = vec![0.0; dim];
     for (place, &reward) in rewards.iter().enumerate() {
         let observation = Observation {
+            id: None,
             user: 0,
             item: table.row(place, &mut item),
             reward,

@@ -67,5 +67,7 @@ pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{SclubSoft, SoftParams};
-pub use spec::{Abilities, Constant, Load, Preset, Range, Setup, Spec, Value, ValueError, Values};
+pub use spec::{
+    Abilities, Constant, Load, NewPolicy, Preset, Range, Setup, Spec, Value, ValueError, Values,
+};
 pub use statistics::REFACTORISE_EVERY;

@@ -37,10 +37,13 @@ pub struct Spec {
     /// Its abilities beyond recommending and learning.
     pub can: Abilities,
     /// Makes one that has learned nothing.
-    pub new: fn(&Setup<'_>, &Values) -> Result<Box<dyn Policy>, Error>,
+    pub new: NewPolicy,
     /// Loads a saved state, if the policy can be saved.
     pub load: Option<Load>,
 }
+
+/// Makes a policy from its constants.
+pub type NewPolicy = fn(&Setup<'_>, &Values) -> Result<Box<dyn Policy>, Error>;
 
 /// Abilities of a policy beyond recommending and learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,24 +5,29 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{
     Change, Club, Error, Exploration, Graph, Groups, ItemSet, LinUcbInd, LinUcbShared, Observation,
-    Params, Policy, Sclub, Users,
+    Params, Policy, Sclub, Setup, Users, registry,
 };
 
+/// Every policy of the registry, with users declared and with users who appear, and known groups.
 fn policies(dim: usize) -> Vec<Box<dyn Policy>> {
-    let params = Params {
-        alpha_theta: 0.7,
-        ..Params::tuned()
-    };
-    let groups = vec![0, 1, 0, 1, 2];
-    vec![
-        Box::new(Sclub::new(dim, Users::Declared(5), &params).unwrap()),
-        Box::new(Sclub::new(dim, Users::Appear, &params).unwrap()),
-        Box::new(Club::new(dim, Users::Declared(5), Graph::Complete, &params).unwrap()),
-        Box::new(Club::new(dim, Users::Appear, Graph::Random { seed: 3 }, &params).unwrap()),
-        Box::new(LinUcbShared::new(dim, Groups::One, &params).unwrap()),
-        Box::new(LinUcbShared::new(dim, Groups::Known(groups), &params).unwrap()),
-        Box::new(LinUcbInd::new(dim, &params).unwrap()),
-    ]
+    let mut all: Vec<Box<dyn Policy>> = Vec::new();
+    for spec in registry() {
+        for users in [Users::Declared(5), Users::Appear] {
+            let setup = Setup {
+                users,
+                seed: 3,
+                ..Setup::new(dim)
+            };
+            let values = spec.values(spec.presets[0], &[], &setup).unwrap();
+            all.push(values.make(&setup).unwrap());
+        }
+    }
+    let params = Params::tuned();
+    let groups = Groups::Known(vec![0, 1, 0, 1, 2]);
+    all.push(Box::new(LinUcbShared::new(dim, groups, &params).unwrap()));
+    let complete = Club::new(dim, Users::Declared(5), Graph::Complete, &params);
+    all.push(Box::new(complete.unwrap()));
+    all
 }
 
 fn train(policy: &mut dyn Policy, seed: u64, rounds: usize) {
@@ -66,7 +71,7 @@ fn faults() -> impl Strategy<Value = Fault> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn a_bad_round_is_refused_whole_and_changes_nothing(
@@ -177,6 +182,14 @@ fn what_cannot_be_made_says_why() {
     assert_eq!(
         LinUcbShared::new(3, Groups::Known(vec![]), &good).unwrap_err(),
         Error::NoUsers
+    );
+    // Nothing is made ready for groups that nobody is in.
+    assert_eq!(
+        LinUcbShared::new(3, Groups::Known(vec![u32::MAX]), &good).unwrap_err(),
+        Error::TooMany {
+            what: "the number of groups",
+            limit: 1
+        }
     );
     assert_eq!(ItemSet::new(0).unwrap_err(), Error::Dimension { got: 0 });
 

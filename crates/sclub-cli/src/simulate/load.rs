@@ -459,7 +459,7 @@ impl Plan {
         let mut sender = Sender::new(self, work, number);
         let mut failed = 0;
         let mut before = Instant::now();
-        while before < end && failed < PATIENCE && sender.prepare(&connection) {
+        while before < end && failed < PATIENCE && sender.prepare() {
             if let Some(pace) = &mut pace {
                 before = pace.due;
                 pace.due += pace.between;
@@ -549,7 +549,6 @@ struct Sender<'p> {
     work: &'p Work,
     draws: Draws,
     body: Vec<u8>,
-    request: Vec<u8>,
 }
 
 impl<'p> Sender<'p> {
@@ -559,25 +558,19 @@ impl<'p> Sender<'p> {
             work,
             draws: Draws(10 + number as u64),
             body: Vec::new(),
-            request: Vec::new(),
         }
     }
 
-    /// Makes the next request; false where there is none.
-    fn prepare(&mut self, connection: &Connection) -> bool {
-        let path = match self.work {
-            Work::Healthz => {
-                if self.request.is_empty() {
-                    connection.write_request(&mut self.request, "GET", "/healthz", b"");
-                }
-                return true;
-            }
+    /// Makes the body of the next request; false where there is none.
+    fn prepare(&mut self) -> bool {
+        self.body.clear();
+        match self.work {
+            Work::Healthz => true,
             Work::Recommend | Work::Catalogue => {
-                self.body.clear();
                 let is_whole = matches!(self.work, Work::Catalogue);
                 self.plan
                     .write_recommend(&mut self.body, &mut self.draws, is_whole);
-                "/v1/recommend"
+                true
             }
             Work::Feedback(decisions) => {
                 let mut decisions = decisions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -586,20 +579,18 @@ impl<'p> Sender<'p> {
                 };
                 drop(decisions);
                 let reward = (self.draws.next() % 2) as f64;
-                self.body.clear();
-                if write_feedback(&mut self.body, &decision, reward).is_err() {
-                    return false;
-                }
-                "/v1/feedback"
+                write_feedback(&mut self.body, &decision, reward).is_ok()
             }
-        };
-        self.request.clear();
-        connection.write_request(&mut self.request, "POST", path, &self.body);
-        true
+        }
     }
 
     async fn send(&self, connection: &mut Connection) -> Result<()> {
-        let response = connection.send(&self.request).await?;
+        let (method, path) = match self.work {
+            Work::Healthz => ("GET", "/healthz"),
+            Work::Recommend | Work::Catalogue => ("POST", "/v1/recommend"),
+            Work::Feedback(_) => ("POST", "/v1/feedback"),
+        };
+        let response = connection.request(method, path, &self.body).await?;
         if !response.is_success() {
             return Err(Refusal::of(&response).into());
         }
@@ -612,7 +603,7 @@ impl<'p> Sender<'p> {
     }
 }
 
-fn is_applied(response: &Response<'_>) -> bool {
+fn is_applied(response: &Response) -> bool {
     response.body.windows(4).any(|four| four == b"true")
 }
 

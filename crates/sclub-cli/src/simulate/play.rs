@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -16,7 +16,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use futures_util::future::try_join_all;
-use indicatif::{ProgressBar, ProgressStyle};
 use sclub::Preset;
 use sclub_lab::document::world_json;
 use sclub_lab::named::Named;
@@ -32,7 +31,7 @@ use serde_json::{Value, json};
 use super::latency::{Latencies, shown};
 use super::{SimulateArgs, connections};
 use crate::files::{save, say};
-use crate::progress::LINE_EVERY;
+use crate::progress::BarOrLines;
 use crate::remote::{Refusal, Remote, block_on, body_of, call};
 use crate::run::{INTERRUPTED, recipe, stop_on_ctrl_c};
 
@@ -501,17 +500,9 @@ async fn follow<T>(
     watch: &mut Connection,
     args: &SimulateArgs,
 ) -> Result<T> {
-    let on_terminal = std::io::stderr().is_terminal();
-    let bar = if args.quiet || !on_terminal {
-        ProgressBar::hidden()
-    } else {
-        ProgressBar::new(args.rounds)
-    };
-    let style = "{bar:20} {percent:>3}%  {human_pos} rounds, {msg}";
-    bar.set_style(ProgressStyle::with_template(style).expect("a good template"));
-    let _clear = Clear(&bar);
+    let template = "{bar:20} {percent:>3}%  {human_pos} rounds, {msg}";
+    let shown = BarOrLines::new(args.quiet, Some(args.rounds), template);
     let start = Instant::now();
-    let mut last_line = start;
     let mut last = (start, 0);
     let mut rate = 0.0;
     for turn in 0u32.. {
@@ -528,24 +519,12 @@ async fn follow<T>(
         }
         let game = game.borrow();
         let standing = format!("{}/s, {}", thousands(rate), game.standing());
-        if !args.quiet && !on_terminal && last_line.elapsed() >= LINE_EVERY {
-            last_line = Instant::now();
-            let seconds = start.elapsed().as_secs_f64();
-            eprintln!("{} rounds after {seconds:.0} s, {standing}", game.rounds);
-        }
-        bar.set_position(game.rounds);
-        bar.set_message(standing);
+        let rounds = game.rounds;
+        shown.line(|seconds| format!("{rounds} rounds after {seconds:.0} s, {standing}"));
+        shown.bar.set_position(rounds);
+        shown.bar.set_message(standing);
     }
     unreachable!("the game ends before the turns do")
-}
-
-/// Takes the bar away when nobody follows any more.
-struct Clear<'b>(&'b ProgressBar);
-
-impl Drop for Clear<'_> {
-    fn drop(&mut self) {
-        self.0.finish_and_clear();
-    }
 }
 
 fn table(outcome: &Outcome) -> String {

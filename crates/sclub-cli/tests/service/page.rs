@@ -1,5 +1,6 @@
 //! The page, in a real browser, on a real server that learns.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -155,7 +156,8 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
 
     // The other page describes every call.
     browser.open(&format!("{}/docs", server.url));
-    let text = browser.value("document.body.innerText");
+    // Lines may break where there are characters without width.
+    let text = browser.value("document.body.innerText.replaceAll('\\u200b', '')");
     let text = text.as_str().unwrap();
     let api = server.ok("GET", "/v1/openapi.json", "");
     for path in api["paths"].as_object().unwrap().keys() {
@@ -164,12 +166,106 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
 
     assert_eq!(browser.errors(), Vec::<String>::new());
     let strange: Vec<String> = browser.requests();
-    let strange = strange.iter().filter(|url| !url.starts_with(&server.url));
+    // Pictures that a style sheet holds come from nowhere.
+    let is_own = |url: &&String| url.starts_with(&server.url) || url.starts_with("data:");
+    let strange = strange.iter().filter(|url| !is_own(url));
     assert_eq!(
         strange.collect::<Vec<_>>(),
         Vec::<&String>::new(),
         "nothing from elsewhere"
     );
+}
+
+#[test]
+fn the_api_is_tried_with_the_key_that_the_page_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "read eye eye-0123456789abcdef\n").unwrap();
+    let keys = keys.to_str().unwrap();
+    let server = Server::start(&folder.path().join("data"), &["--keys", keys]);
+
+    browser.resize(1280, 1600);
+    let click = |browser: &mut Browser, what: &str| {
+        browser.wait_for(&format!("document.querySelector('{what}')"));
+        browser.value(&format!("document.querySelector('{what}').click()"));
+    };
+    let ask = |browser: &mut Browser, status: u16| {
+        browser.open(&format!("{}/docs", server.url));
+        click(browser, "#operations-look-state .opblock-summary-control");
+        click(browser, "#operations-look-state .try-out__btn");
+        click(browser, "#operations-look-state .execute");
+        browser.wait_for(&format!(
+            "document.querySelector('#operations-look-state .live-responses-table tbody .response-col_status')
+                ?.innerText.startsWith('{status}')"
+        ));
+    };
+    // The key that the dashboard was given, which it keeps for the tab.
+    browser.open(&format!("{}/docs", server.url));
+    browser.value("sessionStorage.setItem('sclub-key', 'eye-0123456789abcdef')");
+    ask(&mut browser, 200);
+    look_around(&mut browser);
+    assert_eq!(
+        browser.errors(),
+        Vec::<String>::new(),
+        "nothing that the policy of contents forbids"
+    );
+    // Without it the server refuses, and a key given there is the dashboard's too.
+    browser.value("sessionStorage.removeItem('sclub-key')");
+    ask(&mut browser, 401);
+    click(&mut browser, ".auth-wrapper .authorize");
+    browser.wait_for("document.querySelector('#auth-bearer-value')");
+    browser.value(
+        "(field => {
+            Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value')
+                .set.call(field, 'eye-0123456789abcdef');
+            field.dispatchEvent(new Event('input', { bubbles: true }));
+        })(document.querySelector('#auth-bearer-value'))",
+    );
+    click(&mut browser, ".auth-btn-wrapper .authorize");
+    browser.wait_for("sessionStorage.getItem('sclub-key') === 'eye-0123456789abcdef'");
+    ask(&mut browser, 200);
+}
+
+#[test]
+fn the_files_of_the_page_are_sent_as_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let headers = |path: &str| -> String {
+        let mut stream = std::net::TcpStream::connect(&server.address).unwrap();
+        let request =
+            format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer).to_lowercase();
+        answer.split("\r\n\r\n").next().unwrap().to_owned()
+    };
+    for (path, kind, cache) in [
+        ("/", "text/html", "no-cache"),
+        ("/page/main.js", "text/javascript", "no-cache"),
+        ("/page/base.css", "text/css", "no-cache"),
+        (
+            "/vendor/uplot-1.6.32/uPlot.iife.min.js",
+            "text/javascript",
+            "immutable",
+        ),
+        (
+            "/vendor/swagger-ui-5.34.1/swagger-ui.css",
+            "text/css",
+            "immutable",
+        ),
+    ] {
+        let headers = headers(path);
+        assert!(headers.starts_with("http/1.1 200"), "{path}: {headers}");
+        for part in [kind, cache, "script-src 'self';", "nosniff"] {
+            assert!(headers.contains(part), "{path}: {part} is not in {headers}");
+        }
+        let is_gzip = headers.contains("content-encoding: gzip");
+        assert_eq!(is_gzip, path.contains("swagger"), "{path}: {headers}");
+    }
 }
 
 /// What `sclub explain` says.
@@ -266,7 +362,12 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     browser.wait_for(&format!(
         "document.querySelectorAll('#map .point').length == {clusters}"
     ));
-    browser.wait_for("document.querySelectorAll('#chart-clusters circle').length > 3");
+    browser.wait_for("document.querySelector('#chart-clusters').dataset.points > 3");
+    let inked = browser.value(
+        "(canvas => canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+            .data.some(byte => byte > 0))(document.querySelector('#chart-clusters canvas'))",
+    );
+    assert_eq!(inked, true, "the chart is drawn");
     let worth = browser.value("document.querySelector('#worth').innerText");
     assert!(worth.as_str().unwrap().contains("in use"), "{worth}");
     let seen = browser.value("document.querySelector('#events').checkVisibility()");

@@ -282,6 +282,67 @@ fn a_hangup_reads_the_certificate_again() {
 }
 
 #[test]
+fn the_machine_s_authorities_are_trusted_unless_a_file_is_given() {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, content: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path
+    };
+    let authority = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let root = params.self_signed(&key).unwrap();
+        (file(name, &root.pem()), Issuer::new(params, key))
+    };
+    let (trusted, issuer) = authority("trusted.pem");
+    let (other, _) = authority("other.pem");
+    let leaf = KeyPair::generate().unwrap();
+    let signed = CertificateParams::new(["localhost".to_owned()])
+        .and_then(|params| params.signed_by(&leaf, &issuer))
+        .unwrap();
+    let cert = file("cert.pem", &signed.pem());
+    let key = file("key.pem", &leaf.serialize_pem());
+    let flags = ["--tls-cert", text(&cert), "--tls-key", text(&key)];
+    let (server, _) = start_logged(folder.path(), &flags);
+    let port = server.address.rsplit(':').next().unwrap();
+    let url = format!("https://localhost:{port}");
+
+    // What goes wrong where the machine trusts one file and the command is given another.
+    let explain = |machine: &Path, given: Option<&Path>| {
+        let mut command = sclub();
+        command.args(["explain", "--url", &url]);
+        command.env("SSL_CERT_FILE", machine);
+        command.env_remove("SSL_CERT_DIR");
+        if let Some(given) = given {
+            command.args(["--ca", text(given)]);
+        }
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.success(), said.is_empty(), "{said}");
+        said
+    };
+    assert_eq!(explain(&trusted, None), "");
+    assert_eq!(explain(&other, Some(&trusted)), "");
+    let said = explain(&trusted, Some(&other));
+    assert!(said.contains("no secure connection"), "{said}");
+    let said = explain(&other, None);
+    assert!(
+        said.contains("no secure connection") && said.contains("--ca FILE"),
+        "{said}"
+    );
+    let said = explain(&file("none.pem", ""), None);
+    assert!(
+        said.contains("has no certificate authorities") && said.contains("--ca FILE"),
+        "{said}"
+    );
+    assert!(server.stop().success());
+}
+
+#[test]
 fn a_hangup_without_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let (server, log) = start_logged(folder.path(), &[]);

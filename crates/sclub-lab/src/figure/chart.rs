@@ -10,6 +10,7 @@ use kuva::plot::legend::LegendPosition;
 use kuva::plot::{LinePlot, LineStyle};
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
+use minijinja::HtmlEscape;
 
 use super::Figure;
 use super::inks::{file_colour, page_colour, page_theme};
@@ -175,7 +176,7 @@ impl Chart {
         format!(
             "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{name}-says\" \
              fill=\"currentColor\"><title id=\"{name}-says\">{}</title>{inside}",
-            escaped(says),
+            HtmlEscape(says),
         )
     }
 
@@ -317,12 +318,6 @@ fn with_own_ids(svg: &str, name: &str) -> String {
         text.push_str(piece.trim_start_matches(|character: char| character.is_ascii_digit()));
     }
     text
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Words as the page shows them.
 
-use minijinja::Value;
+use std::fmt::Write;
+
+use minijinja::{HtmlEscape, Value};
 
 use crate::policies::Name;
 
@@ -21,13 +23,11 @@ pub fn prose(text: &str) -> Value {
     let mut html = String::new();
     let mut rest = text;
     while let Some((before, code, after)) = next_code(rest) {
-        escape(before, &mut html);
-        html.push_str("<code>");
-        escape(code, &mut html);
-        html.push_str("</code>");
+        let (before, code) = (HtmlEscape(before), HtmlEscape(code));
+        write!(html, "{before}<code>{code}</code>").expect("a string takes all");
         rest = after;
     }
-    escape(rest, &mut html);
+    write!(html, "{}", HtmlEscape(rest)).expect("a string takes all");
     Value::from_safe_string(html)
 }
 
@@ -36,19 +36,6 @@ fn next_code(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('`')?;
     let (code, after) = rest.split_once('`')?;
     Some((before, code, after))
-}
-
-fn escape(text: &str, html: &mut String) {
-    for character in text.chars() {
-        match character {
-            '&' => html.push_str("&amp;"),
-            '<' => html.push_str("&lt;"),
-            '>' => html.push_str("&gt;"),
-            '"' => html.push_str("&quot;"),
-            '\'' => html.push_str("&#39;"),
-            other => html.push(other),
-        }
-    }
 }
 
 /// A name as part of an address: small letters, digits and hyphens.

@@ -20,7 +20,20 @@
 from __future__ import annotations
 
 from . import lab, ope
-from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft, __version__, load
+from ._sclub import (
+    Club,
+    Gaussian,
+    Items,
+    LinUcb,
+    LinucbInd,
+    LinucbOne,
+    Policy,
+    Sclub,
+    SclubSoft,
+    __version__,
+    load,
+    policy_classes,
+)
 from ._types import (
     Assumptions,
     Cluster,
@@ -61,10 +74,13 @@ __all__ = [
     "ConnectionFailed",
     "Explanation",
     "Forbidden",
+    "Gaussian",
     "Gone",
     "Invalid",
     "Items",
     "LinUcb",
+    "LinucbInd",
+    "LinucbOne",
     "Merge",
     "NotFound",
     "Outlook",
@@ -85,4 +101,12 @@ __all__ = [
     "lab",
     "load",
     "ope",
+    "policy_classes",
 ]
+
+# A class for each policy that is not named above.
+for _class in policy_classes.values():
+    globals().setdefault(_class.__name__, _class)
+    if _class.__name__ not in __all__:
+        __all__.append(_class.__name__)
+del _class

@@ -6,26 +6,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._lab_results import Results, Run, mean_of
+from ._sclub import lab_policies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Told apart with any kind of colour vision (Okabe and Ito's palette, and a violet that is far from its
-#: blue for everybody).
-COLOURS = {
-    "sclub": "#D55E00",
-    "sclub-soft": "#8B2FC9",
-    "club": "#222222",
-    "gaussian": "#56B4E9",
-    "linucb-ind": "#0072B2",
-    "linucb-one": "#009E73",
-    "oracle": "#CC79A7",
-    "informed": "#E69F00",
-    "random": "#999999",
-}
+#: Of each built-in policy, the same as in `sclub run`.
+COLOURS = {name: colour for name, colour, _ in lab_policies()}
 
 #: Those that learn nothing or are told what no learner knows.
-YARDSTICKS = {"oracle", "informed", "random"}
+YARDSTICKS = {name for name, _, learns in lab_policies() if not learns}
 
 
 def draw(

@@ -13,19 +13,24 @@ from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, S
 
 __all__ = [
     "Club",
+    "Gaussian",
     "Items",
     "LabSetting",
     "LabWorld",
     "LinUcb",
+    "LinucbInd",
+    "LinucbOne",
     "Policy",
     "Sclub",
     "SclubSoft",
     "__version__",
     "_restore",
     "_seconds_in_rust",
+    "lab_policies",
     "lab_read",
     "lab_run",
     "load",
+    "policy_classes",
 ]
 
 __version__: str
@@ -47,6 +52,16 @@ class Items:
 
 @disjoint_base
 class Policy:
+    def __new__(
+        cls,
+        dim: int,
+        *,
+        users: int | Iterable[Hashable] | None = None,
+        preset: str | None = None,
+        seed: int = 0,
+        assumptions: Assumptions | None = None,
+        **constants: float | str | bool | Iterable[str] | None,
+    ) -> Self: ...
     @property
     def dim(self) -> int: ...
     @property
@@ -82,37 +97,14 @@ class Policy:
     @classmethod
     def load(cls, path: _Path) -> Self: ...
 
-class Sclub(Policy):
-    def __new__(
-        cls,
-        dim: int,
-        *,
-        users: int | Iterable[Hashable] | None = None,
-        preset: _Preset = "tuned",
-        alpha_theta: float | None = None,
-        alpha_p: float | None = None,
-        beta: float | None = None,
-        beta_scale: float | None = None,
-        index: _Index | None = None,
-        assumptions: Assumptions | None = None,
-    ) -> Self: ...
+class Sclub(Policy): ...
+class Club(Policy): ...
+class SclubSoft(Policy): ...
+class Gaussian(Policy): ...
+class LinucbInd(Policy): ...
+class LinucbOne(Policy): ...
 
-class Club(Policy):
-    def __new__(
-        cls,
-        dim: int,
-        *,
-        users: int | Iterable[Hashable] | None = None,
-        preset: _Preset = "tuned",
-        graph: Literal["random", "complete"] = "random",
-        seed: int = 0,
-        alpha_theta: float | None = None,
-        alpha_p: float | None = None,
-        beta: float | None = None,
-        beta_scale: float | None = None,
-        index: _Index | None = None,
-        assumptions: Assumptions | None = None,
-    ) -> Self: ...
+policy_classes: dict[str, type[Policy]]
 
 class LinUcb(Policy):
     def __new__(
@@ -126,16 +118,6 @@ class LinUcb(Policy):
         beta_scale: float | None = None,
         index: _Index | None = None,
         assumptions: Assumptions | None = None,
-    ) -> Self: ...
-
-class SclubSoft(Policy):
-    def __new__(
-        cls,
-        dim: int,
-        *,
-        clusters: bool = True,
-        half_life: float | None = None,
-        **constants: float,
     ) -> Self: ...
 
 def load(path: _Path) -> Policy: ...
@@ -188,6 +170,7 @@ class LabWorld:
     def draw(self, round: int) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]: ...
     def __deepcopy__(self, _memo: Any) -> LabWorld: ...
 
+def lab_policies() -> list[tuple[str, str, bool]]: ...
 def lab_read(
     path: Path, skip_bad_lines: bool
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], list[str], list[str], list[str]]: ...

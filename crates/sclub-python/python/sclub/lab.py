@@ -29,9 +29,9 @@ A policy of your own is an object with two methods, or a class that is made anew
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
-from ._lab_checks import LIMIT, real, text, whole
+from ._lab_checks import LIMIT, text, whole
 from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
@@ -63,14 +63,7 @@ def run(
     preset: str = "tuned",
     threads: int | None = None,
     progress: bool | Progress | None = None,
-    alpha_theta: float | None = None,
-    alpha_p: float | None = None,
-    beta: float | None = None,
-    beta_scale: float | None = None,
-    index: str | None = None,
-    half_life: float | None = None,
-    graph: str | None = None,
-    deviations: Sequence[str] | str | None = None,
+    **constants: object,
 ) -> Results:
     """Run policies in worlds and say what each has missed.
 
@@ -96,14 +89,17 @@ def run(
         Rounds to play; 2**17 - 2 by default, of ratings all there are.
     seeds
         How many worlds, counted from `first_seed`; or the seeds themselves.
-    preset, alpha_theta, alpha_p, beta, beta_scale, index, half_life, graph, deviations
-        The constants of built-in policies, as of ``sclub run``.
+    preset
+        The set of constants that built-in policies start from: "tuned", "released" or "theory".
     threads
         How many to use; all cores by default. Python code of policies and worlds runs one piece at a
         time whatever the number.
     progress
         False shows none. True or None shows a bar (tqdm) where it takes longer than two seconds. A
         function is called with the rounds played so far and those in all.
+    **constants
+        Constants of built-in policies by name, such as ``beta=0.5``: those of ``sclub run --help``, with
+        ``_`` for ``-``. Each goes to every policy that has it. None stands for the default.
 
     Raises
     ------
@@ -129,23 +125,12 @@ def run(
                 "sclub.lab.Ratings, which are made from data"
             )
         world = Synthetic()
-    if isinstance(deviations, str):
-        deviations = [deviations]
     options = {
         "seeds": _seeds(seeds, first_seed),
         "rounds": whole("rounds", rounds),
         "threads": whole("threads", threads),
         "preset": text("preset", preset),
-        "alpha_theta": real("alpha_theta", alpha_theta),
-        "alpha_p": real("alpha_p", alpha_p),
-        "beta": real("beta", beta),
-        "beta_scale": real("beta_scale", beta_scale),
-        "index": None if index is None else text("index", index),
-        "half_life": real("half_life", half_life),
-        "graph": None if graph is None else text("graph", graph),
-        "deviations": None
-        if deviations is None
-        else [text("a deviation", deviation) for deviation in deviations],
+        "constants": list(constants.items()),
     }
     specs = None if policies is None else policy_list(policies)
     with watching(progress) as watch:

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._sclub import Club, Items, LinUcb, Policy, Sclub, SclubSoft
+from ._sclub import Items, Policy, policy_classes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["Recommender"]
-
-#: The class of each policy by name, and what it is made with whatever else is asked for.
-_POLICIES: Mapping[str, tuple[Callable[..., Policy], Mapping[str, Any]]] = {
-    "sclub": (Sclub, {}),
-    "sclub-soft": (SclubSoft, {}),
-    "club": (Club, {}),
-    "linucb-ind": (LinUcb, {}),
-    "linucb-one": (LinUcb, {"shared": True}),
-}
 
 #: The parameters that are not constants of a policy.
 _OWN = ("arms", "features", "policy")
@@ -44,9 +35,9 @@ class Recommender:
     features : array of shape (len(arms), d), or DataFrame
         One row an arm, in the order of `arms`. Rows of a DataFrame whose index holds the arms are
         found by it, in any order.
-    policy : {"sclub-soft", "sclub", "club", "linucb-ind", "linucb-one"}
-        How it learns: `SclubSoft`, `Sclub`, `Club`, and `LinUcb` for each user alone or for all
-        together. Sclub and Club suppose that items vary from round to round: where everybody is
+    policy : str
+        The name of any policy: "sclub-soft", "sclub", "club", "linucb-ind", "linucb-one" and the others
+        of `sclub.policy_classes`. Sclub and Club suppose that items vary from round to round: where everybody is
         shown the same few arms they are slow to find clusters, and the others do better.
     **constants
         Arguments of the policy's class by name, such as ``beta=0.5``. None stands for its default.
@@ -335,24 +326,19 @@ class _Arms:
 
 
 def _made(policy: str, dim: int, constants: Mapping[str, Any]) -> Policy:
-    if not isinstance(policy, str) or policy not in _POLICIES:
-        raise ValueError(f"policy: there is no {policy!r}; there are {', '.join(_POLICIES)}")
-    kind, fixed = _POLICIES[policy]
+    if not isinstance(policy, str) or policy not in policy_classes:
+        raise ValueError(f"policy: there is no {policy!r}; there are {', '.join(policy_classes)}")
+    kind = policy_classes[policy]
     given = {name: value for name, value in constants.items() if value is not None}
-    for name in fixed:
-        if name in given:
-            raise TypeError(f"{name}: policy {policy!r} says it already")
     if "dim" in given:
         raise TypeError("dim: features say it already")
     known = inspect.signature(kind).parameters
-    # A class that takes any name looks at them itself.
-    if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in known.values()):
-        for name in given:
-            if name not in known:
-                there = ", ".join(one for one in known if one not in ("dim", *fixed))
-                raise TypeError(f"{name}: policy {policy!r} has no such parameter; it has {there}")
+    for name in given:
+        if name not in known:
+            there = ", ".join(one for one in known if one != "dim")
+            raise TypeError(f"{name}: policy {policy!r} has no such parameter; it has {there}")
     try:
-        return kind(dim, **given, **fixed)
+        return kind(dim, **given)
     except TypeError as why:
         raise TypeError(f"policy {policy!r}: {why}") from None
 

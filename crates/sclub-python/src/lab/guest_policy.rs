@@ -194,12 +194,13 @@ impl Policy for GuestPolicy {
         Ok(())
     }
 
-    /// Nobody's where the guest does not say.
-    fn cluster_of(&self, user: UserId) -> ClusterId {
+    /// `None` where the guest does not say.
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         if !self.has_clusters {
-            return 0;
+            return None;
         }
-        self.with(|object| self.number(object, user)).unwrap_or(0)
+        let number = self.with(|object| self.number(object, user)).ok()?;
+        (number != 0).then_some(number)
     }
 
     fn clusters(&self) -> usize {
@@ -219,10 +220,6 @@ impl Policy for GuestPolicy {
             Ok(numbers.len())
         });
         counted.unwrap_or(0)
-    }
-
-    fn estimate(&self, _user: UserId) -> Vec<f64> {
-        vec![0.0; self.place.dim]
     }
 
     /// The state is Python's; of it nothing is known but how long it has learned.

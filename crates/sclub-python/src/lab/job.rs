@@ -5,11 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
 use pyo3::types::PyString;
-use sclub::{Deviations, Params, SoftParams};
+use sclub::{Preset, Setup};
 use sclub_lab::document::{Config, world_json};
-use sclub_lab::policies::{
-    self, ChoiceError, Entry, InitialGraph, Made, Name, Overrides, Preset, make,
-};
+use sclub_lab::policies::{self, ChoiceError, Entry, Name, make};
 use sclub_lab::run::{Observer, Player, Run, RunError, over_seeds, play_all, threads};
 use sclub_lab::setting::{Setting, USUAL_ROUNDS};
 use sclub_lab::world::World;
@@ -20,6 +18,7 @@ use super::guest_policy::{GuestPolicy, Place};
 use super::guest_world::GuestWorld;
 use super::halt::Halt;
 use super::settings::{LabSetting, in_full, refused};
+use crate::classes::value_of;
 
 /// What is asked for beside worlds and policies.
 #[derive(FromPyObject)]
@@ -29,38 +28,27 @@ pub struct Options {
     rounds: Option<u64>,
     threads: Option<u64>,
     preset: String,
-    alpha_theta: Option<f64>,
-    alpha_p: Option<f64>,
-    beta: Option<f64>,
-    beta_scale: Option<f64>,
-    index: Option<String>,
-    half_life: Option<f64>,
-    graph: Option<String>,
-    deviations: Option<Vec<String>>,
+    /// Constants of built-in policies, by name.
+    constants: Vec<(String, Py<PyAny>)>,
 }
 
 impl Options {
-    fn overrides(&self) -> PyResult<Overrides> {
-        if self.beta.is_some() && self.beta_scale.is_some() {
-            return Err(refused("beta and beta_scale cannot be given together"));
+    /// The constants as texts that [`sclub::Constant::parse`] takes, without those that are `None`.
+    fn given(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let mut given = Vec::new();
+        for (name, value) in &self.constants {
+            let value = value.bind(py);
+            if value.is_none() {
+                continue;
+            }
+            let all = Name::all();
+            let Some(constant) = all.iter().find_map(|policy| policy.constant(name)) else {
+                return Err(refused(ChoiceError::Unknown(name.clone())));
+            };
+            let value = value_of(constant, value)?;
+            given.push((name.clone(), constant.format(value)));
         }
-        Ok(Overrides {
-            alpha_theta: self.alpha_theta,
-            alpha_p: self.alpha_p,
-            beta: self.beta,
-            beta_scale: self.beta_scale,
-            squared_norm: match self.index.as_deref() {
-                None => None,
-                Some("norm") => Some(false),
-                Some("squared") => Some(true),
-                Some(other) => {
-                    return Err(refused(format!(
-                        "there is no index '{other}'; there are norm, squared"
-                    )));
-                }
-            },
-            half_life: self.half_life,
-        })
+        Ok(given)
     }
 }
 
@@ -103,15 +91,14 @@ impl Serialize for Who {
 /// The first world, for the JSON file.
 struct First {
     world: Value,
-    params: Params,
-    graph: InitialGraph,
+    entries: Vec<Entry>,
 }
 
 /// A world that was made, with what the lab's trait does not say.
 struct Stage {
     world: Arc<dyn World>,
-    params: Params,
-    graph: InitialGraph,
+    /// The built-in policies with their constants.
+    entries: Vec<Entry>,
     json: Value,
     is_for_several: bool,
 }
@@ -124,10 +111,8 @@ pub struct Job {
     rounds: u64,
     threads: usize,
     preset: Preset,
-    overrides: Overrides,
-    deviations: Deviations,
-    /// The graph that CLUB starts from, where it was said.
-    graph: Option<InitialGraph>,
+    /// Constants in place of the preset's.
+    given: Vec<(String, String)>,
     first: OnceLock<First>,
     /// Whether it is to stop, and why.
     pub halt: Arc<Halt>,
@@ -153,7 +138,7 @@ impl Job {
         options: Options,
     ) -> PyResult<Self> {
         let preset: Preset = options.preset.parse().map_err(refused)?;
-        let overrides = options.overrides()?;
+        let given = options.given(world.py())?;
         let place = match world.cast::<LabSetting>() {
             Ok(own) => Where::Own(own.get().setting.clone()),
             Err(_) => Where::Guest(world.clone().unbind()),
@@ -164,7 +149,6 @@ impl Job {
             (Where::Own(setting), None) => setting.usual_rounds(),
             (Where::Guest(_), None) => USUAL_ROUNDS,
         };
-        let is_soft = |spec: &Spec| matches!(spec.kind, Kind::Own(name) if name.is_soft());
         if rounds == 0 {
             return Err(refused("rounds is 0; there must be at least one"));
         }
@@ -174,17 +158,6 @@ impl Job {
         if specs.is_empty() {
             return Err(refused("there is no policy to run"));
         }
-        if options.half_life.is_some() && !specs.iter().any(is_soft) {
-            return Err(refused(
-                "half_life goes with sclub-soft or gaussian among the policies",
-            ));
-        }
-        let soft = SoftParams {
-            half_life: options.half_life,
-            ..SoftParams::default()
-        };
-        soft.check().map_err(refused)?;
-        let deviations = options.deviations.as_deref().map(policies::deviations);
         let expected = match &place {
             Where::Own(setting) => setting.expected_rounds(rounds),
             Where::Guest(_) => rounds,
@@ -198,15 +171,7 @@ impl Job {
             specs,
             rounds,
             preset,
-            overrides,
-            deviations: match deviations {
-                Some(deviations) => deviations.map_err(refused)?,
-                None => policies::usual_deviations(preset),
-            },
-            graph: match options.graph {
-                Some(graph) => Some(graph.parse().map_err(refused)?),
-                None => None,
-            },
+            given,
             first: OnceLock::new(),
             halt: Arc::default(),
             done: AtomicU64::new(0),
@@ -267,18 +232,20 @@ impl Job {
 
     /// Makes the world of a seed.
     fn stage(&self, seed: u64) -> PyResult<Stage> {
-        let params = |assumptions| {
-            policies::params(self.preset, &self.overrides, &assumptions).map_err(refused)
+        let own = |spec: &Spec| match spec.kind {
+            Kind::Own(name) => Some(name),
+            Kind::Guest(_) => None,
         };
-        let graph = |users| {
-            let usual = || policies::usual_graph(self.preset, users);
-            self.graph.unwrap_or_else(usual)
+        let mut names: Vec<Name> = self.specs.iter().filter_map(own).collect();
+        names.sort_unstable();
+        names.dedup();
+        let entries = |setup: Setup<'_>| {
+            policies::entries(&names, self.preset, &self.given, &setup).map_err(refused)
         };
         let (stage, expected) = match &self.place {
             Where::Own(setting) => {
                 let stage = Stage {
-                    params: params(setting.assumptions(self.rounds))?,
-                    graph: graph(setting.users() as u64),
+                    entries: entries(setting.setup(&setting.assumptions(self.rounds)))?,
                     json: world_json(setting),
                     is_for_several: is_for_several(setting),
                     world: setting.world(seed).map_err(in_full)?,
@@ -292,8 +259,10 @@ impl Job {
                     Ok((world, name))
                 })?;
                 let stage = Stage {
-                    params: params(world.assumptions(self.rounds))?,
-                    graph: graph(world.users()),
+                    entries: entries(Setup {
+                        assumptions: Some(&world.assumptions(self.rounds)),
+                        ..policies::setup(world.dim(), world.users())
+                    })?,
                     json: guest_json(&world, &name),
                     is_for_several: false,
                     world: Arc::new(world),
@@ -304,8 +273,7 @@ impl Job {
         if self.seeds.first() == Some(&seed) {
             let first = First {
                 world: stage.json.clone(),
-                params: stage.params,
-                graph: stage.graph,
+                entries: stage.entries.clone(),
             };
             // It is made once: another one would be the same.
             let _ = self.first.set(first);
@@ -334,21 +302,15 @@ impl Job {
         let world = &*stage.world;
         match &spec.kind {
             Kind::Own(name) => {
-                let entry = Entry {
-                    name: *name,
-                    preset: self.preset,
-                    params: stage.params,
-                    graph: stage.graph,
-                    deviations: self.deviations,
-                    half_life: self.overrides.half_life,
-                };
+                let entry = stage.entries.iter().find(|entry| entry.name == *name);
+                let entry = entry.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
                 let tells = world.truth().is_none_or(|truth| !truth.weights.is_empty());
-                if *name == Name::Informed && !tells {
+                if *name == Name::INFORMED && !tells {
                     return Err(refused(
                         "policy 'informed' is told the clusters' tastes, and this world does not say them",
                     ));
                 }
-                let policy = make(&entry, world, seed).map_err(refused)?;
+                let policy = make(entry, world, seed).map_err(refused)?;
                 let policy = policy.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
                 Ok(Player::new(who(false, true), self.preset, policy))
             }
@@ -367,8 +329,7 @@ impl Job {
                     GuestPolicy::new(spec.label.clone(), &object, place, halt)
                 })?;
                 let who = who(true, policy.has_clusters());
-                let policy = Made::Plain(Box::new(policy));
-                Ok(Player::new(who, self.preset, policy))
+                Ok(Player::new(who, self.preset, Box::new(policy)))
             }
         }
     }
@@ -383,10 +344,8 @@ impl Job {
             rounds: self.rounds,
             seeds: &self.seeds,
             preset: self.preset,
-            overrides: self.overrides,
-            params: first.params,
-            deviations: self.deviations,
-            graph: first.graph,
+            given: &self.given,
+            entries: &first.entries,
             threads: self.threads,
         };
         Some(config.json())

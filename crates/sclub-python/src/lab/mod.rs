@@ -10,5 +10,5 @@ mod job;
 mod run;
 mod settings;
 
-pub use run::lab_run;
+pub use run::{lab_policies, lab_run};
 pub use settings::{LabSetting, LabWorld, lab_read};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use sclub_lab::policies::Name;
 use sclub_lab::run::RunError;
 use serde_json::Value;
 
@@ -17,6 +18,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A run as text of JSON, its curve at equal distances, whether the policy is a guest, and whether it
 /// says who belongs together.
 type Played = (String, Vec<(u64, f64)>, bool, bool);
+
+/// The policies of the lab by name: their colour on a light ground, and whether they learn from
+/// nothing but what they are shown.
+#[pyfunction]
+pub fn lab_policies() -> Vec<(&'static str, &'static str, bool)> {
+    let all = Name::all().into_iter();
+    let learns = |name: Name| sclub::find_policy(name.as_str()).is_some();
+    all.map(|name| (name.as_str(), name.spec().colors[0], learns(name)))
+        .collect()
+}
 
 /// Runs policies in worlds. `watch` is called with the rounds played and those in all, by the thread
 /// that called. Returns the runs, and what was run as text of JSON.

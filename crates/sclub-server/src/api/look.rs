@@ -365,14 +365,14 @@ pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiErro
 }
 
 /// Whether the process lives.
-#[utoipa::path(get, path = "/healthz", tag = "look", responses(
+#[utoipa::path(get, path = "/healthz", tag = "look", security(()), responses(
     (status = 200, body = String, content_type = "text/plain", description = "It does")))]
 pub(super) async fn healthz() -> &'static str {
     "ok"
 }
 
 /// Whether requests can be answered.
-#[utoipa::path(get, path = "/readyz", tag = "look", responses(
+#[utoipa::path(get, path = "/readyz", tag = "look", security(()), responses(
     (status = 200, body = Ready, description = "They can"),
     (status = 503, body = Ready, description = "Not yet")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {

@@ -1,6 +1,7 @@
 //! The description of the API, made from the code.
 
-use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{Modify, OpenApi};
 
 use super::{admin, calls, items, look, model, stream};
 
@@ -38,6 +39,8 @@ use super::{admin, calls, items, look, model, stream};
         admin::export
     ),
     components(schemas(model::HistoryEntry)),
+    modifiers(&Key),
+    security((), ("key" = [])),
     tags(
         (name = "recommend", description = "The two calls that an application makes. Role: write."),
         (name = "items", description = "The catalogue. Role: write to change it, read to see it."),
@@ -46,6 +49,20 @@ use super::{admin, calls, items, look, model, stream};
     )
 )]
 struct Document;
+
+/// Says how a key is sent. Without keys on the server nobody need send one.
+struct Key;
+
+impl Modify for Key {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let key = HttpBuilder::new()
+            .scheme(HttpAuthScheme::Bearer)
+            .description(Some("A key that the server knows, where it asks for keys."))
+            .build();
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("key", SecurityScheme::Http(key));
+    }
+}
 
 /// The description of the API, as JSON.
 pub fn document() -> String {

@@ -3,60 +3,191 @@
 use axum::Router;
 use axum::body::Body;
 use axum::http::Response;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::routing::get;
 
 use super::{Answer, Shared, openapi};
 use crate::edge::page::secure;
 
-/// Path, type and text of each file.
-const FILES: [(&str, &str, &str); 5] = [
-    (
-        "/",
-        "text/html; charset=utf-8",
-        include_str!("../page/index.html"),
-    ),
-    (
-        "/page.css",
-        "text/css; charset=utf-8",
-        include_str!("../page/page.css"),
-    ),
-    (
-        "/page.js",
-        "text/javascript; charset=utf-8",
-        include_str!("../page/page.js"),
-    ),
-    (
-        "/docs",
-        "text/html; charset=utf-8",
-        include_str!("../page/docs.html"),
-    ),
-    (
-        "/docs.js",
-        "text/javascript; charset=utf-8",
-        include_str!("../page/docs.js"),
-    ),
+/// What is sent for a path.
+#[derive(Debug, Clone, Copy)]
+struct File {
+    path: &'static str,
+    kind: &'static str,
+    bytes: &'static [u8],
+    /// Whether the bytes are compressed, and sent so. Every browser that runs the page's modules can read
+    /// them.
+    is_gzip: bool,
+    /// Whether a browser need never ask again: the version is part of the path.
+    is_fixed: bool,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JS: &str = "text/javascript; charset=utf-8";
+
+/// A file of our own.
+macro_rules! own {
+    ($path:expr, $kind:expr, $name:literal) => {
+        File {
+            path: $path,
+            kind: $kind,
+            bytes: include_bytes!(concat!("../page/", $name)),
+            is_gzip: false,
+            is_fixed: false,
+        }
+    };
+    ($kind:expr, $name:literal) => {
+        own!(concat!("/page/", $name), $kind, $name)
+    };
+}
+
+/// A file of others, kept as it is or compressed.
+macro_rules! vendored {
+    ($kind:expr, $name:literal, $is_gzip:literal, $end:literal) => {
+        File {
+            path: concat!("/vendor/", $name),
+            kind: $kind,
+            bytes: include_bytes!(concat!("../page/vendor/", $name, $end)),
+            is_gzip: $is_gzip,
+            is_fixed: true,
+        }
+    };
+}
+
+const FILES: &[File] = &[
+    own!("/", HTML, "index.html"),
+    own!("/docs", HTML, "docs.html"),
+    own!(CSS, "base.css"),
+    own!(CSS, "docs.css"),
+    own!(CSS, "page.css"),
+    own!(JS, "address.js"),
+    own!(JS, "api.js"),
+    own!(JS, "charts.js"),
+    own!(JS, "cluster_card.js"),
+    own!(JS, "clustering.js"),
+    own!(JS, "docs.js"),
+    own!(JS, "dom.js"),
+    own!(JS, "events.js"),
+    own!(JS, "figures.js"),
+    own!(JS, "key.js"),
+    own!(JS, "live_charts.js"),
+    own!(JS, "main.js"),
+    own!(JS, "map.js"),
+    own!(JS, "numbers.js"),
+    own!(JS, "plane.js"),
+    own!(JS, "storage.js"),
+    own!(JS, "stream.js"),
+    own!(JS, "theme.js"),
+    own!(JS, "user_card.js"),
+    own!(JS, "words.js"),
+    own!(JS, "world.js"),
+    vendored!(JS, "uplot-1.6.32/uPlot.iife.min.js", false, ""),
+    vendored!(CSS, "uplot-1.6.32/uPlot.min.css", false, ""),
+    vendored!(JS, "swagger-ui-5.34.1/swagger-ui-bundle.js", true, ".gz"),
+    vendored!(CSS, "swagger-ui-5.34.1/swagger-ui.css", true, ".gz"),
 ];
 
 /// The pages' paths.
 pub(super) fn routes() -> Router<Shared> {
     let document: &'static str = Box::leak(openapi::document().into_boxed_str());
-    let router = Router::new().route(
-        "/v1/openapi.json",
-        get(move || async move { file("application/json", document) }),
-    );
-    FILES
-        .into_iter()
-        .fold(router, |router, (path, kind, text)| {
-            router.route(path, get(move || async move { file(kind, text) }))
-        })
+    let description = File {
+        path: "/v1/openapi.json",
+        kind: "application/json",
+        bytes: document.as_bytes(),
+        is_gzip: false,
+        is_fixed: false,
+    };
+    let files = FILES.iter().copied().chain([description]);
+    files.fold(Router::new(), |router, file| {
+        router.route(file.path, get(move || async move { answer(file) }))
+    })
 }
 
-fn file(kind: &'static str, text: &'static str) -> Answer {
-    let mut answer = Response::new(Body::from(text));
+fn answer(file: File) -> Answer {
+    let mut answer = Response::new(Body::from(file.bytes));
     let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
+    let cache = if file.is_fixed {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
+    if file.is_gzip {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     secure(headers);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn text(file: &File) -> &'static str {
+        std::str::from_utf8(file.bytes).unwrap()
+    }
+
+    fn own() -> impl Iterator<Item = &'static File> {
+        FILES.iter().filter(|file| !file.is_fixed)
+    }
+
+    /// What stands between two marks, wherever it does.
+    fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
+        let pieces = text.split(before).skip(1);
+        pieces
+            .filter_map(|piece| Some(piece.split_once(after)?.0))
+            .collect()
+    }
+
+    fn is_served(path: &str) -> bool {
+        path.starts_with("/v1/") || FILES.iter().any(|file| file.path == path)
+    }
+
+    #[test]
+    fn every_script_and_style_sheet_is_served() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".js") || name.ends_with(".css") {
+                assert!(is_served(&format!("/page/{name}")), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_a_page_or_a_module_names_is_served() {
+        for file in own() {
+            let text = text(file);
+            let mut named: Vec<String> = Vec::new();
+            for mark in ["src=\"", "href=\""] {
+                let paths = between(text, mark, '"').into_iter();
+                named.extend(
+                    paths
+                        .filter(|path| path.starts_with('/'))
+                        .map(str::to_owned),
+                );
+            }
+            let modules = between(text, "from \"./", '"').into_iter();
+            named.extend(modules.map(|name| format!("/page/{name}")));
+            for path in named {
+                assert!(is_served(&path), "{path}, in {}", file.path);
+            }
+        }
+    }
+
+    #[test]
+    fn the_dashboard_fetches_all_its_modules_at_once() {
+        let page = text(&FILES[0]);
+        for file in own().filter(|file| file.kind == JS && file.path != "/page/docs.js") {
+            assert!(
+                page.contains(&format!("\"{}\"", file.path)),
+                "{}",
+                file.path
+            );
+        }
+    }
 }

@@ -436,6 +436,7 @@ impl Keeper {
     fn forget(&mut self) -> Result<u64, StoreError> {
         let forgotten = forgotten(self.journal())?;
         if forgotten.is_empty() {
+            self.journal().sync_names()?;
             return Ok(0);
         }
         let mut rows = 0;

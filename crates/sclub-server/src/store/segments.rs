@@ -310,7 +310,6 @@ impl Segments {
             }
             if is_void {
                 self.env.disk.remove(&segment.path).writing(&segment.path)?;
-                self.env.disk.sync_dir(&self.dir).writing(&self.dir)?;
                 continue;
             }
             let mut new = header;
@@ -339,7 +338,16 @@ impl Segments {
                 disk.remove(&self.dir.join(name)).writing(&self.dir)?;
             }
         }
-        Ok(())
+        self.sync_names()
+    }
+
+    /// Makes names durable: those of files that were replaced or removed, also by an earlier try that
+    /// failed at just this.
+    ///
+    /// # Errors
+    /// If the folder cannot be synced.
+    pub fn sync_names(&self) -> Result<(), StoreError> {
+        self.env.disk.sync_dir(&self.dir).writing(&self.dir)
     }
 
     /// Number of the first batch that can be read.
@@ -457,20 +465,15 @@ impl Log for Segments {
 
     fn drop_before(&self, number: u64) -> Result<(), StoreError> {
         let writer = self.writer();
-        let mut is_changed = false;
         for segment in list(&self.env, &self.dir)? {
             if segment
                 .until
                 .is_some_and(|until| until <= number.min(writer.last + 1))
             {
                 self.env.disk.remove(&segment.path).writing(&segment.path)?;
-                is_changed = true;
             }
         }
-        if is_changed {
-            self.env.disk.sync_dir(&self.dir).writing(&self.dir)?;
-        }
-        Ok(())
+        self.sync_names()
     }
 }
 

@@ -18,6 +18,7 @@ mod disk;
 mod executor;
 mod export;
 mod finish;
+mod gone;
 mod model;
 mod operators;
 mod plan;

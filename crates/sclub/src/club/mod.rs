@@ -7,7 +7,9 @@ mod saved;
 
 pub use graph::Graph;
 
-use crate::abilities::Persist;
+use std::collections::BTreeMap;
+
+use crate::abilities::{ClusterView, Inspect, Persist};
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -82,6 +84,8 @@ struct Nodes {
 
 const UNSEEN: u32 = u32::MAX;
 
+const COMPLETE_USERS: &str = "the number of users of a complete graph";
+
 impl Nodes {
     fn grow_to(&mut self, nodes: usize) {
         self.slots.resize(nodes, UNSEEN);
@@ -106,7 +110,7 @@ impl Nodes {
 }
 
 impl Club {
-    /// Most users that can be declared with [`Graph::Complete`].
+    /// Most users with [`Graph::Complete`].
     pub const MOST_COMPLETE: u64 = 30_000;
 
     /// The graph before the first round.
@@ -120,9 +124,8 @@ impl Club {
         };
         let declared = users.declared()?;
         if graph == Graph::Complete && declared > Self::MOST_COMPLETE {
-            let what = "the number of users of a complete graph";
             return Err(Error::TooMany {
-                what,
+                what: COMPLETE_USERS,
                 limit: Self::MOST_COMPLETE,
             });
         }
@@ -164,27 +167,32 @@ impl Club {
         let Some(node) = self.node(user) else {
             return Vec::new();
         };
-        let user_of = |&node: &u32| match u64::from(node).checked_sub(self.declared) {
+        let nodes = self.edges.of(node).iter();
+        nodes.map(|&node| self.user_of(node)).collect()
+    }
+
+    fn user_of(&self, node: u32) -> UserId {
+        match u64::from(node).checked_sub(self.declared) {
             Some(newcomer) => self.newcomers.users()[newcomer as usize],
             None => UserId::from(node),
-        };
-        self.edges.of(node).iter().map(user_of).collect()
+        }
     }
 
-    /// How many users have appeared.
-    pub fn users(&self) -> u64 {
-        self.nodes.blocks.len() as u64
+    /// A component by one of its nodes, and the number of its users.
+    fn view_of(&self, node: u32, users: u64) -> ClusterView<'_> {
+        let (block, count) = self.components.sums_of(node, &self.nodes);
+        ClusterView {
+            label: self.components.label_of(node),
+            users,
+            count,
+            estimate: self.shape.view(block).estimate,
+        }
     }
 
-    /// T_i, how often a user has appeared; nothing if she has not.
-    pub fn count(&self, user: UserId) -> Option<u64> {
-        Some(self.nodes.count(self.seen_node(user)?))
-    }
-
-    /// θ̂_i, the estimate from a user's own observations; nothing if she has not appeared.
-    pub fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
-        let block = self.nodes.block(self.seen_node(user)?);
-        Some(self.shape.view(block).estimate.to_vec())
+    /// The nodes of a component.
+    fn nodes_of(&self, id: ClusterId) -> impl Iterator<Item = u32> + '_ {
+        let nodes = 0..self.edges.len() as u32;
+        nodes.filter(move |&node| self.components.label_of(node) == id)
     }
 
     /// The node of a user who has appeared.
@@ -285,11 +293,20 @@ impl Policy for Club {
         changes: &mut Vec<Change>,
     ) -> Result<(), Error> {
         check_round(round, self.shape.dim)?;
-        if (self.edges.len() + round.len()) as u64 > Users::LIMIT {
-            return Err(Error::TooMany {
-                what: "the number of users",
-                limit: Users::LIMIT,
-            });
+        let (what, limit) = match self.edges.kind {
+            Graph::Complete => (COMPLETE_USERS, Self::MOST_COMPLETE),
+            Graph::Random { .. } => ("the number of users", Users::LIMIT),
+        };
+        let all = self.edges.len() as u64;
+        if all + round.len() as u64 > limit {
+            // Only users who are new need room.
+            let mut new: Vec<UserId> = round.iter().map(|observation| observation.user).collect();
+            new.retain(|&user| self.node(user).is_none());
+            new.sort_unstable();
+            new.dedup();
+            if all + new.len() as u64 > limit {
+                return Err(Error::TooMany { what, limit });
+            }
         }
         self.clock.tick();
         for observation in round {
@@ -319,8 +336,62 @@ impl Policy for Club {
         bytes::digest(self)
     }
 
+    fn as_inspect(&self) -> Option<&dyn Inspect> {
+        Some(self)
+    }
+
     fn as_persist(&self) -> Option<&dyn Persist> {
         Some(self)
+    }
+}
+
+/// Looking at a cluster takes time that grows with the number of users.
+impl Inspect for Club {
+    fn users(&self) -> u64 {
+        self.nodes.blocks.len() as u64
+    }
+
+    fn singletons(&self) -> u64 {
+        let mut singletons = 0;
+        self.each_cluster(&mut |view| singletons += u64::from(view.users == 1));
+        singletons
+    }
+
+    fn count(&self, user: UserId) -> Option<u64> {
+        Some(self.nodes.count(self.seen_node(user)?))
+    }
+
+    fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        let block = self.nodes.block(self.seen_node(user)?);
+        Some(self.shape.view(block).estimate.to_vec())
+    }
+
+    fn cluster_users(&self, user: UserId) -> u64 {
+        self.cluster_of(user)
+            .map_or(0, |id| self.nodes_of(id).count() as u64)
+    }
+
+    fn each_cluster(&self, visit: &mut dyn FnMut(ClusterView<'_>)) {
+        // By label: one of its nodes, and how many there are.
+        let mut all: BTreeMap<ClusterId, (u32, u64)> = BTreeMap::new();
+        for node in 0..self.edges.len() as u32 {
+            let label = self.components.label_of(node);
+            all.entry(label).or_insert((node, 0)).1 += 1;
+        }
+        for (node, users) in all.into_values() {
+            visit(self.view_of(node, users));
+        }
+    }
+
+    fn cluster(&self, id: ClusterId) -> Option<ClusterView<'_>> {
+        let node = self.nodes_of(id).next()?;
+        Some(self.view_of(node, self.nodes_of(id).count() as u64))
+    }
+
+    fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
+        self.nodes_of(id).next()?;
+        let seen = self.nodes_of(id).filter(|&node| self.nodes.is_seen(node));
+        Some(seen.take(limit).map(|node| self.user_of(node)).collect())
     }
 }
 
@@ -341,8 +412,8 @@ pub static SPEC: Spec = Spec {
         GRAPH,
     ],
     can: Abilities {
-        save: true,
-        ..Abilities::NONE
+        forget: false,
+        ..Abilities::SERVED
     },
     new: |setup, values| {
         let graph = match values.choice("graph") {

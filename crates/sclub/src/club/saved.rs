@@ -313,6 +313,7 @@ impl Save for Club {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::abilities::Inspect;
     use crate::items::ItemSet;
     use crate::policy::{Observation, Policy};
     use crate::roster::Roster;

@@ -342,7 +342,8 @@ fn check_cluster(state: &Sclub, cluster: &Cluster, missing: Option<u64>) -> Resu
     }
     let marked = members().filter(|place| place.checked_in == phase).count();
     let is_of_now = cluster.phase == phase;
-    let wrong_marks = is_of_now && u64::from(cluster.checked) != marked as u64;
+    let checked = if is_of_now { cluster.checked } else { 0 };
+    let wrong_marks = u64::from(checked) != marked as u64;
     let wrong_seat = is_of_now && cluster.seat.is_some() != cluster.is_checked(phase);
     let is_later = |of: u32| of > phase;
     let later_pivot = match &cluster.members {

@@ -1,0 +1,40 @@
+// What the server is asked, with the key that was given.
+
+import { store, stored } from "./storage.js";
+
+const KEY = "sclub-key";
+
+let currentKey = stored("sessionStorage", KEY);
+
+export const key = () => currentKey;
+
+export function setKey(value) {
+  currentKey = value || null;
+  store("sessionStorage", KEY, currentKey);
+}
+
+export function headers(more = {}) {
+  return currentKey ? { ...more, Authorization: `Bearer ${currentKey}` } : more;
+}
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.status = status;
+    this.code = code;
+  }
+
+  get refused() { return this.status === 401 || this.status === 403; }
+}
+
+export async function failure(response) {
+  const body = await response.json().catch(() => null);
+  const error = body?.error;
+  return new ApiError(response.status, error?.code ?? "", error?.message ?? `the server answered ${response.status}`);
+}
+
+export async function get(path) {
+  const response = await fetch(path, { headers: headers({ Accept: "application/json" }), signal: AbortSignal.timeout(15000) });
+  if (!response.ok) throw await failure(response);
+  return response.json();
+}

@@ -1,0 +1,80 @@
+// The cluster's card: of the one chosen, else of the one last pointed at.
+
+import { get } from "./api.js";
+import { $, bar, el, facts, fill } from "./dom.js";
+import { refusedOr } from "./key.js";
+import { isDrawn, marked } from "./map.js";
+import { decimal, short, whole } from "./numbers.js";
+import { clusterLink, userLink, whyBlock } from "./words.js";
+import { isSoft, world } from "./world.js";
+
+const card = $("cluster-card");
+let [label, timer, ticket, text] = [null, 0, 0, ""];
+
+export function none() {
+  label = null;
+  text = "";
+  ticket += 1;
+  clearTimeout(timer);
+  $("cluster-title").textContent = "Cluster";
+  if (world.clusters.length) return load(world.clusters[0].cluster);
+  fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+  return null;
+}
+
+function gone(cluster) {
+  const heir = world.joined.get(cluster);
+  $("cluster-title").textContent = `Cluster ${cluster}`;
+  fill(card, el("p", {}, "There is no such cluster", heir === undefined ? "." : [": it joined ", clusterLink(heir), "."]));
+}
+
+function favourites(list) {
+  if (!list?.length) return [el("p", { class: "muted" }, "The catalogue is empty.")];
+  const top = Math.max(...list.map((f) => Math.abs(f.mean)), 1e-12);
+  return [el("ol", { class: "bars" }, list.map(({ id, mean }) => el("li", {}, el("bdi", { class: "label", title: id }, id),
+    el("span", { class: "track" }, bar(Math.max(0, mean) / top)), el("span", { class: "value" }, decimal(mean, 3)))))];
+}
+
+function draw(found) {
+  const members = found.members ?? [];
+  const rest = found.users - members.length;
+  $("cluster-title").textContent = `Cluster ${found.cluster}`;
+  fill(card,
+    facts(["Users", whole(found.users)], ["Observations", whole(found.count)], ["Frequency", short(found.frequency)]),
+    el("h3", {}, "Favourites"), favourites(found.favourites),
+    el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
+    members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
+    isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another.")],
+    el("p", { class: "note" }, marked.chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
+}
+
+export async function load(cluster) {
+  label = cluster;
+  ticket += 1;
+  const mine = ticket;
+  try {
+    const found = await get(`/v1/clusters/${cluster}?items=5&members=12`);
+    if (mine !== ticket) return;
+    const now = JSON.stringify(found);
+    if (now !== text) draw(found);
+    text = now;
+  } catch (error) {
+    if (mine !== ticket) return;
+    text = "";
+    if (error.status === 404) {
+      label = null;
+      gone(cluster);
+    } else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+  }
+}
+
+export function soon(cluster) {
+  clearTimeout(timer);
+  timer = setTimeout(() => { if (marked.chosen === null && cluster !== label) load(cluster); }, 120);
+}
+
+// A cluster that nobody chose makes room for the largest when it is gone.
+export function refresh() {
+  if (marked.chosen === null && (label === null || !isDrawn(label))) return none();
+  return label === null ? null : load(label);
+}

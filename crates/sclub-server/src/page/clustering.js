@@ -1,0 +1,94 @@
+// The clusters as a whole: how many there were, and what they are worth.
+
+import { chart, counting, ink, line, logarithmic, uPlot } from "./charts.js";
+import { $, el } from "./dom.js";
+import { count, decimal, short, whole } from "./numbers.js";
+import { world } from "./world.js";
+
+const [box, read] = [$("chart-clusters"), $("read-clusters")];
+let [last, drawn, drawnLog] = [null, null, null];
+
+const labels = (plot, ticks) => ticks.map((tick) => whole(tick));
+
+// As many clusters from one fit to the next: a line in steps. The point after the last fit is only for the line's end.
+function made(log) {
+  return chart(box, {
+    unit: `clusters, by rounds${log ? ", logarithmic" : ""}`,
+    x: { ...(log ? logarithmic : counting), values: labels },
+    y: { values: labels, ...counting },
+    scales: { x: { time: false, distr: log ? 3 : 1, range: (plot, low, high) => [log ? low : 0, high] }, y: { range: (plot, low, high) => [0, 1.05 * Math.max(1, high)] } },
+    series: [{}, line({
+      ink: "cluster", paths: uPlot.paths.stepped({ align: 1 }),
+      points: { show: true, size: 6, width: 0, fill: () => ink("cluster"), filter: (plot) => plot.data[0].slice(0, -1).map((_, n) => n) },
+    })],
+    cursor: { points: { size: 9 } },
+    hooks: { setCursor: [(plot) => {
+      const { idx } = plot.cursor;
+      const fit = last?.history[idx];
+      box.title = fit ? `round ${whole(fit.rounds)}: ${count(fit.clusters, "cluster")}` : "";
+    }] },
+  });
+}
+
+export function draw() {
+  const fits = last?.history ?? [];
+  if (!box.clientWidth || document.hidden) return;
+  if (!fits.length) {
+    drawn?.end();
+    [drawn, drawnLog] = [null, null];
+    box.replaceChildren(el("p", { class: "muted" }, "Nothing has been fitted yet: all users are one."));
+    return;
+  }
+  const end = Math.max(world.latest?.rounds ?? 0, world.state.rounds, fits.at(-1).rounds, 1);
+  const begin = Math.max(1, fits[0].rounds);
+  const log = end / begin > 30;
+  if (drawnLog !== log) {
+    drawn?.end();
+    [drawn, drawnLog] = [made(log), log];
+  }
+  drawn.set([[...fits.map((fit) => Math.max(fit.rounds, begin)), end], [...fits.map((fit) => fit.clusters), fits.at(-1).clusters]]);
+}
+
+function tell() {
+  const found = last;
+  const fitted = found.fits === 0 ? "No fit so far" : `${count(found.clusters, "cluster")} at the last of ${count(found.fits, "fit")}, from the first ${count(found.fitted_at, "round")}`;
+  const took = found.fit_seconds === null ? "" : `; it took ${short(found.fit_seconds)}\u202fs`;
+  read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed; recommending goes on." : ""}`;
+}
+
+function worth() {
+  const state = world.state;
+  const found = last;
+  const numbers = state.users * (state.dim ?? 0);
+  const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
+  const better = found.gain >= 0 ? "better" : "worse";
+  const contents = [el("dl", { class: "facts worth" },
+    fact("Clusters", found.used ? "in use" : "not in use", found.used ? "recommendations use them" : "recommendations come from what all have in common and each user’s own rewards"),
+    fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
+    fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has them with 50\u202f% or more"),
+    fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `settled by the rewards, of ${whole(numbers)}` : "settled by the rewards"),
+    fact("Noise", short(found.noise), "variance of a reward around its mean"))];
+  const text = JSON.stringify([found, numbers]);
+  if ($("worth").dataset.text === text) return;
+  $("worth").dataset.text = text;
+  $("worth").replaceChildren(...contents);
+}
+
+export function take(found) {
+  last = found ?? null;
+  $("clustering").hidden = !last;
+  if (!last) return;
+  const warning = last.warning ? `${last.warning.charAt(0).toUpperCase()}${last.warning.slice(1)}` : "";
+  if ($("worth-warning").textContent !== warning) $("worth-warning").textContent = warning;
+  $("worth-warning").hidden = !warning;
+  worth();
+  tell();
+  draw();
+}
+
+// Fits begin and end between two looks at the whole state.
+export function live(second) {
+  $("fitting").hidden = !second.fitting;
+  // Before the first item there is no policy, so nothing that fits.
+  return second.fits !== (last?.fits ?? 0) || second.fitting !== (last?.fitting ?? false);
+}

@@ -1,0 +1,60 @@
+// Parts of a page: text becomes text, never markup.
+
+export const $ = (id) => document.getElementById(id);
+
+function append(element, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false) element.append(child);
+  }
+  return element;
+}
+
+function assign(element, attributes) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  return element;
+}
+
+export function el(tag, attributes = {}, ...children) {
+  return append(assign(document.createElement(tag), attributes), children);
+}
+
+export function svg(tag, attributes = {}, ...children) {
+  return append(assign(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes), children);
+}
+
+export function copyButton(text) {
+  const button = el("button", { type: "button", "aria-label": `Copy: ${text}` }, "Copy");
+  button.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      button.textContent = "Select and copy";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  });
+  return button;
+}
+
+// New contents for a card that may hold the focus: it goes to the same link in the new contents.
+export function fill(card, ...contents) {
+  const held = card.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  const open = card.querySelector("details")?.open;
+  card.replaceChildren(...contents.flat().filter(Boolean));
+  if (open && card.querySelector("details")) card.querySelector("details").open = true;
+  if (held) [...card.querySelectorAll("a")].find((a) => a.getAttribute("href") === held)?.focus({ preventScroll: true });
+}
+
+// A bar that fills so much of its track.
+export function bar(share) {
+  const filled = el("i");
+  filled.style.width = `${100 * share}%`;
+  return filled;
+}
+
+export const facts = (...pairs) => el("dl", { class: "facts" },
+  pairs.filter(Boolean).map(([name, ...value]) => el("div", {}, el("dt", {}, name), el("dd", {}, ...value))));

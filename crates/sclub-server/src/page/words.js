@@ -1,0 +1,68 @@
+// Splits, merges and who they are about, in words.
+
+import { bar, el } from "./dom.js";
+import { count, told, whole } from "./numbers.js";
+import { since } from "./world.js";
+
+export function idOf(text) {
+  return text.length > 24 ? el("bdi", { class: "id", title: text }, text) : el("bdi", {}, text);
+}
+
+export const userLink = (id) => el("a", { href: `#user/${encodeURIComponent(id)}` }, idOf(id));
+export const clusterLink = (label, text = `cluster ${label}`) => el("a", { href: `#cluster/${label}` }, text);
+
+function apart(comparison, words) {
+  if (!comparison) return [];
+  const [distance, threshold] = told(comparison.distance, comparison.threshold);
+  return words(distance, threshold);
+}
+
+function whySplit(change) {
+  const alone = change.users === 1 && change.user;
+  const what = { estimates: "estimate", frequencies: "frequency" }[change.why?.reason];
+  if (!what) return [];
+  const many = { estimate: "estimates", frequency: "frequencies" }[what];
+  return apart(change.why[change.why.reason], (d, t) => (
+    alone ? `: her ${what} is ${d} away, ${t} is allowed` : `: the ${many} are ${d} apart, ${t} is allowed`));
+}
+
+function whyMerge(change) {
+  const why = change.why ?? {};
+  if (why.reason === "connected") return [": ", change.user ? userLink(change.user) : "a newcomer", " is connected to both"];
+  const parts = ["estimates", "frequencies"].filter((what) => why[what])
+    .map((what) => apart(why[what], (d, t) => `${what} ${d} apart (${t} allowed)`));
+  return parts.length ? `: ${parts.join(", ")}` : [];
+}
+
+// A split or merge as a sentence, with links.
+export function sentence(change) {
+  if (change.kind === "merge") {
+    return [clusterLink(change.gone), " joined ", clusterLink(change.kept, String(change.kept)), whyMerge(change)];
+  }
+  const who = change.users === 1
+    ? [change.user ? userLink(change.user) : "someone"]
+    : [count(change.users ?? 0, "user")];
+  const served = change.users !== 1 && change.user ? [" when ", userLink(change.user), " was served"] : [];
+  return [who, " left ", clusterLink(change.from), " for ", clusterLink(change.into, String(change.into)), served, whySplit(change)];
+}
+
+function measure(kind, name, comparison) {
+  if (!comparison) return null;
+  const { distance, threshold } = comparison;
+  const top = 1.15 * Math.max(distance, threshold, 1e-300);
+  const limit = el("b");
+  limit.style.left = `${(100 * threshold) / top}%`;
+  const [d, t] = told(distance, threshold);
+  return el("div", { class: `measure ${kind}` },
+    el("div", { class: "track", role: "img", "aria-label": `${name}: distance ${d}, allowed ${t}` }, bar(distance / top), limit),
+    el("p", {}, `${name}: ${d} apart, ${t} allowed (the mark)`));
+}
+
+export function whyBlock(change, otherwise) {
+  if (!change) return el("p", { class: "muted" }, otherwise);
+  const why = change.why ?? {};
+  return el("div", { class: "why" },
+    el("p", {}, sentence(change), el("span", { class: "muted" }, " (", since(change.at), `, round ${whole(change.round)})`)),
+    measure(change.kind, "Estimates", why.estimates),
+    measure(change.kind, "Frequencies", why.frequencies));
+}

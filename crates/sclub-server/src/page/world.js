@@ -1,0 +1,43 @@
+// What is known of the server, and its clock.
+
+import { el } from "./dom.js";
+import { lasting } from "./numbers.js";
+
+const FRESH_MS = 10000;
+
+export const world = {
+  state: null, clusters: [], total: 0, latest: null, clock: 0, seconds: [],
+  joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
+};
+export const now = () => Date.now() + world.clock;
+// Whether users belong to clusters by probability.
+export const isSoft = () => world.state?.policy === "sclub-soft";
+
+export function ago(ms) {
+  const seconds = Math.max(0, (now() - ms) / 1000);
+  return seconds < 2 ? "just now" : `${lasting(Math.floor(seconds))} ago`;
+}
+
+// How long ago something was, kept true by `age`.
+export function since(ms) {
+  const date = new Date(ms);
+  return el("time", { "data-at": ms, datetime: date.toISOString(), title: date.toLocaleString() }, ago(ms));
+}
+
+export function age() {
+  for (const time of document.querySelectorAll("time[data-at]")) {
+    const text = ago(Number(time.dataset.at));
+    if (time.textContent !== text) time.textContent = text;
+  }
+}
+
+export function note(change) {
+  world.dirty = true;
+  if (change.kind === "merge") world.joined.set(change.gone, change.kept);
+  else {
+    // An old split is no news when its cluster becomes large enough to be drawn.
+    if (now() - change.at < FRESH_MS) world.bornOf.set(change.into, change.from);
+    world.joined.delete(change.into);
+  }
+  for (const fading of [world.joined, world.bornOf]) while (fading.size > 5000) fading.delete(fading.keys().next().value);
+}
