@@ -66,6 +66,9 @@ pub fn id(constant: &str) -> String {
 fn flag(constant: &'static Constant, owners: &[&Spec]) -> Arg {
     let names: Vec<&str> = owners.iter().map(|spec| spec.name).collect();
     let mut help = format!("{} [of {}]", constant.meaning, names.join(", "));
+    if let Range::AnyOf(known) = constant.range {
+        help.push_str(&format!(" [possible names: {}]", known.join(", ")));
+    }
     // Where there are presets, it is theirs.
     if let [only] = owners[0].presets
         && let Ok(value) = (constant.default)(*only, &Setup::new(1))

@@ -391,11 +391,10 @@ fn legend(rows: &[Row]) -> String {
     };
     let own = of(Name::has_own_constants);
     if !own.is_empty() && own.len() < rows.len() {
-        let has = if own.len() == 1 { "has" } else { "have" };
-        legend.push_str(&format!(
-            " {} {has} constants of their own.",
-            own.join(" and ")
-        ));
+        legend.push_str(&match own.as_slice() {
+            [one] => format!(" {one} has constants of its own."),
+            more => format!(" {} have constants of their own.", more.join(" and ")),
+        });
     }
     let told = of(Name::is_told);
     if !told.is_empty() {

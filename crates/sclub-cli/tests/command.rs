@@ -62,6 +62,7 @@ fn help_teaches() {
         "theory",
         "gaussian    sclub-soft without clusters",
         "--constant-clusters",
+        "average-frequency",
     ] {
         assert!(help.contains(word), "{word} is missing from:\n{help}");
     }

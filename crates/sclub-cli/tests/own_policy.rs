@@ -69,7 +69,7 @@ fn it_plays_beside_the_others() {
     assert_eq!(step, 0.1);
     assert!(mine < 0.9 * random, "{mine} {random}");
     let svg = std::fs::read_to_string(folder.path().join("results/run.svg")).unwrap();
-    assert!(svg.contains("#A0522D"), "it has its own colour");
+    assert!(svg.contains("#a0522d"), "it has its own colour");
     let (step, other, same) = regrets(&["--step", "0.5"]);
     assert_eq!((step, same), (0.5, random));
     assert_ne!(other, mine);

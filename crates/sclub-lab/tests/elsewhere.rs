@@ -1,10 +1,10 @@
 //! A world and policies that the lab has not: played beside its own, and able to fail.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use sclub::{
-    Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Preset, Score, UserId,
+    Change, ClusterId, Decision, Error, ItemId, ItemSet, Observation, Policy, Preset, Score, UserId,
 };
 use sclub_lab::policies::{Entry, Name, make, setup};
 use sclub_lab::run::{Observer, Player, RunError, over_seeds, play, play_all};
@@ -12,7 +12,7 @@ use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
 
 /// Two items; the first is better, and brings what the world says.
 struct Given {
-    /// Whether rewards are given, and not drawn from means.
+    /// Whether rewards are given, and not drawn from means; and items have ids.
     given: bool,
 }
 
@@ -45,6 +45,7 @@ impl World for Given {
             block.noise.push(0.5);
             if self.given {
                 block.given.extend([10.0 + round as f64, -1.0]);
+                block.items[at].set_ids(&[70, 71]).unwrap();
             }
         }
     }
@@ -56,6 +57,7 @@ struct Stubborn {
     fails_after: u64,
     failed: Arc<AtomicBool>,
     learned: Arc<AtomicU64>,
+    ids: Arc<Mutex<Vec<Option<ItemId>>>>,
     rounds: u64,
 }
 
@@ -95,6 +97,7 @@ impl Policy for Stubborn {
         for observation in round {
             let reward = observation.reward as i64 as u64;
             self.learned.fetch_add(reward, Ordering::Relaxed);
+            self.ids.lock().unwrap().push(observation.id);
         }
         Ok(())
     }
@@ -119,6 +122,7 @@ impl Stubborn {
             fails_after,
             failed: Arc::default(),
             learned: Arc::default(),
+            ids: Arc::default(),
             rounds: 0,
         }
     }
@@ -162,6 +166,17 @@ fn rewards_that_a_world_gives_are_the_ones_counted_and_learned() {
     // Regret is still counted by means.
     assert_eq!((runs[1].reward, runs[1].regret), (-300.0, 150.0));
     assert_eq!(runs[1].random_regret, 75.0);
+}
+
+#[test]
+fn a_policy_learns_the_ids_that_a_world_gives() {
+    for (given, expected) in [(true, Some(71)), (false, None)] {
+        let policy = Stubborn::new(1, u64::MAX);
+        let ids = Arc::clone(&policy.ids);
+        let players = vec![policy.player("mine")];
+        play_all(&Given { given }, 1, players, 300, &()).unwrap();
+        assert_eq!(*ids.lock().unwrap(), vec![expected; 300]);
+    }
 }
 
 #[test]

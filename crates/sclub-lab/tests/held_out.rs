@@ -118,6 +118,27 @@ fn each_choice_is_used_once_among_things_never_touched() {
 }
 
 #[test]
+fn an_item_has_the_same_id_in_every_round() {
+    let split = Split::new(&people(300, 120, 1), 3, protocol()).unwrap();
+    let items = split.items();
+    let world = HeldOut::new(Arc::new(split), Others::Uniform, 1.0);
+    let mut block = world.new_block();
+    let mut known: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for index in 0..world.length().unwrap() / BLOCK as u64 {
+        world.draw(index, BLOCK, &mut block);
+        for set in &block.items[..block.len()] {
+            for item in 0..set.len() {
+                let features: Vec<u64> = set.item(item).map(f64::to_bits).collect();
+                let id = set.id(item).unwrap();
+                let first = known.entry(id).or_insert_with(|| features.clone());
+                assert_eq!(*first, features);
+            }
+        }
+    }
+    assert_eq!(known.len(), items);
+}
+
+#[test]
 fn features_come_from_the_other_half_alone() {
     let mut order: Vec<usize> = (0..300).collect();
     order.shuffle(&mut stream(3, Purpose::Halves, 0));

@@ -266,8 +266,13 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
         run(&arguments)
     };
     // What other policies have, this one has not, and no folder is made for it.
-    let others = "is for sclub, linucb-one, linucb-ind; leave";
-    for flag in ["alpha-theta", "alpha-p", "beta", "beta-scale"] {
+    let others = "is for sclub, linucb-ind, linucb-one; leave";
+    for flag in ["alpha-theta", "alpha-p"] {
+        let refused = start(&[&format!("--{flag}"), "1"]);
+        let expected = format!("the policy is sclub-soft, and {flag} is for sclub; leave");
+        fails_with(&refused, &expected);
+    }
+    for flag in ["beta", "beta-scale"] {
         let refused = start(&[&format!("--{flag}"), "1"]);
         fails_with(
             &refused,
