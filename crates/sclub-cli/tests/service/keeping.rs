@@ -340,12 +340,10 @@ fn a_full_disk_is_said_and_nothing_acknowledged_is_lost() {
             .contains("data"),
         "{answer}"
     );
+    // It may be writable again by now: the log goes on in another file.
     let state = server.hashed();
-    assert_eq!(
-        (&state["items"], &state["writable"]),
-        (&json!(taken), &json!(false))
-    );
-    assert!(state["read_only_reason"].is_string());
+    assert_eq!(state["items"], taken);
+    assert_ne!(state["writable"], state["read_only_reason"].is_string());
     let shown = server.ok("POST", "/v1/recommend", r#"{"user": "u"}"#);
     assert!(shown["items"][0]["id"].is_string(), "{shown}");
     let hash = state["hash"].clone();
