@@ -312,7 +312,7 @@ impl Job {
                 }
                 let policy = make(entry, world, seed).map_err(refused)?;
                 let policy = policy.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
-                Ok(Player::new(who(false, true), self.preset, policy))
+                Ok(Player::new(who(false, true), entry.values.preset(), policy))
             }
             Kind::Guest(make) => {
                 let place = Place {
