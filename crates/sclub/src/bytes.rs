@@ -1,7 +1,7 @@
 //! Saved states: plain 64-bit words in a fixed order, with a checksum at the end. A policy from outside
 //! implements [`Save`] and calls [`save`]; its [`crate::Load`] is handed a [`Reader`].
 //!
-//! A state of gigabytes goes out and comes in by pieces of [`PIECE`] bytes. The third word says how
+//! A state of gigabytes goes out and comes in in pieces of 64 kB. The third word says how
 //! many words there are in all, so a reader takes no byte more than was written, whatever follows.
 
 use std::io::{ErrorKind, Read, Write};
