@@ -313,7 +313,13 @@ impl World {
             }
             Why::Forgotten => {
                 self.count("forgotten");
-                !is_ours || site.model.borrow_mut().refused_as_forgotten(gift).is_ok()
+                let now = self.tick();
+                !is_ours
+                    || site
+                        .model
+                        .borrow_mut()
+                        .refused_as_forgotten(gift, now)
+                        .is_ok()
             }
             Why::Invalid => gift.reward.abs() > sclub::MAX_MAGNITUDE,
             Why::UnknownDecision | Why::UnknownItem | Why::Other => false,

@@ -89,7 +89,7 @@ pub struct Model {
     /// Decisions that were answered, and the begin of the last call that was.
     alive: BTreeMap<DecisionId, Tick>,
     /// Decisions that were refused because their user was forgotten.
-    dead: BTreeSet<DecisionId>,
+    dead: BTreeMap<DecisionId, Tick>,
     /// Begin and end of what certainly changed the state, and of restarts.
     events: Vec<(Tick, Tick)>,
     /// Begin of the last compaction that was acknowledged.
@@ -251,14 +251,14 @@ impl Model {
     ///
     /// # Errors
     /// Where that is not so.
-    pub fn refused_as_forgotten(&mut self, gift: &Gift) -> Result<(), String> {
+    pub fn refused_as_forgotten(&mut self, gift: &Gift, now: Tick) -> Result<(), String> {
         if self.life(gift.decision, &gift.user, gift.made) == Life::Alive {
             return Err(format!(
                 "a reward was refused since user {} was forgotten; that was not so",
                 gift.user
             ));
         }
-        self.dead.insert(gift.decision);
+        self.dead.entry(gift.decision).or_insert(now);
         Ok(())
     }
 
@@ -269,7 +269,9 @@ impl Model {
                 && forget.begin > gift.made
                 && forget.end.is_some_and(|end| end < begin)
         });
-        if is_forgotten || self.dead.contains(&gift.decision) {
+        // An answer may come late: only what was asked after the refusal is wrong.
+        let dead = self.dead.get(&gift.decision);
+        if is_forgotten || dead.is_some_and(|&since| since < begin) {
             return Err(format!(
                 "a reward for decision {} was taken, and its user {} was forgotten before",
                 gift.decision, gift.user
@@ -285,7 +287,7 @@ impl Model {
         };
         let mut forgets = user.forgets.iter();
         let is_dead = forgets.any(|forget| forget.is_certain && forget.begin > made);
-        if is_dead || self.dead.contains(&decision) {
+        if is_dead || self.dead.contains_key(&decision) {
             return Life::Dead;
         }
         // An answer shows that it was alive when that was asked.

@@ -139,14 +139,30 @@ fn a_forgotten_user_is_gone_with_all_that_was_shown_before() {
     let mut book = Book::new();
     let call = book.give(0, 0.5);
     book.end(call, applied(true)).unwrap();
-    let refused = book.model.refused_as_forgotten(&gift(0, 0.5));
+    let refused = book.model.refused_as_forgotten(&gift(0, 0.5), Tick::MAX);
     assert!(refused.is_err());
     book.forget();
     assert_eq!(book.tally(), (0, 0));
     assert!(book.check(1, 0.5).is_err());
     let call = book.give(1, 0.5);
     assert!(book.end(call, applied(true)).is_err());
-    book.model.refused_as_forgotten(&gift(2, 0.5)).unwrap();
+    book.model
+        .refused_as_forgotten(&gift(2, 0.5), Tick::MAX)
+        .unwrap();
+}
+
+#[test]
+fn an_answer_that_comes_late_is_of_the_time_when_it_was_asked() {
+    let mut book = Book::new();
+    book.begin(Ask::Forget("u".to_owned()));
+    book.die();
+    let early = book.give(0, 0.5);
+    book.now += 1;
+    let refused = book.model.refused_as_forgotten(&gift(0, 0.5), book.now);
+    refused.unwrap();
+    book.end(early, applied(true)).unwrap();
+    let late = book.give(0, 0.25);
+    assert!(book.end(late, applied(true)).is_err());
 }
 
 #[test]
@@ -163,7 +179,9 @@ fn an_unanswered_request_to_forget_leaves_both_until_an_answer_shows_which() {
     book.end(call, applied(false)).unwrap();
     assert_eq!(book.tally(), (1, 2));
     assert_eq!(book.model.life(1, "u", MADE), Life::Unsure);
-    book.model.refused_as_forgotten(&gift(1, 0.5)).unwrap();
+    book.model
+        .refused_as_forgotten(&gift(1, 0.5), Tick::MAX)
+        .unwrap();
     assert_eq!(book.tally(), (1, 1));
 }
 
