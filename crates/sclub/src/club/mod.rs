@@ -43,7 +43,7 @@ use graph::Edges;
 /// edges that her observations have cut stay cut.
 ///
 /// ```
-/// use sclub::{Club, Graph, Params, Persist, Policy, Users};
+/// use sclub::{Club, Graph, Inspect, Params, Persist, Policy, Users};
 ///
 /// let mut policy = Club::new(2, Users::Declared(3), Graph::Complete, &Params::tuned())?;
 /// policy.learn(1, &[0.6, 0.8], 1.0)?;
