@@ -153,7 +153,7 @@ pub struct ServedConstantArgs {
 }
 
 impl ServedConstantArgs {
-    /// Whether a constant was given.
+    /// Tells whether a constant was given.
     pub fn has(&self, constant: &str) -> bool {
         self.given.iter().any(|(name, _)| name == constant)
     }

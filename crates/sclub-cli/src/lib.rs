@@ -26,7 +26,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-/// What is said to somebody who types `sclub` and nothing else.
+/// The greeting of `sclub` without a command.
 const WELCOME: &str = "\
 sclub finds out who likes the same things while it recommends.
 

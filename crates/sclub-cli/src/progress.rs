@@ -26,7 +26,7 @@ pub fn bar(quiet: bool, total: Option<u64>, template: &str) -> ProgressBar {
 
 /// A bar on a terminal, a line now and then elsewhere, nothing when quiet.
 pub struct BarOrLines {
-    /// What a terminal shows.
+    /// The bar on a terminal.
     pub bar: ProgressBar,
     start: Instant,
     /// When the last line was written; `None` where none are.

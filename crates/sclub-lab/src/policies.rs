@@ -63,7 +63,7 @@ impl Name {
         self.can.needs_truth
     }
 
-    /// Whether it has constants, and no preset changes them.
+    /// True for a policy with constants that no preset changes.
     pub fn has_own_constants(self) -> bool {
         !self.constants.is_empty() && self.presets.len() == 1
     }

@@ -12,7 +12,7 @@ use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
 
 /// Two items; the first is better, and brings what the world says.
 struct Given {
-    /// Whether rewards are given, and not drawn from means; and items have ids.
+    /// True where the world gives rewards and item ids, instead of drawing rewards from means.
     given: bool,
 }
 

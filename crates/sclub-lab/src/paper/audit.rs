@@ -14,7 +14,7 @@ use crate::summary::{Mean, percent, thousands};
 /// The panels that the audit is made in.
 const AUDITED: [&str; 2] = ["1a", "1c"];
 
-/// What each of [`Deviations::NAMES`] does.
+/// A sentence on each of [`Deviations::NAMES`].
 const MEANINGS: [&str; 6] = [
     "Each observation of a user who was split out enters twice, once through her and once through her \
      cluster, which shares her arrays.",

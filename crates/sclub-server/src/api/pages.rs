@@ -9,13 +9,13 @@ use axum::routing::get;
 use super::{Answer, Shared, openapi};
 use crate::edge::page::secure;
 
-/// What is sent for a path.
+/// A file that the binary serves.
 #[derive(Debug, Clone, Copy)]
 struct File {
     path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
-    /// Whether the bytes are compressed, and sent so. Every browser that runs the page's modules can read
+    /// True where the bytes are compressed and sent so. Every browser that runs the page's modules can read
     /// them.
     is_gzip: bool,
     /// Whether a browser need never ask again: the version is part of the path.
