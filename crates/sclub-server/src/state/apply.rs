@@ -41,6 +41,9 @@ impl State {
     pub fn apply_batch(&mut self, number: u64, batch: &Batch, effect: &mut Effect) {
         assert_eq!(number, self.position + 1, "the number of the next batch");
         self.clock = self.clock.max(batch.stamp.clock);
+        if let Some(learned) = &mut self.learned {
+            learned.catalogue.date_retirements(self.clock);
+        }
         for event in &batch.events {
             self.apply(&batch.stamp, event, effect);
         }
@@ -59,7 +62,7 @@ impl State {
             Event::Upsert { items } => self.upsert(items),
             Event::Remove { item } => {
                 if let Some(learned) = &mut self.learned {
-                    learned.catalogue.remove(item, self.clock);
+                    learned.catalogue.remove(item);
                 }
             }
             Event::Forget { user } => effect.forgot |= self.forget(user),
@@ -86,7 +89,7 @@ impl State {
             if let Some(learned) = &mut self.learned {
                 learned
                     .catalogue
-                    .upsert(&item.id, &item.features, self.clock)
+                    .upsert(&item.id, &item.features)
                     .expect("admit() checks items");
             }
         }

@@ -14,6 +14,9 @@ const RETIRED_BYTES: usize = 32 << 20;
 /// Retired features that are kept in any case, for each item in the catalogue.
 const RETIRED_PER_ITEM: usize = 2;
 
+/// The date of features that were retired by the last batch.
+const UNDATED: u64 = u64::MAX;
+
 /// What keeping the retired features of an item takes beside the features, in bytes.
 const OVERHEAD: usize = 64;
 
@@ -138,12 +141,12 @@ impl Catalogue {
     ///
     /// # Errors
     /// Where the features cannot be; nothing is changed then.
-    pub fn upsert(&mut self, id: &str, features: &[f64], clock: u64) -> Result<(), Error> {
+    pub fn upsert(&mut self, id: &str, features: &[f64]) -> Result<(), Error> {
         match self.slot(id) {
             Some(slot) => {
                 let former = self.features(slot);
                 self.items.replace(slot, features)?;
-                self.retire(self.entries[slot].revision, former, clock);
+                self.retire(self.entries[slot].revision, former);
                 self.revisions += 1;
                 self.entries[slot].revision = self.revisions;
             }
@@ -166,7 +169,7 @@ impl Catalogue {
     }
 
     /// Takes an item out; the last one takes its slot. Returns whether it was there.
-    pub fn remove(&mut self, id: &str, clock: u64) -> bool {
+    pub fn remove(&mut self, id: &str) -> bool {
         let Some(slot) = self.slots.remove(id).map(|slot| slot as usize) else {
             return false;
         };
@@ -176,14 +179,23 @@ impl Catalogue {
         if let Some(moved) = self.entries.get(slot) {
             self.slots.insert(Arc::clone(&moved.id), slot as u32);
         }
-        self.retire(entry.revision, former, clock);
+        self.retire(entry.revision, former);
         true
     }
 
-    fn retire(&mut self, revision: u64, features: Vec<f64>, clock: u64) {
+    fn retire(&mut self, revision: u64, features: Vec<f64>) {
         self.retired.insert(revision, features);
-        self.retirements.push_back((clock, revision));
+        self.retirements.push_back((UNDATED, revision));
         self.bound();
+    }
+
+    /// Dates what was retired by the batch before with the stamp of the next one. A batch is stamped
+    /// before it is written: until it is applied, decisions still show what it retires.
+    pub fn date_retirements(&mut self, clock: u64) {
+        let undated = self.retirements.iter_mut().rev();
+        for (date, _) in undated.take_while(|(date, _)| *date == UNDATED) {
+            *date = clock;
+        }
     }
 
     /// Lets go of the oldest retired features where there are too many. That depends on nothing but

@@ -252,9 +252,7 @@ fn retired_features_are_bounded() {
     let fill = |catalogue: &mut Catalogue, items: usize, value: f64| {
         for item in 0..items {
             let features = [value; DIM];
-            catalogue
-                .upsert(&item.to_string(), &features, value as u64)
-                .unwrap();
+            catalogue.upsert(&item.to_string(), &features).unwrap();
         }
     };
     for time in 0..30 {
@@ -275,7 +273,27 @@ fn retired_features_are_bounded() {
     let again = Catalogue::load(DIM, false, catalogue.save()).unwrap();
     assert_eq!(again.retired(), 10_000);
     for item in 0..2_000 {
-        assert!(catalogue.remove(&item.to_string(), 40));
+        assert!(catalogue.remove(&item.to_string()));
     }
     assert_eq!(catalogue.retired(), most);
+}
+
+/// Until a batch is applied, decisions show what it retires, however long ago it was stamped.
+#[test]
+fn features_are_retired_at_the_stamp_of_the_next_batch() {
+    let mut catalogue = Catalogue::new(1, false).unwrap();
+    catalogue.upsert("a", &[1.0]).unwrap();
+    catalogue.upsert("a", &[2.0]).unwrap();
+    catalogue.prune(1_000);
+    assert_eq!(catalogue.features_of("a", 1), Some(vec![1.0]));
+    catalogue.date_retirements(60);
+    catalogue.upsert("a", &[3.0]).unwrap();
+    catalogue.date_retirements(70);
+    catalogue.prune(60);
+    assert_eq!(catalogue.features_of("a", 1), Some(vec![1.0]));
+    catalogue.prune(61);
+    assert_eq!(catalogue.features_of("a", 1), None);
+    assert_eq!(catalogue.features_of("a", 2), Some(vec![2.0]));
+    catalogue.prune(71);
+    assert_eq!(catalogue.retired(), 0);
 }
