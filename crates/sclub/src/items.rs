@@ -3,6 +3,10 @@
 //! Items stand in groups of up to 32, a whole number of lanes wide. Inside a group, feature k of all
 //! its items is contiguous: `group[k * width + lane]`. Lanes without an item hold zeros.
 
+mod context;
+
+pub use context::ContextMode;
+
 use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
 use crate::policy::ItemId;
