@@ -35,7 +35,7 @@ pub use backup::{backup_folder, restore};
 pub use export::export_folder;
 pub use fit::Threads;
 pub use fold::FoldError;
-pub use recommend::{Among, Asked, MOST_INLINE, Recommended};
+pub use recommend::{Among, Asked, MAX_INLINE_VALUES, Recommended};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 

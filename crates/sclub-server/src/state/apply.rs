@@ -1,4 +1,4 @@
-//! Applying events: the only way to change the state, live and in replay.
+//! Application of events: the only way to change the state, live and in replay.
 
 use sclub::{Change, Observation, UserId};
 
@@ -6,15 +6,15 @@ use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What, item_id};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 
-/// Milliseconds for which a forgotten user is remembered beyond the lifetime of decisions: an append
+/// The milliseconds for which the record of a forgotten user outlives the lifetime of decisions. An append
 /// rarely takes longer.
 const FORGOTTEN_SLACK: u64 = 60_000;
 
 impl State {
-    /// Admits and applies the next batch: what replay does.
+    /// Admits and applies the next batch from the log.
     ///
     /// # Errors
-    /// Where an event of it cannot follow, or it is not the next one; nothing of it is applied then.
+    /// If it is not the next one, or one of its events is invalid. No event of it is applied then.
     pub fn replay(
         &mut self,
         number: u64,
@@ -22,7 +22,7 @@ impl State {
         effect: &mut Effect,
     ) -> Result<(), Rejected> {
         if number != self.position + 1 {
-            let message = format!("batch {number} cannot follow batch {}", self.position);
+            let message = format!("batch {number} comes after batch {}", self.position);
             let reason = Refusal::invalid("batch", message);
             return Err(Rejected { entry: 0, reason });
         }
@@ -37,7 +37,7 @@ impl State {
     /// Applies a whole batch that was admitted.
     ///
     /// # Panics
-    /// Where `number` is not [`State::position`] + 1, or the batch was not admitted.
+    /// If `number` is not [`State::position`] + 1, or the batch was not admitted.
     pub fn apply_batch(&mut self, number: u64, batch: &Batch, effect: &mut Effect) {
         assert_eq!(number, self.position + 1, "the number of the next batch");
         self.clock = self.clock.max(batch.stamp.clock);
@@ -50,10 +50,10 @@ impl State {
         self.position = number;
     }
 
-    /// Applies an event that was admitted. Whatever [`State::admit`] lets through can be applied.
+    /// Applies an event that was admitted. Every event that [`State::admit`] accepts can be applied.
     ///
     /// # Panics
-    /// Where it was not admitted.
+    /// If it was not admitted.
     pub fn apply(&mut self, stamp: &Stamp, event: &Event, effect: &mut Effect) {
         self.clock = self.clock.max(stamp.clock);
         match event {
@@ -135,12 +135,19 @@ impl State {
             }
         }
         for change in &changes {
-            self.note(at, next, &numbers, change, effect);
+            self.record(at, next, &numbers, change, effect);
         }
     }
 
-    /// Notes a change that a round brought.
-    fn note(&mut self, at: u64, round: u64, served: &[u32], change: &Change, effect: &mut Effect) {
+    /// Records a split or merge that a round caused.
+    fn record(
+        &mut self,
+        at: u64,
+        round: u64,
+        served: &[u32],
+        change: &Change,
+        effect: &mut Effect,
+    ) {
         let learned = self.learned.as_ref().expect("changes come from a policy");
         let into = match change {
             Change::Split { into, .. } => *into,
@@ -148,7 +155,7 @@ impl State {
         };
         let user = match served {
             [only] => *only,
-            // Several were served: the one who is in the cluster now.
+            // Several users were served: the one who is in the cluster now.
             many => many
                 .iter()
                 .copied()
@@ -164,19 +171,19 @@ impl State {
         effect.changes.push(record);
     }
 
-    /// Takes a fit, or says why not. One that is refused changes nothing: the log that has it is as
-    /// good as one without it, live and in replay.
+    /// Takes a fit, or returns the reason why the policy refused it. A refused fit changes nothing, live and
+    /// in replay.
     fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
         match &mut self.learned {
             Some(learned) => learned
                 .policy
                 .take_fit(fit)
                 .map_err(|error| error.to_string()),
-            None => Err("nothing has been learned that could be fitted".to_owned()),
+            None => Err("there is no policy yet: the number of features is unknown".to_owned()),
         }
     }
 
-    /// Returns whether anything was known of the user.
+    /// Forgets a user. Returns true if the user had given a reward.
     fn forget(&mut self, user: &str) -> bool {
         let forgotten = Forgotten {
             event: self.events + 1,
@@ -194,7 +201,7 @@ impl State {
         true
     }
 
-    /// Lets go of what only decisions made before a service-clock time would need.
+    /// Drops data that only decisions made before a service-clock time need.
     fn expire(&mut self, before: u64) {
         self.horizon = self.horizon.max(before);
         self.answered.prune(before);

@@ -1,42 +1,43 @@
-//! Recommending: a read of the state.
+//! The choice of items for a user: a read of the state.
 
 use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
 
 use super::{STRANGER, Served, State};
 
-/// Items among which one is found as fast without a bound.
-const FEW: usize = 1024;
+/// The maximum number of items for which scoring all of them is as fast as pruning by bounds.
+const MAX_SCORED_ITEMS: usize = 1024;
 
-/// Candidates to choose from.
+/// The candidates to choose from.
 #[derive(Debug)]
 pub enum Choice<'a> {
-    /// These items of the catalogue, by slot.
+    /// Items of the catalogue, by slot.
     Slots(&'a [usize]),
-    /// Those that came along.
+    /// Items that came with the request.
     Inline(&'a ItemSet),
-    /// The catalogue but for those slots, which are in rising order.
+    /// The whole catalogue except some slots.
     All {
-        /// Slots to leave out.
+        /// The slots to exclude, in rising order.
         exclude: &'a [usize],
     },
 }
 
-/// The answer to a recommendation.
+/// The items chosen for a user.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// Position among the candidates (or slot in the catalogue), best first.
+    /// The chosen candidates, best first. The index is the position among the candidates, or the slot in
+    /// the catalogue.
     pub decisions: Vec<Decision>,
-    /// The cluster that the user is served from; 0 where that is none.
+    /// The cluster that the user is served from; 0 if there is none.
     pub cluster: ClusterId,
-    /// Users in it.
+    /// The number of users in that cluster.
     pub cluster_users: u64,
 }
 
 impl State {
-    /// Chooses the best `k` for a user.
+    /// Chooses the best `k` items for a user.
     ///
     /// # Errors
-    /// Where there is no candidate, or they have another number of features.
+    /// If there is no candidate, or the candidates have another number of features.
     pub fn choose(
         &self,
         user: &str,
@@ -80,7 +81,7 @@ impl State {
     }
 }
 
-/// The best `k`, by the shortest way.
+/// Chooses the best `k` items by the fastest method.
 fn best(
     policy: &Served,
     user: UserId,
@@ -89,7 +90,7 @@ fn best(
     exclude: Option<&dyn Fn(usize) -> bool>,
     out: &mut Vec<Decision>,
 ) -> Result<(), Error> {
-    if k == 1 && exclude.is_none() && items.len() <= FEW {
+    if k == 1 && exclude.is_none() && items.len() <= MAX_SCORED_ITEMS {
         out.push(policy.recommend(user, items)?);
         return Ok(());
     }
@@ -97,7 +98,7 @@ fn best(
     policy.recommend_list(user, items, k, exclude, out)
 }
 
-/// Memory that is kept from one choice to the next.
+/// Buffers that are reused from one choice to the next.
 #[derive(Debug, Default)]
 pub struct Scratch {
     items: Option<ItemSet>,
