@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
-use sclub::Preset;
+use sclub::{ContextMode, Preset};
 use sclub_server::edge::Site;
 use sclub_server::identity::{DEFAULT, servable};
 use sclub_server::settings::{KeepLog, Literal, Settings, constant_name, constants, setting_name};
@@ -129,6 +129,22 @@ pub struct SettingArgs {
     /// Features of an item [default: as many as the first has]
     #[arg(long, value_name = "N", env = "SCLUB_DIM", value_parser = whole, help_heading = "Learning")]
     dim: Option<u64>,
+
+    /// Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times
+    /// [default: as the folder has it, none in a new one]
+    #[arg(
+        long,
+        value_name = "NAME[=A|B]",
+        env = "SCLUB_CONTEXT",
+        value_delimiter = ',',
+        help_heading = "Learning"
+    )]
+    context: Option<Vec<String>>,
+
+    /// How context features are joined with those of an item: append or cross [default: as the folder has
+    /// it, cross in a new one]
+    #[arg(long, value_name = "MODE", env = "SCLUB_CONTEXT_MODE", value_parser = PossibleValuesParser::new(ContextMode::ALL.map(ContextMode::as_str)), help_heading = "Learning")]
+    context_mode: Option<String>,
 
     /// Smallest reward [default: 0]
     #[arg(
@@ -494,6 +510,7 @@ fn when_left_out(key: &str) -> String {
         "policy" => usual_policy(),
         "preset" => "as the folder has it, tuned in a new one that has presets".into(),
         "dim" => "as many as the first item has".into(),
+        "context-mode" => "as the folder has it, cross in a new one".into(),
         "audit" => "the ordinary log".into(),
         key if is_constant(key) => "the preset's".into(),
         _ => "none".into(),
