@@ -232,3 +232,19 @@ fn what_cannot_be_made_says_why() {
         }
     }
 }
+
+#[test]
+fn a_complete_graph_has_a_limit_for_users_who_appear_too() {
+    let users = Users::Appear;
+    let mut policy = Club::new(1, users, Graph::Complete, &Params::tuned()).unwrap();
+    let before = policy.digest();
+    let crowd: Vec<Observation<'_>> = (0..=Club::MAX_COMPLETE_USERS)
+        .map(|user| Observation::new(user, &[1.0], 1.0))
+        .collect();
+    let refused = policy.learn_round(&crowd, &mut Vec::new());
+    assert!(matches!(refused, Err(Error::TooMany { limit: 30_000, .. })));
+    assert_eq!(policy.digest(), before);
+    // One user many times is one user.
+    let one = vec![crowd[0]; crowd.len()];
+    assert_eq!(policy.learn_round(&one, &mut Vec::new()), Ok(()));
+}

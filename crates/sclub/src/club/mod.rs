@@ -110,8 +110,8 @@ impl Nodes {
 }
 
 impl Club {
-    /// Most users with [`Graph::Complete`].
-    pub const MOST_COMPLETE: u64 = 30_000;
+    /// The maximum number of users with [`Graph::Complete`].
+    pub const MAX_COMPLETE_USERS: u64 = 30_000;
 
     /// The graph before the first round.
     ///
@@ -123,10 +123,10 @@ impl Club {
             dim: check_dim(dim)?,
         };
         let declared = users.declared()?;
-        if graph == Graph::Complete && declared > Self::MOST_COMPLETE {
+        if graph == Graph::Complete && declared > Self::MAX_COMPLETE_USERS {
             return Err(Error::TooMany {
                 what: COMPLETE_USERS,
-                limit: Self::MOST_COMPLETE,
+                limit: Self::MAX_COMPLETE_USERS,
             });
         }
         let mut edges = Edges::new(graph);
@@ -294,7 +294,7 @@ impl Policy for Club {
     ) -> Result<(), Error> {
         check_round(round, self.shape.dim)?;
         let (what, limit) = match self.edges.kind {
-            Graph::Complete => (COMPLETE_USERS, Self::MOST_COMPLETE),
+            Graph::Complete => (COMPLETE_USERS, Self::MAX_COMPLETE_USERS),
             Graph::Random { .. } => ("the number of users", Users::LIMIT),
         };
         let all = self.edges.len() as u64;

@@ -171,7 +171,7 @@ impl Club {
 
     /// Checks that nobody is both declared and not, and that who was not declared has appeared.
     fn check_users(&self) -> Result<(), Error> {
-        if self.edges.kind == Graph::Complete && self.declared > Self::MOST_COMPLETE {
+        if self.edges.kind == Graph::Complete && self.declared > Self::MAX_COMPLETE_USERS {
             return Err(bad("its complete graph is too large"));
         }
         let newcomers = self.newcomers.users();

@@ -245,3 +245,15 @@ impl Partition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_users_is_never_checked() {
+        let partition = Partition::new(Shape { dim: 2 }, 0);
+        assert_eq!(partition.get(0).size(), 0);
+        assert!(!partition.get(0).is_checked(0));
+    }
+}

@@ -1,4 +1,4 @@
-//! What the policy says about itself: where a user belongs, and how the clustering does.
+//! Reports for inspection: the clusters that a user may belong to, and the state of the clustering.
 
 use super::belief::Belief;
 use super::{SclubSoft, Served};
@@ -98,11 +98,20 @@ impl SclubSoft {
                     .into(),
             );
         }
-        (!self.uses_clusters()).then(|| {
+        if self.uses_clusters() {
+            return None;
+        }
+        let (gain, caution) = (self.gain, self.params.caution);
+        Some(if gain < 0.0 {
             format!(
-                "clustering buys nothing: since the last fit rewards were {:.1} nats less likely \
-                 with clusters than without, so recommendations hardly use them",
-                -self.gain
+                "clustering buys nothing: recent rewards were {:.1} nats less likely with clusters \
+                 than without, so recommendations hardly use them",
+                -gain
+            )
+        } else {
+            format!(
+                "clustering buys little: recent rewards were {gain:.1} nats more likely with \
+                 clusters than without; recommendations use them from {caution:.1} nats on"
             )
         })
     }

@@ -292,7 +292,7 @@ impl Policy for SclubSoft {
         check_items(items, self.layout.dim)?;
         Ok(match self.basis(user) {
             Some((served, block, belief)) => self.ranking(served, &block, &belief).choose(items),
-            None => self.first_of(user, items),
+            None => self.arbitrary_item(user, items),
         })
     }
 
@@ -302,7 +302,7 @@ impl Policy for SclubSoft {
             Some((served, block, belief)) => {
                 self.ranking(served, &block, &belief).explain(items, scores);
             }
-            None => self.before_anything(user, items, scores),
+            None => self.explain_before_first_fit(user, items, scores),
         }
         Ok(())
     }

@@ -273,12 +273,14 @@ fn scores_are_those_of_the_formula() {
     let mut policy = SclubSoft::new(dim, &params).unwrap();
     policy.install(fit);
     teach(&mut policy, &world);
-    let trust = 1.0 / (1.0 + (-policy.gain / params.caution).exp());
     assert!(
         policy.gain > 1.0,
         "clusters predict better: {}",
         policy.gain
     );
+    // Neither all trust nor none.
+    policy.gain = 0.7 * params.caution;
+    let trust = 1.0 / (1.0 + 0.3f64.exp());
     let mut rng = rng(6);
     for (user, said) in world.said.iter().enumerate() {
         let (covariance, mean) = posterior(said, &background, noise);

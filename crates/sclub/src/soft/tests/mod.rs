@@ -3,6 +3,7 @@
 mod background;
 mod evidence;
 mod fits;
+mod look;
 mod mixture;
 mod path;
 
