@@ -43,7 +43,7 @@ fn train(policy: &mut dyn Policy, seed: u64, rounds: usize) {
     }
 }
 
-/// Something wrong with one observation of a round.
+/// A fault of one observation of a round.
 #[derive(Debug, Clone)]
 enum Fault {
     Feature(f64),
@@ -183,7 +183,7 @@ fn what_cannot_be_made_says_why() {
         LinUcbShared::new(3, Groups::Known(vec![]), &good).unwrap_err(),
         Error::NoUsers
     );
-    // Nothing is made ready for groups that nobody is in.
+    // No memory is reserved for groups without users.
     assert_eq!(
         LinUcbShared::new(3, Groups::Known(vec![u32::MAX]), &good).unwrap_err(),
         Error::TooMany {

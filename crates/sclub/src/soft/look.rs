@@ -5,11 +5,11 @@ use super::{SclubSoft, Served};
 use crate::policy::{ClusterId, UserId};
 use crate::refit::{Outlook, Place, Placement};
 
-/// Clusters count as used from this trust on.
-const USED: f64 = 0.5;
+/// The trust from which on clusters count as used.
+const MIN_TRUST: f64 = 0.5;
 
 impl Served {
-    /// The cluster of the best mixture with the largest weight; 0 where none has more.
+    /// The cluster of the best mixture with the largest weight; 0 where the background has more.
     pub(super) fn most_probable(&self, belief: &Belief) -> ClusterId {
         let count = self.fit.mixture.centres.len();
         let weights = &belief.weights;
@@ -28,9 +28,9 @@ impl Served {
 }
 
 impl SclubSoft {
-    /// Whether clusters are used more than not.
+    /// True if clusters have at least half of the weight.
     fn uses_clusters(&self) -> bool {
-        self.clusters_found() > 0 && self.trust() >= USED
+        self.clusters_found() > 0 && self.trust() >= MIN_TRUST
     }
 
     fn clusters_found(&self) -> usize {

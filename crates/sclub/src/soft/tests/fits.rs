@@ -37,7 +37,7 @@ impl Workers for Crowd {
     }
 }
 
-/// What `look` finds among the users of a world, once the background has been learned.
+/// The result of `look` among the users of a world, once the background has been learned.
 fn search(world: &World, noise: f64, look: impl FnOnce(&mut Search<'_>) -> Found) -> Found {
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
@@ -354,7 +354,7 @@ fn a_fit_among_more_users_than_are_searched_asks_all_and_does_not_depend_on_who_
     let first = job(None).run(&Sequential);
     assert_eq!(first.mixture.centres.len(), 3);
     assert_eq!(job(None).run(&Crowd).to_bytes(), first.to_bytes());
-    // Everybody is counted, not only those looked at first.
+    // All users are counted, not only those of the search.
     let counted: f64 = first.sizes.iter().map(|size| size.0).sum();
     assert!(counted > 0.97 * users as f64, "{counted}");
     let said: f64 = first.sizes.iter().map(|size| size.1).sum();
