@@ -4,10 +4,13 @@
 
 use std::error::Error;
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::{Pin, pin};
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,7 +19,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::header::{HeaderMap, HeaderValue};
-use hyper::{Request, Uri};
+use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -247,10 +250,21 @@ pub struct Connection {
     timeout: Duration,
     /// A call takes it and gives it back when the answer has been read to its end: the answer to a call
     /// that was dropped goes with its connection, and nobody else reads it.
-    kept: Option<Sender>,
+    kept: Option<Link>,
+    /// The last path and its URI: most callers repeat one path.
+    uri: (String, Uri),
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+/// An open HTTP/1.1 connection.
+struct Link {
+    sender: SendRequest<Full<Bytes>>,
+    /// Reads and writes the socket. It is polled by the call that waits for an answer rather than by a task
+    /// of its own, which would cost two more wake-ups a call.
+    driver: Driver,
+}
+
+/// `None` once the connection is closed.
+type Driver = Option<Pin<Box<dyn Future<Output = Result<(), hyper::Error>> + Send>>>;
 
 impl Connection {
     /// Connects. Without roots, the authorities that this machine trusts are trusted over https.
@@ -264,6 +278,7 @@ impl Connection {
             roots: roots.cloned(),
             timeout: DEFAULT_TIMEOUT,
             kept: None,
+            uri: (String::new(), Uri::default()),
         };
         connection.kept = Some(connection.connect().await?);
         Ok(connection)
@@ -312,10 +327,10 @@ impl Connection {
     ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (sender, answer) = self.ask(method, path, body).await?;
+            let (mut link, answer) = self.ask(method, path, body).await?;
             let (head, body) = answer.into_parts();
-            let body = body.collect().await.map_err(failed)?.to_bytes();
-            self.kept = Some(sender);
+            let body = drive(&mut link.driver, body.collect()).await?.to_bytes();
+            self.kept = Some(link);
             Ok(Response {
                 status: head.status.as_u16(),
                 body,
@@ -334,11 +349,15 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (sender, answer) = self.ask("GET", path, b"").await?;
+        let (mut link, answer) = self.ask("GET", path, b"").await?;
         let (head, mut body) = answer.into_parts();
         let mut kept = Vec::new();
-        while let Some(frame) = within(self.timeout, body.frame()).await? {
-            let Ok(part) = frame.map_err(failed)?.into_data() else {
+        loop {
+            let frame = async { body.frame().await.transpose() };
+            let Some(frame) = within(self.timeout, drive(&mut link.driver, frame)).await?? else {
+                break;
+            };
+            let Ok(part) = frame.into_data() else {
                 continue;
             };
             if head.status.is_success() {
@@ -347,14 +366,14 @@ impl Connection {
                 kept.extend_from_slice(&part);
             }
         }
-        self.kept = Some(sender);
+        self.kept = Some(link);
         Ok(Response {
             status: head.status.as_u16(),
             body: kept.into(),
         })
     }
 
-    async fn connect(&self) -> Result<Sender, ClientError> {
+    async fn connect(&self) -> Result<Link, ClientError> {
         let refused = |source| ClientError::Connect {
             url: self.url.to_string(),
             source,
@@ -408,23 +427,23 @@ impl Connection {
         method: &str,
         path: &str,
         body: &[u8],
-    ) -> Result<(Sender, hyper::Response<Incoming>), ClientError> {
+    ) -> Result<(Link, hyper::Response<Incoming>), ClientError> {
         let body = Bytes::copy_from_slice(body);
-        if let Some(mut sender) = self.kept.take() {
+        if let Some(mut link) = self.kept.take() {
             let request = self.write(method, path, body.clone())?;
-            match send(&mut sender, request).await {
-                Ok(answer) => return Ok((sender, answer)),
+            match link.send(request).await {
+                Ok(answer) => return Ok((link, answer)),
                 Err(ClientError::Broken(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut sender = self.connect().await?;
-        let answer = send(&mut sender, self.write(method, path, body)?).await?;
-        Ok((sender, answer))
+        let mut link = self.connect().await?;
+        let answer = link.send(self.write(method, path, body)?).await?;
+        Ok((link, answer))
     }
 
     fn write(
-        &self,
+        &mut self,
         method: &str,
         path: &str,
         body: Bytes,
@@ -435,11 +454,16 @@ impl Connection {
             headers.insert(CONTENT_TYPE, json);
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url.base))
-            .body(Full::new(body))
-            .map_err(|error| ClientError::NotHttp(format!("{method} {path}: {error}")))?;
+        let bad =
+            |error: hyper::http::Error| ClientError::NotHttp(format!("{method} {path}: {error}"));
+        if self.uri.0 != path {
+            let uri = Uri::try_from(format!("{}{path}", self.url.base));
+            self.uri = (path.to_owned(), uri.map_err(|error| bad(error.into()))?);
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() =
+            Method::from_bytes(method.as_bytes()).map_err(|error| bad(error.into()))?;
+        *request.uri_mut() = self.uri.1.clone();
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -449,22 +473,56 @@ fn header(text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|error| ClientError::NotHttp(error.to_string()))
 }
 
-/// Begins to speak HTTP, on a task that ends with the sender.
+/// Begins to speak HTTP.
 async fn start(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Sender, ClientError> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    // What goes wrong with it is told to whoever waits for an answer.
-    tokio::spawn(connection);
-    Ok(sender)
+) -> Result<Link, ClientError> {
+    let (sender, driver) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
+    let driver: Driver = Some(Box::pin(driver));
+    Ok(Link { sender, driver })
 }
 
-async fn send(
-    sender: &mut Sender,
-    request: Request<Full<Bytes>>,
-) -> Result<hyper::Response<Incoming>, ClientError> {
-    sender.ready().await.map_err(failed)?;
-    sender.send_request(request).await.map_err(failed)
+impl Link {
+    async fn send(
+        &mut self,
+        request: Request<Full<Bytes>>,
+    ) -> Result<hyper::Response<Incoming>, ClientError> {
+        let sender = &mut self.sender;
+        let answer = async {
+            sender.ready().await?;
+            sender.send_request(request).await
+        };
+        drive(&mut self.driver, answer).await
+    }
+}
+
+/// Waits for something that a connection brings.
+async fn drive<T>(
+    driver: &mut Driver,
+    work: impl Future<Output = Result<T, hyper::Error>>,
+) -> Result<T, ClientError> {
+    let mut work = pin!(work);
+    let done = poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(done) = work.as_mut().poll(cx) {
+                return Poll::Ready(Some(done));
+            }
+            let Some(running) = driver else {
+                // Nothing will wake the work any more.
+                return Poll::Ready(None);
+            };
+            if running.as_mut().poll(cx).is_ready() {
+                *driver = None;
+            } else {
+                // The driver may have handed something over just now.
+                return work.as_mut().poll(cx).map(Some);
+            }
+        }
+    });
+    match done.await {
+        Some(done) => done.map_err(failed),
+        None => Err(ClientError::Broken("the server closed it".to_owned())),
+    }
 }
 
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, ClientError> {
