@@ -203,6 +203,7 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
         user: &format!("user-{user}"),
         among: Among::Inline(vec!["item"], &items),
         k: 1,
+        context: None,
     };
     let shown = engine.recommend(&asked, scratch).expect("a decision");
     (shown.decision, draws.reward(user, &features))
@@ -214,6 +215,7 @@ async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
         decision,
         item: None,
         reward: *reward,
+        more: &[],
     };
     engine.feedback(&[given]).await.expect("learned");
 }
@@ -250,6 +252,7 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
                     user: &user,
                     among: Among::Inline(ids.iter().map(String::as_str).collect(), &items),
                     k: 1,
+                    context: None,
                 };
                 let is_fitting = engine.is_fitting();
                 let since = Instant::now();

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::event::{from_bytes, to_bytes, write_bytes};
+use crate::event::{from_bytes_with_context, write_with_context};
 
 /// The length of the seal (a message authentication code) in bytes.
 const SEAL_LENGTH: usize = 16;
@@ -40,6 +40,10 @@ pub struct Handed<'a> {
     /// The items shown, best first.
     #[serde(borrow)]
     pub shown: Vec<Shown<'a>>,
+    /// The encoded context of the request ([`crate::context::Context::encode`]); empty if the folder has
+    /// no context features.
+    #[serde(skip)]
+    pub context: Vec<f64>,
 }
 
 /// An item that was shown.
@@ -66,18 +70,23 @@ pub enum Features {
 impl Handed<'_> {
     /// Encodes the decision. These bytes are sealed, and written to the journal.
     pub fn encode(&self) -> Vec<u8> {
-        to_bytes(self)
+        let mut bytes = Vec::with_capacity(256);
+        self.encode_into(&mut bytes);
+        bytes
     }
 
     /// Replaces the contents of `bytes` by the encoded decision.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
-        write_bytes(self, bytes);
+        let context = Some(&self.context);
+        write_with_context(self, context.filter(|c| !c.is_empty()), bytes);
     }
 
     /// Decodes what [`Handed::encode`] encoded; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Handed<'_>> {
-        from_bytes(bytes).ok()
+        let (mut handed, context): (Handed<'_>, _) = from_bytes_with_context(bytes).ok()?;
+        handed.context = context;
+        Some(handed)
     }
 }
 
@@ -168,6 +177,7 @@ mod tests {
                     features: Features::Inline(vec![0.1, -0.0]),
                 },
             ],
+            context: Vec::new(),
         }
     }
 
@@ -183,6 +193,12 @@ mod tests {
     #[test]
     fn what_was_sealed_opens_and_nothing_else() {
         let sealer = Sealer::new([7; 32]);
+        let in_context = Handed {
+            context: vec![0.0, 0.5],
+            ..handed()
+        };
+        let opened = sealer.open(&sealer.seal(&mut in_context.encode())).unwrap();
+        assert_eq!(Handed::decode(&opened), Some(in_context));
         let text = sealer.seal(&mut handed().encode());
         let opened = sealer.open(&text).unwrap();
         assert_eq!(Handed::decode(&opened).unwrap(), handed());

@@ -7,6 +7,10 @@ use serde::{Deserialize, Serialize};
 /// The version of the encoding of a batch.
 pub(crate) const VERSION: u8 = 2;
 
+/// Version of values with a second part behind them, for the context of a request. Folders without context
+/// features do not have them.
+const VERSION_WITH_CONTEXT: u8 = 3;
+
 /// The time at which a batch was accepted, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stamp {
@@ -85,7 +89,7 @@ pub struct Reward {
     pub user: String,
     /// The id of the item.
     pub item: String,
-    /// Its features when it was shown.
+    /// The features of the item when it was shown, then those of the request's context if there are any.
     pub features: Vec<f64>,
     /// The score it was ranked by.
     pub score: f64,
@@ -147,6 +151,32 @@ pub(crate) fn from_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, M
         [VERSION, rest @ ..] => whole(rest),
         [version, ..] => Err(Malformed::Version(*version)),
         [] => Err(Malformed::Bytes),
+    }
+}
+
+/// As [`write_bytes`], with a second part for the context if there is one.
+pub(crate) fn write_with_context<T: Serialize, C: Serialize>(
+    value: &T,
+    context: Option<&C>,
+    bytes: &mut Vec<u8>,
+) {
+    let Some(context) = context else {
+        return write_bytes(value, bytes);
+    };
+    bytes.push(VERSION_WITH_CONTEXT);
+    let before = std::mem::take(bytes);
+    *bytes = postcard::to_extend(&(value, context), before).expect("a vector takes all bytes");
+}
+
+/// Decodes what [`write_with_context`] encoded. The second part is the default one if there is none.
+pub(crate) fn from_bytes_with_context<'a, T, C>(bytes: &'a [u8]) -> Result<(T, C), Malformed>
+where
+    T: Deserialize<'a>,
+    C: Deserialize<'a> + Default,
+{
+    match bytes {
+        [VERSION_WITH_CONTEXT, rest @ ..] => whole(rest),
+        _ => Ok((from_bytes(bytes)?, C::default())),
     }
 }
 

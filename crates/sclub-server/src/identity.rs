@@ -6,17 +6,19 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use sclub::{Preset, Setup, Spec, Users, Value, Values};
+use sclub::{ContextMode, MAX_DIM, Preset, Setup, Spec, Users, Value, Values};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
 use crate::env::Random;
 use crate::settings::{Literal, Settings, constant_name, setting_name};
 use crate::state::Served;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
 ///
-/// Version 2 added fits to the events. Folders for policies without fits keep version 1.
-pub const FORMAT: u32 = 2;
+/// Version 2 added fits to the events, version 3 context features. A folder without them keeps the earlier
+/// version.
+pub const FORMAT: u32 = 3;
 
 /// The default policy of a new folder.
 pub const DEFAULT: &str = "sclub-soft";
@@ -45,10 +47,14 @@ fn names(specs: &[&Spec]) -> String {
     names.join(", ")
 }
 
-/// The format version of a new folder for a policy: the lowest one that has all of its events, so that
-/// earlier releases can open the folder where possible.
-fn format(policy: &Spec) -> u32 {
-    if policy.can.fit { 2 } else { 1 }
+/// The format version of a new folder: the lowest one that has all of its events, so that earlier releases
+/// can open the folder where possible.
+fn format(policy: &Spec, context: &Context) -> u32 {
+    match (context.is_empty(), policy.can.fit) {
+        (false, _) => 3,
+        (true, true) => 2,
+        (true, false) => 1,
+    }
 }
 
 /// The identity of a data folder.
@@ -63,6 +69,8 @@ pub struct Identity {
     pub constants: Values,
     /// The number of features per item, if it was set when the folder was made.
     pub dim: Option<usize>,
+    /// The context features of requests.
+    pub context: Context,
     /// The key that decisions are sealed with.
     key: [u8; 32],
 }
@@ -75,6 +83,11 @@ struct Written {
     preset: String,
     constants: BTreeMap<String, Option<Literal>>,
     dim: Option<usize>,
+    /// The declarations of context features; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    context: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context_mode: Option<String>,
     /// The key in hexadecimal.
     key: String,
 }
@@ -106,15 +119,24 @@ impl Identity {
         if let Some(dim) = settings.dim {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
         }
+        let context = Context::new(&settings.context, context_mode(settings)?)?;
+        if let (Some(dim), joined) = (settings.dim, context.policy_dim(settings.dim.unwrap_or(1)))
+            && joined > MAX_DIM
+        {
+            return Err(Misfit(format!(
+                "items of {dim} features with the context have {joined}; the maximum is {MAX_DIM}"
+            )));
+        }
         let mut key = [0; 32];
         random
             .fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
         Ok(Self {
-            format: format(policy),
+            format: format(policy, &context),
             policy,
             constants,
             dim: settings.dim,
+            context,
             key,
         })
     }
@@ -161,6 +183,10 @@ impl Identity {
             policy,
             constants: values(policy, preset, &given)?,
             dim: written.dim,
+            context: Context::new(
+                &written.context,
+                parse_mode(written.context_mode.as_deref())?,
+            )?,
             key: *key.as_bytes(),
         })
     }
@@ -176,6 +202,8 @@ impl Identity {
             preset: self.preset().to_string(),
             constants: constants.collect(),
             dim: self.dim,
+            context: self.context.declarations(),
+            context_mode: (!self.context.is_empty()).then(|| self.context.mode().to_string()),
             key: blake3::Hash::from_bytes(self.key).to_hex().to_string(),
         };
         serde_json::to_vec(&written).expect("plain data")
@@ -196,6 +224,23 @@ impl Identity {
             && asked != has
         {
             return Err(differs("dim", &asked.to_string(), &has.to_string()));
+        }
+        let declared = self.context.declarations();
+        if !settings.context.is_empty() {
+            let asked = Context::new(&settings.context, self.context.mode())?.declarations();
+            if asked != declared {
+                return Err(differs(
+                    "context",
+                    &asked.join(","),
+                    &or_none(&declared.join(",")),
+                ));
+            }
+        }
+        if let Some(asked) = settings.context_mode.as_deref()
+            && parse_mode(Some(asked))? != self.context.mode()
+        {
+            let has = self.context.mode().as_str();
+            return Err(differs("context-mode", asked, has));
         }
         check_names(self.policy, settings)?;
         if let Some(asked) = settings.preset.as_deref()
@@ -232,7 +277,7 @@ impl Identity {
         Served::new(self.constants.make(&Setup {
             users,
             seed: self.seed(),
-            ..setup(dim)
+            ..setup(self.context.policy_dim(dim))
         })?)
     }
 
@@ -287,6 +332,27 @@ fn values(
     given: &[(&str, Value)],
 ) -> Result<Values, Misfit> {
     Ok(policy.values(preset, given, &setup(1))?)
+}
+
+/// The context mode that the settings ask for.
+fn context_mode(settings: &Settings) -> Result<ContextMode, Misfit> {
+    if settings.context.is_empty() && settings.context_mode.is_some() {
+        return Err(Misfit(
+            "context-mode needs context features; declare them with context".to_owned(),
+        ));
+    }
+    parse_mode(settings.context_mode.as_deref())
+}
+
+fn parse_mode(name: Option<&str>) -> Result<ContextMode, Misfit> {
+    Ok(match name {
+        Some(name) => name.parse()?,
+        None => ContextMode::Cross,
+    })
+}
+
+fn or_none(text: &str) -> String {
+    if text.is_empty() { "none" } else { text }.to_owned()
 }
 
 /// The presets of a policy that can be served. [`Preset::Theory`] needs the ground truth.

@@ -25,6 +25,10 @@ pub struct Settings {
     pub preset: Option<String>,
     /// The number of features per item; by default that of the first item.
     pub dim: Option<usize>,
+    /// Context features of requests: `hour` for a number, `device=phone|tablet` for a category.
+    pub context: Vec<String>,
+    /// How context features are joined with those of an item: `cross` (the default) or `append`.
+    pub context_mode: Option<String>,
     /// The minimum reward.
     pub reward_min: f64,
     /// The maximum reward.
@@ -94,6 +98,8 @@ impl Default for Settings {
             policy: None,
             preset: None,
             dim: None,
+            context: Vec::new(),
+            context_mode: None,
             reward_min: 0.0,
             reward_max: 1.0,
             lifetime: 7 * 24 * 3600,

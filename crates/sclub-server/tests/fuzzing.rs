@@ -192,6 +192,7 @@ fn no_snapshot_and_no_decision_panics() {
             shown(Features::Catalogue(3)),
             shown(Features::Inline(vec![0.5])),
         ],
+        context: vec![0.5],
     };
     let sealer = Sealer::new([3; 32]);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(2000));

@@ -53,7 +53,7 @@ pub mod specs {
 pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};
-pub use items::{ItemSet, MAX_ITEMS};
+pub use items::{ContextMode, ItemSet, MAX_ITEMS};
 pub use kernels::MAX_DIM;
 pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};

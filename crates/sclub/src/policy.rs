@@ -17,14 +17,14 @@ pub type ClusterId = u64;
 /// Names an item, the same item in every round.
 pub type ItemId = u64;
 
-/// How a policy ranks one candidate: `score = mean + width`.
+/// The score of one candidate: `score = mean + width`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// What the candidates are ranked by.
+    /// The number that candidates are ranked by.
     pub score: f64,
     /// The expected reward.
     pub mean: f64,
-    /// What the uncertainty about the reward adds.
+    /// The bonus for the uncertainty about the reward.
     pub width: f64,
 }
 
@@ -44,7 +44,7 @@ impl Score {
 pub struct Decision {
     /// Its position among the candidates.
     pub index: usize,
-    /// How it was ranked.
+    /// Its score.
     pub score: Score,
 }
 
@@ -91,7 +91,7 @@ pub struct List<'a> {
     pub user: UserId,
     /// The items in the order in which they were shown.
     pub items: &'a [Shown<'a>],
-    /// How many of them, from the first, the user looked at; `None` where that is not known.
+    /// The number of items, from the first, that the user looked at; `None` where that is not known.
     pub looked_at: Option<usize>,
 }
 
@@ -114,13 +114,13 @@ impl<'a> List<'a> {
 /// The two sides of an inequality.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// How far apart two things are.
+    /// The distance.
     pub distance: f64,
-    /// How far apart they may be.
+    /// The threshold that it was compared with.
     pub threshold: f64,
 }
 
-/// Why clusters changed.
+/// The reason for a change of clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
     /// A split: two estimates were farther apart than they may be.
@@ -147,9 +147,9 @@ pub enum Change {
         from: ClusterId,
         /// The new cluster.
         into: ClusterId,
-        /// How many left.
+        /// The number of users who left.
         users: u64,
-        /// Why.
+        /// The reason.
         why: Why,
     },
     /// Two clusters became one.
@@ -158,26 +158,26 @@ pub enum Change {
         kept: ClusterId,
         /// The cluster that is no more.
         gone: ClusterId,
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// Who there is before the first round.
+/// The users known before the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
     /// Users 0 to n − 1 exist from the start, as in the paper: until they appear they belong to the
     /// first cluster with frequency 0. Others may still appear.
     Declared(u64),
-    /// Nobody is known before they appear.
+    /// Users become known when they appear.
     Appear,
 }
 
 impl Users {
-    /// Most users that can be declared.
+    /// The maximum number of declared users.
     pub const LIMIT: u64 = u32::MAX as u64;
 
-    /// How many are declared.
+    /// The number of declared users.
     pub(crate) fn declared(self) -> Result<u64, Error> {
         match self {
             Users::Appear => Ok(0),
@@ -307,7 +307,7 @@ pub trait Policy: Send + Sync {
     }
 
     /// The cluster that a recommendation to `user` would be made from. `None` where the policy has no
-    /// clusters, or none for her.
+    /// clusters, or none for the user.
     fn cluster_of(&self, _user: UserId) -> Option<ClusterId> {
         None
     }
@@ -394,7 +394,39 @@ macro_rules! rank_by_basis {
 }
 pub(crate) use rank_by_basis;
 
-/// Which of two is the better: by score, then by position. What is not a number comes last.
+/// `as_inspect` and its siblings of a policy that implements the traits of these abilities.
+macro_rules! offers {
+    (@ inspect) => {
+        fn as_inspect(&self) -> Option<&dyn crate::abilities::Inspect> {
+            Some(self)
+        }
+    };
+    (@ persist) => {
+        fn as_persist(&self) -> Option<&dyn crate::abilities::Persist> {
+            Some(self)
+        }
+    };
+    (@ forget) => {
+        fn as_forget(&mut self) -> Option<&mut dyn crate::abilities::Forget> {
+            Some(self)
+        }
+    };
+    (@ fit) => {
+        fn as_fit(&self) -> Option<&dyn crate::abilities::BackgroundFit> {
+            Some(self)
+        }
+
+        fn as_fit_mut(&mut self) -> Option<&mut dyn crate::abilities::BackgroundFit> {
+            Some(self)
+        }
+    };
+    ($($ability:ident),+) => {
+        $(crate::policy::offers!(@ $ability);)+
+    };
+}
+pub(crate) use offers;
+
+/// The order of candidates: by score, then by position. NaN comes last.
 #[inline]
 pub(crate) fn better_first(a: &Decision, b: &Decision) -> Ordering {
     let (x, y) = (a.score.score, b.score.score);
@@ -423,7 +455,7 @@ pub(crate) fn largest(
     best.sort_unstable_by(better_first);
 }
 
-/// Checks what is asked of `recommend` and `explain`.
+/// Checks the items passed to `recommend` and `explain`.
 #[inline]
 pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
     if items.dim() != dim {
@@ -452,7 +484,7 @@ pub fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Most rounds that a loaded state can have learned: counting on from here cannot overflow.
+/// The maximum number of rounds of a loaded state: counting on from here cannot overflow.
 pub(crate) const MAX_ROUNDS: u64 = u64::MAX / 2;
 
 /// The rounds so far, with the logarithm that β needs.
@@ -476,7 +508,7 @@ impl Clock {
     /// [`Error::BadSnapshot`] where no policy can have learned so many.
     pub fn at(rounds: u64) -> Result<Self, Error> {
         if rounds > MAX_ROUNDS {
-            return Err(crate::bytes::bad("a number of rounds in it is too large"));
+            return Err(crate::bytes::bad("the number of rounds is too large"));
         }
         let mut clock = Self::new();
         if rounds > 0 {

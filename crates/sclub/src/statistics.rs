@@ -176,7 +176,7 @@ impl Aggregate {
         writer.numbers(&self.block)
     }
 
-    /// What was written down.
+    /// Loads the words that [`Aggregate::save`] wrote.
     pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut sums = Self::new(shape);
         sums.count = reader.at_most(MAX_ROUNDS)?;
@@ -337,12 +337,12 @@ impl Blocks {
         }
         self.get_mut(last).fill(0.0);
         self.len = last;
-        // A chunk that holds nobody is given back.
+        // A chunk without users is freed.
         self.chunks
             .truncate(self.len.div_ceil(1 << self.chunk_bits));
     }
 
-    /// What a user without observations has.
+    /// The block of a user without observations.
     pub fn empty(&self) -> &[f64] {
         &self.empty
     }

@@ -1,4 +1,4 @@
-//! How fast a server is, with as little as possible done on this side of the connection.
+//! Measures how fast a server is, with as little work as possible on this side of the connection.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::latency::{Latencies, shown};
 use super::play::{Decision, Decisions, read, state, write_feedback};
 use super::{Load, SimulateArgs, connections};
-use crate::files::{save, say};
+use crate::files::{print_line, save};
 use crate::remote::{Refusal, Remote, block_on, body_of, call};
 
 /// Items that the candidates of `--load recommend` are drawn from.
@@ -66,7 +66,7 @@ impl Draws {
     }
 }
 
-/// What everybody who sends needs to know.
+/// The settings that all senders share.
 struct Plan {
     remote: Remote,
     users: usize,
@@ -84,7 +84,7 @@ struct Plan {
     quiet: bool,
 }
 
-/// What is sent.
+/// The kind of request that is sent.
 enum Work {
     Healthz,
     Recommend,
@@ -92,7 +92,7 @@ enum Work {
     Catalogue,
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Default)]
 struct Measured {
     latencies: Latencies,
@@ -127,7 +127,7 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
         plan.connections = 1;
         plan.threads = 1;
         let items = usize::try_from(args.catalogue).context("catalogue is too large")?;
-        plan.say(&format!("putting {} items", thousands(items as f64)));
+        plan.print_line(&format!("putting {} items", thousands(items as f64)));
         block_on(async {
             let mut connection = plan.remote.open().await?;
             let liked = put_items(&mut connection, items, plan.dim).await?;
@@ -153,12 +153,12 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
             plan.measure_half(&mut report)?;
         }
     }
-    say(&report.table());
+    print_line(&report.table());
     if let Some(path) = &args.json {
         let document = json!({ "config": plan.config(), "results": report.to_json() });
         let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
         save(path, text.as_bytes())?;
-        say(&format!("Written: {}", path.display()));
+        print_line(&format!("Written: {}", path.display()));
     }
     match report.first_error {
         Some(error) => Err(error.context("some requests failed")),
@@ -320,7 +320,7 @@ async fn decisions(
 }
 
 impl Plan {
-    fn say(&self, line: &str) {
+    fn print_line(&self, line: &str) {
         if !self.quiet {
             eprintln!("{line}");
         }
@@ -380,7 +380,7 @@ impl Plan {
 
     fn tell(&self, turn: usize, name: &str, measured: &Measured) {
         let rate = thousands(measured.rate());
-        self.say(&format!("{turn} of {}: {name} {rate}/s", self.repeat));
+        self.print_line(&format!("{turn} of {}: {name} {rate}/s", self.repeat));
     }
 
     /// Enough decisions to reward for as long as is planned; if they are not, it ends before.
@@ -500,7 +500,7 @@ impl Plan {
     }
 }
 
-/// When a connection sends next, and how often.
+/// The time of a connection's next request, and the time between two.
 struct Pace {
     due: Instant,
     between: Duration,

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 use super::latency::{Latencies, shown};
 use super::{SimulateArgs, connections};
-use crate::files::{save, say};
+use crate::files::{print_line, save};
 use crate::progress::BarOrLines;
 use crate::remote::{Refusal, Remote, block_on, body_of, call};
 use crate::run::{INTERRUPTED, recipe, stop_on_ctrl_c};
@@ -44,20 +44,20 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// Redraws between two questions for the number of clusters.
 const ASK_EVERY: u32 = 10;
 
-/// What `/v1/state` says, as far as it matters here.
+/// The answer of `/v1/state`, as far as it matters here.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct State {
     /// Rounds so far.
     pub rounds: u64,
     /// Clusters now.
     pub clusters: u64,
-    /// Who learns.
+    /// The policy that learns.
     #[serde(default)]
     pub policy: String,
     /// With which constants.
     #[serde(default)]
     pub preset: String,
-    /// Those that are not the preset's.
+    /// The constants that differ from the preset's.
     #[serde(default)]
     pub constants: BTreeMap<String, Literal>,
     /// Features, once they are known.
@@ -74,13 +74,13 @@ pub async fn state(connection: &mut Connection) -> Result<State> {
         .with_context(|| format!("what answers at {} is no sclub server", connection.url()))
 }
 
-/// What a recommendation says, as far as it matters here.
+/// A recommendation, as far as it matters here.
 #[derive(Debug, Deserialize)]
 pub struct Decision<'r> {
-    /// What it is rewarded by.
+    /// The id of the decision, which the reward names.
     #[serde(borrow)]
     pub decision: Cow<'r, str>,
-    /// What to show, the best first.
+    /// The items to show, the best first.
     #[serde(borrow)]
     pub items: Vec<Shown<'r>>,
 }
@@ -88,12 +88,12 @@ pub struct Decision<'r> {
 /// An item to show.
 #[derive(Debug, Deserialize)]
 pub struct Shown<'r> {
-    /// Which.
+    /// Its id.
     #[serde(borrow)]
     pub id: Cow<'r, str>,
 }
 
-/// Several of them.
+/// The answer to a batch of requests.
 #[derive(Debug, Deserialize)]
 pub struct Decisions<'r> {
     /// One for each request, in their order.
@@ -102,7 +102,7 @@ pub struct Decisions<'r> {
 }
 
 impl Decision<'_> {
-    /// Which of the candidates is to be shown.
+    /// The candidate to be shown.
     fn choice(&self, candidates: usize) -> Result<usize> {
         let id = self.items.first().map(|item| &*item.id).unwrap_or_default();
         id.parse()
@@ -172,7 +172,7 @@ impl Game<'_> {
         reward
     }
 
-    /// How it goes, in a few words.
+    /// The current results, in a few words.
     fn standing(&self) -> String {
         let mut text = format!(
             "regret {} (random {})",
@@ -335,7 +335,7 @@ pub fn write_feedback(body: &mut Vec<u8>, decision: &str, reward: f64) -> Result
     Ok(())
 }
 
-/// What came of a game.
+/// The result of a game.
 struct Outcome {
     tally: Tally,
     rounds: u64,
@@ -344,7 +344,7 @@ struct Outcome {
     feedback: Latencies,
     /// The server at the end.
     state: State,
-    /// Whether the server was new, and knew how many users there are.
+    /// True if the server was new and was told the number of users.
     is_fresh: bool,
     error: Option<anyhow::Error>,
 }
@@ -370,16 +370,16 @@ pub fn play(args: &SimulateArgs) -> Result<ExitCode> {
     ))?;
     let interrupted = cancelled.load(Ordering::Relaxed);
     if outcome.rounds > 0 {
-        say(&table(&outcome));
+        print_line(&table(&outcome));
         if let Some(command) = same_run(args, &outcome, connections) {
-            say(&format!("The same regret comes from: {command}"));
+            print_line(&format!("The same regret comes from: {command}"));
         }
     }
     if let Some(path) = &args.json {
         let document = document(args, &recipe, &outcome, connections);
         let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
         save(path, text.as_bytes())?;
-        say(&format!("Written: {}", path.display()));
+        print_line(&format!("Written: {}", path.display()));
     }
     match outcome.error {
         Some(error) => Err(error.context(format!("stopped after {} rounds", outcome.rounds))),

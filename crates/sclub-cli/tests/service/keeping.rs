@@ -89,7 +89,7 @@ fn forget_with(policy: &str) {
     server.ok("PUT", "/v1/items", &items(12, 3));
     let users = ["anna", "Philomena-7731", "carla"];
     serve_rounds(&server, 90, &users);
-    // A decision that nobody answers is hers as well.
+    // A decision without an answer is forgotten too.
     let open = server.ok("POST", "/v1/recommend", r#"{"user": "Philomena-7731"}"#);
     server.ok("POST", "/v1/admin/snapshot", "");
     assert!(
@@ -115,7 +115,7 @@ fn forget_with(policy: &str) {
     let others = ["anna", "carla"].map(|user| server.ok("GET", &format!("/v1/users/{user}"), ""));
     let counts = others.map(|card| card["count"].as_u64().unwrap());
     assert_eq!(server.state()["rewards"], counts.iter().sum::<u64>());
-    // What she had a share in is found anew without her.
+    // The fit is made again without the user.
     server.settle();
     let anew = &server.state()["clustering"]["fits"];
     assert_eq!(anew.as_u64(), fits.as_u64().map(|fits| fits + 1));
@@ -183,7 +183,7 @@ fn a_copy_is_taken_while_it_serves_and_is_as_good() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // With the one of the second's own that nobody answered.
+    // With the second one's decision that was not answered.
     assert_eq!(exported.len(), 63);
     for (line, (user, item, reward)) in exported.iter().zip(&sent) {
         assert_eq!(line["user"], user.as_str());

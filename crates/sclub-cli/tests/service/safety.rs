@@ -1,4 +1,4 @@
-//! Who is let in, what is recorded of it, and what SIGHUP changes.
+//! Access to a server, its audit log, and the effect of SIGHUP.
 
 use std::fs;
 use std::path::{Path, PathBuf};

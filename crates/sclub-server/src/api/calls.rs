@@ -137,7 +137,7 @@ pub(super) async fn feedback(
     let outcome = async {
         let bytes = body(&app, request).await?;
         let request: FeedbackRequest<'_> = parse(&bytes)?;
-        let applied = engine.feedback(&[given(&request)]).await?;
+        let applied = engine.feedback(&[given(&request)?]).await?;
         Ok(json(&FeedbackResponse {
             applied: applied == [true],
         }))
@@ -165,7 +165,14 @@ pub(super) async fn feedback_batch(
         if !request.feedback.is_empty() {
             check_batch(&app.settings, "feedback", request.feedback.len())?;
         }
-        let round: Vec<Given<'_>> = request.feedback.iter().map(given).collect();
+        let entries = request.feedback.iter().enumerate();
+        let round = entries
+            .map(|(index, entry)| given(entry).map_err(|refusal| refusal.within("feedback", index)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let rewards = round.iter().map(|given| 1 + given.more.len()).sum();
+        if rewards > round.len() {
+            check_batch(&app.settings, "feedback", rewards)?;
+        }
         let applied = engine.feedback(&round).await?;
         Ok(json(&FeedbackBatchResponse { applied }))
     };
@@ -176,10 +183,12 @@ pub(super) async fn feedback_batch(
 pub(super) fn probe(app: &App, engine: &Engine, bytes: &[u8]) {
     let _ = recommend_one(app, engine, bytes, false);
     let _ = recommend_many(app, engine, bytes);
-    let _ = parse::<FeedbackRequest<'_>>(bytes).map(|request| engine.check(&given(&request)));
+    if let Ok(request) = parse::<FeedbackRequest<'_>>(bytes) {
+        let _ = given(&request).and_then(|given| engine.check(&given));
+    }
     if let Ok(request) = parse::<FeedbackBatchRequest<'_>>(bytes) {
         for one in &request.feedback {
-            let _ = engine.check(&given(one));
+            let _ = given(one).and_then(|given| engine.check(&given));
         }
     }
 }
@@ -201,12 +210,35 @@ fn timed(
     outcome
 }
 
-fn given<'a>(request: &'a FeedbackRequest<'_>) -> Given<'a> {
-    Given {
+fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Given<'a>, Refusal> {
+    let item = request.item.as_deref();
+    let (reward, more) = match (request.reward, request.rewards.as_deref()) {
+        (Some(reward), None) => (reward, &[][..]),
+        (None, Some([reward, more @ ..])) if item.is_none() => (*reward, more),
+        (None, Some([])) => {
+            let message = "there are no rewards; give one for each item that the user looked at";
+            return Err(Refusal::invalid("rewards", message));
+        }
+        (None, Some(_)) => {
+            let message =
+                "item cannot be given with rewards, which begin with the first item shown";
+            return Err(Refusal::invalid("item", message));
+        }
+        (Some(_), Some(_)) => {
+            let message = "reward and rewards cannot both be given";
+            return Err(Refusal::invalid("rewards", message));
+        }
+        (None, None) => {
+            let message = "missing; give reward for one item, or rewards for a list";
+            return Err(Refusal::invalid("reward", message));
+        }
+    };
+    Ok(Given {
         decision: &request.decision,
-        item: request.item.as_deref(),
-        reward: request.reward,
-    }
+        item,
+        reward,
+        more,
+    })
 }
 
 fn response(recommended: Recommended) -> RecommendResponse {
@@ -318,6 +350,7 @@ fn asked<'a>(
         user: &request.user,
         among,
         k,
+        context: request.context.as_ref(),
     })
 }
 

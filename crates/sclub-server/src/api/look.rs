@@ -313,6 +313,7 @@ pub(super) async fn state(
 
 fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -> StateCard {
     let (rewards, reward_sum) = state.rewards();
+    let context = &state.identity().context;
     let read_only_reason = engine.read_only();
     StateCard {
         events: state.events(),
@@ -326,6 +327,8 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         preset: state.identity().preset().as_str(),
         constants: state.identity().overrides(),
         dim: state.dim().map(|dim| dim as u64),
+        context: context.declarations(),
+        context_mode: (!context.is_empty()).then(|| context.mode().as_str()),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
         singletons: state
             .policy()

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::explain::{ClusteringCard, PlacementCard};
+use crate::context::ContextValue;
 use crate::settings::Literal;
 
 /// A string that is borrowed from the request unless it has escapes.
@@ -46,6 +47,10 @@ pub struct RecommendRequest<'a> {
     #[serde(default)]
     #[schema(default = 1, minimum = 1)]
     pub k: Option<u64>,
+    /// Values of the context features that the server was started with. Those that are left out are 0.
+    #[serde(default)]
+    #[schema(example = json!({"hour": 0.75, "device": "phone"}))]
+    pub context: Option<BTreeMap<String, ContextValue>>,
 }
 
 /// An item with its features.
@@ -88,7 +93,7 @@ pub struct ScoredItem {
     pub width: f64,
 }
 
-/// The reward for an item that was shown.
+/// The reward of an item that was shown (`reward`), or of a whole list (`rewards`).
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct FeedbackRequest<'a> {
@@ -97,8 +102,14 @@ pub struct FeedbackRequest<'a> {
     #[schema(value_type = String)]
     pub decision: Text<'a>,
     /// The reward, within the range that the server was started with, by default 0 to 1.
+    #[serde(default)]
     #[schema(example = 1.0)]
-    pub reward: f64,
+    pub reward: Option<f64>,
+    /// In place of `reward` and `item`: the rewards of the items shown, in order from the first, as far as
+    /// the user looked. They are learned as one round.
+    #[serde(default)]
+    #[schema(example = json!([0.0, 1.0]))]
+    pub rewards: Option<Vec<f64>>,
     /// The id of the item, by default the first item shown. Each item takes one reward.
     #[serde(borrow, default)]
     #[schema(value_type = Option<String>)]
@@ -108,7 +119,7 @@ pub struct FeedbackRequest<'a> {
 /// The result of feedback.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FeedbackResponse {
-    /// False if the item has its reward already. Nothing is changed then.
+    /// False if the item, or each item of the list, has its reward already. Nothing is changed then.
     pub applied: bool,
 }
 
@@ -366,6 +377,12 @@ pub struct StateCard {
     pub constants: BTreeMap<String, Literal>,
     /// The number of features per item, once it is known.
     pub dim: Option<u64>,
+    /// The context features of requests, as they were declared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
+    /// How context features are joined with those of an item: `append` or `cross`; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_mode: Option<&'static str>,
     /// The number of items in the catalogue.
     pub items: u64,
     /// The number of clusters of one user.

@@ -1,13 +1,15 @@
 //! The export of the journal as JSON lines.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::Engine;
-use super::fold::FoldError;
+use super::fold::{self, FoldError};
 use super::journal::{Page, forgotten};
+use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
 use crate::state::Answered;
@@ -20,6 +22,8 @@ struct Line<'a> {
     user: &'a str,
     item: &'a str,
     features: Option<&'a [f64]>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    context: BTreeMap<&'a str, ContextValue>,
     score: f64,
     cluster: u64,
     reward: Option<f64>,
@@ -35,7 +39,8 @@ impl Engine {
     /// If the journal is damaged, or `out` cannot be written.
     pub async fn export(&self, out: &mut dyn Write) -> Result<u64, FoldError> {
         self.flush_journal().await?;
-        Ok(export(&self.shared.folder.journal, out)?)
+        let context = self.shared.read().identity().context.clone();
+        Ok(export(&self.shared.folder.journal, &context, out)?)
     }
 }
 
@@ -44,10 +49,12 @@ impl Engine {
 /// # Errors
 /// As [`Engine::export`].
 pub fn export_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<u64, FoldError> {
-    Ok(export(&Folder::open(env, data)?.journal, out)?)
+    let folder = Folder::open(env, data)?;
+    let context = fold::identity(&folder)?.map(|identity| identity.context);
+    Ok(export(&folder.journal, &context.unwrap_or_default(), out)?)
 }
 
-fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
+fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<u64, StoreError> {
     let mut lines = 0;
     let mut answered = Answered::default();
     let forgotten = forgotten(journal)?;
@@ -72,6 +79,7 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
                     user: &row.user,
                     item: &item.id,
                     features: features(item),
+                    context: context.decode(&row.context),
                     score: row.score,
                     cluster: row.cluster,
                     reward: Some(row.reward),
@@ -100,6 +108,7 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
                         user: &row.user,
                         item: &item.id,
                         features: features(item),
+                        context: context.decode(&row.context),
                         score,
                         cluster: row.cluster,
                         reward: None,

@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{OpenError, Shared, lock};
+use crate::context::Context;
 use crate::decision::{Features, Handed};
-use crate::event::{Batch, Event, Item, Reward, from_bytes, to_bytes};
+use crate::event::{Batch, Event, Item, Reward, from_bytes_with_context, write_with_context};
 use crate::store::{Log, Segments, StoreError};
 
 /// The milliseconds between two writes.
@@ -99,6 +100,9 @@ pub(super) struct ShownRow {
     pub user: String,
     pub cluster: u64,
     pub items: Vec<(u32, f64)>,
+    /// In [`Contexts`], if there is one.
+    #[serde(skip)]
+    pub context: Vec<f64>,
 }
 
 /// A reward.
@@ -113,16 +117,41 @@ pub(super) struct RewardRow {
     pub item: u32,
     pub score: f64,
     pub reward: f64,
+    /// In [`Contexts`], if there is one.
+    #[serde(skip)]
+    pub context: Vec<f64>,
+}
+
+/// The contexts of the rows of a page.
+#[derive(Default, Serialize, Deserialize)]
+struct Contexts {
+    shown: Vec<Vec<f64>>,
+    rewards: Vec<Vec<f64>>,
 }
 
 impl Page {
     pub fn encode(&self) -> Vec<u8> {
-        to_bytes(self)
+        let contexts = Contexts {
+            shown: self.shown.iter().map(|row| row.context.clone()).collect(),
+            rewards: self.rewards.iter().map(|row| row.context.clone()).collect(),
+        };
+        let mut all = contexts.shown.iter().chain(&contexts.rewards);
+        let has_context = all.any(|context| !context.is_empty());
+        let mut bytes = Vec::with_capacity(256);
+        write_with_context(self, has_context.then_some(&contexts), &mut bytes);
+        bytes
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        from_bytes(bytes)
-            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))
+        let (mut page, contexts): (Self, Contexts) = from_bytes_with_context(bytes)
+            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))?;
+        for (row, context) in page.shown.iter_mut().zip(contexts.shown) {
+            row.context = context;
+        }
+        for (row, context) in page.rewards.iter_mut().zip(contexts.rewards) {
+            row.context = context;
+        }
+        Ok(page)
     }
 
     /// Removes the rows of users who were forgotten later. Returns true if there were any.
@@ -186,6 +215,8 @@ pub(super) struct Keeper {
     position: u64,
     events: u64,
     dictionary: Dictionary,
+    /// The context features of the folder.
+    context: Context,
     /// The service-clock time when old files were last dropped.
     retired_at: Option<u64>,
     is_failing: bool,
@@ -206,7 +237,9 @@ impl Keeper {
             let state = shared.read();
             (position, events) = (state.position(), state.events());
         }
+        let context = shared.read().identity().context.clone();
         let mut keeper = Self {
+            context,
             taken: Pending::default(),
             last,
             position,
@@ -373,6 +406,7 @@ impl Keeper {
                 user: handed.user.into_owned(),
                 cluster: handed.cluster,
                 items,
+                context: handed.context,
             });
         }
     }
@@ -417,6 +451,7 @@ impl Keeper {
     }
 
     fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
+        let (features, context) = self.context.split(&reward.features);
         RewardRow {
             number: reward.number,
             // Rewards of version 0.1 do not have the event that the decision followed. It was made before this
@@ -426,9 +461,10 @@ impl Keeper {
             rewarded: at,
             user: reward.user.clone(),
             cluster: reward.cluster,
-            item: self.dictionary.place(page, &reward.item, &reward.features),
+            item: self.dictionary.place(page, &reward.item, features),
             score: reward.score,
             reward: reward.reward,
+            context: context.to_vec(),
         }
     }
 

@@ -187,6 +187,8 @@ pub struct Given<'a> {
     pub item: Option<&'a str>,
     /// The reward.
     pub reward: f64,
+    /// The rewards of the items that were shown after it, in order, as far as the user looked.
+    pub more: &'a [f64],
 }
 
 impl Engine {
@@ -373,19 +375,23 @@ impl Engine {
     /// # Errors
     /// If one of them is refused; then none is learned.
     pub async fn feedback(&self, round: &[Given<'_>]) -> Result<Vec<bool>, Refusal> {
-        let alone = round.len() == 1;
-        let answers = round
-            .iter()
-            .enumerate()
-            .map(|(index, given)| match self.answer(given) {
-                Err(refusal) if !alone => Err(refusal.within("feedback", index)),
-                other => other,
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        match self.shared.ask(Command::Learn(answers)).await? {
-            Done::Applied(applied) => Ok(applied),
-            _ => Err(Refusal::Closing),
+        let mut answers = Vec::with_capacity(round.len());
+        for (entry, given) in round.iter().enumerate() {
+            self.answer(entry, given, &mut answers)
+                .map_err(|refusal| match round.len() {
+                    1 => refusal,
+                    _ => refusal.within("feedback", entry),
+                })?;
         }
+        let entries: Vec<usize> = answers.iter().map(|answer| answer.entry).collect();
+        let Done::Applied(applied) = self.shared.ask(Command::Learn(answers)).await? else {
+            return Err(Refusal::Closing);
+        };
+        let mut is_new = vec![false; round.len()];
+        for (entry, applied) in entries.into_iter().zip(applied) {
+            is_new[entry] |= applied;
+        }
+        Ok(is_new)
     }
 
     /// Validates a reward, as far as that is possible without writing.
@@ -393,23 +399,32 @@ impl Engine {
     /// # Errors
     /// As [`Engine::feedback`].
     pub fn check(&self, given: &Given<'_>) -> Result<(), Refusal> {
-        self.answer(given).map(drop)
+        self.answer(0, given, &mut Vec::new())
     }
 
-    /// A reward with the contents of its decision.
-    fn answer(&self, given: &Given<'_>) -> Result<Answer, Refusal> {
+    /// Adds the rewards of an entry, with the contents of its decision.
+    fn answer(
+        &self,
+        entry: usize,
+        given: &Given<'_>,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), Refusal> {
         let shared = &self.shared;
         let Settings {
             reward_min,
             reward_max,
             ..
         } = shared.settings;
-        if !(reward_min..=reward_max).contains(&given.reward) {
-            let message = format!(
-                "the reward is {}; it must be from {reward_min} to {reward_max}",
-                given.reward
-            );
-            return Err(Refusal::invalid("reward", message));
+        let rewards = || std::iter::once(given.reward).chain(given.more.iter().copied());
+        for (place, reward) in rewards().enumerate() {
+            if !(reward_min..=reward_max).contains(&reward) {
+                let message =
+                    format!("the reward is {reward}; it must be from {reward_min} to {reward_max}");
+                return Err(match given.more {
+                    [] => Refusal::invalid("reward", message),
+                    _ => Refusal::invalid(format!("rewards[{place}]"), message),
+                });
+            }
         }
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
@@ -422,7 +437,7 @@ impl Engine {
         if shared.clock() > clock.saturating_add(shared.lifetime()) {
             return Err(Refusal::Expired);
         }
-        let position = match given.item {
+        let first = match given.item {
             None => 0,
             Some(id) => handed
                 .shown
@@ -434,20 +449,32 @@ impl Engine {
                     field: "item",
                 })?,
         };
-        let shown = handed.shown.into_iter().nth(position);
-        let shown = shown.ok_or(Refusal::UnknownDecision)?;
-        Ok(Answer {
-            number: handed.number + position as u64,
-            user: handed.user.into_owned(),
-            item: shown.item.into_owned(),
-            features: shown.features,
-            score: shown.score,
-            cluster: handed.cluster,
-            decided: handed.at,
-            clock,
-            event: handed.event,
-            reward: given.reward,
-        })
+        if handed.shown.is_empty() {
+            return Err(Refusal::UnknownDecision);
+        }
+        let (shown, given_rewards) = (handed.shown.len() - first, given.more.len() + 1);
+        if given_rewards > shown {
+            let message = format!("there are {given_rewards} rewards for {shown} items shown");
+            return Err(Refusal::invalid("rewards", message));
+        }
+        let shown = handed.shown.into_iter().enumerate().skip(first);
+        for ((place, shown), reward) in shown.zip(rewards()) {
+            answers.push(Answer {
+                entry,
+                number: handed.number + place as u64,
+                user: handed.user.clone().into_owned(),
+                item: shown.item.into_owned(),
+                features: shown.features,
+                context: handed.context.clone(),
+                score: shown.score,
+                cluster: handed.cluster,
+                decided: handed.at,
+                clock,
+                event: handed.event,
+                reward,
+            });
+        }
+        Ok(())
     }
 
     /// Inserts or replaces items of the catalogue. Returns the number that were new or changed.

@@ -68,10 +68,13 @@ pub(super) enum Command {
 /// A reward whose features may still be in the catalogue.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
+    /// The place of its entry in the request. The items of a list share one.
+    pub entry: usize,
     pub number: u64,
     pub user: String,
     pub item: String,
     pub features: Features,
+    pub context: Vec<f64>,
     pub score: f64,
     pub cluster: u64,
     pub decided: u64,
@@ -445,7 +448,8 @@ fn prepare_round(
     ahead: &mut Ahead,
     answers: Vec<Answer>,
 ) -> Result<(Option<Event>, Done), Refusal> {
-    let (is_alone, is_idle) = (answers.len() == 1, answers.is_empty());
+    let is_idle = answers.is_empty();
+    let is_alone = answers.iter().all(|answer| answer.entry == 0);
     let within = |refusal: Refusal, index: usize| match is_alone {
         true => refusal,
         false => refusal.within("feedback", index),
@@ -453,7 +457,8 @@ fn prepare_round(
     let mut applied = Vec::with_capacity(answers.len());
     let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
     let mut places = Vec::with_capacity(answers.len());
-    for (index, answer) in answers.into_iter().enumerate() {
+    for answer in answers {
+        let index = answer.entry;
         let number = answer.number;
         // Checked before repeats: earlier rewards of a forgotten user leave no trace.
         if state.is_forgotten(&answer.user, answer.event) {
@@ -481,7 +486,7 @@ fn prepare_round(
 
 /// A reward with its features.
 fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
-    let features = match answer.features {
+    let mut features = match answer.features {
         Features::Inline(features) => features,
         Features::Catalogue(revision) => {
             // The item may have changed since: then it is learned as it was shown.
@@ -490,6 +495,7 @@ fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
             features.ok_or(Refusal::Expired)?
         }
     };
+    features.extend_from_slice(&answer.context);
     Ok(Reward {
         number: answer.number,
         user: answer.user,

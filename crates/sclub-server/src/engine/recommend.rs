@@ -1,11 +1,13 @@
 //! Recommendations: a read of the state, and a sealed decision.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use sclub::{ItemSet, Score};
 
 use super::{Engine, Refusal, lock};
+use crate::context::ContextValue;
 use crate::decision::{Features, Handed, Shown};
 use crate::state::{Choice, Scratch, State};
 
@@ -27,6 +29,8 @@ pub struct Asked<'a> {
     pub among: Among<'a>,
     /// The number of items to show.
     pub k: usize,
+    /// The values of context features.
+    pub context: Option<&'a BTreeMap<String, ContextValue>>,
 }
 
 /// The candidates of a request.
@@ -120,8 +124,13 @@ impl Engine {
             let message = format!("an item has {} features; it must have {dim}", items.dim());
             return Err(Refusal::invalid("items", message));
         }
+        let context = &state.identity().context;
+        let context = match asked.context {
+            Some(given) => context.encode(given)?,
+            None => vec![0.0; context.len()],
+        };
         let chosen = state
-            .choose(asked.user, &choice, asked.k, scratch)
+            .choose(asked.user, &choice, &context, asked.k, scratch)
             .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
         if chosen.decisions.is_empty() {
             let message =
@@ -161,6 +170,7 @@ impl Engine {
             user: asked.user.into(),
             cluster: chosen.cluster,
             shown: shown.collect(),
+            context,
         };
         if let Among::Inline(_, items) = &asked.among
             && handed.shown.len() * items.dim() > MAX_INLINE_VALUES

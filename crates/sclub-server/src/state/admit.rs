@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use sclub::{Error, MAX_DIM, MAX_ITEMS, Observation, check_round};
 
 use super::{STRANGER, State};
+use crate::context::Context;
 use crate::event::{Event, Item, Reward};
 use crate::refusal::Refusal;
 
@@ -121,8 +122,14 @@ impl State {
         if self.is_forgotten(&reward.user, reward.event) || self.will_forget(reward, ahead) {
             return Err(Refusal::Forgotten);
         }
-        let expected = *dim.get_or_insert(reward.features.len());
-        check_item(&reward.features, reward.reward, expected).map_err(|error| match error {
+        let context = &self.identity.context;
+        let (item, _) = context.split(&reward.features);
+        let expected = *dim.get_or_insert(item.len());
+        let checked = check_dims(item.len(), expected, context).and_then(|()| {
+            let features = context.join(&reward.features);
+            check_item(&features, reward.reward, context.policy_dim(expected))
+        });
+        checked.map_err(|error| match error {
             Error::BadReward { value, .. } => Refusal::invalid(
                 "reward",
                 format!(
@@ -154,7 +161,9 @@ impl State {
                 return reject(entry, Refusal::invalid("items", message));
             }
             let expected = *dim.get_or_insert(item.features.len());
-            if let Err(error) = check_item(&item.features, 0.0, expected) {
+            let checked = check_dims(item.features.len(), expected, &self.identity.context)
+                .and_then(|()| check_item(&item.features, 0.0, expected));
+            if let Err(error) = checked {
                 let message = describe(&format!("item '{}'", item.id), &error);
                 return reject(entry, Refusal::invalid("features", message));
             }
@@ -167,6 +176,18 @@ impl State {
 
 fn reject(entry: usize, reason: Refusal) -> Result<(), Rejected> {
     Err(Rejected { entry, reason })
+}
+
+/// Checks the number of features of an item, alone and with a context.
+fn check_dims(got: usize, expected: usize, context: &Context) -> Result<(), Error> {
+    if got != expected {
+        return Err(Error::DimensionMismatch { expected, got });
+    }
+    match (got, context.policy_dim(got)) {
+        (0, _) => Err(Error::Dimension { got: 0 }),
+        (_, joined) if joined > MAX_DIM => Err(Error::Dimension { got: joined }),
+        _ => Ok(()),
+    }
 }
 
 /// Every check of [`sclub::Policy::learn_round`] and [`sclub::ItemSet`] on one item.

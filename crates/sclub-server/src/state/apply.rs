@@ -1,8 +1,10 @@
 //! Application of events: the only way to change the state, live and in replay.
 
-use sclub::{Change, Observation, UserId};
+use std::borrow::Cow;
 
-use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What, item_id};
+use sclub::{Change, Error, List, Observation, Shown, UserId};
+
+use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, Served, State, What, item_id};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 
@@ -97,7 +99,8 @@ impl State {
 
     fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) {
         if let (None, Some(first)) = (&self.learned, round.first()) {
-            self.begin(first.features.len())
+            let (item, _) = self.identity.context.split(&first.features);
+            self.begin(item.len())
                 .expect("admit() checks the dimension");
         }
         let Some(learned) = &mut self.learned else {
@@ -110,21 +113,28 @@ impl State {
             .iter()
             .map(|reward| self.users.admit(&reward.user, at, next))
             .collect();
+        let context = &self.identity.context;
+        let features: Vec<Cow<'_, [f64]>> = round
+            .iter()
+            .map(|reward| context.join(&reward.features))
+            .collect();
         let observations: Vec<Observation<'_>> = round
             .iter()
             .zip(&numbers)
-            .map(|(reward, &number)| Observation {
+            .zip(&features)
+            .map(|((reward, &number), features)| Observation {
                 user: UserId::from(number),
-                item: &reward.features,
+                item: features,
                 id: has_ids.then(|| item_id(&reward.item)),
                 reward: reward.reward,
             })
             .collect();
         let mut changes = Vec::new();
-        learned
-            .policy
-            .learn_round(&observations, &mut changes)
-            .expect("admit() checks all that a policy does");
+        let learned = match self.identity.policy.can.lists {
+            true => learn_lists(&mut learned.policy, round, &observations, &mut changes),
+            false => learned.policy.learn_round(&observations, &mut changes),
+        };
+        learned.expect("admit() checks all that a policy does");
         for (reward, &number) in round.iter().zip(&numbers) {
             self.answered.insert(reward.number, reward.clock);
             self.rewards += 1;
@@ -212,4 +222,42 @@ impl State {
             learned.catalogue.prune(before);
         }
     }
+}
+
+/// Learns a round from lists: items of one decision that stand one after another, in the order in which
+/// they were shown.
+fn learn_lists(
+    policy: &mut Served,
+    round: &[Reward],
+    observations: &[Observation<'_>],
+    changes: &mut Vec<Change>,
+) -> Result<(), Error> {
+    let shown: Vec<Shown<'_>> = observations
+        .iter()
+        .map(|observation| Shown {
+            item: observation.item,
+            id: observation.id,
+            reward: Some(observation.reward),
+        })
+        .collect();
+    let mut lists = Vec::new();
+    let mut start = 0;
+    for rewards in round.chunk_by(is_same_list) {
+        let items = &shown[start..start + rewards.len()];
+        lists.push(List {
+            user: observations[start].user,
+            items,
+            looked_at: Some(items.len()),
+        });
+        start += rewards.len();
+    }
+    policy.learn_lists(&lists, changes)
+}
+
+/// Returns true if the second item was shown right after the first, in the same list.
+fn is_same_list(first: &Reward, second: &Reward) -> bool {
+    let decision = |reward: &Reward| (reward.decided, reward.clock, reward.event, reward.cluster);
+    first.user == second.user
+        && first.number + 1 == second.number
+        && decision(first) == decision(second)
 }

@@ -34,7 +34,8 @@ pub struct Chosen {
 }
 
 impl State {
-    /// Chooses the best `k` items for a user.
+    /// Chooses the best `k` items for a user. `context` is encoded; it is empty if the folder has no context
+    /// features.
     ///
     /// # Errors
     /// If there is no candidate, or the candidates have another number of features.
@@ -42,6 +43,7 @@ impl State {
         &self,
         user: &str,
         choice: &Choice<'_>,
+        context: &[f64],
         k: usize,
         scratch: &mut Scratch,
     ) -> Result<Chosen, Error> {
@@ -60,23 +62,27 @@ impl State {
             cluster: policy.cluster_of(user).unwrap_or(0),
             cluster_users: policy.inspect().cluster_users(user),
         };
-        let out = &mut chosen.decisions;
-        match (choice, catalogue) {
-            (Choice::Inline(items), _) => best(policy, user, items, k, None, out)?,
+        let mut items: &ItemSet = match (choice, catalogue) {
+            (Choice::Inline(items), _) => items,
             (Choice::Slots(slots), Some(catalogue)) => {
-                let items = scratch.items(policy.dim())?;
-                items.select(catalogue.items(), slots)?;
-                best(policy, user, items, k, None, out)?;
+                let all = catalogue.items();
+                let some = buffer(&mut scratch.items, all.dim())?;
+                some.select(all, slots)?;
+                some
             }
-            (Choice::All { exclude: [] }, Some(catalogue)) => {
-                best(policy, user, catalogue.items(), k, None, out)?;
-            }
-            (Choice::All { exclude }, Some(catalogue)) => {
-                let excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
-                best(policy, user, catalogue.items(), k, Some(&excluded), out)?;
-            }
+            (Choice::All { .. }, Some(catalogue)) => catalogue.items(),
             (_, None) => return Err(Error::NoCandidates),
+        };
+        if !context.is_empty() {
+            let joined = buffer(&mut scratch.joined, policy.dim())?;
+            joined.refill_in_context(items, context, self.identity.context.mode())?;
+            items = joined;
         }
+        let excluded = match choice {
+            Choice::All { exclude } => *exclude,
+            _ => &[],
+        };
+        best(policy, user, items, k, excluded, &mut chosen.decisions)?;
         Ok(chosen)
     }
 }
@@ -87,28 +93,32 @@ fn best(
     user: UserId,
     items: &ItemSet,
     k: usize,
-    exclude: Option<&dyn Fn(usize) -> bool>,
+    exclude: &[usize],
     out: &mut Vec<Decision>,
 ) -> Result<(), Error> {
-    if k == 1 && exclude.is_none() && items.len() <= MAX_SCORED_ITEMS {
+    if k == 1 && exclude.is_empty() && items.len() <= MAX_SCORED_ITEMS {
         out.push(policy.recommend(user, items)?);
         return Ok(());
     }
-    let exclude = exclude.unwrap_or(&|_| false);
-    policy.recommend_list(user, items, k, exclude, out)
+    let is_excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
+    match exclude {
+        [] => policy.recommend_list(user, items, k, &|_| false, out),
+        _ => policy.recommend_list(user, items, k, &is_excluded, out),
+    }
 }
 
 /// Buffers that are reused from one choice to the next.
 #[derive(Debug, Default)]
 pub struct Scratch {
     items: Option<ItemSet>,
+    /// Items in context.
+    joined: Option<ItemSet>,
 }
 
-impl Scratch {
-    fn items(&mut self, dim: usize) -> Result<&mut ItemSet, Error> {
-        if self.items.as_ref().is_none_or(|items| items.dim() != dim) {
-            self.items = Some(ItemSet::new(dim)?);
-        }
-        Ok(self.items.as_mut().expect("made above"))
+/// A buffer for items of `dim` features.
+fn buffer(items: &mut Option<ItemSet>, dim: usize) -> Result<&mut ItemSet, Error> {
+    if items.as_ref().is_none_or(|items| items.dim() != dim) {
+        *items = Some(ItemSet::new(dim)?);
     }
+    Ok(items.as_mut().expect("made above"))
 }

@@ -185,7 +185,7 @@ impl State {
 
     /// The number of features per item, once it is known.
     pub fn dim(&self) -> Option<usize> {
-        self.policy().map(|policy| policy.dim())
+        self.catalogue().map(|catalogue| catalogue.items().dim())
     }
 
     /// The users who have given a reward.

@@ -156,7 +156,8 @@ impl State {
                 let has_ids = identity.policy.can.item_ids;
                 let catalogue =
                     Catalogue::load(dim, has_ids, saved).ok_or_else(|| bad("catalogue"))?;
-                if policy.dim() != dim || policy.inspect().users() != users.len() as u64 {
+                let policy_dim = identity.context.policy_dim(dim);
+                if policy.dim() != policy_dim || policy.inspect().users() != users.len() as u64 {
                     return Err(bad("policy"));
                 }
                 Some(Learned { policy, catalogue })

@@ -112,6 +112,7 @@ mod tests {
             user: "u".into(),
             cluster: 0,
             shown: Vec::new(),
+            context: Vec::new(),
         }
     }
 

@@ -106,6 +106,7 @@ impl Bench {
             user,
             among: Among::All(Vec::new()),
             k,
+            context: None,
         };
         self.engine.recommend(&asked, &mut Scratch::default())
     }
@@ -129,6 +130,7 @@ impl Bench {
             decision,
             item,
             reward,
+            more: &[],
         };
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         Ok(applied[0])

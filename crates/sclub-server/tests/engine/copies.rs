@@ -92,6 +92,7 @@ fn decisions_of_another_copy_are_refused() {
         decision,
         item: None,
         reward: 1.0,
+        more: &[],
     });
     let refused = copy.runtime.block_on(copy.engine.feedback(&given));
     let expected = Refusal::OtherCopy.within("feedback", 1);

@@ -58,6 +58,7 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
                         decision: &shown.decision,
                         item: None,
                         reward: 1.0,
+                        more: &[],
                     })
                     .collect();
                 if !round.is_empty() {

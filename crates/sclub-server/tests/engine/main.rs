@@ -3,6 +3,7 @@
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
+mod context;
 mod copies;
 mod faults;
 mod history;

@@ -55,6 +55,7 @@ fn invalid_requests_are_refused_and_change_nothing() {
         user: "u",
         among: Among::Candidates(vec!["a", "zebra"]),
         k: 1,
+        context: None,
     };
     let refused = bench.engine.recommend(&unknown, &mut Scratch::default());
     assert!(matches!(refused, Err(Refusal::UnknownItem { id, .. }) if id == "zebra"));
@@ -109,6 +110,7 @@ fn an_item_that_changed_since_is_learned_as_it_was_shown() {
             user: "u",
             among: Among::Candidates(vec!["b"]),
             k: 1,
+            context: None,
         };
         let shown = bench
             .engine
@@ -138,6 +140,7 @@ fn a_decision_accepts_a_reward_after_a_crash() {
         user: "v",
         among: Among::Inline(vec!["x", "y"], &inline),
         k: 2,
+        context: None,
     };
     let sent_along = bench
         .engine
@@ -183,6 +186,7 @@ fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
             user,
             among: Among::All(Vec::new()),
             k: 1,
+            context: None,
         });
         bench.engine.recommend_all(&asked).unwrap()
     };
@@ -193,6 +197,7 @@ fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
                 decision: &shown.decision,
                 item: None,
                 reward: 1.0,
+                more: &[],
             })
             .collect();
         bench.runtime.block_on(bench.engine.feedback(&round))
@@ -219,6 +224,7 @@ fn batches_during_a_forget_leave_nothing_of_the_user() {
                 user,
                 among: Among::All(Vec::new()),
                 k: 1,
+                context: None,
             });
             let shown = bench.engine.recommend_all(&asked).unwrap();
             shown.into_iter().next().unwrap().decision

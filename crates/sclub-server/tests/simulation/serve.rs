@@ -171,6 +171,7 @@ impl World {
                 user: &request.user,
                 among: request.among.borrowed(inline.as_ref()),
                 k: request.k,
+                context: None,
             })
             .collect();
         let answered = match &asked[..] {
@@ -244,6 +245,7 @@ impl World {
                 decision: &decision.text,
                 item: reward.item.as_deref(),
                 reward: reward.reward,
+                more: &[],
             })
             .collect();
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
@@ -355,6 +357,7 @@ impl World {
             decision: text,
             item,
             reward,
+            more: &[],
         };
         if engine.feedback(&[given]).await.is_ok() {
             self.violation(format!("{invalid:?} was accepted"));

@@ -33,6 +33,7 @@ pub fn served() -> (TempDir, TempDir) {
             user,
             among: Among::All(Vec::new()),
             k: 1,
+            context: None,
         };
         let shown = engine.recommend(&asked, &mut Scratch::default());
         shown.unwrap().decision
@@ -43,6 +44,7 @@ pub fn served() -> (TempDir, TempDir) {
                 decision: &decide(&format!("user-{}", round % 3)),
                 item: None,
                 reward: 0.5,
+                more: &[],
             };
             runtime.block_on(engine.feedback(&[given])).unwrap();
         }

@@ -192,6 +192,7 @@ fn copies_of_a_folder_have_epochs_of_their_own() {
         user: "u".into(),
         cluster: 0,
         shown: Vec::new(),
+        context: Vec::new(),
     };
     assert_eq!(
         epochs.origin(&handed(of_copy.life)),

@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
-    check_round, rank_by_basis,
+    check_round, offers, rank_by_basis,
 };
 use crate::spec::{Abilities, Load, Spec};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
@@ -137,7 +137,7 @@ impl LinUcbShared {
         // Users who are not listed have a group behind the others, if any are listed.
         let groups = state.listed() + usize::from(!state.group_of.is_empty());
         if state.groups.len() != groups {
-            return Err(bad("it has not the groups it should have").into());
+            return Err(bad("its number of groups does not match the groups of its users").into());
         }
         Ok((state, ledger))
     }
@@ -180,9 +180,7 @@ impl Policy for LinUcbShared {
         bytes::digest(self)
     }
 
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
+    offers!(persist);
 }
 
 impl Save for LinUcbShared {
@@ -228,7 +226,7 @@ impl ForgettableLinUcb {
         reader.expect(Self::MAGIC)?;
         match LinUcbShared::load_words(reader)? {
             (shared, Some(ledger)) => Ok(Self { shared, ledger }),
-            (_, None) => Err(bad("it does not hold users").into()),
+            (_, None) => Err(bad("it has no statistics of single users").into()),
         }
     }
 
@@ -314,17 +312,7 @@ impl Policy for ForgettableLinUcb {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
+    offers!(inspect, persist, forget);
 }
 
 impl Save for ForgettableLinUcb {

@@ -127,12 +127,14 @@ impl Bench {
             user,
             among: Among::All(Vec::new()),
             k: 1,
+            context: None,
         };
         let shown = self.engine.recommend(&asked, &mut Scratch::default())?;
         let given = Given {
             decision: &shown.decision,
             item: None,
             reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == USERS[0]))),
+            more: &[],
         };
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         assert_eq!(applied, [true]);

@@ -1,9 +1,10 @@
 //! Random events: every admitted event can be applied, and replay gives the same state.
 
 use proptest::prelude::*;
-use sclub::Sequential;
+use sclub::{ContextMode, Sequential};
 
 use super::*;
+use crate::context::Context;
 
 /// An event to try.
 #[derive(Debug, Clone)]
@@ -30,6 +31,8 @@ fn number() -> impl Strategy<Value = f64> {
 fn features() -> impl Strategy<Value = Vec<f64>> {
     prop_oneof![
         20 => prop::collection::vec(number(), 2),
+        // With a context.
+        10 => prop::collection::vec(number(), 4),
         1 => prop::collection::vec(number(), 0..5),
         1 => prop::sample::select(vec![512, 513]).prop_map(|dim| vec![0.5; dim]),
     ]
@@ -122,10 +125,15 @@ proptest! {
     fn admitted_events_are_applied_and_replay_gives_the_same_state(
         policy in prop::sample::select(servable()),
         dim in prop::sample::select(vec![None, Some(2)]),
+        context in prop::sample::select(vec![None, Some(ContextMode::Append), Some(ContextMode::Cross)]),
         batches in some_batches(),
         saved_after in 0..50usize,
     ) {
-        let identity = identity(policy.name, dim);
+        let mut identity = identity(policy.name, dim);
+        if let Some(mode) = context {
+            let features = ["hour", "device"].map(str::to_owned);
+            identity.context = Context::new(&features, mode).unwrap();
+        }
         let mut state = State::new(identity.clone()).unwrap();
         let log = live(&mut state, batches);
 
