@@ -11,7 +11,7 @@ use sclub::Users;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::aside::start;
+use super::blocking::start;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
 use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::edge::ApiError;

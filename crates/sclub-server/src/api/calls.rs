@@ -11,7 +11,7 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
-use super::{Answer, App, Shared, Work, aside, body, json, parse};
+use super::{Answer, App, Shared, Work, run_blocking, body, json, parse};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
@@ -42,7 +42,7 @@ pub(super) async fn recommend(
         if let Some(answer) = recommend_one(&app, engine, &bytes, true)? {
             return Ok(answer);
         }
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_one(app, engine, &bytes, false)
         });
         answer.await??.ok_or_else(ApiError::internal)
@@ -86,7 +86,7 @@ pub(super) async fn recommend_batch(
     let engine = app.ready()?;
     let outcome = async {
         let bytes = body(&app, request).await?;
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_many(app, engine, &bytes)
         });
         answer.await?

@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
-use super::{Answer, App, Id, Shared, Work, aside, json};
+use super::{Answer, App, Id, Shared, Work, run_blocking, json};
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
@@ -136,7 +136,7 @@ pub(super) async fn list(
     query: Result<Query<ItemsQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
     let query = parsed_query(query)?;
-    aside(&app, Work::Look, move |_, engine| page(engine, &query)).await?
+    run_blocking(&app, Work::Look, move |_, engine| page(engine, &query)).await?
 }
 
 fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {

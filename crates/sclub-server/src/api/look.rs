@@ -16,7 +16,7 @@ use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
-use super::{Answer, App, Id, Shared, Work, aside, json};
+use super::{Answer, App, Id, Shared, Work, run_blocking, json};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
@@ -27,7 +27,7 @@ use crate::state::{Catalogue, NOBODY, Record, Served, Sides, State as Known, Wha
     (status = 200, body = UserCard, description = "The user's statistics"),
     (status = 404, body = ErrorBody, description = "No reward of this user has been learned")))]
 pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
-    aside(&app, Work::Look, |_, engine| {
+    run_blocking(&app, Work::Look, |_, engine| {
         let card = user_card(&engine.state(), &id).ok_or(Refusal::UnknownUser(id))?;
         Ok(json(&card))
     })
@@ -67,7 +67,7 @@ pub(super) async fn clusters(
 ) -> Result<Answer, ApiError> {
     let query = parsed_query(query)?;
     let limit = limit(query.limit, 100)?;
-    aside(&app, Work::Look, move |_, engine| {
+    run_blocking(&app, Work::Look, move |_, engine| {
         let page = engine.read_long(|state| clusters_page(state, query.after, limit))?;
         Ok(json(&page))
     })
@@ -152,7 +152,7 @@ pub(super) async fn cluster(
     let label: ClusterId = id
         .parse()
         .map_err(|_| Refusal::invalid("id", "the id of a cluster must be a number"))?;
-    aside(&app, Work::Look, move |_, engine| {
+    run_blocking(&app, Work::Look, move |_, engine| {
         let card = engine.read_long(|state| cluster_card(state, label, items, members));
         Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
     })
@@ -301,7 +301,7 @@ pub(super) async fn state(
 ) -> Result<Answer, ApiError> {
     let query = parsed_query(query)?;
     if query.hash == Some(true) {
-        return aside(&app, Work::Look, |app, engine| {
+        return run_blocking(&app, Work::Look, |app, engine| {
             let (state, hash) = engine.hashed();
             json(&state_card(app, engine, &state, hash))
         })

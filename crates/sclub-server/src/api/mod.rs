@@ -1,7 +1,7 @@
 //! The HTTP API.
 
 mod admin;
-mod aside;
+mod blocking;
 mod calls;
 pub mod explain;
 mod items;
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 pub use openapi::document;
 
-use aside::{Permits, Work, aside};
+use blocking::{Permits, Work, run_blocking};
 
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;

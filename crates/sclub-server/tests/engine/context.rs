@@ -52,7 +52,7 @@ fn a_context_is_joined_with_the_features_of_the_items() {
         (Some(json!({"device": "phone"})), [0.0, 1.0, 0.0]),
     ];
     for mode in ContextMode::ALL {
-        let mut bench = Bench::stocked(Env::real(), &settings(mode));
+        let mut bench = Bench::with_items(Env::real(), &settings(mode));
         let mut policy = LinUcbInd::new(mode.dim(DIM, 3), &Params::tuned()).unwrap();
         for round in 0..60 {
             let (given, encoded) = &contexts[round * 7 % contexts.len()];
@@ -78,13 +78,13 @@ fn a_context_is_joined_with_the_features_of_the_items() {
                 bench = bench.crash();
             }
         }
-        assert_eq!(verified(bench.left().path()), bench.hash());
+        assert_eq!(verified(bench.killed().path()), bench.hash());
     }
 }
 
 #[test]
 fn contexts_are_exported_by_name() {
-    let bench = Bench::stocked(Env::real(), &settings(ContextMode::Cross));
+    let bench = Bench::with_items(Env::real(), &settings(ContextMode::Cross));
     let evening = context(json!({"hour": 0.75, "device": "phone"}));
     let all = || Among::All(Vec::new());
     let rewarded = recommend(&bench, all(), Some(&evening)).unwrap();
@@ -105,7 +105,7 @@ fn contexts_are_exported_by_name() {
 #[test]
 fn a_folder_keeps_its_context_features() {
     let cross = settings(ContextMode::Cross);
-    let bench = Bench::stocked(Env::real(), &cross);
+    let bench = Bench::with_items(Env::real(), &cross);
     let unknown = context(json!({"moon": 1}));
     let refused = recommend(&bench, Among::All(Vec::new()), Some(&unknown)).unwrap_err();
     assert!(refused.to_string().contains("hour, device"), "{refused}");
@@ -128,7 +128,7 @@ fn a_folder_keeps_its_context_features() {
 
 #[test]
 fn the_rewards_of_a_list_are_one_round() {
-    let bench = Bench::stocked(Env::real(), &of("linucb-ind"));
+    let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
     let give = |item, reward, more: &[f64]| {
         let given = Given {

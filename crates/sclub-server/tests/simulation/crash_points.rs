@@ -11,7 +11,7 @@ use crate::operators::{close, supervisor};
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
 use crate::seed::stream;
-use crate::serve::{Choice, Pace, Request, Reward, Wish};
+use crate::serve::{Choice, Pace, Request, Reward, RecommendRequest};
 use crate::world::{Death, World};
 
 const USERS: [&str; 3] = [
@@ -21,7 +21,7 @@ const USERS: [&str; 3] = [
 ];
 
 fn recommend(user: usize, k: usize) -> Request {
-    Request::Recommend(vec![Wish {
+    Request::Recommend(vec![RecommendRequest {
         user: USERS[user].to_owned(),
         among: Choice::All(Vec::new()),
         k,

@@ -79,7 +79,7 @@ pub(super) async fn start<T: Send + 'static>(
 }
 
 /// Waits for a permit, then for the result of the work.
-pub(super) async fn aside<T: Send + 'static>(
+pub(super) async fn run_blocking<T: Send + 'static>(
     app: &Shared,
     work: Work,
     run: impl FnOnce(&App, &Engine) -> T + Send + 'static,
