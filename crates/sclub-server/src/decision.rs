@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_and_nothing_else() {
+    fn only_sealed_decisions_are_opened() {
         let sealer = Sealer::new([7; 32]);
         let in_context = Handed {
             context: vec![0.0, 0.5],

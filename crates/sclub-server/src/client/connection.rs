@@ -1,19 +1,15 @@
 //! A connection and its requests.
 
-use std::error::Error;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::Request;
 use hyper::body::Incoming;
-use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
 use hyper::header::{HeaderMap, HeaderValue};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use hyper::{Method, Request, Uri};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
@@ -21,6 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::link::Link;
 use super::{ClientError, Roots, Url};
 
 /// The default timeout of a call.
@@ -51,10 +48,10 @@ pub struct Connection {
     timeout: Duration,
     /// The open connection. A call takes it and puts it back when the answer has been read to its end. So the
     /// answer to a dropped call is dropped with its connection, and no other call reads it.
-    idle: Option<Sender>,
+    idle: Option<Link>,
+    /// The last path and its URI: most callers repeat one path.
+    uri: (String, Uri),
 }
-
-type Sender = SendRequest<Full<Bytes>>;
 
 impl Connection {
     /// Connects. Without roots, the certificate authorities of this machine are trusted over https.
@@ -68,6 +65,7 @@ impl Connection {
             roots: roots.cloned(),
             timeout: DEFAULT_TIMEOUT,
             idle: None,
+            uri: (String::new(), Uri::default()),
         };
         connection.idle = Some(connection.connect().await?);
         Ok(connection)
@@ -115,10 +113,10 @@ impl Connection {
     ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (sender, answer) = self.send(method, path, body).await?;
+            let (mut link, answer) = self.send(method, path, body).await?;
             let (head, body) = answer.into_parts();
-            let body = body.collect().await.map_err(failed)?.to_bytes();
-            self.idle = Some(sender);
+            let body = link.drive(body.collect()).await?.to_bytes();
+            self.idle = Some(link);
             Ok(Response {
                 status: head.status.as_u16(),
                 body,
@@ -137,11 +135,15 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (sender, answer) = self.send("GET", path, b"").await?;
+        let (mut link, answer) = self.send("GET", path, b"").await?;
         let (head, mut body) = answer.into_parts();
         let mut error_body = Vec::new();
-        while let Some(frame) = within(self.timeout, body.frame()).await? {
-            let Ok(part) = frame.map_err(failed)?.into_data() else {
+        loop {
+            let frame = async { body.frame().await.transpose() };
+            let Some(frame) = within(self.timeout, link.drive(frame)).await?? else {
+                break;
+            };
+            let Ok(part) = frame.into_data() else {
                 continue;
             };
             if head.status.is_success() {
@@ -150,14 +152,14 @@ impl Connection {
                 error_body.extend_from_slice(&part);
             }
         }
-        self.idle = Some(sender);
+        self.idle = Some(link);
         Ok(Response {
             status: head.status.as_u16(),
             body: error_body.into(),
         })
     }
 
-    async fn connect(&self) -> Result<Sender, ClientError> {
+    async fn connect(&self) -> Result<Link, ClientError> {
         let refused = |source| ClientError::Connect {
             url: self.url.to_string(),
             source,
@@ -169,9 +171,9 @@ impl Connection {
             .map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
         if self.url.is_https {
-            start(self.secure(stream).await?).await
+            Link::start(self.secure(stream).await?).await
         } else {
-            start(stream).await
+            Link::start(stream).await
         }
     }
 
@@ -211,23 +213,23 @@ impl Connection {
         method: &str,
         path: &str,
         body: &[u8],
-    ) -> Result<(Sender, hyper::Response<Incoming>), ClientError> {
+    ) -> Result<(Link, hyper::Response<Incoming>), ClientError> {
         let body = Bytes::copy_from_slice(body);
-        if let Some(mut sender) = self.idle.take() {
+        if let Some(mut link) = self.idle.take() {
             let request = self.build(method, path, body.clone())?;
-            match send_on(&mut sender, request).await {
-                Ok(answer) => return Ok((sender, answer)),
+            match link.send(request).await {
+                Ok(answer) => return Ok((link, answer)),
                 Err(ClientError::Broken(_)) => {}
                 Err(error) => return Err(error),
             }
         }
-        let mut sender = self.connect().await?;
-        let answer = send_on(&mut sender, self.build(method, path, body)?).await?;
-        Ok((sender, answer))
+        let mut link = self.connect().await?;
+        let answer = link.send(self.build(method, path, body)?).await?;
+        Ok((link, answer))
     }
 
     fn build(
-        &self,
+        &mut self,
         method: &str,
         path: &str,
         body: Bytes,
@@ -238,11 +240,16 @@ impl Connection {
             headers.insert(CONTENT_TYPE, json);
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
-        let mut request = Request::builder()
-            .method(method)
-            .uri(format!("{}{path}", self.url.base))
-            .body(Full::new(body))
-            .map_err(|error| ClientError::NotHttp(format!("{method} {path}: {error}")))?;
+        let bad =
+            |error: hyper::http::Error| ClientError::NotHttp(format!("{method} {path}: {error}"));
+        if self.uri.0 != path {
+            let uri = Uri::try_from(format!("{}{path}", self.url.base));
+            self.uri = (path.to_owned(), uri.map_err(|error| bad(error.into()))?);
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() =
+            Method::from_bytes(method.as_bytes()).map_err(|error| bad(error.into()))?;
+        *request.uri_mut() = self.uri.1.clone();
         *request.headers_mut() = headers;
         Ok(request)
     }
@@ -252,38 +259,8 @@ fn header(text: &str) -> Result<HeaderValue, ClientError> {
     HeaderValue::from_str(text).map_err(|error| ClientError::NotHttp(error.to_string()))
 }
 
-/// Starts HTTP on a stream, on a task that ends with the sender.
-async fn start(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Sender, ClientError> {
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(failed)?;
-    // Its errors reach the callers that wait for an answer.
-    tokio::spawn(connection);
-    Ok(sender)
-}
-
-async fn send_on(
-    sender: &mut Sender,
-    request: Request<Full<Bytes>>,
-) -> Result<hyper::Response<Incoming>, ClientError> {
-    sender.ready().await.map_err(failed)?;
-    sender.send_request(request).await.map_err(failed)
-}
-
 async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, ClientError> {
     timeout(limit, work)
         .await
         .map_err(|_| ClientError::Timeout(limit))
-}
-
-fn failed(error: hyper::Error) -> ClientError {
-    if error.is_parse() {
-        return ClientError::NotHttp(error.to_string());
-    }
-    // The innermost cause is the most specific.
-    let mut cause: &dyn Error = &error;
-    while let Some(inner) = cause.source() {
-        cause = inner;
-    }
-    ClientError::Broken(cause.to_string())
 }

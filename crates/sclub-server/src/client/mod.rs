@@ -3,6 +3,7 @@
 //! Over https it trusts the certificates it is given, or else the certificate authorities of this machine.
 
 mod connection;
+mod link;
 mod roots;
 #[cfg(test)]
 mod tests;

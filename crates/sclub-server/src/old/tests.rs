@@ -203,7 +203,7 @@ fn an_empty_snapshot_and_other_formats() {
 }
 
 #[test]
-fn what_version_0_1_did_not_write_is_refused() {
+fn bytes_that_version_0_1_did_not_write_are_refused() {
     let good = unhex(LOGGED[2]);
     assert!(event(&good).is_ok());
     for end in 0..good.len() {

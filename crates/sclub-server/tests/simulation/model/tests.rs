@@ -75,7 +75,7 @@ fn applied(is_new: bool) -> End {
 }
 
 #[test]
-fn what_was_acknowledged_counts_once_and_what_was_not_may() {
+fn acknowledged_rewards_count_once_and_others_may_count() {
     let mut book = Book::new();
     let first = book.give(0, 0.5);
     book.end(first, applied(true)).unwrap();
@@ -95,7 +95,7 @@ fn what_was_acknowledged_counts_once_and_what_was_not_may() {
 }
 
 #[test]
-fn what_is_applied_twice_is_found() {
+fn a_reward_that_is_applied_twice_is_found() {
     let mut book = Book::new();
     for is_first in [true, false] {
         let call = book.give(0, 0.5);
@@ -104,7 +104,7 @@ fn what_is_applied_twice_is_found() {
 }
 
 #[test]
-fn nobody_can_have_applied_what_was_never_sent_or_always_refused() {
+fn rewards_that_were_never_sent_or_always_refused_cannot_be_applied() {
     let mut book = Book::new();
     let refused = book.give(0, 0.5);
     book.end(refused, End::Refused).unwrap();
