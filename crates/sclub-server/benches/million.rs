@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sclub::{BackgroundFit, ItemSet, Policy, SclubSoft, SoftParams};
-use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
+use sclub_server::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Threads};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
@@ -199,9 +199,9 @@ fn learn(
 fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize) -> (String, f64) {
     let features = draws.features(1);
     let items = ItemSet::from_rows(DIM, &features).expect("an item");
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: &format!("user-{user}"),
-        among: Among::Inline(vec!["item"], &items),
+        among: CandidateSet::Inline(vec!["item"], &items),
         k: 1,
         context: None,
     };
@@ -211,7 +211,7 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
 
 /// Sends a reward and waits until it is learned.
 async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
-    let given = Given {
+    let given = Feedback {
         decision,
         item: None,
         reward: *reward,
@@ -248,9 +248,9 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
             let begun = Instant::now();
             loop {
                 let user = format!("user-{}", (draws.unit() * users as f64) as usize);
-                let asked = Asked {
+                let asked = RecommendQuery {
                     user: &user,
-                    among: Among::Inline(ids.iter().map(String::as_str).collect(), &items),
+                    among: CandidateSet::Inline(ids.iter().map(String::as_str).collect(), &items),
                     k: 1,
                     context: None,
                 };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sclub_server::api::{App, probe};
-use sclub_server::decision::{Features, Handed, Sealer, Shown};
+use sclub_server::decision::{DecisionContents, Features, Sealer, Shown};
 use sclub_server::engine::Engine;
 use sclub_server::env::Env;
 use sclub_server::event::{Batch, Event, Item, Reward, Stamp};
@@ -180,7 +180,7 @@ fn no_snapshot_and_no_decision_panics() {
         score: 0.5,
         features,
     };
-    let handed = Handed {
+    let handed = DecisionContents {
         life: 9,
         number: 1,
         event: 1,
@@ -199,7 +199,7 @@ fn no_snapshot_and_no_decision_panics() {
     runner
         .run(&bytes(vec![saved, handed.encode()]), |bytes| {
             let _ = State::load(identity.clone(), &mut bytes.as_slice());
-            let _ = Handed::decode(&bytes);
+            let _ = DecisionContents::decode(&bytes);
             let _ = sealer.open(&String::from_utf8_lossy(&bytes));
             Ok(())
         })

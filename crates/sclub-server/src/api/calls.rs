@@ -11,10 +11,10 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
-use super::{Answer, App, Shared, Work, run_blocking, body, json, parse};
+use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
+use crate::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal};
 use crate::meters::Call;
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
@@ -61,7 +61,7 @@ fn recommend_one(
     let inline = inline(&app.settings, &request, engine.has_item_ids())?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
     let is_long = quick
-        && matches!(asked.among, Among::All(_))
+        && matches!(asked.among, CandidateSet::All(_))
         && engine
             .state()
             .catalogue()
@@ -210,7 +210,7 @@ fn timed(
     outcome
 }
 
-fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Given<'a>, Refusal> {
+fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> {
     let item = request.item.as_deref();
     let (reward, more) = match (request.reward, request.rewards.as_deref()) {
         (Some(reward), None) => (reward, &[][..]),
@@ -233,7 +233,7 @@ fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Given<'a>, Refusal> {
             return Err(Refusal::invalid("reward", message));
         }
     };
-    Ok(Given {
+    Ok(Feedback {
         decision: &request.decision,
         item,
         reward,
@@ -308,7 +308,7 @@ fn asked<'a>(
     settings: &Settings,
     request: &'a RecommendRequest<'_>,
     inline: Option<&'a ItemSet>,
-) -> Result<Asked<'a>, Refusal> {
+) -> Result<RecommendQuery<'a>, Refusal> {
     check_id(settings, &request.user, || "user".to_owned())?;
     let k = match request.k.unwrap_or(1) {
         k if k >= 1 && k <= settings.max_k as u64 => k as usize,
@@ -328,10 +328,10 @@ fn asked<'a>(
         }
         (Some(candidates), ..) => {
             check_count("candidates", candidates.len(), settings.max_candidates)?;
-            Among::Candidates(candidates.iter().map(|id| &**id).collect())
+            CandidateSet::Candidates(candidates.iter().map(|id| &**id).collect())
         }
         (None, Some(items), Some(inline)) => {
-            Among::Inline(items.iter().map(|item| &*item.id).collect(), inline)
+            CandidateSet::Inline(items.iter().map(|item| &*item.id).collect(), inline)
         }
         _ => {
             let exclude = request.exclude.as_deref().unwrap_or_default();
@@ -343,10 +343,10 @@ fn asked<'a>(
                 );
                 return Err(Refusal::invalid("exclude", message));
             }
-            Among::All(exclude.iter().map(|id| &**id).collect())
+            CandidateSet::All(exclude.iter().map(|id| &**id).collect())
         }
     };
-    Ok(Asked {
+    Ok(RecommendQuery {
         user: &request.user,
         among,
         k,

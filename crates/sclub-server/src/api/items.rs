@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
-use super::{Answer, App, Id, Shared, Work, run_blocking, json};
+use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
@@ -58,7 +58,11 @@ pub(super) async fn put(
         };
         let is_last = !matches!(next, Ok(Some(_)));
         let again = matches!(&next, Ok(Some(item)) if ids.contains(&item.id));
-        if is_last || again || waiting.len() == MAX_ITEMS_PER_WRITE || numbers >= MAX_VALUES_PER_WRITE {
+        if is_last
+            || again
+            || waiting.len() == MAX_ITEMS_PER_WRITE
+            || numbers >= MAX_VALUES_PER_WRITE
+        {
             let together = std::mem::take(&mut waiting);
             put.items += together.len() as u64;
             if !together.is_empty() {

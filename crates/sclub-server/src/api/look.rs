@@ -16,11 +16,11 @@ use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
-use super::{Answer, App, Id, Shared, Work, run_blocking, json};
+use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
-use crate::state::{Catalogue, NOBODY, Record, Served, Sides, State as Known, What};
+use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, What};
 
 /// Returns a user's statistics.
 #[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "The user's id")), responses(
@@ -253,7 +253,7 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
         (Some(_), Some(_)) => "both",
         (Some(_), None) => "estimates",
         (None, Some(_)) => "frequencies",
-        (None, None) if record.user == NOBODY => "forgotten",
+        (None, None) if record.user == NO_USER => "forgotten",
         (None, None) => "connected",
     };
     let mut told = HistoryEntry {

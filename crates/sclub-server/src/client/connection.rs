@@ -186,8 +186,11 @@ impl Connection {
             Some(roots) => roots,
             None => Roots::of_machine().map_err(|why| bad(io::Error::other(why)))?,
         };
-        let name = ServerName::try_from(self.url.host.clone())
-            .map_err(|_| bad(io::Error::other("the host name is not valid in a certificate")))?;
+        let name = ServerName::try_from(self.url.host.clone()).map_err(|_| {
+            bad(io::Error::other(
+                "the host name is not valid in a certificate",
+            ))
+        })?;
         let handshake = TlsConnector::from(Arc::clone(config)).connect(name, stream);
         timeout(self.timeout, handshake)
             .await

@@ -81,7 +81,9 @@ pub async fn whole(headers: &HeaderMap, mut body: Body, max: usize) -> Result<By
             first = part;
         } else {
             if all.is_empty() {
-                all.reserve(declared.map_or(first.len() + part.len(), |declared| declared as usize));
+                all.reserve(
+                    declared.map_or(first.len() + part.len(), |declared| declared as usize),
+                );
                 all.extend_from_slice(&first);
             }
             all.extend_from_slice(&part);

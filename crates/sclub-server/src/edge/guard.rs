@@ -119,7 +119,10 @@ impl Guard {
     /// If there were keys and would be none, or the other way round.
     pub fn replace_keys(&self, keys: Keys) -> Result<(), String> {
         if keys.is_none() == self.0.asks {
-            return Err("keys cannot be introduced or abolished while the server runs; restart it".to_owned());
+            return Err(
+                "keys cannot be introduced or abolished while the server runs; restart it"
+                    .to_owned(),
+            );
         }
         let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
         let bucket = |name: &Arc<str>| {
@@ -210,7 +213,9 @@ impl Guard {
             let has = caller.role;
             return Err(Denied {
                 name: caller.name,
-                error: ApiError::forbidden(format!("the key has the role {has}; this call needs {role}")),
+                error: ApiError::forbidden(format!(
+                    "the key has the role {has}; this call needs {role}"
+                )),
             });
         }
         request.extensions_mut().insert(caller);

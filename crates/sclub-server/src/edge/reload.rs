@@ -51,9 +51,7 @@ impl Reload {
             note("audit log", audit.reopen());
         }
         if self.keys.is_none() && self.tls.is_none() && self.audit.is_none() {
-            tracing::info!(
-                "nothing to reload: no keys, certificate or audit log come from a file"
-            );
+            tracing::info!("nothing to reload: no keys, certificate or audit log come from a file");
         }
     }
 }

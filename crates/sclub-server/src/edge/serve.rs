@@ -121,8 +121,12 @@ impl EdgeOptions {
         let tls = match (&settings.tls_cert, &settings.tls_key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some(Tls::load(cert, key)?),
-            (Some(_), None) => return Err("tls-cert is set without tls-key; set both or none".to_owned()),
-            (None, Some(_)) => return Err("tls-key is set without tls-cert; set both or none".to_owned()),
+            (Some(_), None) => {
+                return Err("tls-cert is set without tls-key; set both or none".to_owned());
+            }
+            (None, Some(_)) => {
+                return Err("tls-key is set without tls-cert; set both or none".to_owned());
+            }
         };
         Ok(Self {
             tls,

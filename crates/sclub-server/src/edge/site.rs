@@ -55,7 +55,12 @@ impl Site {
         names.iter().try_for_each(|name| check_name(name))?;
         let is_limited = !has_keys || !names.is_empty();
         Ok(Self {
-            names: is_limited.then(|| names.iter().map(|name| without_dot(name).to_owned()).collect()),
+            names: is_limited.then(|| {
+                names
+                    .iter()
+                    .map(|name| without_dot(name).to_owned())
+                    .collect()
+            }),
             ..Self::default()
         })
     }
@@ -201,7 +206,10 @@ fn has_host(origin: &[u8], host: &[u8]) -> bool {
 
 fn wrong_host(host: &[u8]) -> ApiError {
     const MAX_SHOWN: usize = 100;
-    let name: String = String::from_utf8_lossy(host).chars().take(MAX_SHOWN).collect();
+    let name: String = String::from_utf8_lossy(host)
+        .chars()
+        .take(MAX_SHOWN)
+        .collect();
     let message = format!(
         "'{name}' is not a host name of this server; use its IP address or localhost, or start the \
          server with --host and that name"

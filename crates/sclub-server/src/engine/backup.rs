@@ -211,7 +211,8 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
 /// Converts a backup of version 0.1 into a folder: its events are applied, and a snapshot is written.
 /// Decisions of version 0.1 no longer accept a reward.
 fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreError> {
-    let unfit = |error: &dyn std::fmt::Display| damaged(format!("an event cannot be applied: {error}"));
+    let unfit =
+        |error: &dyn std::fmt::Display| damaged(format!("an event cannot be applied: {error}"));
     let folder = Folder::open(env, path)?;
     let mut identity = None;
     let mut base = 0;

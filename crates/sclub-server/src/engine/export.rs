@@ -139,7 +139,8 @@ fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<()
 }
 
 fn item(items: &[Item], place: u32) -> Result<&Item, StoreError> {
-    let missing = || StoreError::Refused("the journal refers to an item that it does not have".into());
+    let missing =
+        || StoreError::Refused("the journal refers to an item that it does not have".into());
     items.get(place as usize).ok_or_else(missing)
 }
 

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
-use crate::decision::{Features, Handed};
+use crate::decision::{DecisionContents, Features};
 use crate::event::{Batch, Event, Item, Reward, from_bytes_with_context, write_with_context};
 use crate::store::{Log, Segments, StoreError};
 
@@ -371,7 +371,7 @@ impl Keeper {
 
     fn add_decisions(&mut self, page: &mut Page) {
         for bytes in self.taken.decisions() {
-            let Some(handed) = Handed::decode(bytes) else {
+            let Some(handed) = DecisionContents::decode(bytes) else {
                 continue;
             };
             // Locked for each decision, so that writers do not wait for a long page.

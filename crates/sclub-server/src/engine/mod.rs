@@ -35,11 +35,11 @@ pub use backup::{backup_folder, restore};
 pub use export::export_folder;
 pub use fit::Threads;
 pub use fold::FoldError;
-pub use recommend::{Among, Asked, MAX_INLINE_VALUES, Recommended};
+pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
-use crate::decision::{Handed, Sealer, first_number};
+use crate::decision::{DecisionContents, Sealer, first_number};
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
@@ -149,9 +149,9 @@ impl Shared {
         let sent = queue.try_send(WriteRequest { command, reply });
         drop(queue);
         match sent {
-            Ok(()) => answer
-                .await
-                .unwrap_or_else(|_| Err(Refusal::Unknown("the server is shutting down".to_owned()))),
+            Ok(()) => answer.await.unwrap_or_else(|_| {
+                Err(Refusal::Unknown("the server is shutting down".to_owned()))
+            }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
         }
@@ -180,7 +180,7 @@ impl From<StoreError> for OpenError {
 
 /// A reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Given<'a> {
+pub struct Feedback<'a> {
     /// The decision.
     pub decision: &'a str,
     /// The id of the item; by default the first item shown.
@@ -374,7 +374,7 @@ impl Engine {
     ///
     /// # Errors
     /// If one of them is refused; then none is learned.
-    pub async fn feedback(&self, round: &[Given<'_>]) -> Result<Vec<bool>, Refusal> {
+    pub async fn feedback(&self, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
         let mut answers = Vec::with_capacity(round.len());
         for (entry, given) in round.iter().enumerate() {
             self.answer(entry, given, &mut answers)
@@ -398,7 +398,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Engine::feedback`].
-    pub fn check(&self, given: &Given<'_>) -> Result<(), Refusal> {
+    pub fn check(&self, given: &Feedback<'_>) -> Result<(), Refusal> {
         self.answer(0, given, &mut Vec::new())
     }
 
@@ -406,7 +406,7 @@ impl Engine {
     fn answer(
         &self,
         entry: usize,
-        given: &Given<'_>,
+        given: &Feedback<'_>,
         answers: &mut Vec<Answer>,
     ) -> Result<(), Refusal> {
         let shared = &self.shared;
@@ -428,7 +428,7 @@ impl Engine {
         }
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
-        let handed = Handed::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
+        let handed = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
         let clock = match shared.epochs.origin(&handed) {
             Origin::Own { clock } => clock,
             Origin::OtherCopy => return Err(Refusal::OtherCopy),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const MAX_CHANGES: usize = 1 << 19;
 
 /// The user of a change whose user is unknown or forgotten.
-pub const NOBODY: u32 = u32::MAX;
+pub const NO_USER: u32 = u32::MAX;
 
 /// A split or a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -141,7 +141,7 @@ impl History {
     pub fn forget(&mut self, user: u32) {
         let all = self.recent.iter_mut().chain(self.merged.values_mut());
         for record in all.filter(|record| record.user == user) {
-            record.user = NOBODY;
+            record.user = NO_USER;
             record.estimates = None;
             record.frequencies = None;
         }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Handed, epoch_of};
+use crate::decision::{DecisionContents, epoch_of};
 
 /// The maximum number of epochs that are kept. Decisions of older ones count as expired.
 const MAX_EPOCHS: usize = 1 << 14;
@@ -76,7 +76,7 @@ impl Epochs {
     }
 
     /// The origin of a decision.
-    pub fn origin(&self, handed: &Handed<'_>) -> Origin {
+    pub fn origin(&self, handed: &DecisionContents<'_>) -> Origin {
         let number = epoch_of(handed.number);
         let place = self.0.partition_point(|epoch| epoch.number < number);
         match self.0.get(place) {
@@ -102,8 +102,8 @@ mod tests {
 
     const OWN: Origin = Origin::Own { clock: 0 };
 
-    fn decision(epoch: Epoch, event: u64) -> Handed<'static> {
-        Handed {
+    fn decision(epoch: Epoch, event: u64) -> DecisionContents<'static> {
+        DecisionContents {
             life: epoch.life,
             number: first_number(epoch.number) + 7,
             event,
@@ -138,7 +138,7 @@ mod tests {
         let mut epochs = Epochs::default();
         let first = epochs.begin(1, 0, 0);
         // The clock was at 90 when the server crashed, and the last stamp in the log is of 60.
-        let handed = Handed {
+        let handed = DecisionContents {
             clock: 90,
             ..decision(first, 0)
         };

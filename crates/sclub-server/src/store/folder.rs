@@ -262,7 +262,9 @@ fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
             path.display()
         ),
         Some(format) => {
-            format!("it was written by a newer version (format {format}; this version supports {FORMAT})")
+            format!(
+                "it was written by a newer version (format {format}; this version supports {FORMAT})"
+            )
         }
         None => return Err(damaged(&file, "it has no format number")),
     };

@@ -186,7 +186,8 @@ impl DiskFile for FaultyFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        self.faults.check_write(&self.path, length > self.real.len()?)?;
+        self.faults
+            .check_write(&self.path, length > self.real.len()?)?;
         self.real.allocate(length)
     }
 

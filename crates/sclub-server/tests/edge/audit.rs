@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use sclub_server::edge::{Audit, EdgeOptions, Guard, Role, Site};
 use sclub_server::edge::error::with_fallbacks;
+use sclub_server::edge::{Audit, EdgeOptions, Guard, Role, Site};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};

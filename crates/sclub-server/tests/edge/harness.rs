@@ -8,8 +8,8 @@ use axum::Router;
 use axum::extract::Request;
 use axum::routing::{get, post, put};
 use bytes::Bytes;
-use sclub_server::edge::{ApiError, Drained, EdgeOptions, Keys, Peer, body, serve};
 use sclub_server::edge::error::with_fallbacks;
+use sclub_server::edge::{ApiError, Drained, EdgeOptions, Keys, Peer, body, serve};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -139,7 +139,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                 let line = self.take(end + 2).await;
                 return String::from_utf8(line[..end].to_vec()).unwrap();
             }
-            assert!(self.more().await, "the answer is incomplete: {:?}", self.read);
+            assert!(
+                self.more().await,
+                "the answer is incomplete: {:?}",
+                self.read
+            );
         }
     }
 

@@ -2,11 +2,11 @@
 
 use axum::Router;
 use axum::routing::{get, post};
-use sclub_server::edge::{Caller, EdgeOptions, Guard, Keys, Role};
 use sclub_server::edge::error::with_fallbacks;
+use sclub_server::edge::{Caller, EdgeOptions, Guard, Keys, Role};
 use tokio::net::TcpStream;
 
-use crate::harness::{three_keys, Client, Running};
+use crate::harness::{Client, Running, three_keys};
 
 fn guarded(keys: Keys, rate: u32) -> Router {
     let name = |caller: Caller| async move {

@@ -1,7 +1,7 @@
 //! The shutdown of a server.
 
-use std::future::pending;
 use std::convert::Infallible;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 

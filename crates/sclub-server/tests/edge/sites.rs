@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
-use sclub_server::edge::{EdgeOptions, Site};
 use sclub_server::edge::error::with_fallbacks;
+use sclub_server::edge::{EdgeOptions, Site};
 
 use crate::harness::{Running, plain};
 

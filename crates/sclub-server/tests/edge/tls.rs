@@ -86,18 +86,8 @@ fn tls_files_are_validated() {
             "the private key",
             "missing: cannot be read",
         ),
-        (
-            &text,
-            &key,
-            "the certificate",
-            "text: the file has none",
-        ),
-        (
-            &cert,
-            &text,
-            "the private key",
-            "text: the file has none",
-        ),
+        (&text, &key, "the certificate", "text: the file has none"),
+        (&cert, &text, "the private key", "text: the file has none"),
         (&torn, &key, "the certificate", "torn: the file is damaged"),
         (&hollow, &key, "the certificate", "hollow is invalid"),
         (

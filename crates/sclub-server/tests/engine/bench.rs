@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sclub_server::engine::{Among, Asked, Engine, Given, Recommended, Refusal, restore, verify};
+use sclub_server::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, restore, verify,
+};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -102,9 +104,9 @@ impl Bench {
     }
 
     pub fn recommend(&self, user: &str, k: usize) -> Result<Recommended, Refusal> {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k,
             context: None,
         };
@@ -126,7 +128,7 @@ impl Bench {
         item: Option<&str>,
         reward: f64,
     ) -> Result<bool, Refusal> {
-        let given = Given {
+        let given = Feedback {
             decision,
             item,
             reward,

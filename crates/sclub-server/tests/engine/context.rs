@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use sclub::{ContextMode, ItemSet, LinUcbInd, Params, Policy};
 use sclub_server::context::ContextValue;
-use sclub_server::engine::{Among, Asked, Given, OpenError, Recommended, Refusal};
+use sclub_server::engine::{
+    CandidateSet, Feedback, OpenError, RecommendQuery, Recommended, Refusal,
+};
 use sclub_server::env::Env;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
@@ -28,10 +30,10 @@ fn context(json: serde_json::Value) -> BTreeMap<String, ContextValue> {
 
 fn recommend(
     bench: &Bench,
-    among: Among<'_>,
+    among: CandidateSet<'_>,
     context: Option<&BTreeMap<String, ContextValue>>,
 ) -> Result<Recommended, Refusal> {
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: "u",
         among,
         k: 2,
@@ -58,9 +60,9 @@ fn a_context_is_joined_with_the_features_of_the_items() {
             let (given, encoded) = &contexts[round * 7 % contexts.len()];
             let given = given.clone().map(context);
             let among = match round % 3 {
-                0 => Among::All(Vec::new()),
-                1 => Among::Candidates(names.to_vec()),
-                _ => Among::Inline(names.to_vec(), &items),
+                0 => CandidateSet::All(Vec::new()),
+                1 => CandidateSet::Candidates(names.to_vec()),
+                _ => CandidateSet::Inline(names.to_vec(), &items),
             };
             let shown = recommend(&bench, among, given.as_ref()).unwrap();
             let joined = items.with_context(encoded, mode).unwrap();
@@ -86,7 +88,7 @@ fn a_context_is_joined_with_the_features_of_the_items() {
 fn contexts_are_exported_by_name() {
     let bench = Bench::with_items(Env::real(), &settings(ContextMode::Cross));
     let evening = context(json!({"hour": 0.75, "device": "phone"}));
-    let all = || Among::All(Vec::new());
+    let all = || CandidateSet::All(Vec::new());
     let rewarded = recommend(&bench, all(), Some(&evening)).unwrap();
     bench.feedback(&rewarded.decision, 1.0).unwrap();
     recommend(&bench, all(), None).unwrap();
@@ -107,7 +109,7 @@ fn a_folder_keeps_its_context_features() {
     let cross = settings(ContextMode::Cross);
     let bench = Bench::with_items(Env::real(), &cross);
     let unknown = context(json!({"moon": 1}));
-    let refused = recommend(&bench, Among::All(Vec::new()), Some(&unknown)).unwrap_err();
+    let refused = recommend(&bench, CandidateSet::All(Vec::new()), Some(&unknown)).unwrap_err();
     assert!(refused.to_string().contains("hour, device"), "{refused}");
     let folder = bench.close();
     let open = |change: &dyn Fn(&mut Settings)| {
@@ -131,7 +133,7 @@ fn the_rewards_of_a_list_are_one_round() {
     let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
     let give = |item, reward, more: &[f64]| {
-        let given = Given {
+        let given = Feedback {
             decision: &shown.decision,
             item,
             reward,

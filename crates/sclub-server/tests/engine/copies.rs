@@ -88,7 +88,7 @@ fn decisions_of_another_copy_are_refused() {
         assert_eq!(original.feedback(&own, 1.0), Err(Refusal::OtherCopy));
     }
     // In a batch the error has the index.
-    let given = [&own, &learned_on].map(|decision| sclub_server::engine::Given {
+    let given = [&own, &learned_on].map(|decision| sclub_server::engine::Feedback {
         decision,
         item: None,
         reward: 1.0,

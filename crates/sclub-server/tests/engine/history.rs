@@ -1,7 +1,7 @@
 //! Random histories.
 
 use proptest::prelude::*;
-use sclub_server::engine::{Given, verify};
+use sclub_server::engine::{Feedback, verify};
 use sclub_server::env::Env;
 use sclub_server::settings::{Literal, Settings};
 
@@ -52,9 +52,9 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
                     .iter()
                     .filter_map(|user| bench.recommend(&format!("u{user}"), 1).ok())
                     .collect();
-                let round: Vec<Given<'_>> = shown
+                let round: Vec<Feedback<'_>> = shown
                     .iter()
-                    .map(|shown| Given {
+                    .map(|shown| Feedback {
                         decision: &shown.decision,
                         item: None,
                         reward: 1.0,

@@ -23,7 +23,8 @@ fn with_zero_journal_days_there_is_no_journal() {
     let bench = Bench::with_items(Env::real(), &quiet());
     bench.serve("philomena", 2);
     assert_eq!(users(&bench).len(), 2);
-    let journal = |bench: &Bench| files_containing(&bench.folder.path().join("journal"), b"philomena");
+    let journal =
+        |bench: &Bench| files_containing(&bench.folder.path().join("journal"), b"philomena");
     assert_eq!(journal(&bench), 1);
     // An existing journal is removed when it is disabled.
     let bench = Bench::at(bench.killed(), Env::real(), &without);
@@ -36,7 +37,10 @@ fn with_zero_journal_days_there_is_no_journal() {
         bench.serve("v", 1);
         bench.snapshot();
     }
-    assert_eq!(files_containing(&bench.folder.path().join("log"), b"philomena"), 0);
+    assert_eq!(
+        files_containing(&bench.folder.path().join("log"), b"philomena"),
+        0
+    );
     // Enabled again, it starts empty.
     let bench = Bench::at(bench.killed(), Env::real(), &quiet());
     bench.serve("w", 1);

@@ -1,7 +1,7 @@
 //! Learning, refusals and forgetting.
 
 use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Given, Refusal};
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Refusal};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -51,9 +51,9 @@ fn invalid_requests_are_refused_and_change_nothing() {
     }
     let other = bench.feedback_on(&shown, Some("zebra"), 1.0);
     assert!(matches!(other, Err(Refusal::UnknownItem { .. })));
-    let unknown = Asked {
+    let unknown = RecommendQuery {
         user: "u",
-        among: Among::Candidates(vec!["a", "zebra"]),
+        among: CandidateSet::Candidates(vec!["a", "zebra"]),
         k: 1,
         context: None,
     };
@@ -106,9 +106,9 @@ fn a_decision_expires() {
 fn an_item_that_changed_since_is_learned_as_it_was_shown() {
     let outcome = |change: &dyn Fn(&Bench)| {
         let bench = Bench::with_items(Env::real(), &settings());
-        let asked = Asked {
+        let asked = RecommendQuery {
             user: "u",
-            among: Among::Candidates(vec!["b"]),
+            among: CandidateSet::Candidates(vec!["b"]),
             k: 1,
             context: None,
         };
@@ -136,9 +136,9 @@ fn a_decision_accepts_a_reward_after_a_crash() {
     let bench = Bench::with_items(Env::real(), &settings());
     let shown = bench.recommend("u", 1).unwrap().decision;
     let inline = ItemSet::from_rows(DIM, &[0.5, 0.5, 0.0, 0.0, 0.5, 0.5]).unwrap();
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: "v",
-        among: Among::Inline(vec!["x", "y"], &inline),
+        among: CandidateSet::Inline(vec!["x", "y"], &inline),
         k: 2,
         context: None,
     };
@@ -182,18 +182,18 @@ fn late_rewards_do_not_bring_a_forgotten_user_back() {
 fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
     let bench = Bench::with_items(Env::real(), &settings());
     let together = |bench: &Bench| {
-        let asked = ["u", "v"].map(|user| Asked {
+        let asked = ["u", "v"].map(|user| RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
             context: None,
         });
         bench.engine.recommend_all(&asked).unwrap()
     };
     let given = |shown: &[sclub_server::engine::Recommended]| {
-        let round: Vec<Given<'_>> = shown
+        let round: Vec<Feedback<'_>> = shown
             .iter()
-            .map(|shown| Given {
+            .map(|shown| Feedback {
                 decision: &shown.decision,
                 item: None,
                 reward: 1.0,
@@ -220,9 +220,9 @@ fn batches_during_a_forget_leave_nothing_of_the_user() {
     for round in 0..20 {
         let (user, other) = (format!("u{round}"), format!("v{round}"));
         let serve = || {
-            let asked = [&user, &other].map(|user| Asked {
+            let asked = [&user, &other].map(|user| RecommendQuery {
                 user,
-                among: Among::All(Vec::new()),
+                among: CandidateSet::All(Vec::new()),
                 k: 1,
                 context: None,
             });

@@ -9,7 +9,7 @@ use crate::operators::supervisor;
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
 use crate::seed::stream;
-use crate::serve::{Choice, Reply, Request, Reward, RecommendRequest};
+use crate::serve::{Choice, RecommendRequest, Reply, Request, Reward};
 use crate::world::World;
 
 /// The features of an item, items of a decision, and decisions of a request: some 120 kB in the log.

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::plan::Kind;
 use crate::seed::{Rng, chance, pick, stream};
-use crate::serve::{Choice, InvalidRequest, Reply, Request, Reward, RecommendRequest};
+use crate::serve::{Choice, InvalidRequest, RecommendRequest, Reply, Request, Reward};
 use crate::world::{OUTSIDE, USER_LENGTH, USER_PREFIX, World};
 
 /// The maximum number of attempts of a client.

@@ -11,7 +11,7 @@ use crate::operators::{close, supervisor};
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
 use crate::seed::stream;
-use crate::serve::{Choice, Pace, Request, Reward, RecommendRequest};
+use crate::serve::{Choice, Pace, RecommendRequest, Request, Reward};
 use crate::world::{Death, World};
 
 const USERS: [&str; 3] = [

@@ -45,7 +45,9 @@ pub fn check(
         };
         let bits = reward.to_bits();
         let Some(known) = after.get(&bits).or_else(|| before.get(&bits)) else {
-            return Err(format!("the export has reward {reward}, which was never sent"));
+            return Err(format!(
+                "the export has reward {reward}, which was never sent"
+            ));
         };
         if (&known.user, &known.item) != (&line.user, &line.item) {
             return Err(format!("the export has reward {reward} of someone else"));

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Given, Recommended};
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
 use sclub_server::event::Item;
 use sclub_server::state::Scratch;
 use tokio::sync::oneshot;
 
 use crate::executor::Group;
-use crate::model::{Ask, DecisionId, End, SentReward, Life};
+use crate::model::{Ask, DecisionId, End, Life, SentReward};
 use crate::subject::{Engine, Refusal, Why, why};
 use crate::world::{Decision, GRACE, Owner, Site, World};
 
@@ -163,11 +163,14 @@ impl World {
     }
 
     fn recommend(&self, site: &Site, engine: &Engine, requests: &[RecommendRequest]) -> Reply {
-        let inline: Vec<Option<ItemSet>> = requests.iter().map(|request| self.inline(request)).collect();
-        let asked: Vec<Asked<'_>> = requests
+        let inline: Vec<Option<ItemSet>> = requests
+            .iter()
+            .map(|request| self.inline(request))
+            .collect();
+        let asked: Vec<RecommendQuery<'_>> = requests
             .iter()
             .zip(&inline)
-            .map(|(request, inline)| Asked {
+            .map(|(request, inline)| RecommendQuery {
                 user: &request.user,
                 among: request.among.borrowed(inline.as_ref()),
                 k: request.k,
@@ -238,10 +241,10 @@ impl World {
                 reward: reward.reward,
             })
             .collect();
-        let given: Vec<Given<'_>> = rewards
+        let given: Vec<Feedback<'_>> = rewards
             .iter()
             .zip(&all)
-            .map(|(reward, decision)| Given {
+            .map(|(reward, decision)| Feedback {
                 decision: &decision.text,
                 item: reward.item.as_deref(),
                 reward: reward.reward,
@@ -280,8 +283,7 @@ impl World {
                 if place.is_none() && !why.may_repeat() {
                     self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
                 }
-                let concerned =
-                    (0..sent.len()).filter(|&index| place.is_none_or(|at| at == index));
+                let concerned = (0..sent.len()).filter(|&index| place.is_none_or(|at| at == index));
                 let mut refused = concerned.map(|index| {
                     let (sent, decision) = (&sent[index], &all[index]);
                     self.may_be_refused(site, sent, decision, why)
@@ -300,7 +302,13 @@ impl World {
     }
 
     /// Returns true if a reward may be refused for this reason.
-    fn may_be_refused(&self, site: &Site, sent: &SentReward, decision: &Decision, why: Why) -> bool {
+    fn may_be_refused(
+        &self,
+        site: &Site,
+        sent: &SentReward,
+        decision: &Decision,
+        why: Why,
+    ) -> bool {
         let is_ours = self.owner(site, decision) == Owner::Ours;
         match why {
             Why::ReadOnly | Why::Unknown | Why::Overloaded => true,
@@ -353,7 +361,7 @@ impl World {
                 (text, Some("nothing"), self.plan.settings.reward_min)
             }
         };
-        let given = Given {
+        let given = Feedback {
             decision: text,
             item,
             reward,
@@ -504,7 +512,11 @@ impl World {
 }
 
 /// Checks that what was shown could be.
-fn check_shown(site: &Site, request: &RecommendRequest, recommended: &Recommended) -> Result<(), String> {
+fn check_shown(
+    site: &Site,
+    request: &RecommendRequest,
+    recommended: &Recommended,
+) -> Result<(), String> {
     let model = site.model.borrow();
     let shown: Vec<&String> = recommended.items.iter().map(|(item, _)| item).collect();
     let mut others = shown.clone();
@@ -523,15 +535,17 @@ fn check_shown(site: &Site, request: &RecommendRequest, recommended: &Recommende
 }
 
 impl Choice {
-    fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> Among<'a> {
+    fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> CandidateSet<'a> {
         match (self, inline) {
-            (Choice::All(excluded), _) => Among::All(excluded.iter().map(String::as_str).collect()),
+            (Choice::All(excluded), _) => {
+                CandidateSet::All(excluded.iter().map(String::as_str).collect())
+            }
             (Choice::Candidates(ids), _) => {
-                Among::Candidates(ids.iter().map(String::as_str).collect())
+                CandidateSet::Candidates(ids.iter().map(String::as_str).collect())
             }
             (Choice::Inline(items), inline) => {
                 let ids = items.iter().map(|(id, _)| id.as_str());
-                Among::Inline(ids.collect(), inline.expect("made from the same"))
+                CandidateSet::Inline(ids.collect(), inline.expect("made from the same"))
             }
         }
     }

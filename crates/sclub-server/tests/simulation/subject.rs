@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sclub_server::decision::Handed;
+use sclub_server::decision::DecisionContents;
 pub use sclub_server::engine::{Engine, Refusal, restore, verify};
 
 /// The length of the seal of a decision in bytes.
@@ -61,8 +61,10 @@ pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
 
 /// The number of the first item that a decision shows; the others count on.
 pub fn number(decision: &str) -> u64 {
-    let bytes = URL_SAFE_NO_PAD.decode(decision).expect("a decision of the server");
-    Handed::decode(&bytes[..bytes.len() - SEAL])
+    let bytes = URL_SAFE_NO_PAD
+        .decode(decision)
+        .expect("a decision of the server");
+    DecisionContents::decode(&bytes[..bytes.len() - SEAL])
         .expect("a decision of the server")
         .number
 }

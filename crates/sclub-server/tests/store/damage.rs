@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use sclub_server::engine::{Among, Asked, Engine, Given, Verified, export_folder, verify};
+use sclub_server::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Verified, export_folder, verify,
+};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -29,9 +31,9 @@ pub fn served() -> (TempDir, TempDir) {
     });
     runtime.block_on(engine.upsert(items.into())).unwrap();
     let decide = |user: &str| {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
             context: None,
         };
@@ -40,7 +42,7 @@ pub fn served() -> (TempDir, TempDir) {
     };
     let serve = |rounds: u32| {
         for round in 0..rounds {
-            let given = Given {
+            let given = Feedback {
                 decision: &decide(&format!("user-{}", round % 3)),
                 item: None,
                 reward: 0.5,

@@ -183,7 +183,7 @@ fn copies_of_a_folder_have_epochs_of_their_own() {
     let (of_copy, epochs) = copy.begin_epoch(0, 0).unwrap();
     let (of_original, _) = original.begin_epoch(0, 0).unwrap();
     assert_eq!(of_copy.number, of_original.number);
-    let handed = |life| sclub_server::decision::Handed {
+    let handed = |life| sclub_server::decision::DecisionContents {
         life,
         number: sclub_server::decision::first_number(of_copy.number),
         event: 0,

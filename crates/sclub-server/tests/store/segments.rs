@@ -7,7 +7,7 @@ use sclub_server::env::Env;
 use sclub_server::store::{AppendError, Log, Segments, StoreError};
 
 use crate::common::disk::Faults;
-use crate::common::{copy_of, files, flip, files_containing, new_folder};
+use crate::common::{copy_of, files, files_containing, flip, new_folder};
 
 /// A length with which all batches are in one file.
 pub const LARGE: u64 = 1 << 30;

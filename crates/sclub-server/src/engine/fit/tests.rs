@@ -6,7 +6,9 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::engine::owner::WriteRequest;
-use crate::engine::{Among, Asked, Engine, Given, Refusal, Verified, fold, verify};
+use crate::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Verified, fold, verify,
+};
 use crate::env::Env;
 use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
@@ -123,14 +125,14 @@ impl Bench {
 
     /// Serves a user, who likes one of the items, and learns the reward.
     fn serve(&self, user: &str) -> Result<(), Refusal> {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
             context: None,
         };
         let shown = self.engine.recommend(&asked, &mut Scratch::default())?;
-        let given = Given {
+        let given = Feedback {
             decision: &shown.decision,
             item: None,
             reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == USERS[0]))),
@@ -268,7 +270,10 @@ fn a_fit_with_a_forgotten_user_is_dropped() {
         bench.runtime.block_on(bench.engine.forget("stranger")),
         Ok(false)
     );
-    assert_eq!(bench.runtime.block_on(bench.engine.forget(USERS[1])), Ok(true));
+    assert_eq!(
+        bench.runtime.block_on(bench.engine.forget(USERS[1])),
+        Ok(true)
+    );
     blocked.release();
     bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
     // The logged fit was made after the user was forgotten: of fewer users, without a new round.
@@ -295,7 +300,10 @@ fn a_fit_with_a_forgotten_user_is_dropped() {
     assert_eq!(events.last(), Some(&Event::Fit { fit: without_user }));
     assert!(matches!(events[events.len() - 2], Event::Forget { .. }));
     // Forgetting alone makes a fit due.
-    assert_eq!(bench.runtime.block_on(bench.engine.forget(USERS[2])), Ok(true));
+    assert_eq!(
+        bench.runtime.block_on(bench.engine.forget(USERS[2])),
+        Ok(true)
+    );
     bench.wait_until(|bench| bench.fits() == 2);
     bench.compact();
     let is_fit = |event: &Event| matches!(event, Event::Fit { .. });

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CallId, DecisionId, End, ExportLine, SentReward, Life, Tally};
+use super::{CallId, DecisionId, End, ExportLine, Life, SentReward, Tally};
 
 /// Rewards by decision and item.
 #[derive(Debug, Clone, Default)]
@@ -151,7 +151,9 @@ impl Reward {
         self.tries.retain(|&(by, _)| by != call);
         self.applied = Applied::ByAnother;
         match self.tries.is_empty() {
-            true => Err("the answer says that another call applied it, and none can have".to_owned()),
+            true => {
+                Err("the answer says that another call applied it, and none can have".to_owned())
+            }
             false => Ok(()),
         }
     }
@@ -162,7 +164,9 @@ impl Reward {
         }
         self.tries.retain(|&(by, _)| by != call);
         match self.tries.is_empty() && self.applied == Applied::ByAnother {
-            true => Err("an answer said that another call applied it, and all were refused".to_owned()),
+            true => {
+                Err("an answer said that another call applied it, and all were refused".to_owned())
+            }
             false => Ok(()),
         }
     }
