@@ -58,11 +58,11 @@ fn a_backup_of_something_else_or_a_newer_version_is_refused() {
     };
     let error = refused(b"PK\x03\x04 is the beginning of something else");
     assert!(
-        error.to_string().contains("it is not a backup of sclub"),
+        error.to_string().contains("this is not a backup of sclub"),
         "{error}"
     );
     let error = refused(b"sclub backup  3\n and so on");
-    let expected = "it was written by a newer version (format 3; this one reads 1 to 2)";
+    let expected = "it was written by a newer version (format 3; this version supports 1 to 2)";
     assert!(error.to_string().contains(expected), "{error}");
     assert!(matches!(refused(b""), StoreError::Damaged { .. }));
 }

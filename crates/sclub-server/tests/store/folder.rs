@@ -57,7 +57,7 @@ fn folders_of_other_formats_are_refused_with_what_to_do() {
     let before = files(folder.path());
     write_format(folder.path(), "sclub store\nformat 3\n");
     let error = refused(folder.path()).to_string();
-    let expected = "it was written by a newer version (format 3; this one reads 2)";
+    let expected = "it was written by a newer version (format 3; this version supports 2)";
     assert!(error.contains(expected), "{error}");
 
     // As version 0.1 wrote it.
