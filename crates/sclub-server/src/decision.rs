@@ -2,7 +2,7 @@
 //! reward, and is signed so that it cannot be forged.
 //!
 //! So recommending needs no disk, and a reward is accepted after any crash. A decision is
-//! `base64url(version, postcard(Handed), first 16 bytes of BLAKE3 keyed with the folder's key)`.
+//! `base64url(version, postcard(DecisionContents), first 16 bytes of BLAKE3 keyed with the folder's key)`.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ const COUNTER_BITS: u32 = 40;
 
 /// The contents of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Handed<'a> {
+pub struct DecisionContents<'a> {
     /// A random number that identifies one run of one copy of a data folder.
     pub life: u64,
     /// The number of the first item shown; the others have the numbers after it.
@@ -67,7 +67,7 @@ pub enum Features {
     Inline(Vec<f64>),
 }
 
-impl Handed<'_> {
+impl DecisionContents<'_> {
     /// Encodes the decision. These bytes are sealed, and written to the journal.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
@@ -82,9 +82,10 @@ impl Handed<'_> {
         write_with_context(self, context.filter(|c| !c.is_empty()), bytes);
     }
 
-    /// Decodes what [`Handed::encode`] encoded; `None` if it is malformed.
-    pub fn decode(bytes: &[u8]) -> Option<Handed<'_>> {
-        let (mut handed, context): (Handed<'_>, _) = from_bytes_with_context(bytes).ok()?;
+    /// Decodes what [`DecisionContents::encode`] encoded; `None` if it is malformed.
+    pub fn decode(bytes: &[u8]) -> Option<DecisionContents<'_>> {
+        let (mut handed, context): (DecisionContents<'_>, _) =
+            from_bytes_with_context(bytes).ok()?;
         handed.context = context;
         Some(handed)
     }
@@ -156,8 +157,8 @@ pub fn epoch_of(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn handed() -> Handed<'static> {
-        Handed {
+    fn handed() -> DecisionContents<'static> {
+        DecisionContents {
             life: u64::MAX,
             number: first_number(3) + 7,
             event: 12,
@@ -191,17 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_and_nothing_else() {
+    fn only_sealed_decisions_are_opened() {
         let sealer = Sealer::new([7; 32]);
-        let in_context = Handed {
+        let in_context = DecisionContents {
             context: vec![0.0, 0.5],
             ..handed()
         };
         let opened = sealer.open(&sealer.seal(&mut in_context.encode())).unwrap();
-        assert_eq!(Handed::decode(&opened), Some(in_context));
+        assert_eq!(DecisionContents::decode(&opened), Some(in_context));
         let text = sealer.seal(&mut handed().encode());
         let opened = sealer.open(&text).unwrap();
-        assert_eq!(Handed::decode(&opened).unwrap(), handed());
+        assert_eq!(DecisionContents::decode(&opened).unwrap(), handed());
         assert_eq!(Sealer::new([8; 32]).open(&text), None);
         for place in 0..text.len() {
             let mut other = text.clone().into_bytes();

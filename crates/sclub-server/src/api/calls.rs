@@ -11,10 +11,10 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
-use super::{Answer, App, Shared, Work, aside, body, json, parse};
+use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
+use crate::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal};
 use crate::meters::Call;
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
@@ -42,7 +42,7 @@ pub(super) async fn recommend(
         if let Some(answer) = recommend_one(&app, engine, &bytes, true)? {
             return Ok(answer);
         }
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_one(app, engine, &bytes, false)
         });
         answer.await??.ok_or_else(ApiError::internal)
@@ -61,7 +61,7 @@ fn recommend_one(
     let inline = inline(&app.settings, &request, engine.has_item_ids())?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
     let is_long = quick
-        && matches!(asked.among, Among::All(_))
+        && matches!(asked.among, CandidateSet::All(_))
         && engine
             .state()
             .catalogue()
@@ -86,7 +86,7 @@ pub(super) async fn recommend_batch(
     let engine = app.ready()?;
     let outcome = async {
         let bytes = body(&app, request).await?;
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_many(app, engine, &bytes)
         });
         answer.await?
@@ -127,7 +127,7 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
     (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
     (status = 422, body = ErrorBody, description = "The reward is out of range"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
     request: Request,
@@ -151,7 +151,7 @@ pub(super) async fn feedback(
     (status = 404, body = ErrorBody, description = "A decision was not made by this server; nothing was learned"),
     (status = 410, body = ErrorBody, description = "A decision has expired, or its user was forgotten; nothing was learned"),
     (status = 422, body = ErrorBody, description = "A reward is out of range; nothing was learned"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,
@@ -210,7 +210,7 @@ fn timed(
     outcome
 }
 
-fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Given<'a>, Refusal> {
+fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> {
     let item = request.item.as_deref();
     let (reward, more) = match (request.reward, request.rewards.as_deref()) {
         (Some(reward), None) => (reward, &[][..]),
@@ -233,7 +233,7 @@ fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Given<'a>, Refusal> {
             return Err(Refusal::invalid("reward", message));
         }
     };
-    Ok(Given {
+    Ok(Feedback {
         decision: &request.decision,
         item,
         reward,
@@ -308,7 +308,7 @@ fn asked<'a>(
     settings: &Settings,
     request: &'a RecommendRequest<'_>,
     inline: Option<&'a ItemSet>,
-) -> Result<Asked<'a>, Refusal> {
+) -> Result<RecommendQuery<'a>, Refusal> {
     check_id(settings, &request.user, || "user".to_owned())?;
     let k = match request.k.unwrap_or(1) {
         k if k >= 1 && k <= settings.max_k as u64 => k as usize,
@@ -328,10 +328,10 @@ fn asked<'a>(
         }
         (Some(candidates), ..) => {
             check_count("candidates", candidates.len(), settings.max_candidates)?;
-            Among::Candidates(candidates.iter().map(|id| &**id).collect())
+            CandidateSet::Candidates(candidates.iter().map(|id| &**id).collect())
         }
         (None, Some(items), Some(inline)) => {
-            Among::Inline(items.iter().map(|item| &*item.id).collect(), inline)
+            CandidateSet::Inline(items.iter().map(|item| &*item.id).collect(), inline)
         }
         _ => {
             let exclude = request.exclude.as_deref().unwrap_or_default();
@@ -343,10 +343,10 @@ fn asked<'a>(
                 );
                 return Err(Refusal::invalid("exclude", message));
             }
-            Among::All(exclude.iter().map(|id| &**id).collect())
+            CandidateSet::All(exclude.iter().map(|id| &**id).collect())
         }
     };
-    Ok(Asked {
+    Ok(RecommendQuery {
         user: &request.user,
         among,
         k,

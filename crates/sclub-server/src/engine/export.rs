@@ -1,4 +1,4 @@
-//! The journal as JSON lines.
+//! The export of the journal as JSON lines.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::event::Item;
 use crate::state::Answered;
 use crate::store::{Folder, Log, Segments, StoreError};
 
-/// A line: an item that was shown, and its reward.
+/// A line: an item shown, and its reward.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     decision: u64,
@@ -32,7 +32,7 @@ struct Line<'a> {
 }
 
 impl Engine {
-    /// Writes every reward in the order in which it was learned, then every item shown that has none.
+    /// Writes every reward in the order in which it was learned, then every item shown without a reward.
     /// Returns the number of lines.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Engine {
     }
 }
 
-/// Writes the journal of a folder that no server uses, as [`Engine::export`] does.
+/// Exports the journal of a folder that no server uses, like [`Engine::export`].
 ///
 /// # Errors
 /// As [`Engine::export`].
@@ -125,7 +125,7 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
 
 type Visit<'a> = dyn FnMut(u64, &Page, &[Item]) -> Result<(), StoreError> + 'a;
 
-/// Visits the batches of a journal, each with the items that its file has named.
+/// Visits the pages of a journal, each with the items that its file has so far.
 fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<(), StoreError> {
     let mut items = Vec::new();
     for batch in batches {
@@ -139,11 +139,12 @@ fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<()
 }
 
 fn item(items: &[Item], place: u32) -> Result<&Item, StoreError> {
-    let missing = || StoreError::Refused("the journal names an item that it does not have".into());
+    let missing =
+        || StoreError::Refused("the journal refers to an item that it does not have".into());
     items.get(place as usize).ok_or_else(missing)
 }
 
-/// None where they were no longer known when the decision was written down.
+/// The features of an item; `None` if they were no longer known when the decision was written.
 fn features(item: &Item) -> Option<&[f64]> {
     (!item.features.is_empty()).then_some(&item.features)
 }

@@ -8,7 +8,7 @@ use sclub::{ItemSet, Score};
 
 use super::{Engine, Refusal, lock};
 use crate::context::ContextValue;
-use crate::decision::{Features, Handed, Shown};
+use crate::decision::{DecisionContents, Features, Shown};
 use crate::state::{Choice, Scratch, State};
 
 /// The maximum number of feature values in a decision (items shown times features), where the items came
@@ -22,11 +22,11 @@ thread_local! {
 
 /// A validated request for a recommendation.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct RecommendQuery<'a> {
     /// The id of the user.
     pub user: &'a str,
     /// The candidates.
-    pub among: Among<'a>,
+    pub among: CandidateSet<'a>,
     /// The number of items to show.
     pub k: usize,
     /// The values of context features.
@@ -35,7 +35,7 @@ pub struct Asked<'a> {
 
 /// The candidates of a request.
 #[derive(Debug)]
-pub enum Among<'a> {
+pub enum CandidateSet<'a> {
     /// Items of the catalogue.
     Candidates(Vec<&'a str>),
     /// Items that came with the request: their ids, and their features.
@@ -64,7 +64,7 @@ impl Engine {
     /// If a candidate is not in the catalogue, or there are no candidates.
     pub fn recommend(
         &self,
-        asked: &Asked<'_>,
+        asked: &RecommendQuery<'_>,
         scratch: &mut Scratch,
     ) -> Result<Recommended, Refusal> {
         let state = self.shared.read();
@@ -77,7 +77,7 @@ impl Engine {
     ///
     /// # Errors
     /// If one of the requests is invalid. No request is answered then.
-    pub fn recommend_all(&self, all: &[Asked<'_>]) -> Result<Vec<Recommended>, Refusal> {
+    pub fn recommend_all(&self, all: &[RecommendQuery<'_>]) -> Result<Vec<Recommended>, Refusal> {
         let mut scratch = Scratch::default();
         let state = self.shared.read();
         let chosen = all
@@ -98,12 +98,12 @@ impl Engine {
     fn choose<'a>(
         &self,
         state: &State,
-        asked: &Asked<'a>,
+        asked: &RecommendQuery<'a>,
         scratch: &mut Scratch,
-    ) -> Result<(Handed<'a>, Vec<Score>, u64), Refusal> {
+    ) -> Result<(DecisionContents<'a>, Vec<Score>, u64), Refusal> {
         let mut slots = Vec::new();
         let choice = match &asked.among {
-            Among::Candidates(ids) => {
+            CandidateSet::Candidates(ids) => {
                 slots = find(state, ids, "candidates")?;
                 if has_duplicates(&slots) {
                     let message = "a candidate is given twice";
@@ -111,14 +111,14 @@ impl Engine {
                 }
                 Choice::Slots(&slots)
             }
-            Among::Inline(_, items) => Choice::Inline(items),
-            Among::All(excluded) => {
+            CandidateSet::Inline(_, items) => Choice::Inline(items),
+            CandidateSet::All(excluded) => {
                 slots.extend(excluded.iter().filter_map(|id| state.catalogue()?.slot(id)));
                 slots.sort_unstable();
                 Choice::All { exclude: &slots }
             }
         };
-        if let (Among::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
+        if let (CandidateSet::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
             && items.dim() != dim
         {
             let message = format!("an item has {} features; it must have {dim}", items.dim());
@@ -141,16 +141,16 @@ impl Engine {
         let shown = chosen.decisions.iter().map(|decision| {
             let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
             let (item, features) = match &asked.among {
-                Among::Candidates(ids) => {
+                CandidateSet::Candidates(ids) => {
                     let revision = entry(slots[decision.index]).revision;
                     (ids[decision.index].into(), Features::Catalogue(revision))
                 }
-                Among::All(_) => {
+                CandidateSet::All(_) => {
                     let entry = entry(decision.index);
                     let id = entry.id.to_string();
                     (id.into(), Features::Catalogue(entry.revision))
                 }
-                Among::Inline(ids, items) => {
+                CandidateSet::Inline(ids, items) => {
                     let features = items.item(decision.index).collect();
                     (ids[decision.index].into(), Features::Inline(features))
                 }
@@ -161,7 +161,7 @@ impl Engine {
                 features,
             }
         });
-        let handed = Handed {
+        let handed = DecisionContents {
             life: self.shared.life,
             number: 0,
             event: state.events(),
@@ -172,7 +172,7 @@ impl Engine {
             shown: shown.collect(),
             context,
         };
-        if let Among::Inline(_, items) = &asked.among
+        if let CandidateSet::Inline(_, items) = &asked.among
             && handed.shown.len() * items.dim() > MAX_INLINE_VALUES
         {
             let message = format!(
@@ -189,7 +189,7 @@ impl Engine {
 
     fn hand_out(
         &self,
-        mut handed: Handed<'_>,
+        mut handed: DecisionContents<'_>,
         scores: &[Score],
         cluster_users: u64,
     ) -> Recommended {
@@ -214,13 +214,13 @@ impl Engine {
     }
 }
 
-impl Among<'_> {
+impl CandidateSet<'_> {
     /// The field of the request that has the candidates.
     fn field(&self) -> &'static str {
         match self {
-            Among::Candidates(_) => "candidates",
-            Among::Inline(..) => "items",
-            Among::All(_) => "candidates",
+            CandidateSet::Candidates(_) => "candidates",
+            CandidateSet::Inline(..) => "items",
+            CandidateSet::All(_) => "candidates",
         }
     }
 }

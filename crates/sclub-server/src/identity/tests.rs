@@ -32,7 +32,7 @@ fn refused(settings: &Settings) -> String {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn an_encoded_identity_is_decoded() {
     for spec in servable() {
         for preset in presets(spec) {
             let settings = Settings {
@@ -111,7 +111,7 @@ fn folders_of_sclub_soft_made_before_open() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn invalid_settings_are_refused() {
     for name in ["club", "strange"] {
         let why = refused(&of(name, &[]));
         let start =
@@ -170,7 +170,7 @@ fn an_identity_of_another_policy_is_refused() {
 }
 
 #[test]
-fn what_a_folder_has_not_is_not_given() {
+fn settings_that_differ_from_the_folder_are_refused() {
     let half = |life: f64| of("sclub-soft", &[("half-life", Literal::Number(life))]);
     let identity = new(&half(50.0)).unwrap();
     assert_eq!(identity.check(&half(50.0)), Ok(()));

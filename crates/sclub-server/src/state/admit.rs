@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use sclub::{Error, MAX_DIM, MAX_ITEMS, Observation, check_round};
 
-use super::{STRANGER, State};
+use super::{State, UNSEEN_USER};
 use crate::context::Context;
 use crate::event::{Event, Item, Reward};
 use crate::refusal::Refusal;
@@ -195,7 +195,7 @@ fn check_item(item: &[f64], reward: f64, dim: usize) -> Result<(), Error> {
     if !(1..=MAX_DIM).contains(&dim) {
         return Err(Error::Dimension { got: dim });
     }
-    check_round(&[Observation::new(STRANGER, item, reward)], dim)
+    check_round(&[Observation::new(UNSEEN_USER, item, reward)], dim)
 }
 
 /// An error message about an item that names the item.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sclub::{Change, Error, List, Observation, Shown, UserId};
 
-use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, Served, State, What, item_id};
+use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, Served, State, What, item_id};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 
@@ -170,7 +170,7 @@ impl State {
                 .iter()
                 .copied()
                 .find(|&user| learned.policy.cluster_of(UserId::from(user)) == Some(into))
-                .unwrap_or(NOBODY),
+                .unwrap_or(NO_USER),
         };
         let record = self.history.note(at, round, user, change);
         if let What::Split { .. } = record.what

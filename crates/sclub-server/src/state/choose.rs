@@ -2,7 +2,7 @@
 
 use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
 
-use super::{STRANGER, Served, State};
+use super::{Served, State, UNSEEN_USER};
 
 /// The maximum number of items for which scoring all of them is as fast as pruning by bounds.
 const MAX_SCORED_ITEMS: usize = 1024;
@@ -56,7 +56,7 @@ impl State {
             }
             (None, _) => return Err(Error::NoCandidates),
         };
-        let user = self.users.number(user).map_or(STRANGER, UserId::from);
+        let user = self.users.number(user).map_or(UNSEEN_USER, UserId::from);
         let mut chosen = Chosen {
             decisions: Vec::with_capacity(k.min(64)),
             cluster: policy.cluster_of(user).unwrap_or(0),

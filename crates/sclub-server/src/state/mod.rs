@@ -24,7 +24,7 @@ pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
 pub use catalogue::{Catalogue, item_id};
 pub use choose::{Choice, Chosen, Scratch};
-pub use history::{History, NOBODY, Record, Sides, What};
+pub use history::{History, NO_USER, Record, Sides, What};
 pub use saved::LoadError;
 pub use served::Served;
 pub use users::{User, Users};
@@ -33,7 +33,7 @@ use crate::decision::Sealer;
 use crate::identity::Identity;
 
 /// A user id that no policy has seen.
-const STRANGER: UserId = UserId::MAX;
+const UNSEEN_USER: UserId = UserId::MAX;
 
 /// The state of the service.
 pub struct State {

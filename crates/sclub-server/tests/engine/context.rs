@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use sclub::{ContextMode, ItemSet, LinUcbInd, Params, Policy};
 use sclub_server::context::ContextValue;
-use sclub_server::engine::{Among, Asked, Given, OpenError, Recommended, Refusal};
+use sclub_server::engine::{
+    CandidateSet, Feedback, OpenError, RecommendQuery, Recommended, Refusal,
+};
 use sclub_server::env::Env;
 use sclub_server::settings::Settings;
 use sclub_server::state::Scratch;
@@ -28,10 +30,10 @@ fn context(json: serde_json::Value) -> BTreeMap<String, ContextValue> {
 
 fn recommend(
     bench: &Bench,
-    among: Among<'_>,
+    among: CandidateSet<'_>,
     context: Option<&BTreeMap<String, ContextValue>>,
 ) -> Result<Recommended, Refusal> {
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: "u",
         among,
         k: 2,
@@ -52,15 +54,15 @@ fn a_context_is_joined_with_the_features_of_the_items() {
         (Some(json!({"device": "phone"})), [0.0, 1.0, 0.0]),
     ];
     for mode in ContextMode::ALL {
-        let mut bench = Bench::stocked(Env::real(), &settings(mode));
+        let mut bench = Bench::with_items(Env::real(), &settings(mode));
         let mut policy = LinUcbInd::new(mode.dim(DIM, 3), &Params::tuned()).unwrap();
         for round in 0..60 {
             let (given, encoded) = &contexts[round * 7 % contexts.len()];
             let given = given.clone().map(context);
             let among = match round % 3 {
-                0 => Among::All(Vec::new()),
-                1 => Among::Candidates(names.to_vec()),
-                _ => Among::Inline(names.to_vec(), &items),
+                0 => CandidateSet::All(Vec::new()),
+                1 => CandidateSet::Candidates(names.to_vec()),
+                _ => CandidateSet::Inline(names.to_vec(), &items),
             };
             let shown = recommend(&bench, among, given.as_ref()).unwrap();
             let joined = items.with_context(encoded, mode).unwrap();
@@ -78,15 +80,15 @@ fn a_context_is_joined_with_the_features_of_the_items() {
                 bench = bench.crash();
             }
         }
-        assert_eq!(verified(bench.left().path()), bench.hash());
+        assert_eq!(verified(bench.killed().path()), bench.hash());
     }
 }
 
 #[test]
 fn contexts_are_exported_by_name() {
-    let bench = Bench::stocked(Env::real(), &settings(ContextMode::Cross));
+    let bench = Bench::with_items(Env::real(), &settings(ContextMode::Cross));
     let evening = context(json!({"hour": 0.75, "device": "phone"}));
-    let all = || Among::All(Vec::new());
+    let all = || CandidateSet::All(Vec::new());
     let rewarded = recommend(&bench, all(), Some(&evening)).unwrap();
     bench.feedback(&rewarded.decision, 1.0).unwrap();
     recommend(&bench, all(), None).unwrap();
@@ -105,9 +107,9 @@ fn contexts_are_exported_by_name() {
 #[test]
 fn a_folder_keeps_its_context_features() {
     let cross = settings(ContextMode::Cross);
-    let bench = Bench::stocked(Env::real(), &cross);
+    let bench = Bench::with_items(Env::real(), &cross);
     let unknown = context(json!({"moon": 1}));
-    let refused = recommend(&bench, Among::All(Vec::new()), Some(&unknown)).unwrap_err();
+    let refused = recommend(&bench, CandidateSet::All(Vec::new()), Some(&unknown)).unwrap_err();
     assert!(refused.to_string().contains("hour, device"), "{refused}");
     let folder = bench.close();
     let open = |change: &dyn Fn(&mut Settings)| {
@@ -128,10 +130,10 @@ fn a_folder_keeps_its_context_features() {
 
 #[test]
 fn the_rewards_of_a_list_are_one_round() {
-    let bench = Bench::stocked(Env::real(), &of("linucb-ind"));
+    let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
     let give = |item, reward, more: &[f64]| {
-        let given = Given {
+        let given = Feedback {
             decision: &shown.decision,
             item,
             reward,

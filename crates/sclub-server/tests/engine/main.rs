@@ -1,4 +1,4 @@
-//! The engine on a real folder: what was answered is kept, whatever happens.
+//! The engine on a real folder.
 
 mod bench;
 #[path = "../common/mod.rs"]

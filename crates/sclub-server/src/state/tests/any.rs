@@ -1,4 +1,4 @@
-//! Any events: what is admitted can be applied, and replay gives the same.
+//! Random events: every admitted event can be applied, and replay gives the same state.
 
 use proptest::prelude::*;
 use sclub::{ContextMode, Sequential};
@@ -6,7 +6,7 @@ use sclub::{ContextMode, Sequential};
 use super::*;
 use crate::context::Context;
 
-/// Something that is tried.
+/// An event to try.
 #[derive(Debug, Clone)]
 enum Try {
     Event(Event),
@@ -14,7 +14,7 @@ enum Try {
     Fit,
 }
 
-/// Mostly what could be, sometimes what could not.
+/// Mostly a valid number, sometimes an invalid one.
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         30 => -1.0..1.0f64,
@@ -89,7 +89,7 @@ fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
     prop::collection::vec(batch, 1..50)
 }
 
-/// Admits what can be admitted, one [`Ahead`] for a batch, and applies it. Returns the log.
+/// Admits the valid events, one [`Ahead`] for a batch, and applies them. Returns the log.
 fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, String)> {
     let mut log = Vec::new();
     for (stamp, tries) in batches {
@@ -108,7 +108,7 @@ fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, Str
             let before = ahead.clone();
             match state.admit(&event, &mut ahead) {
                 Ok(()) => events.push(event),
-                Err(_) => assert_eq!(ahead, before, "what is rejected leaves nothing ahead"),
+                Err(_) => assert_eq!(ahead, before, "a rejected event leaves `ahead` unchanged"),
             }
         }
         let batch = Batch { stamp, events };
@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_admitted_is_applied_and_replay_gives_the_same(
+    fn admitted_events_are_applied_and_replay_gives_the_same_state(
         policy in prop::sample::select(servable()),
         dim in prop::sample::select(vec![None, Some(2)]),
         context in prop::sample::select(vec![None, Some(ContextMode::Append), Some(ContextMode::Cross)]),

@@ -1,4 +1,5 @@
-//! Policies from outside: they are served like the others, and see the ids of items if they want them.
+//! Policies from outside the library: they are served like the others, and see the ids of items if they want
+//! them.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -12,9 +13,9 @@ use sclub::{
 use super::*;
 
 thread_local! {
-    /// Ids of the items offered last.
+    /// The ids of the candidates of the last recommendation.
     static OFFERED: RefCell<Vec<ItemId>> = RefCell::default();
-    /// Ids of the items learned.
+    /// The ids of the items learned.
     static LEARNED: RefCell<Vec<Option<ItemId>>> = RefCell::default();
     /// User and number of items of the lists learned.
     static LISTS: RefCell<Vec<(UserId, usize)>> = RefCell::default();
