@@ -11,14 +11,14 @@ use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
 use crate::policy::ItemId;
 
-/// Widest group of items.
+/// The maximum width of a group of items.
 pub(crate) const GROUP: usize = 4 * LANES;
 
 /// The maximum number of items in a set.
 pub const MAX_ITEMS: usize = u32::MAX as usize;
 
-/// A set of candidate items with their features, checked once and laid out for scoring. It can be
-/// filled at once, or kept for long while items come and go.
+/// A set of candidate items with their features, validated once and laid out for scoring. It can be
+/// filled at once, or kept while items are added and removed.
 ///
 /// ```
 /// use sclub::ItemSet;
@@ -32,7 +32,7 @@ pub struct ItemSet {
     dim: usize,
     len: usize,
     lanes: Vec<f64>,
-    /// Memory for the next items while these are still needed. Empty between calls.
+    /// A buffer for the next items while the old ones are still needed. Empty between calls.
     spare: Vec<f64>,
     /// The id of each item; empty where items have none.
     ids: Vec<ItemId>,
@@ -129,8 +129,8 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Replaces the items by those of `from` at `indexes`, in that order, and keeps the memory. What
-    /// was checked once is not checked again.
+    /// Replaces the items by those of `from` at `indexes`, in that order, and keeps the memory. The
+    /// features are not validated again.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`] where `from` has other features, [`Error::TooMany`]; the set is
@@ -155,7 +155,7 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`] (its `item` is the number the item would
@@ -193,7 +193,7 @@ impl ItemSet {
         pushed
     }
 
-    /// Gives an item other features.
+    /// Replaces the features of an item.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`]; the set is then unchanged.
@@ -207,7 +207,7 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Takes an item out; the last one takes its place.
+    /// Removes an item; the last one takes its index.
     ///
     /// # Panics
     /// If there is no item `index`.
@@ -255,7 +255,7 @@ impl ItemSet {
         self.lanes.truncate(start + new * self.dim);
     }
 
-    /// Puts the features of one item where they belong.
+    /// Writes the features of one item.
     #[inline]
     fn write(&mut self, index: usize, features: impl Iterator<Item = f64>) {
         let (start, width) = self.place(index);
@@ -305,9 +305,9 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Replaces the items by `len` others that are asked for number by number: `feature(i, k)` is
-    /// feature k of item i, and is asked for once. For numbers that lie elsewhere, in whatever
-    /// order and precision; the memory of two sets is kept.
+    /// Replaces the items by `len` others that are read number by number: `feature(i, k)` is
+    /// feature k of item i, and is called once. For numbers stored in another order or precision.
+    /// The memory of two sets is kept.
     ///
     /// ```
     /// use sclub::ItemSet;

@@ -16,7 +16,7 @@ const PSEUDO_USERS: f64 = 10.0;
 const FIRST_VARIANCE: f64 = 0.15;
 /// The addition to the diagonal of C that keeps it from being singular, as a share of its mean.
 const JITTER: f64 = 1e-5;
-/// Precision that μ0 is pulled towards 0 by, in units of squared feature per noise.
+/// The precision of the prior of μ0 around 0, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
 /// The gain in nats below which a step is the last.
@@ -294,8 +294,8 @@ pub(crate) fn fit(
 ) -> (Background, Pass) {
     let dim = start.mean.len();
     let mut scale = scale;
-    // Pseudo-users are as wide as the users seemed: directions without observations
-    // keep the mean variance.
+    // The prior of the covariance has the mean variance of the users seen: directions without
+    // observations keep it.
     let width = |c: &Background| symmetric::trace(dim, &c.covariance) / dim as f64;
     scale.pseudo = width(start);
     let value = |scale: &Scale, background: &Background, pass: &Pass| {
@@ -356,8 +356,8 @@ pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
         symmetric::dot(&factors.solve(moment), moment)
     });
     let free = (count - dim as f64).max(0.5 * count);
-    // Rewards that are all alike leave no noise: a trace of their size stands for it. And where numbers
-    // are so small that their squares are lost, any scale will do.
+    // Equal rewards leave no noise: a small share of their size is taken. Where squares underflow, any
+    // scale will do.
     let noise = ((squares - explained) / free).max(1e-6 * squares / count);
     let (noise, square) = (known(noise), known(square));
     let fine = (noise / square).is_normal() && (square / noise).is_normal();

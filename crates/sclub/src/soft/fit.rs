@@ -13,9 +13,9 @@ use crate::refit::Workers;
 /// The maximum number of users that a search for clusters looks at. Its result is then refined
 /// on all users.
 const MAX_SEARCHED_USERS: usize = 8192;
-/// Steps of EM over all users, where there are more.
+/// Steps of EM over all users, where there are more than that.
 const LAST_STEPS: usize = 2;
-/// Fits in which the scale of the background is looked for as well.
+/// The number of first fits that also search for the scale of the background.
 const SCALE_FITS: u64 = 12;
 /// Growth of the number of rounds between a search that found clusters and the next.
 const SEARCH_GROWTH: f64 = 1.4;
@@ -49,7 +49,7 @@ pub(crate) struct Fit {
     /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster that is played: the posterior covariance of its centre.
     pub spreads: Vec<Vec<f64>>,
     pub next_label: ClusterId,
-    /// Share of the users that no cluster has with ½ or more.
+    /// The share of users without a cluster of probability ½ or more.
     pub unplaced: f64,
     /// The number of parameters that the data determine.
     pub effective: f64,
@@ -112,8 +112,8 @@ impl Job {
         let Some(before) = &self.before else {
             return (pooled, pooled.start(layout.dim));
         };
-        // v = Σ_i E‖y_i − X_i θ_i‖² / Σ_i n_i under the background. Clusters have no say: where most
-        // rewards are nought, one cluster of those who never saw another explains them without noise.
+        // v = Σ_i E‖y_i − X_i θ_i‖² / Σ_i n_i under the background. Clusters are not used: where most
+        // rewards are 0, a cluster of the users without any other reward would explain them without noise.
         let pass = background::pass(panel, &before.background, before.noise, true, workers);
         let squares: f64 = pass.residual.iter().sum();
         let slots = panel.slots().iter();
@@ -125,7 +125,7 @@ impl Job {
         (scale, before.background.clone())
     }
 
-    /// Looks for clusters from where the last fit was, and from scratch while that still helps.
+    /// Searches for clusters from the last fit's, and from scratch while users have few observations.
     fn find(&self, panel: &Panel<'_>, pass: &Pass, fit: &mut Fit, workers: &dyn Workers) {
         let params = &self.params;
         let background = fit.background.clone();
@@ -145,7 +145,7 @@ impl Job {
         };
         let may_search = self.rounds >= searched;
         let (best, grew) = search.warm(main, may_search);
-        // What was looked for in vain is looked for again when there is much more to see.
+        // After a search without success the next one waits longer.
         fit.searched = if may_search {
             (self.rounds as f64 * if grew { SEARCH_GROWTH } else { params.patience }) as u64
         } else {
@@ -168,7 +168,7 @@ impl Job {
     }
 }
 
-/// Some users to look at first: all, or as many as are enough, spread over all.
+/// The users that clusters are searched among: all, or a sample of [`MAX_SEARCHED_USERS`].
 fn sample(all: &[u32]) -> Vec<u32> {
     if all.len() <= MAX_SEARCHED_USERS {
         return all.to_vec();

@@ -20,7 +20,7 @@ impl<'a> Panel<'a> {
         Self { sums, slots }
     }
 
-    /// Others of the same users.
+    /// Other users of the same sums.
     pub fn of(&self, slots: &'a [u32]) -> Self {
         Self {
             sums: self.sums,

@@ -12,13 +12,13 @@ use crate::refit::Workers;
 
 /// The log evidence of an impossible hypothesis.
 const IMPOSSIBLE: f64 = -1e100;
-/// Steps of EM for clusters that were there before, that were just born, that all are new.
+/// Steps of EM: after a fit before (warm), after births, from scratch (cold).
 pub(super) const WARM_STEPS: usize = 3;
 const BORN_STEPS: usize = 8;
 const COLD_STEPS: usize = 10;
-/// And after merges and prunes.
+/// Steps of EM after merges and prunes.
 const LAST_STEPS: usize = 2;
-/// Steps of EM that two clusters in place of one are given.
+/// Steps of EM after one cluster was split in two.
 const SPLIT_STEPS: usize = 10;
 /// The minimum weight, in users, that the background must hold for new clusters to be tried.
 const MIN_BACKGROUND_WEIGHT: f64 = 3.0;
@@ -46,7 +46,7 @@ pub(crate) struct Search<'a> {
     pub draws: Draws,
 }
 
-/// Numbers that look random and are fixed by a seed.
+/// A generator of random numbers, fixed by a seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draws(pub u64);
 
@@ -63,7 +63,7 @@ impl Draws {
         (whole > 0.0).then(|| place.unwrap_or(weights.len() - 1))
     }
 
-    /// In [0, 1).
+    /// A random number in [0, 1).
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
         (mix(mix(self.0)) >> 11) as f64 / (1u64 << 53) as f64
@@ -93,7 +93,7 @@ impl Search<'_> {
         expected.total - prices.iter().sum::<f64>() - dim * (dim + 3.0) / 2.0 * mixture.none
     }
 
-    /// Merges and prunes until neither pays.
+    /// Merges and prunes until neither raises the score.
     fn tidy(&self, mut mixture: Mixture) -> Found {
         loop {
             let expected = self.expect(&mixture, true);
@@ -145,7 +145,7 @@ impl Search<'_> {
         }
     }
 
-    /// As good as EM, merges and prunes make it.
+    /// Improves a mixture by EM, merges and prunes.
     pub fn refine(&self, mixture: Mixture, steps: usize) -> Found {
         let found = self.tidy(self.steps(mixture, steps));
         self.tidy(self.steps(found.mixture, LAST_STEPS))
@@ -201,10 +201,10 @@ impl Search<'_> {
         (mixture.centres, score)
     }
 
-    /// Two clusters in place of one, if that raises the score of the users in it.
+    /// Two clusters in place of one, if that raises the score of the users in it by more than 1.
     fn split(&mut self, centre: &Centre, slots: &[u32]) -> Option<(Centre, Centre)> {
         let (_, whole) = self.local(slots, vec![centre.clone()], 1);
-        // Any of them: those who are seen often have made the cluster theirs already.
+        // Not in proportion to observations: users with many are close to the centre already.
         let seed = self.draws.among(&vec![1.0; slots.len()])?;
         let other = Centre {
             label: UNLABELLED,
@@ -220,7 +220,7 @@ impl Search<'_> {
         })
     }
 
-    /// One cluster in place of two, if that raises the score of the users in them.
+    /// One cluster in place of two, if that does not lower the score of the users in them.
     fn join(&self, a: &Centre, b: &Centre, slots: &[u32]) -> Option<Centre> {
         let (_, apart) = self.local(slots, vec![a.clone(), b.clone()], 1);
         let mut both = if a.share >= b.share {
@@ -236,7 +236,7 @@ impl Search<'_> {
         (together >= apart).then_some(one)
     }
 
-    /// Splits clusters and joins them as long as that pays.
+    /// Splits and joins clusters as long as that raises the score.
     fn rearrange(&mut self, mut best: Found) -> Found {
         for _ in 0..3 {
             let mut members = vec![Vec::new(); best.mixture.centres.len() + 1];
