@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::Error;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 use sclub::{Constant, Preset, Range, Setup, Spec};
 use sclub_lab::named::Named;
 use sclub_lab::policies::Name;
@@ -94,6 +94,15 @@ fn flag(constant: &'static Constant, owners: &[&Spec]) -> Arg {
 /// The name that a constant has where words are joined by `-`.
 pub fn dashed(constant: &str) -> String {
     constant.replace('_', "-")
+}
+
+/// The flag of `sclub run` for a constant, without the dashes.
+pub fn run_flag(constant: &str) -> Option<String> {
+    let command = crate::args::RunArgs::command();
+    let flag = command
+        .get_arguments()
+        .find(|arg| *arg.get_id() == *id(constant))?;
+    flag.get_long().map(str::to_owned)
 }
 
 /// The constants that were given to some policies: name and text.

@@ -37,7 +37,6 @@ mod _sclub {
     #[pymodule_init]
     fn init(module: &super::Bound<'_, super::PyModule>) -> super::PyResult<()> {
         use super::PyModuleMethods;
-        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        crate::classes::add_classes(module)
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

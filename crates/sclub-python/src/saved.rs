@@ -185,7 +185,7 @@ pub fn read_file<'py>(
         return Err(no_state("its users have no numbers"));
     };
     let numbers = (numbers.collect(), reserved, next);
-    let found = py.import("sclub._sclub")?.getattr_opt(&*class)?;
+    let found = py.import("sclub")?.getattr_opt(&*class)?;
     let found = found.and_then(|found| found.cast_into::<PyType>().ok());
     let builtin = match found {
         Some(found) if found.is_subclass_of::<Policy>()? => found,
@@ -209,7 +209,7 @@ pub fn read_file<'py>(
 
 /// The class of ours that a class is or comes from.
 fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
-    let module = class.py().import("sclub._sclub")?;
+    let module = class.py().import("sclub")?;
     for class in class.mro() {
         let name = class.cast::<PyType>()?.name()?;
         let known = module.getattr_opt(&name)?;

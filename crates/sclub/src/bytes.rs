@@ -1,8 +1,8 @@
 //! Saved states: plain 64-bit words in a fixed order, with a checksum at the end. A policy from outside
 //! implements [`Save`] and calls [`save`]; its [`crate::Load`] is handed a [`Reader`].
 //!
-//! A state of gigabytes goes out and comes in in pieces of 64 kB. The third word says how
-//! many words there are in all, so a reader takes no byte more than was written, whatever follows.
+//! States are written and read in pieces of 64 kB. The third word is the total number of words, so a
+//! reader takes no byte more than was written.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -19,7 +19,7 @@ const WORD: usize = 8;
 
 /// A state that can be saved.
 pub trait Save {
-    /// The first word: tells this policy's states from others'.
+    /// The first word, which identifies the states of this policy.
     const MAGIC: u64;
 
     /// Writes the state, every bit of it. It must write the same words each time.
@@ -350,7 +350,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Fills the target. That there is too little is the state's fault, not the machine's.
+/// Fills the target. An early end is an error of the state, not of the input.
 fn read_exactly(input: &mut dyn Read, target: &mut [u8]) -> Result<(), LoadError> {
     input.read_exact(target).map_err(|error| {
         if error.kind() == ErrorKind::UnexpectedEof {
@@ -388,8 +388,8 @@ pub fn bad(reason: &'static str) -> Error {
     Error::BadSnapshot { reason }
 }
 
-/// Changes with any change of any byte, for all that can be expected of 64 bits. Four strands take
-/// the words in turn, so that none waits for another.
+/// A checksum of 64 bits. Four strands take the words in turn, so that the processor works on all
+/// of them at once.
 struct Checksum {
     strands: [u64; 4],
     bytes: u64,

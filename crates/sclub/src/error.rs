@@ -21,7 +21,7 @@ pub enum Error {
     DimensionMismatch {
         /// The policy's dimension.
         expected: usize,
-        /// The dimension of what was passed.
+        /// The dimension passed.
         got: usize,
     },
     /// Too many or too few of something.

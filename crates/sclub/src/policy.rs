@@ -1,4 +1,4 @@
-//! The trait of all policies: recommend, learn, and report what changed.
+//! The trait of all policies: recommend, learn, and report changes of clusters.
 
 use std::cmp::Ordering;
 
@@ -6,15 +6,15 @@ use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::error::Error;
 use crate::items::ItemSet;
 
-/// Names a user. Any number will do; nothing is kept for users who have not appeared.
+/// The id of a user: any number. Users who have not appeared take no memory.
 pub type UserId = u64;
 
-/// Names a cluster. The first cluster is 1, as in the paper, and later ones count up. Policies that
+/// The id of a cluster. The first cluster is 1, as in the paper, and later ones count up. Policies that
 /// split and merge clusters never use a number again; those with a cluster for each user give the
 /// number of a forgotten user to another.
 pub type ClusterId = u64;
 
-/// Names an item, the same item in every round.
+/// The id of an item, the same in every round.
 pub type ItemId = u64;
 
 /// The score of one candidate: `score = mean + width`.
@@ -80,7 +80,7 @@ pub struct Shown<'a> {
     pub item: &'a [f64],
     /// Its id, if it has one.
     pub id: Option<ItemId>,
-    /// The reward it brought; `None` where nothing is known about it.
+    /// Its reward; `None` where it is not known.
     pub reward: Option<f64>,
 }
 
@@ -191,7 +191,7 @@ impl Users {
     }
 }
 
-/// A policy recommends items to users and learns from what comes back.
+/// A policy recommends items to users and learns from their rewards.
 ///
 /// State is a fold over the rounds learned: the same rounds give the same bits, whatever was
 /// recommended in between and on however many threads. A call that returns an error has changed
@@ -227,14 +227,14 @@ pub trait Policy: Send + Sync {
         best.first().copied().ok_or(Error::NoCandidates)
     }
 
-    /// Score, mean and width of every item, in the order of `items`; replaces what `scores` held.
+    /// Score, mean and width of every item, in the order of `items`; replaces the contents of `scores`.
     ///
     /// # Errors
     /// As [`Policy::recommend`].
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error>;
 
     /// The `k` items with the largest scores, the largest first and the first of equal ones before
-    /// the others, without those that `exclude` names by position; replaces what `best` held. Fewer
+    /// the others, without those that `exclude` names by position; replaces the contents of `best`. Fewer
     /// where there are fewer. `exclude` may be asked about any item or none, in any order.
     ///
     /// Policies that can rule most of a large set out by a bound on the score do so: the answer is
@@ -256,7 +256,7 @@ pub trait Policy: Send + Sync {
         Ok(())
     }
 
-    /// The `k` items to show together, in order; replaces what `list` held. Fewer where there are
+    /// The `k` items to show together, in order; replaces the contents of `list`. Fewer where there are
     /// fewer. By default the `k` items with the largest scores ([`Policy::best`]).
     ///
     /// # Errors
@@ -272,9 +272,9 @@ pub trait Policy: Send + Sync {
         self.best(user, items, k, exclude, list)
     }
 
-    /// Learns one round: what came back from all users who were served on the same history, in the
-    /// order given (the paper's Theorem 3). A round may be empty: time passes. What changed in the
-    /// clusters is appended to `changes`.
+    /// Learns one round: the observations of all users who were served on the same history, in the
+    /// order given (the paper's Theorem 3). A round may be empty: it counts as a round all the same.
+    /// Changes of the clusters are appended to `changes`.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`], [`Error::BadReward`],
@@ -285,7 +285,7 @@ pub trait Policy: Send + Sync {
         changes: &mut Vec<Change>,
     ) -> Result<(), Error>;
 
-    /// Learns a round of a single observation and returns what changed in the clusters.
+    /// Learns a round of a single observation and returns the changes of the clusters.
     ///
     /// # Errors
     /// As [`Policy::learn_round`].

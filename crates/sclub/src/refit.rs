@@ -59,7 +59,7 @@ pub struct Placement {
     pub used: bool,
 }
 
-/// The state of a clustering as a whole, as of its last fit unless said.
+/// The state of a clustering as a whole, as of its last fit unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outlook {
     /// Fits taken so far.
@@ -70,7 +70,7 @@ pub struct Outlook {
     pub clusters: usize,
     /// (rounds, clusters) of fits so far, the oldest thinned out.
     pub history: Vec<(u64, usize)>,
-    /// Share of the users who have appeared that no cluster had with a probability of ½ or more.
+    /// The share of the known users without a cluster of probability ½ or more.
     pub unplaced: f64,
     /// The number of parameters of all users that the data determine: between 0 and users × dim.
     pub effective_parameters: f64,

@@ -23,7 +23,7 @@ pub struct Spec {
     pub name: &'static str,
     /// The name in prose and in legends.
     pub title: &'static str,
-    /// One line: what the policy does.
+    /// A description of one line.
     pub summary: &'static str,
     /// The publication that it follows.
     pub citation: &'static str,
@@ -62,7 +62,7 @@ pub struct Abilities {
     pub lists: bool,
     /// Looks at [`crate::ItemSet::id`].
     pub item_ids: bool,
-    /// Must be told the truth about the world ([`Setup::truth`]): for comparison only.
+    /// Needs the ground truth of the world ([`Setup::truth`]): for comparison only.
     pub needs_truth: bool,
 }
 
@@ -97,7 +97,7 @@ impl Abilities {
 pub struct Load {
     /// The first word of the state ([`crate::bytes::Save::MAGIC`]).
     pub magic: u64,
-    /// Loads what follows the header.
+    /// Loads the words after the header.
     pub load: fn(Reader<'_>) -> Result<Box<dyn Policy>, LoadError>,
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn choose(items: &ItemSet, mut fill: impl FnMut(Group<'_>, &mut Score
     best
 }
 
-/// The scores of all items, in their order; replaces what `out` held.
+/// The scores of all items, in their order; replaces the contents of `out`.
 pub(crate) fn explain(
     items: &ItemSet,
     out: &mut Vec<Score>,

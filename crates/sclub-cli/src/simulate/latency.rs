@@ -9,7 +9,7 @@ const STEPS: u64 = 64;
 
 const STEP_BITS: u32 = STEPS.ilog2();
 
-/// Counts of durations by their length.
+/// A histogram of durations.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     counts: Vec<u64>,

@@ -3,6 +3,7 @@
 mod latency;
 mod load;
 mod play;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use crate::files::{prepare_file, prepare_folder};
 use crate::remote::TrustArgs;
 
 /// Maximum number of connections to one server.
-const MOST_CONNECTIONS: u64 = 10_000;
+const MAX_CONNECTIONS: u64 = 10_000;
 
 /// The flags of `sclub simulate`.
 #[derive(Debug, clap::Parser)]
@@ -178,10 +179,10 @@ fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
 }
 
 /// The connections to open.
-fn connections(args: &SimulateArgs, usual: u64) -> Result<usize> {
-    let connections = args.connections.unwrap_or(usual);
-    if !(1..=MOST_CONNECTIONS).contains(&connections) {
-        bail!("connections is {connections}; it must be between 1 and {MOST_CONNECTIONS}");
+fn connections(args: &SimulateArgs, default: u64) -> Result<usize> {
+    let connections = args.connections.unwrap_or(default);
+    if !(1..=MAX_CONNECTIONS).contains(&connections) {
+        bail!("connections is {connections}; it must be between 1 and {MAX_CONNECTIONS}");
     }
     Ok(connections as usize)
 }

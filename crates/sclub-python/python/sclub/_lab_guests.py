@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._lab_checks import real
-from ._sclub import Club, LinUcb, Sclub, SclubSoft
+from ._policies import policy_classes
+from ._sclub import LinUcb
 
 #: The candidates of a round, one row an item; they can be read and not written.
 Items = NDArray[np.float64]
@@ -20,7 +21,7 @@ Items = NDArray[np.float64]
 Item = NDArray[np.float64]
 
 #: The policies of this package.
-OWN = (Sclub, SclubSoft, Club, LinUcb)
+OWN: tuple[type, ...] = (*policy_classes.values(), LinUcb)
 
 #: Makes a policy from features, users, items, rounds and a seed.
 PolicyMaker = Callable[[int, int, int, int, int], object]

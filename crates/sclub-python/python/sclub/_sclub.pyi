@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,17 +12,11 @@ from typing_extensions import Self, disjoint_base
 from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, Split
 
 __all__ = [
-    "Club",
-    "Gaussian",
     "Items",
     "LabSetting",
     "LabWorld",
     "LinUcb",
-    "LinucbInd",
-    "LinucbOne",
     "Policy",
-    "Sclub",
-    "SclubSoft",
     "__version__",
     "_restore",
     "_seconds_in_rust",
@@ -30,7 +24,6 @@ __all__ = [
     "lab_read",
     "lab_run",
     "load",
-    "policy_classes",
 ]
 
 __version__: str
@@ -96,20 +89,6 @@ class Policy:
     def save(self, path: _Path) -> None: ...
     @classmethod
     def load(cls, path: _Path) -> Self: ...
-
-# Made from the registry of policies; there is one for each.
-class _Registered(Policy):
-    policy_name: ClassVar[str]
-    __signature__: ClassVar[Any]
-
-class Sclub(_Registered): ...
-class Club(_Registered): ...
-class SclubSoft(_Registered): ...
-class Gaussian(_Registered): ...
-class LinucbInd(_Registered): ...
-class LinucbOne(_Registered): ...
-
-policy_classes: dict[str, type[Policy]]
 
 class LinUcb(Policy):
     def __new__(

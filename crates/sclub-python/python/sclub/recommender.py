@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._sclub import Items, Policy, policy_classes
+from ._policies import policy_classes
+from ._sclub import Items, Policy
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

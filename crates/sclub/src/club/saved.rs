@@ -52,7 +52,7 @@ impl Club {
         Self::load_words(reader)
     }
 
-    /// Loads what follows the header.
+    /// Loads the words after the header.
     pub(super) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
@@ -535,7 +535,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
 
-        /// The checksum is right and the words are not: what is let in can be lived with.
+        /// The checksum is right and the words are not: a state that is accepted must work.
         #[test]
         fn changed_words_are_refused_or_harmless(
             complete: bool,

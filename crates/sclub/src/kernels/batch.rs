@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// Sums over users of what their posteriors say about the prior.
+/// Sums over users of the moments of their posteriors.
 #[derive(Debug, Clone)]
 pub(crate) struct Moments {
     /// Σ Λ⁻¹ by lanes, lower triangle packed by rows.
@@ -508,7 +508,7 @@ pub(super) fn quadratic(dim: usize, matrix: &[f64], items: &[f64], out: &mut [f6
     }
 }
 
-/// e^x of numbers at most 0, in place; what is below −700 counts as −700. Within 2 units in the last
+/// e^x of numbers at most 0, in place; numbers below −700 count as −700. Within 2 units in the last
 /// place.
 #[inline(always)]
 pub(super) fn exponentials(numbers: &mut [f64]) {

@@ -71,7 +71,7 @@ impl LinUcbInd {
         Self::load_words(reader)
     }
 
-    /// Loads what follows the header.
+    /// Loads the words after the header.
     fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;

@@ -115,7 +115,7 @@ impl LinUcbShared {
         self.groups.iter().try_for_each(|group| group.save(writer))
     }
 
-    /// Loads what follows the header: the groups, and the ledger if there is one.
+    /// Loads the words after the header: the groups, and the ledger if there is one.
     fn load_words(mut reader: Reader<'_>) -> Result<(Self, Option<Ledger>), LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
@@ -198,8 +198,8 @@ impl Persist for LinUcbShared {
     }
 }
 
-/// [`LinUcbShared`], with the same decisions to the bit, that also keeps what each user alone has
-/// brought: it can be inspected, and users can be forgotten.
+/// [`LinUcbShared`], with the same decisions to the bit, that also keeps the statistics of
+/// each user: it can be inspected, and users can be forgotten.
 #[derive(Debug, Clone)]
 pub struct ForgettableLinUcb {
     shared: LinUcbShared,

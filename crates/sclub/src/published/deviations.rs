@@ -1,4 +1,4 @@
-//! The switches for what the published code does otherwise than the pseudo-code.
+//! Switches for the deviations of the published code from the pseudo-code.
 
 #[cfg(doc)]
 use crate::params::Params;

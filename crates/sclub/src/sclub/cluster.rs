@@ -7,7 +7,7 @@ use crate::policy::ClusterId;
 use crate::radius::radius;
 use crate::statistics::{Aggregate, Scratch, View};
 
-/// A set of users believed alike.
+/// A set of users who are treated as having the same tastes.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub label: ClusterId,
@@ -34,7 +34,7 @@ pub(super) enum Members {
 pub(super) struct Many {
     pub sums: Aggregate,
     pub slots: Vec<u32>,
-    /// Users declared who have not appeared; only ever in the first cluster.
+    /// The number of declared users who have not appeared; 0 but in the first cluster.
     pub unseen: u64,
     /// The counts of the members.
     pub frequencies: Frequencies,

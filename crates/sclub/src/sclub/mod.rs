@@ -8,7 +8,7 @@
 //! | phase s, lines 4 to 7 | [`phase`] |
 //! | Algorithm 2, Update | [`update`] |
 //! | Algorithm 3, Split | [`split`] |
-//! | Algorithm 4, Merge | [`merge`], with [`nearby`] to find what to merge |
+//! | Algorithm 4, Merge | [`merge`], with [`nearby`] to find clusters to merge |
 //!
 //! Decisions that the pseudo-code leaves open are in `docs/algorithm.md`.
 

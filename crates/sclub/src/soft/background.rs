@@ -1,4 +1,4 @@
-//! The background: what all users have in common, one Gaussian that each user's tastes are drawn
+//! The background: the prior of all users, one Gaussian that each user's tastes are drawn
 //! from, learned by EM (empirical Bayes).
 
 use std::sync::Mutex;

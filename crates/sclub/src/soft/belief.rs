@@ -48,7 +48,7 @@ pub(crate) struct Belief {
     pub weights: Vec<f64>,
     /// ln Σ π e^L
     pub log_sum: f64,
-    /// Memory for what each hypothesis expects.
+    /// A buffer for the reward that each hypothesis predicts.
     pub expected: Vec<f64>,
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct Expectation {
     pub placed: u64,
 }
 
-/// For each cluster, what a row is multiplied by to give L_k = (μᵀb − ½μᵀGμ)/v; clusters in the lanes
+/// For each cluster, the coefficients that a row is multiplied by to give L_k = (μᵀb − ½μᵀGμ)/v; clusters in the lanes
 /// ([`Products`]).
 pub(crate) fn coefficients<'a>(
     layout: Layout,

@@ -1,8 +1,8 @@
 //! `sclub-soft`: users belong to clusters by probability, and clusters are used as far as they
 //! predict better than none.
 //!
-//! All is computed from the sums of each user ([`sums`]). A *fit* ([`fit`]) finds what all
-//! users have in common ([`background`]) and clusters of them ([`mixture`], [`search`]); between
+//! All is computed from the sums of each user ([`sums`]). A *fit* ([`fit`]) finds the
+//! prior of all users ([`background`]) and clusters of them ([`mixture`], [`search`]); between
 //! fits only the user who is seen changes ([`belief`]). [`decide`] ranks items. The model, with an
 //! equation and a test for each step, is in docs/sclub-soft.md.
 

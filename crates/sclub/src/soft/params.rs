@@ -18,7 +18,7 @@ pub struct SoftParams {
     pub half_life: Option<f64>,
     /// c_b, weight of the disagreement among hypotheses about a user.
     pub between: f64,
-    /// c, weight of what is uncertain under each, where clusters are trusted.
+    /// c, weight of the uncertainty under each hypothesis, where clusters are trusted.
     pub within: f64,
     /// c where they are not.
     pub alone: f64,

@@ -217,7 +217,7 @@ impl SclubSoft {
     /// Reads the state that [`crate::Persist::save_to`] wrote, in small pieces, and not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
+    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not a valid state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;

@@ -201,7 +201,7 @@ impl Search<'_> {
         (mixture.centres, score)
     }
 
-    /// Two clusters in place of one, if the users who are in it say so.
+    /// Two clusters in place of one, if that raises the score of the users in it.
     fn split(&mut self, centre: &Centre, slots: &[u32]) -> Option<(Centre, Centre)> {
         let (_, whole) = self.local(slots, vec![centre.clone()], 1);
         // Any of them: those who are seen often have made the cluster theirs already.
@@ -220,7 +220,7 @@ impl Search<'_> {
         })
     }
 
-    /// One cluster in place of two, if the users who are in them say so.
+    /// One cluster in place of two, if that raises the score of the users in them.
     fn join(&self, a: &Centre, b: &Centre, slots: &[u32]) -> Option<Centre> {
         let (_, apart) = self.local(slots, vec![a.clone(), b.clone()], 1);
         let mut both = if a.share >= b.share {
@@ -301,8 +301,8 @@ impl Search<'_> {
         batch.mean.iter().map(|lanes| lanes[0]).collect()
     }
 
-    /// From a mixture that was, to the best found near it; with `more`, also with clusters born among
-    /// those who are in none. Says whether any of those stayed.
+    /// The best mixture found near a given one; with `more`, also with clusters born among
+    /// those who are in none. The flag is true if any of those stayed.
     pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
         let mut best = self.refine(before.clone(), WARM_STEPS);
         let mut grew = false;
@@ -325,7 +325,7 @@ impl Search<'_> {
         (best, grew)
     }
 
-    /// From nothing.
+    /// A search from scratch.
     pub fn cold(&mut self) -> Option<Found> {
         let counts: Vec<f64> = (0..self.panel.len())
             .map(|place| self.count(place))

@@ -116,7 +116,7 @@ impl Sums {
         self.chunks.truncate(self.len.div_ceil(1 << self.bits));
     }
 
-    /// Adds an observation to a user's sums, after what was there has lost weight to `keep`.
+    /// Adds an observation to a user's sums, after the earlier ones were multiplied by `keep`.
     #[inline]
     pub fn observe(&mut self, slot: usize, item: &[f64], reward: f64, keep: f64) {
         let layout = self.layout;

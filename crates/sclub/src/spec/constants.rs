@@ -75,13 +75,13 @@ impl FromStr for Preset {
 pub struct Constant {
     /// Its name, as in Python; flags have `-` for `_`.
     pub name: &'static str,
-    /// One line: what it does.
+    /// A description of one line.
     pub meaning: &'static str,
     /// The values that it can have.
     pub range: Range,
     /// Its value where none is given. [`Value::Unset`] where that means something of its own.
     pub default: fn(Preset, &Setup<'_>) -> Result<Value, Error>,
-    /// Another constant that says the same in another way. Giving one unsets the other.
+    /// An alternative constant with the same purpose. Setting one unsets the other.
     pub instead_of: Option<&'static str>,
     /// True if only experts need it. Then it is not in the short help.
     pub advanced: bool,
@@ -432,7 +432,7 @@ impl Values {
     /// Makes the policy.
     ///
     /// # Errors
-    /// [`Error::Dimension`], [`Error::BadParameter`], and what else the policy says.
+    /// [`Error::Dimension`], [`Error::BadParameter`], and other errors of the policy's constructor.
     pub fn make(&self, setup: &Setup<'_>) -> Result<Box<dyn Policy>, Error> {
         (self.spec.new)(setup, self)
     }
