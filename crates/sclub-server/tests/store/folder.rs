@@ -36,7 +36,7 @@ fn foreign_folders_are_refused_and_left_alone() {
     let error = refused(folder.path());
     assert!(matches!(error, StoreError::Format { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("it holds holiday.jpg"), "{text}");
+    assert!(text.contains("it contains holiday.jpg"), "{text}");
     assert_eq!(files(folder.path()).len(), 1, "nothing was written");
     // A folder that file systems create by themselves is ignored.
     let folder = new_folder();
@@ -214,7 +214,7 @@ fn a_log_that_ends_before_its_snapshot_is_damaged() {
     fs::copy(folder.path().join(name), early.path().join(name)).unwrap();
     let error = refused(early.path());
     let text = error.to_string();
-    let expected = "it ends at batch 1, but there is a snapshot at 2";
+    let expected = "it ends at batch 1, before the snapshot at batch 2";
     assert!(text.contains(expected), "{text}");
     let file = early.path().join("log/000000000000.log");
     assert!(text.contains(&file.display().to_string()), "{text}");
