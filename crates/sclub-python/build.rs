@@ -96,6 +96,7 @@ class {name}(Policy):
     __module__ = \"sclub\"
     __slots__ = ()
     policy_name: ClassVar[str] = \"{}\"
+    uses_item_ids: ClassVar[bool] = {}
 
     def __new__(
         cls,
@@ -108,6 +109,7 @@ class {name}(Policy):
 ",
         escaped(&documentation(spec, name)),
         spec.name,
+        if spec.can.item_ids { "True" } else { "False" },
     );
     for constant in spec.constants {
         let _ = writeln!(

@@ -1,4 +1,4 @@
-"""Online clustering of bandits: recommend, and find out on the way who likes the same things.
+"""Online clustering of bandits: recommend items, and learn on the way which users are alike.
 
 =====================  ====================================================================
 `policy_classes`       a class for each policy, by the policy's name; a list of them is below
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from . import _policies, lab, ope
 from ._policies import *
-from ._sclub import Items, LinUcb, Policy, __version__, load
+from ._sclub import Items, LinUcb, Policy, __version__, item_id, load
 from ._types import (
     Assumptions,
     Cluster,
@@ -30,6 +30,7 @@ from ._types import (
     Place,
     Placement,
     Scores,
+    ShownList,
     Split,
 )
 from .client import (
@@ -74,10 +75,12 @@ __all__ = [
     "Scored",
     "Scores",
     "ServiceError",
+    "ShownList",
     "Split",
     "Unauthorized",
     "Unavailable",
     "__version__",
+    "item_id",
     "lab",
     "load",
     "ope",
