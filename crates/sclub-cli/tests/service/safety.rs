@@ -347,7 +347,7 @@ fn a_hangup_without_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let (server, log) = start_logged(folder.path(), &[]);
     signal(server.id(), "HUP");
-    wait_for(&log, "asked to read files again", 1);
+    wait_for(&log, "nothing to reload", 1);
     assert_eq!(ask(&server, "", "GET", "/healthz").0, 200);
     assert!(server.stop().success());
 }
