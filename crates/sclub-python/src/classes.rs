@@ -1,7 +1,9 @@
-//! The classes of policies, made from the registry, and what an object is made from.
+//! Constructors of policies: keywords to constants, and the class `LinUcb`.
+//!
+//! The other classes are written by `build.rs` from the registry.
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyString, PyType};
 use sclub::{
     Assumptions, Constant, ForgettableLinUcb, Groups, LinUcbInd, Params, Preset, Range, Setup,
     Spec, Users, Value, ValueError, Values,
@@ -14,104 +16,6 @@ use crate::policy::Policy;
 
 /// The attribute of a class that names its policy.
 const POLICY_NAME: &str = "policy_name";
-
-/// `linucb-ind` is called `LinucbInd`.
-fn class_name(spec: &Spec) -> String {
-    let words = spec.name.split('-').map(|word| {
-        let (first, rest) = word.split_at(1);
-        first.to_uppercase() + rest
-    });
-    words.collect()
-}
-
-/// Adds a class for each policy of the registry, and a dictionary of all of them by policy name.
-pub fn add_classes(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    let py = module.py();
-    let base = py.get_type::<Policy>();
-    let (by_name, metaclass) = (PyDict::new(py), py.get_type::<PyType>());
-    for spec in sclub::registry() {
-        let name = class_name(spec);
-        let fields = PyDict::new(py);
-        fields.set_item("__module__", "sclub")?;
-        fields.set_item("__doc__", documentation(spec, &name))?;
-        fields.set_item("__slots__", PyTuple::empty(py))?;
-        fields.set_item("__signature__", signature(py, spec)?)?;
-        fields.set_item(POLICY_NAME, spec.name)?;
-        let class = metaclass.call1((&name, (&base,), fields))?;
-        by_name.set_item(spec.name, &class)?;
-        module.add(name.as_str(), class)?;
-    }
-    module.add("policy_classes", by_name)
-}
-
-/// The docstring of a class, as NumPy writes them.
-fn documentation(spec: &Spec, class: &str) -> String {
-    let presets: Vec<String> = spec.presets.iter().map(|p| format!("\"{p}\"")).collect();
-    let mut text = format!(
-        "{}: {}.\n\n{}.\n\n\
-         Parameters\n----------\n\
-         dim : int\n    Features of an item.\n\
-         users : int or iterable, optional\n    \
-         Who is there before the first round: a number n for the users 0 to n - 1, or the users\n    \
-         themselves. Nobody by default: users appear.\n\
-         preset : {{{}}}\n    The set of constants to start from.\n\
-         seed : int\n    Fixes what the policy draws at random, if anything.\n\
-         assumptions : dict, optional\n    \
-         With preset \"theory\": noise, smallest_eigenvalue, horizon, clusters, users.\n",
-        spec.title,
-        spec.summary,
-        spec.citation,
-        presets.join(", ")
-    );
-    for constant in spec.constants {
-        let kind = match constant.range {
-            Range::Number { .. } => "float".to_owned(),
-            Range::Flag => "bool".to_owned(),
-            Range::OneOf(known) | Range::AnyOf(known) => {
-                let known: Vec<String> = known.iter().map(|name| format!("\"{name}\"")).collect();
-                format!("{{{}}}", known.join(", "))
-            }
-        };
-        text += &format!(
-            "{} : {kind}, optional\n    {}.\n",
-            constant.name, constant.meaning
-        );
-    }
-    text += &format!(
-        "\nExamples\n--------\n\
-         >>> import numpy as np, sclub\n\
-         >>> policy = sclub.{class}(dim=2)\n\
-         >>> policy.learn(\"anna\", np.array([0.6, 0.8]), 1.0)\n\
-         >>> policy.rounds\n1\n"
-    );
-    text
-}
-
-/// `inspect.Signature` of a class.
-fn signature<'py>(py: Python<'py>, spec: &Spec) -> PyResult<Bound<'py, PyAny>> {
-    let inspect = py.import("inspect")?;
-    let parameter = inspect.getattr("Parameter")?;
-    let positional = parameter.getattr("POSITIONAL_OR_KEYWORD")?;
-    let keyword = parameter.getattr("KEYWORD_ONLY")?;
-    let mut all = vec![parameter.call1(("dim", positional))?];
-    let mut add = |name: &str, default: Bound<'py, PyAny>| -> PyResult<()> {
-        let fields = PyDict::new(py);
-        fields.set_item("default", default)?;
-        all.push(parameter.call((name, &keyword), Some(&fields))?);
-        Ok(())
-    };
-    add("users", py.None().into_bound(py))?;
-    add(
-        "preset",
-        PyString::new(py, spec.presets[0].as_str()).into_any(),
-    )?;
-    add("seed", 0u64.into_pyobject(py)?.into_any())?;
-    add("assumptions", py.None().into_bound(py))?;
-    for constant in spec.constants {
-        add(constant.name, py.None().into_bound(py))?;
-    }
-    inspect.getattr("Signature")?.call1((all,))
-}
 
 /// The keywords of a constructor.
 pub struct Keywords<'a, 'py> {

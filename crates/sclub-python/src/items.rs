@@ -1,4 +1,4 @@
-//! NumPy arrays of items, read where they lie into the layout that is scored.
+//! NumPy arrays of items, read in place into the layout that is scored.
 //!
 //! float64 and float32, C order, Fortran order and any strides are read without a copy in between.
 //! Everything else that NumPy can make an array of floats from is first made one.
@@ -11,9 +11,12 @@ use numpy::{
     Element, PyArray, PyArrayMethods, PyReadonlyArray, PyUntypedArray, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
+use pyo3::types::PyList;
 use sclub::{Error, ItemSet};
 
 use crate::errors::{refused, wrong_type, wrong_value};
+use crate::ids::numbers_of;
+use crate::names::list_of;
 
 /// Items that are checked and laid out once, for many calls.
 ///
@@ -21,6 +24,10 @@ use crate::errors::{refused, wrong_type, wrong_value};
 /// ----------
 /// features : array of shape (L, d)
 ///     One row an item.
+/// ids : sequence of L ids, optional
+///     An id for each item, the same for the same item in every set: whole numbers, strings, bytes, or
+///     tuples of such. Policies know an id by its number, `item_id(id)`. Policies that do not use ids
+///     ignore them.
 ///
 /// Examples
 /// --------
@@ -30,23 +37,47 @@ use crate::errors::{refused, wrong_type, wrong_value};
 /// Items(2 items, 2 features)
 /// >>> sclub.LinUcb(dim=2).recommend("anna", films)
 /// 0
+/// >>> sclub.Items(np.array([[0.6, 0.8], [1.0, 0.0]]), ids=["Alien", "Brazil"]).ids
+/// ['Alien', 'Brazil']
 #[pyclass(module = "sclub", frozen)]
 pub struct Items {
     pub set: Arc<ItemSet>,
+    /// The ids as they were given.
+    ids: Option<Py<PyList>>,
 }
 
 #[pymethods]
 impl Items {
     #[new]
-    fn new(features: &Bound<'_, PyAny>) -> PyResult<Self> {
+    #[pyo3(signature = (features, ids=None))]
+    fn new(features: &Bound<'_, PyAny>, ids: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         let rows = Rows::of(features, "features")?;
         let mut set = ItemSet::new(rows.dim()).map_err(|error| refused("features", &error))?;
         rows.fill(&mut set)
             .map_err(|error| refused("features", &error))?;
-        Ok(Self { set: Arc::new(set) })
+        let mut kept = None;
+        if let Some(ids) = ids {
+            // A copy: the caller may change theirs.
+            let ids = PyList::new(ids.py(), list_of(ids, "ids")?)?;
+            let numbers = numbers_of(&ids, "ids", set.len())?;
+            set.set_ids(&numbers)
+                .map_err(|error| refused("ids", &error))?;
+            kept = Some(ids.unbind());
+        }
+        Ok(Self {
+            set: Arc::new(set),
+            ids: kept,
+        })
     }
 
-    /// Features of an item.
+    /// The ids of the items, as they were given; None where they have none.
+    #[getter]
+    fn ids<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
+        let ids = self.ids.as_ref();
+        ids.map(|ids| PyList::new(py, ids.bind(py))).transpose()
+    }
+
+    /// The number of features of an item.
     #[getter]
     fn dim(&self) -> usize {
         self.set.dim()
@@ -86,7 +117,7 @@ impl Items {
         if copy == Some(false) {
             return Err(wrong_value(
                 "copy",
-                "items are laid out in another way: it takes a copy",
+                "it is False; Items are stored in another layout, and an array of them is always a copy",
             ));
         }
         let array = self.to_numpy(py)?.into_any();
@@ -104,13 +135,18 @@ impl Items {
         numpy::IntoPyArray::into_pyarray(rows, py).reshape([self.set.len(), self.set.dim()])
     }
 
-    fn __reduce__<'py>(
-        slf: &Bound<'py, Self>,
-    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyAny>,))> {
-        let rows = slf.get().to_numpy(slf.py())?;
-        Ok((slf.get_type().into_any(), (rows.into_any(),)))
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
+        let (py, items) = (slf.py(), slf.get());
+        let rows = items.to_numpy(py)?.into_any();
+        Ok((slf.get_type().into_any(), (rows, items.ids(py)?)))
     }
 }
+
+/// The class, and the arguments that make an equal object.
+type Reduced<'py> = (
+    Bound<'py, PyAny>,
+    (Bound<'py, PyAny>, Option<Bound<'py, PyList>>),
+);
 
 /// A matrix of floats, one row an item.
 pub enum Rows<'py> {
@@ -124,17 +160,17 @@ pub enum Blocks<'py> {
     Single(PyReadonlyArray<'py, f32, Ix3>),
 }
 
-/// What there is to choose from.
+/// The candidates of a recommendation.
 pub enum Candidates<'py> {
     /// Items laid out before.
     Ready(Arc<ItemSet>),
-    /// The same for everybody.
+    /// The same for all users.
     Shared(Rows<'py>),
-    /// For each user others.
+    /// A set for each user.
     Own(Blocks<'py>),
 }
 
-/// Where the numbers of a matrix are. What it borrows can be read while Python goes on.
+/// A matrix in memory. It can be read while the GIL is released.
 #[derive(Clone, Copy)]
 pub enum Table<'a> {
     /// Row by row.
@@ -172,7 +208,7 @@ impl Table<'_> {
         }
     }
 
-    /// One row where it lies, or copied into `to` where it does not lie together.
+    /// One row: borrowed where it is contiguous, else copied into `to`.
     #[inline]
     pub fn row<'b>(&'b self, row: usize, to: &'b mut [f64]) -> &'b [f64] {
         if let Table::ByItem(rows) = self {
@@ -224,7 +260,7 @@ impl<'py> Rows<'py> {
         }
     }
 
-    /// Rows.
+    /// The number of rows.
     pub fn len(&self) -> usize {
         match self {
             Rows::Double(array) => array.shape()[0],
@@ -232,7 +268,7 @@ impl<'py> Rows<'py> {
         }
     }
 
-    /// Columns.
+    /// The number of columns.
     pub fn dim(&self) -> usize {
         match self {
             Rows::Double(array) => array.shape()[1],
@@ -240,7 +276,7 @@ impl<'py> Rows<'py> {
         }
     }
 
-    /// Where the numbers are.
+    /// The matrix in memory.
     pub fn table(&self) -> Table<'_> {
         match self {
             Rows::Double(array) => Table::double(array.as_array()),
@@ -261,7 +297,7 @@ impl<'py> Rows<'py> {
 }
 
 impl Blocks<'_> {
-    /// How many matrices, of how many items of how many features.
+    /// The numbers of matrices, of items in each, and of features of an item.
     pub fn shape(&self) -> [usize; 3] {
         let shape = match self {
             Blocks::Double(array) => array.shape(),
@@ -270,7 +306,7 @@ impl Blocks<'_> {
         [shape[0], shape[1], shape[2]]
     }
 
-    /// Where the numbers are.
+    /// The matrices in memory.
     pub fn tables(&self) -> Tables<'_> {
         match self {
             Blocks::Double(array) => Tables::Double(array.as_array()),
@@ -279,7 +315,7 @@ impl Blocks<'_> {
     }
 }
 
-/// The numbers of several matrices.
+/// Several matrices in memory.
 #[derive(Clone, Copy)]
 pub enum Tables<'a> {
     Double(ArrayView3<'a, f64>),
@@ -316,7 +352,7 @@ impl<'py> Candidates<'py> {
             2 => Ok(Candidates::Shared(Rows::of(array.as_any(), "items")?)),
             3 if array.shape()[0] != users => {
                 let why = format!(
-                    "there are {} sets of items for {users} users",
+                    "there are {} sets of items for {users} users; give one for each user",
                     array.shape()[0]
                 );
                 Err(wrong_value("items", why))
@@ -381,18 +417,18 @@ fn typed<'py, D: numpy::ndarray::Dimension>(
     Ok(Typed::Single(borrow(single, argument)?))
 }
 
-/// An array of float64 or float32, as it is or made of what is there.
+/// An array of float64 or float32: the object itself, or a converted copy.
 fn as_floats<'py>(
     object: &Bound<'py, PyAny>,
     argument: &str,
 ) -> PyResult<Bound<'py, PyUntypedArray>> {
     if let Ok(array) = object.cast::<PyUntypedArray>()
-        && is_read_as_it_is(array)
+        && is_read_in_place(array)
     {
         if !object.is_exact_instance_of::<PyUntypedArray>() && object.hasattr("mask")? {
             return Err(wrong_value(
                 argument,
-                "what is masked cannot be left out; fill it in",
+                "a masked array is not supported; fill it, for example with .filled(0)",
             ));
         }
         return Ok(array.clone());
@@ -409,7 +445,7 @@ fn as_floats<'py>(
     let array = numpy
         .call_method1(pyo3::intern!(py, "asarray"), (object,))
         .map_err(no_floats)?;
-    // What is of another kind than numbers is a mistake, even if floats can be made of it.
+    // Text or dates are a mistake, even where NumPy can convert them to floats.
     let kind: String = array.getattr("dtype")?.getattr("kind")?.extract()?;
     if !["b", "i", "u", "f", "O"].contains(&&*kind) {
         let dtype = array.getattr("dtype")?;
@@ -424,7 +460,7 @@ fn as_floats<'py>(
     Ok(array.cast_into::<PyUntypedArray>()?)
 }
 
-fn is_read_as_it_is(array: &Bound<'_, PyUntypedArray>) -> bool {
+fn is_read_in_place(array: &Bound<'_, PyUntypedArray>) -> bool {
     use numpy::PyArrayDescrMethods;
     let py = array.py();
     let kind = array.dtype();

@@ -1,4 +1,4 @@
-//! Who is who: Python's users are any hashable, the library's are numbers.
+//! Users and their numbers: Python's users are any hashable object, the library's are numbers.
 
 use std::collections::HashMap;
 
@@ -7,81 +7,97 @@ use pyo3::types::{PyDict, PyFrozenSet, PyInt, PyList, PySet, PyString};
 
 use crate::errors::{wrong_type, wrong_value};
 
-/// The number of everybody who has none: a user whom no policy has met.
-pub const NOBODY: u64 = u64::MAX;
+/// The number of users without one: no policy has learned from it.
+pub const UNKNOWN: u64 = u64::MAX;
 
-/// Users who are whole numbers below this have their own number, as in the lab and in Rust; all others
+/// Users that are whole numbers below this have their own number, as in the lab and in Rust; all others
 /// are numbered from here on.
-const OTHERS: u64 = 1 << 62;
+const FIRST_GIVEN: u64 = 1 << 62;
 
 /// Users by number.
 pub struct Names {
     numbers: Py<PyDict>,
-    /// Everybody who has a number, with her place in the order in which they came.
+    /// The users with a number, each with the position at which it came.
     users: HashMap<u64, (u64, Py<PyAny>)>,
     came: u64,
-    /// Numbers below this belong to those who were named in advance.
+    /// Numbers below this belong to users that were declared by name.
     reserved: u64,
-    /// The next number of somebody who is no number.
+    /// The next number for a user that is not a whole number.
     next: u64,
 }
 
-/// What is kept of names beside the users themselves: their numbers, `reserved` and `next`.
+/// The saved part of [`Names`] beside the users themselves: their numbers, `reserved` and `next`.
 pub type Numbers = (Vec<u64>, u64, u64);
 
 impl Names {
-    /// Nobody yet.
+    /// No users.
     pub fn new(py: Python<'_>) -> Self {
         Self {
             numbers: PyDict::new(py).unbind(),
             users: HashMap::new(),
             came: 0,
             reserved: 0,
-            next: OTHERS,
+            next: FIRST_GIVEN,
         }
     }
 
-    /// Those who are declared: so many, called 0, 1, 2, …, or each by name.
+    /// Declared users: a number n for 0 to n - 1, or the users themselves.
     pub fn declared(users: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = users.py();
         let mut names = Self::new(py);
         if users.is_instance_of::<PyInt>() {
-            let count: u64 = users
-                .extract()
-                .map_err(|_| wrong_value("users", "a number of users must be positive"))?;
+            let count: u64 = users.extract().map_err(|_| {
+                wrong_value(
+                    "users",
+                    format!(
+                        "it is {}; a number of users must be positive",
+                        users.to_string()
+                    ),
+                )
+            })?;
             if count > sclub::Users::LIMIT {
-                return Err(wrong_value("users", "more than 4294967295 cannot be"));
+                let why = format!(
+                    "it is {count}; there can be at most {}",
+                    sclub::Users::LIMIT
+                );
+                return Err(wrong_value("users", why));
             }
             for number in 0..count {
                 names.admit(number.into_pyobject(py)?.as_any(), "users")?;
             }
             return Ok(names);
         }
-        for user in several(users)?.iter() {
+        for user in list_of(users, "users")?.iter() {
             names.reserve(&user, "users")?;
         }
         Ok(names)
     }
 
-    /// What was kept of some users.
+    /// Users that were saved, with their numbers.
     pub fn restored(users: &Bound<'_, PyList>, kept: Numbers) -> PyResult<Self> {
         let (numbers, reserved, next) = kept;
         let mut names = Self::new(users.py());
         (names.reserved, names.next) = (reserved, next);
         if numbers.len() != users.len() {
-            return Err(wrong_value("users", "not each of them has a number"));
+            return Err(wrong_value(
+                "users",
+                "the saved state is damaged: users and their numbers do not match",
+            ));
         }
         for (user, number) in users.iter().zip(numbers) {
             let is_new = names.known(&user, "users")?.is_none();
-            if !is_new || number == NOBODY || names.users.contains_key(&number) {
-                return Err(wrong_value("users", "one of them is there twice"));
+            if !is_new || number == UNKNOWN || names.users.contains_key(&number) {
+                return Err(wrong_value(
+                    "users",
+                    "the saved state is damaged: a user or a number is in it twice",
+                ));
             }
             names.give(&user, number)?;
         }
         Ok(names)
     }
 
-    /// How many have a number.
+    /// The number of users.
     pub fn len(&self) -> usize {
         self.users.len()
     }
@@ -94,27 +110,28 @@ impl Names {
         }
     }
 
-    /// The number that a user who is a whole number has of her own, if nobody else has it.
+    /// The number that a user is, if it is a whole number and the number is free.
     fn own(&self, user: &Bound<'_, PyAny>) -> Option<u64> {
-        // Most who are no number are strings: finding that out by an exception takes longer.
+        // Most other users are strings, and to find that out by an exception takes longer.
         if user.is_instance_of::<PyString>() {
             return None;
         }
         let value: u64 = user.extract().ok()?;
-        let is_free = (self.reserved..OTHERS).contains(&value) && !self.users.contains_key(&value);
+        let is_free =
+            (self.reserved..FIRST_GIVEN).contains(&value) && !self.users.contains_key(&value);
         is_free.then_some(value)
     }
 
-    /// The number of a user, the one that she would have, or [`NOBODY`].
+    /// The number of a user, the one that the user would get, or [`UNKNOWN`].
     #[inline]
     pub fn number(&self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<u64> {
         match self.known(user, argument)? {
             Some(number) => Ok(number),
-            None => Ok(self.own(user).unwrap_or(NOBODY)),
+            None => Ok(self.own(user).unwrap_or(UNKNOWN)),
         }
     }
 
-    /// Whether somebody has a number.
+    /// Whether a number belongs to a user.
     pub fn has(&self, number: u64) -> bool {
         self.users.contains_key(&number)
     }
@@ -127,7 +144,7 @@ impl Names {
         Ok(())
     }
 
-    /// The number of a user, who has one from now on, and whether she had none.
+    /// The number of a user, who gets one if there is none, and whether the user is new.
     pub fn admit(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<(u64, bool)> {
         if let Some(number) = self.known(user, argument)? {
             return Ok((number, false));
@@ -143,7 +160,7 @@ impl Names {
         Ok((number, true))
     }
 
-    /// Gives the next of the first numbers to somebody who is named in advance.
+    /// Gives the next of the first numbers to a user that is declared by name.
     pub fn reserve(&mut self, user: &Bound<'_, PyAny>, argument: &str) -> PyResult<()> {
         if self.known(user, argument)?.is_some() {
             return Err(wrong_value(
@@ -155,18 +172,18 @@ impl Names {
         self.give(user, self.reserved - 1)
     }
 
-    /// As if these had never been given a number.
+    /// Undoes [`Names::admit`] of these numbers.
     pub fn take_back(&mut self, py: Python<'_>, numbers: &[u64]) -> PyResult<()> {
         for &number in numbers.iter().rev() {
             self.forget(py, number)?;
-            if number + 1 == self.next && number >= OTHERS {
+            if number + 1 == self.next && number >= FIRST_GIVEN {
                 self.next -= 1;
             }
         }
         Ok(())
     }
 
-    /// Nobody has this number any more.
+    /// Removes the user with this number.
     pub fn forget(&mut self, py: Python<'_>, number: u64) -> PyResult<()> {
         if let Some((_, user)) = self.users.remove(&number) {
             self.numbers.bind(py).del_item(user)?;
@@ -174,7 +191,7 @@ impl Names {
         Ok(())
     }
 
-    /// Everybody who has a number, with it, in the order in which they came.
+    /// All users with their numbers, in the order in which they came.
     pub fn in_order(&self) -> Vec<(u64, &Py<PyAny>)> {
         let mut all: Vec<_> = self.users.iter().collect();
         all.sort_unstable_by_key(|(_, (came, _))| *came);
@@ -183,7 +200,7 @@ impl Names {
             .collect()
     }
 
-    /// Everybody in order, and what else there is to keep.
+    /// All users in that order, and the rest of what is saved.
     pub fn kept<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Numbers)> {
         let all = self.in_order();
         let numbers = all.iter().map(|&(number, _)| number).collect();
@@ -201,35 +218,37 @@ fn unhashable(user: &Bound<'_, PyAny>, argument: &str, error: PyErr) -> PyErr {
     error
 }
 
-/// Several users as a list of Python objects: NumPy's and pandas' become plain ones at once.
-pub fn several<'py>(users: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-    if let Ok(list) = users.cast::<PyList>() {
+/// A sequence as a list of Python objects. NumPy's and pandas' scalars become plain ones.
+pub fn list_of<'py>(object: &Bound<'py, PyAny>, argument: &str) -> PyResult<Bound<'py, PyList>> {
+    if let Ok(list) = object.cast::<PyList>() {
         return Ok(list.clone());
     }
-    if users.is_instance_of::<PyString>() {
+    if object.is_instance_of::<PyString>() {
         return Err(wrong_type(
-            "users",
-            "several users are expected, not one string",
+            argument,
+            "a sequence is expected, not one string",
         ));
     }
-    if users.is_instance_of::<PySet>() || users.is_instance_of::<PyFrozenSet>() {
-        let why = "users in an order are expected, and a set has none";
-        return Err(wrong_type("users", why));
+    if object.is_instance_of::<PySet>() || object.is_instance_of::<PyFrozenSet>() {
+        let why = "a sequence is expected, not a set, which has no order";
+        return Err(wrong_type(argument, why));
     }
-    let py = users.py();
-    let plain = match users.getattr_opt(pyo3::intern!(py, "tolist"))? {
+    let py = object.py();
+    let plain = match object.getattr_opt(pyo3::intern!(py, "tolist"))? {
         Some(tolist) => tolist.call0()?,
-        None => users.clone(),
+        None => object.clone(),
     };
     if let Ok(list) = plain.cast::<PyList>() {
         return Ok(list.clone());
     }
     let list = PyList::empty(py);
-    let all = plain
-        .try_iter()
-        .map_err(|_| wrong_type("users", "several users are expected"))?;
-    for user in all {
-        list.append(user?)?;
+    let all = plain.try_iter().map_err(|_| {
+        let got = object.get_type().name();
+        let got = got.map_or_else(|_| "this".to_owned(), |name| name.to_string());
+        wrong_type(argument, format!("a sequence is expected, not {got}"))
+    })?;
+    for one in all {
+        list.append(one?)?;
     }
     Ok(list)
 }

@@ -10,19 +10,17 @@ use std::path::{Path, PathBuf};
 
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyList, PyType};
 
 use crate::engine::Engine;
 use crate::errors::{broken, not_loaded};
 use crate::names::{Names, Numbers};
+use crate::plain::{read_plain, write_plain};
 use crate::policy::Policy;
 
 /// How a file begins; the number behind it is that of the format.
 const HEAD: &[u8; 8] = b"sclub py";
 const FORMAT: u64 = 1;
-
-/// Users nested in tuples deeper than this are nobody's.
-const DEEPEST: usize = 16;
 
 /// A state as bytes, the users, and their numbers.
 type Kept<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Numbers);
@@ -101,7 +99,9 @@ pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
         .collect();
     let mut users = Vec::new();
     for user in list.iter() {
-        write_user(&user, &mut users, 0)?;
+        if !write_plain(&user, &mut users)? {
+            return Err(cannot_be_saved(&user));
+        }
     }
     let state = state.as_bytes();
     py.detach(|| {
@@ -175,7 +175,7 @@ pub fn read_file<'py>(
     let mut rest = &users[..];
     while !rest.is_empty() {
         let user =
-            read_user(py, &mut rest, 0)?.ok_or_else(|| no_state("its users cannot be read"))?;
+            read_plain(py, &mut rest)?.ok_or_else(|| no_state("its users cannot be read"))?;
         list.append(user)?;
     }
     let mut numbers = numbers
@@ -185,7 +185,7 @@ pub fn read_file<'py>(
         return Err(no_state("its users have no numbers"));
     };
     let numbers = (numbers.collect(), reserved, next);
-    let found = py.import("sclub._sclub")?.getattr_opt(&*class)?;
+    let found = py.import("sclub")?.getattr_opt(&*class)?;
     let found = found.and_then(|found| found.cast_into::<PyType>().ok());
     let builtin = match found {
         Some(found) if found.is_subclass_of::<Policy>()? => found,
@@ -209,7 +209,7 @@ pub fn read_file<'py>(
 
 /// The class of ours that a class is or comes from.
 fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
-    let module = class.py().import("sclub._sclub")?;
+    let module = class.py().import("sclub")?;
     for class in class.mro() {
         let name = class.cast::<PyType>()?.name()?;
         let known = module.getattr_opt(&name)?;
@@ -239,100 +239,14 @@ fn about_file(error: &std::io::Error, path: &Path) -> PyErr {
     }
 }
 
-fn write_user(user: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> PyResult<()> {
-    let mut put = |tag: u8, bytes: &[u8]| {
-        out.push(tag);
-        out.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
-        out.extend_from_slice(bytes);
+/// A user whom a file cannot hold.
+fn cannot_be_saved(user: &Bound<'_, PyAny>) -> PyErr {
+    let user = match user.repr() {
+        Ok(user) => user.to_string(),
+        Err(error) => return error,
     };
-    if user.is_none() {
-        put(b'n', &[]);
-    } else if let Ok(value) = user.cast_exact::<PyBool>() {
-        put(b'b', &[u8::from(value.is_true())]);
-    } else if let Ok(value) = user.cast::<PyString>() {
-        let Ok(text) = value.to_str() else {
-            return Err(PyTypeError::new_err(format!(
-                "user {} cannot be saved: it is no valid text; use pickle",
-                value.repr()?
-            )));
-        };
-        put(b's', text.as_bytes());
-    } else if let Ok(value) = user.cast::<PyBytes>() {
-        put(b'y', value.as_bytes());
-    } else if let Ok(value) = user.cast::<PyFloat>() {
-        put(b'f', &value.extract::<f64>()?.to_le_bytes());
-    } else if let Ok(value) = user.cast_exact::<PyTuple>()
-        && depth < DEEPEST
-    {
-        put(b't', &[]);
-        out.extend_from_slice(&(value.len() as u64).to_le_bytes());
-        for part in value.iter() {
-            write_user(&part, out, depth + 1)?;
-        }
-    } else if let Ok(value) = user.call_method0("__index__") {
-        // Python's integers are as long as they like, and NumPy's are integers too.
-        put(b'i', value.cast::<PyInt>()?.str()?.to_str()?.as_bytes());
-    } else {
-        let message = format!(
-            "user {} cannot be saved: users of a file are numbers, strings, bytes, None, and tuples of such; use pickle",
-            user.repr()?
-        );
-        return Err(PyTypeError::new_err(message));
-    }
-    Ok(())
-}
-
-/// The next user, or nothing where there is none to be read.
-fn read_user<'py>(
-    py: Python<'py>,
-    rest: &mut &[u8],
-    depth: usize,
-) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut take = |count: usize| -> Option<&[u8]> {
-        let (taken, left) = rest.split_at_checked(count)?;
-        *rest = left;
-        Some(taken)
-    };
-    let length = |bytes: &[u8]| {
-        bytes
-            .try_into()
-            .ok()
-            .map(u64::from_le_bytes)
-            .map(|len| len as usize)
-    };
-    let Some(tag) = take(1).map(|bytes| bytes[0]) else {
-        return Ok(None);
-    };
-    let Some(bytes) = take(8).and_then(length).and_then(&mut take) else {
-        return Ok(None);
-    };
-    Ok(Some(match tag {
-        b'n' => py.None().into_bound(py),
-        b'b' => PyBool::new(py, bytes == [1]).to_owned().into_any(),
-        b's' => PyString::from_bytes(py, bytes)?.into_any(),
-        b'y' => PyBytes::new(py, bytes).into_any(),
-        b'f' => {
-            let Ok(bytes) = bytes.try_into() else {
-                return Ok(None);
-            };
-            PyFloat::new(py, f64::from_le_bytes(bytes)).into_any()
-        }
-        b'i' => py
-            .get_type::<PyInt>()
-            .call1((PyString::from_bytes(py, bytes)?,))?,
-        b't' if depth < DEEPEST => {
-            let Some(count) = take(8).and_then(length) else {
-                return Ok(None);
-            };
-            let mut parts = Vec::new();
-            for _ in 0..count {
-                let Some(part) = read_user(py, rest, depth + 1)? else {
-                    return Ok(None);
-                };
-                parts.push(part);
-            }
-            PyTuple::new(py, parts)?.into_any()
-        }
-        _ => return Ok(None),
-    }))
+    PyTypeError::new_err(format!(
+        "user {user} cannot be saved; save() takes users that are numbers, valid strings, bytes, None, \
+         or tuples of such; use pickle for others"
+    ))
 }

@@ -1,5 +1,4 @@
-//! What the methods of a policy are made of: who is meant, where the numbers are, and the library's work
-//! while Python goes on.
+//! Building blocks of a policy's methods: locks, the GIL, and the arguments that several methods share.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +9,19 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use pyo3::types::PyList;
-use sclub::{Error, ItemSet, Observation, UserId};
+use sclub::{Error, ItemId, ItemSet, Observation, UserId};
 
 use crate::engine::Engine;
 use crate::errors::{broken, refused, wrong_value};
+use crate::ids::numbers_of;
 use crate::items::{Candidates, Rows, Table, vector, with_scratch};
-use crate::names::{Names, several};
+use crate::names::{Names, list_of};
 use crate::policy::Policy;
 
-/// Events between two looks for Ctrl-C: some milliseconds of work.
+/// Events between two checks for Ctrl-C: some milliseconds of work.
 pub const PIECE: usize = 2048;
 
-/// The names of a policy while they are looked at.
+/// The users of a policy, locked.
 pub struct NamesGuard<'a> {
     names: MutexGuard<'a, Names>,
     inside: &'a AtomicUsize,
@@ -53,7 +53,7 @@ fn this_thread() -> usize {
     HERE.with(|here| std::ptr::from_ref(here) as usize)
 }
 
-/// An argument and what is wrong with it.
+/// An argument and its error.
 type Refused = (&'static str, Error);
 
 impl Policy {
@@ -65,8 +65,8 @@ impl Policy {
         }
     }
 
-    /// Who is who, for a moment: nothing that takes time is done meanwhile. Only the users' own `__hash__`
-    /// and `__eq__` run then, and must not come back here.
+    /// Locks the users. Nothing slow may be done meanwhile. The users' own `__hash__` and `__eq__` run
+    /// under the lock, and must not use the policy.
     pub fn names(&self, py: Python<'_>) -> PyResult<NamesGuard<'_>> {
         let here = this_thread();
         if self.inside.load(Ordering::Relaxed) == here {
@@ -82,8 +82,8 @@ impl Policy {
         })
     }
 
-    /// Takes numbers back that were given for something that was not learned after all, unless
-    /// somebody else has learned with them meanwhile.
+    /// Removes users that were added for observations that were then refused, unless another thread
+    /// has learned from them meanwhile.
     pub fn take_back(&self, py: Python<'_>, numbers: &[UserId]) -> PyResult<()> {
         let unseen: Vec<UserId> = self.read(py, |engine| {
             let numbers = numbers.iter().copied();
@@ -94,7 +94,7 @@ impl Policy {
         self.names(py)?.take_back(py, &unseen)
     }
 
-    /// The numbers of several users, who have them from now on, and those of the newcomers among them.
+    /// The numbers of several users, added where they are new, and the numbers of the new ones.
     pub fn admit_all(&self, users: &Bound<'_, PyList>) -> PyResult<(Vec<UserId>, Vec<UserId>)> {
         let py = users.py();
         let mut numbers = Vec::with_capacity(users.len());
@@ -115,7 +115,7 @@ impl Policy {
         Ok((numbers, newcomers))
     }
 
-    /// Reads the policy while Python goes on.
+    /// Reads the policy with the GIL released.
     pub fn read<T: Send>(
         &self,
         py: Python<'_>,
@@ -128,7 +128,7 @@ impl Policy {
         .map_err(|()| broken())
     }
 
-    /// Changes the policy while Python goes on.
+    /// Changes the policy with the GIL released.
     pub fn write<T: Send>(
         &self,
         py: Python<'_>,
@@ -150,37 +150,52 @@ impl Policy {
         &self,
         user: &Bound<'_, PyAny>,
         items: &Bound<'_, PyAny>,
+        ids: Option<&Bound<'_, PyAny>>,
         question: impl FnOnce(&Engine, UserId, &ItemSet) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let py = user.py();
         let number = self.number(user)?;
         let answer = match Candidates::of_one(items)? {
+            Candidates::Ready(_) if ids.is_some() => {
+                let why =
+                    "items is an Items, which has ids of its own; use Items(features, ids=...)";
+                return Err(wrong_value("ids", why));
+            }
             Candidates::Ready(set) => self.read(py, |engine| question(engine, number, &set))?,
             Candidates::Shared(rows) => {
+                let ids = ids.map(|ids| numbers_of(ids, "ids", rows.len()));
+                let ids = ids.transpose()?;
                 let (table, found) = (rows.table(), rows.dim());
                 self.read(py, |engine| {
                     let dim = engine.policy().dim();
                     check_dim(found, dim)?;
                     with_scratch(dim, |set| {
                         table.fill(set)?;
+                        if let Some(ids) = &ids {
+                            set.set_ids(ids)?;
+                        }
                         question(engine, number, set)
                     })
                 })?
             }
             Candidates::Own(_) => {
-                return Err(wrong_value("items", "one user has one set of items"));
+                return Err(wrong_value(
+                    "items",
+                    "one set of items is expected, an array of shape (L, d)",
+                ));
             }
         };
         answer.map_err(|error| refused("items", &error))
     }
 
-    /// Learns rows of a table one after another, each a round, until something goes wrong.
+    /// Learns rows of a table one after another, each as a round, up to the first error.
     pub fn learn_rows(
         &self,
         py: Python<'_>,
         users: &[UserId],
         table: Table<'_>,
         rewards: &[f64],
+        ids: Option<&[ItemId]>,
         dim: usize,
     ) -> PyResult<()> {
         let mut changes = Vec::new();
@@ -192,8 +207,13 @@ impl Policy {
                 let policy = engine.policy_mut();
                 while learned < end {
                     let item = table.row(learned, &mut item);
-                    let (user, reward) = (users[learned], rewards[learned]);
-                    policy.learn_round(&[Observation::new(user, item, reward)], &mut changes)?;
+                    let observation = Observation {
+                        user: users[learned],
+                        item,
+                        id: ids.map(|ids| ids[learned]),
+                        reward: rewards[learned],
+                    };
+                    policy.learn_round(&[observation], &mut changes)?;
                     changes.clear();
                     learned += 1;
                 }
@@ -205,7 +225,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Reads and checks what is to be learned, before anything is.
+    /// Reads and validates observations, before anything is learned.
     pub fn observations<'py>(
         &self,
         users: &Bound<'py, PyAny>,
@@ -213,7 +233,7 @@ impl Policy {
         rewards: &Bound<'py, PyAny>,
     ) -> PyResult<(Bound<'py, PyList>, Rows<'py>, Vec<f64>)> {
         let py = users.py();
-        let users = several(users)?;
+        let users = list_of(users, "users")?;
         let rows = Rows::of(items, "items")?;
         let rewards = match rewards.extract::<PyReadonlyArray1<'_, f64>>() {
             Ok(array) => array.as_array().to_vec(),
@@ -227,7 +247,10 @@ impl Policy {
             if len != users.len() {
                 return Err(wrong_value(
                     argument,
-                    format!("there are {len} for {} users", users.len()),
+                    format!(
+                        "there are {len} for {} users; give one for each",
+                        users.len()
+                    ),
                 ));
             }
         }
@@ -240,14 +263,14 @@ impl Policy {
     }
 }
 
-/// Checks all observations as learning them would, with their places.
+/// Validates all observations as learning them would, with errors that name their positions.
 fn check_all(table: Table<'_>, rewards: &[f64], dim: usize) -> Result<(), Refused> {
     let mut item = vec![0.0; dim];
     for (place, &reward) in rewards.iter().enumerate() {
         let observation = Observation {
-            id: None,
             user: 0,
             item: table.row(place, &mut item),
+            id: None,
             reward,
         };
         sclub::check_round(&[observation], dim).map_err(|error| match error {

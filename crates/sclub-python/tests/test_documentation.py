@@ -20,8 +20,8 @@ OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def compiled() -> Iterator[tuple[str, str]]:
     """Docstrings of what is compiled, which doctest itself does not look for."""
-    for name in ("Policy", "Sclub", "SclubSoft", "Club", "LinUcb", "Items"):
-        kind = getattr(sclub, name)
+    for kind in (sclub.Policy, sclub.LinUcb, sclub.Items, *sclub.policy_classes.values()):
+        name = kind.__name__
         yield name, inspect.getdoc(kind) or ""
         for member, value in vars(kind).items():
             if not member.startswith("_"):

@@ -169,7 +169,7 @@ def test_what_a_policy_raises_comes_out_as_it_is(where: str, threads: int) -> No
 @pytest.mark.parametrize(
     ("answer", "kind", "says"),
     [
-        (4, ValueError, "returned 4 in round 0; there are the items 0 to 3"),
+        (4, ValueError, "returned 4 in round 0; the position of an item, 0 to 3, is expected"),
         (-1, ValueError, "returned -1 in round 0"),
         (None, TypeError, "recommend of policy 'Wrong' returned None in round 0; the position"),
         (1.0, TypeError, "returned 1.0"),
@@ -303,7 +303,7 @@ def test_arguments_of_another_kind_are_named(options: dict[str, Any], says: str)
         ({"clusters": 30}, "clusters is 30.0; it must be at most the number of users, 20"),
         ({"users_a_round": 99.0}, "users_a_round is 99.0"),
         ({"reward_scale": 2.0}, "reward_scale is 2.0; it must be above 0 and at most 1"),
-        ({"noise": 0.3}, "noise goes with rewards='gaussian'"),
+        ({"noise": 0.3}, "noise needs rewards=.gaussian."),
         (
             {"frequencies": "often"},
             "there is no way for users to appear 'often'; there are uniform",
@@ -435,7 +435,7 @@ GOOD = (0, np.eye(2), [0.5, 0.5])
     [
         (None, r"draw\(300\) returned None; \(user, items, means\)"),
         ((0, np.eye(2)), r"draw\(300\) returned"),
-        ((0, np.eye(2), [0, 0], [0, 0], 5), "returned 5 things"),
+        ((0, np.eye(2), [0, 0], [0, 0], 5), "returned 5 values"),
         ((4, *GOOD[1:]), "user of round 300 is 4; a whole number from 0 to 3"),
         ((-1, *GOOD[1:]), "user of round 300 is -1"),
         (("anna", *GOOD[1:]), "user of round 300 is 'anna'"),
@@ -443,7 +443,7 @@ GOOD = (0, np.eye(2), [0.5, 0.5])
         ((0, np.ones((2, 3)), [0.5, 0.5]), "items of round 300: expected 2 features, got 3"),
         ((0, [[1, np.nan], [0, 1]], [0.5, 0.5]), "items of round 300: feature 1 of item 0 is NaN"),
         ((0, "items", [0.5, 0.5]), "items of round 300"),
-        ((0, np.ones((3, 2)), [0.5] * 3), "items of round 300: there are 3, and 2 in the first"),
+        ((0, np.ones((3, 2)), [0.5] * 3), "items of round 300: there are 3, and 2 in round 0"),
         ((0, np.zeros((0, 2)), []), "items of round 300: there are no candidate"),
         ((0, np.eye(2), [0.5]), "means of round 300: there are 1 for 2 items"),
         ((0, np.eye(2), [0.5, np.nan]), "means of round 300: number 1 is NaN"),
@@ -491,7 +491,7 @@ def test_a_mistake_of_a_world_is_named_with_its_round(drawn: Any, says: str) -> 
         ({"noise": -1.0}, ValueError, "noise of the world is -1.0"),
         ({"noise": "x"}, TypeError, "noise of the world is 'x'; a number is expected"),
         ({"rewards": "coins"}, ValueError, "rewards of the world is 'coins'"),
-        ({"rewards": "bernoulli", "noise": 1.0}, ValueError, "goes with Gaussian"),
+        ({"rewards": "bernoulli", "noise": 1.0}, ValueError, "noise needs rewards"),
         ({"clusters": [1, 2]}, ValueError, r"clusters of the world has the shape \(2,\); \(4,\)"),
         ({"length": 0}, ValueError, "length of the world is 0"),
         ({"draw": None}, TypeError, r"no method draw"),

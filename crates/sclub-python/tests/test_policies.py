@@ -237,8 +237,8 @@ BAD = {
         TypeError,
         lambda p, x: p.recommend(1, x.astype("datetime64[s]")),
     ),
-    "items: what is masked": (ValueError, lambda p, x: p.recommend(1, np.ma.array(x, mask=x > 0))),
-    "users: users in an order are expected": (
+    "items: a masked array is not supported": (ValueError, lambda p, x: p.recommend(1, np.ma.array(x, mask=x > 0))),
+    "users: a sequence is expected, not a set": (
         TypeError,
         lambda p, x: p.learn_many({1, 2}, x[:2], [1, 2]),
     ),
@@ -256,7 +256,7 @@ BAD = {
         ValueError,
         lambda p, x: p.recommend_many([1, 2, 3], np.stack([x, x])),
     ),
-    "users: several users are expected": (TypeError, lambda p, x: p.recommend_many("anna", x)),
+    "users: a sequence is expected": (TypeError, lambda p, x: p.recommend_many("anna", x)),
     "item: expected 6 features, got 7": (ValueError, lambda p, x: p.learn("new", [1.0] * 7, 1)),
     "item: an array of shape": (ValueError, lambda p, x: p.learn("new", x, 1)),
     "item: feature 2": (ValueError, lambda p, x: p.learn("new", spoiled(x)[1], 1)),
@@ -276,7 +276,7 @@ BAD = {
         ValueError,
         lambda p, x: p.learn_round(["new"] * 7, spoiled(x), np.ones(7)),
     ),
-    "exclude: a row number": (ValueError, lambda p, x: p.best(1, x, 2, exclude=["a"])),
+    "exclude: .* is not a row number": (ValueError, lambda p, x: p.best(1, x, 2, exclude=["a"])),
 }
 
 
@@ -305,7 +305,7 @@ def test_a_mistake_is_named_and_changes_nothing(make: Make, message: str) -> Non
         (lambda: sclub.Sclub(2.5), "dim: a whole number is expected, not 2.5"),
         (lambda: sclub.Sclub(2, beta="x"), "beta: a number is expected, not 'x'"),
         (lambda: sclub.SclubSoft(2, growth="x"), "growth: a number is expected, not 'x'"),
-        (lambda: sclub.SclubSoft(2, speed=1), "speed: there is no such constant"),
+        (lambda: sclub.SclubSoft(2, speed=1), ".*unexpected keyword argument .speed."),
         (lambda: sclub.LinUcb(2, groups={1: []}), "groups: unhashable type: 'list'"),
     ],
 )

@@ -364,7 +364,7 @@ def test_wrong_policies_constants_and_arms_are_named() -> None:
             changed.fit(*history())
         with pytest.raises(TypeError, match=said):
             changed.predict(["anna"])
-    with pytest.raises(TypeError, match="dim: features say it already"):
+    with pytest.raises(TypeError, match="dim: it cannot be given"):
         made(dim=3).fit(*history())
     with pytest.raises(TypeError, match="shared: policy 'linucb-one' has no such parameter"):
         made("linucb-one", shared=False).fit(*history())

@@ -3,6 +3,10 @@
 //! Items stand in groups of up to 32, a whole number of lanes wide. Inside a group, feature k of all
 //! its items is contiguous: `group[k * width + lane]`. Lanes without an item hold zeros.
 
+mod context;
+
+pub use context::ContextMode;
+
 use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
 use crate::policy::ItemId;
@@ -10,7 +14,7 @@ use crate::policy::ItemId;
 /// Widest group of items.
 pub(crate) const GROUP: usize = 4 * LANES;
 
-/// Most items a set can hold.
+/// The maximum number of items in a set.
 pub const MAX_ITEMS: usize = u32::MAX as usize;
 
 /// A set of candidate items with their features, checked once and laid out for scoring. It can be
@@ -133,7 +137,7 @@ impl ItemSet {
     /// then unchanged.
     ///
     /// # Panics
-    /// Where `from` has no item at one of the indexes; the set is then unchanged.
+    /// If `from` has no item at one of the indexes; the set is then unchanged.
     pub fn select(&mut self, from: &ItemSet, indexes: &[usize]) -> Result<(), Error> {
         if from.dim != self.dim {
             return Err(Error::DimensionMismatch {
@@ -195,7 +199,7 @@ impl ItemSet {
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`]; the set is then unchanged.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn replace(&mut self, index: usize, features: &[f64]) -> Result<(), Error> {
         self.check_index(index);
         check_features(index, features, self.dim)?;
@@ -206,7 +210,7 @@ impl ItemSet {
     /// Takes an item out; the last one takes its place.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn swap_remove(&mut self, index: usize) {
         self.check_index(index);
         if !self.ids.is_empty() {
@@ -371,7 +375,7 @@ impl ItemSet {
         self.len
     }
 
-    /// Whether there is no item.
+    /// True if there is no item.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -379,7 +383,7 @@ impl ItemSet {
     /// The features of one item.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn item(&self, index: usize) -> impl ExactSizeIterator<Item = f64> + '_ {
         self.check_index(index);
         let (start, width) = self.place(index);
@@ -389,7 +393,7 @@ impl ItemSet {
     /// Copies the features of one item into `features`.
     ///
     /// # Panics
-    /// Where there is no item `index`, or `features` is not as long as an item.
+    /// If there is no item `index`, or `features` is not as long as an item.
     #[inline]
     pub fn copy_item(&self, index: usize, features: &mut [f64]) {
         self.check_index(index);
@@ -403,7 +407,7 @@ impl ItemSet {
         }
     }
 
-    /// Where an item's first feature is, and how far apart its features are.
+    /// The offset of an item's first feature, and the distance between its features.
     #[inline]
     fn place(&self, index: usize) -> (usize, usize) {
         let first = index / GROUP * GROUP;

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use sclub::Preset;
+use sclub::{ContextMode, Preset};
 use sclub_server::identity::{DEFAULT, servable};
 use sclub_server::settings::{KeepLog, Settings, constant_name};
 use toml::{Table, Value};
@@ -58,6 +58,8 @@ pub fn flags() -> Vec<Flag> {
             ("policy", OneOf("NAME", policies()), "Policy that learns", &*policy),
             ("preset", OneOf("NAME", presets()), "Set of constants, for a policy that has several", "as in the folder, or tuned in a new one"),
             ("dim", Whole("N"), "Number of features of an item", "that of the first item"),
+            ("context", List("NAME[=A|B]"), "Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times", "or as in the folder"),
+            ("context-mode", OneOf("MODE", context_modes()), "Way in which context features are joined with those of an item", "as in the folder, or cross in a new one"),
             ("reward-min", Number, "Smallest reward", ""),
             ("reward-max", Number, "Largest reward", ""),
             ("lifetime", Positive("SECONDS"), "Seconds for which a decision can be answered", "a week"),
@@ -115,6 +117,11 @@ fn presets() -> Vec<&'static str> {
         is_one_of_several && served.iter().any(|spec| spec.presets.contains(preset))
     });
     all.map(Preset::as_str).collect()
+}
+
+/// The ways in which context features are joined with those of an item.
+fn context_modes() -> Vec<&'static str> {
+    ContextMode::ALL.map(ContextMode::as_str).to_vec()
 }
 
 /// The environment variable of a setting.

@@ -1,10 +1,8 @@
-"""Online clustering of bandits: recommend, and find out on the way who likes the same things.
+"""Online clustering of bandits: recommend items, and learn on the way which users are alike.
 
 =====================  ====================================================================
-`Sclub`                sets of users, split and merged: the paper's algorithm
-`SclubSoft`            clusters by probability, and only as far as they are worth it
-`Club`                 connected components of a graph of users
-`LinUcb`               each user alone, everybody together, or groups that you know
+`policy_classes`       a class for each policy, by the policy's name; a list of them is below
+`LinUcb`               LinUCB for each user, for all users together, or for groups that you know
 `Recommender`          any of them over a fixed list of items, with `partial_fit` and `predict`
 `lab`                  worlds to compare policies in, also ones that you write
 `Client`               a running `sclub serve`; `AsyncClient` is the same for asyncio
@@ -19,21 +17,9 @@
 
 from __future__ import annotations
 
-from . import lab, ope
-from ._sclub import (
-    Club,
-    Gaussian,
-    Items,
-    LinUcb,
-    LinucbInd,
-    LinucbOne,
-    Policy,
-    Sclub,
-    SclubSoft,
-    __version__,
-    load,
-    policy_classes,
-)
+from . import _policies, lab, ope
+from ._policies import *
+from ._sclub import Items, LinUcb, Policy, __version__, item_id, load
 from ._types import (
     Assumptions,
     Cluster,
@@ -44,6 +30,7 @@ from ._types import (
     Place,
     Placement,
     Scores,
+    ShownList,
     Split,
 )
 from .client import (
@@ -67,20 +54,16 @@ __all__ = [
     "Assumptions",
     "AsyncClient",
     "Client",
-    "Club",
     "Cluster",
     "Comparison",
     "Conflict",
     "ConnectionFailed",
     "Explanation",
     "Forbidden",
-    "Gaussian",
     "Gone",
     "Invalid",
     "Items",
     "LinUcb",
-    "LinucbInd",
-    "LinucbOne",
     "Merge",
     "NotFound",
     "Outlook",
@@ -89,24 +72,18 @@ __all__ = [
     "Policy",
     "Recommendation",
     "Recommender",
-    "Sclub",
-    "SclubSoft",
     "Scored",
     "Scores",
     "ServiceError",
+    "ShownList",
     "Split",
     "Unauthorized",
     "Unavailable",
     "__version__",
+    "item_id",
     "lab",
     "load",
     "ope",
-    "policy_classes",
 ]
-
-# A class for each policy that is not named above.
-for _class in policy_classes.values():
-    globals().setdefault(_class.__name__, _class)
-    if _class.__name__ not in __all__:
-        __all__.append(_class.__name__)
-del _class
+__all__ += _policies.__all__
+__doc__ = f"{__doc__}\n{_policies.__doc__}"

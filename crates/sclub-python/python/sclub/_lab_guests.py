@@ -12,15 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._lab_checks import real
-from ._sclub import Club, LinUcb, Sclub, SclubSoft
+from ._policies import policy_classes
+from ._sclub import Items as ItemsWithIds
+from ._sclub import LabWorld, LinUcb
 
-#: The candidates of a round, one row an item; they can be read and not written.
+#: The candidates of a round, one row an item; read-only.
 Items = NDArray[np.float64]
-#: One of them.
+#: The features of one item; read-only.
 Item = NDArray[np.float64]
 
-#: The policies of this package.
-OWN = (Sclub, SclubSoft, Club, LinUcb)
+#: The classes of policies of this package.
+OWN: tuple[type, ...] = (*policy_classes.values(), LinUcb)
 
 #: Makes a policy from features, users, items, rounds and a seed.
 PolicyMaker = Callable[[int, int, int, int, int], object]
@@ -28,15 +30,15 @@ PolicyMaker = Callable[[int, int, int, int, int], object]
 
 @dataclass(frozen=True)
 class About:
-    """What a policy is told of the world that it will play in."""
+    """The size of the world that a policy will play in."""
 
-    #: Features of an item.
+    #: The number of features of an item.
     dim: int
-    #: Number of users, who are numbered from 0.
+    #: The number of users; users are numbered from 0.
     users: int
-    #: Items in a round.
+    #: The number of items in a round.
     items: int
-    #: Rounds that will be played.
+    #: The number of rounds that will be played.
     rounds: int
     #: The seed of the world.
     seed: int
@@ -44,27 +46,36 @@ class About:
 
 @runtime_checkable
 class Policy(Protocol):
-    """What the lab asks of a policy. It need not be a subclass.
+    """The methods that a policy for the lab must have. It need not be a subclass.
 
-    Two more methods are used where there are any: ``cluster_of(user)``, anything hashable, by which
-    clusters are counted and compared with the true ones at the end; and in worlds in which several users
-    appear in a round ``learn_round(users, items, rewards)``, else ``learn`` is called for each.
+    Optional members:
+
+    - ``cluster_of(user)`` returns anything hashable. Clusters are counted and compared with the true ones
+      at the end.
+    - ``learn_round(users, items, rewards)`` learns all users of a round at once, in worlds in which several
+      appear in one. Without it ``learn`` is called for each.
+    - ``uses_item_ids = True`` makes the lab pass item ids: ``recommend(user, items, ids=ids)``,
+      ``learn(user, item, reward, id=id)`` and ``learn_round(users, items, rewards, ids=ids)``. Ids are
+      numbers (`sclub.item_id`), `ids` is an array of uint64. Both are None in worlds without ids.
     """
 
     def recommend(self, user: int, items: Items, /) -> int:
         """The position of the item to show."""
 
     def learn(self, user: int, item: Item, reward: float, /) -> object:
-        """What came back."""
+        """Learns the reward of the item that was shown."""
 
 
 @runtime_checkable
 class World(Protocol):
-    """What the lab asks of a world. It need not be a subclass.
+    """The members that a world for the lab must have. It need not be a subclass.
 
-    Beside the attributes below there may be ``noise``, the standard deviation of Gaussian noise (rewards
-    are 1 with the probability of the mean, else 0, where there is none); ``clusters``, the true cluster of
-    each user; and ``length``, the rounds there are.
+    Optional attributes:
+
+    - ``noise``: the standard deviation of Gaussian noise. Without it rewards are 1 with the probability of
+      the mean, else 0.
+    - ``clusters``: the true cluster of each user.
+    - ``length``: the number of rounds, if they end.
 
     >>> import numpy as np, sclub
     >>> class TwoItems:
@@ -83,24 +94,25 @@ class World(Protocol):
 
     @property
     def dim(self) -> int:
-        """Features of an item."""
+        """The number of features of an item."""
 
     @property
     def users(self) -> int:
-        """Number of users, who are numbered from 0."""
+        """The number of users; users are numbered from 0."""
 
     def draw(self, round: int, /) -> tuple[Any, ...]:
         """A round: ``(user, items, means)``, or ``(user, items, means, rewards)``.
 
-        `items` has one row an item, as many in every round. `means` is what each brings on average: regret
-        is counted by it. `rewards` is what each brings in this round, if the world draws that itself.
+        `items` has one row an item, the same number in every round. It is an array, or a `sclub.Items`
+        whose ids policies get. `means` is the mean reward of each item: regret is counted by it. `rewards`
+        is the reward of each item in this round, for worlds that draw rewards themselves.
 
-        Rounds are asked for in order, each once, from 0 on.
+        Rounds are drawn in order, each once, from 0 on.
         """
 
 
 def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object]]:
-    """Labels, each with a built-in's name or what makes a policy for a world."""
+    """Labels, each with the name of a built-in policy or a function that makes a policy for a world."""
     if isinstance(policies, str):
         policies = [policies]
     if isinstance(policies, bytes) or not isinstance(policies, Iterable):
@@ -152,12 +164,12 @@ def _checked(label: str, spec: object) -> object:
 
 
 def _makes(spec: object, method: str) -> bool:
-    """Whether it is to be called for each seed, and not what is called for."""
+    """True for a class or function that makes the object, False for the object itself."""
     return isinstance(spec, type) or (callable(spec) and not hasattr(spec, method))
 
 
 def _of_dim(dim: int, label: str, policy: Any) -> object:
-    """The policy, if it goes with the world. What others call dim is their own affair."""
+    """Checks the dim of a policy of this package. Other policies may use the name for anything."""
     if type(policy) in OWN and policy.dim != dim:
         raise ValueError(f"policy '{label}' has dim {policy.dim}, and the world has {dim}")
     return policy
@@ -174,7 +186,7 @@ def _policy_maker(label: str, make: Any) -> PolicyMaker:
 
 
 def world_maker(world: Any) -> Callable[[int], tuple[str, dict[str, object]]]:
-    """What makes the world of a seed, with its attributes read and checked."""
+    """A function that makes the world of a seed, with its attributes read and validated."""
     if not (_makes(world, "draw") or callable(getattr(world, "draw", None))):
         raise TypeError(
             f"world is {world!r}; 'synthetic', a world of sclub.lab, an object with dim, users and "
@@ -197,11 +209,11 @@ def _attributes(world: Any) -> dict[str, object]:
     rewards, noise = getattr(world, "rewards", None), getattr(world, "noise", None)
     if rewards not in (None, "bernoulli", "gaussian"):
         raise ValueError(
-            f"rewards of the world is {rewards!r}; there are 'bernoulli', and 'gaussian' with noise"
+            f"rewards of the world is {rewards!r}; it must be 'bernoulli' or 'gaussian'"
         )
     if rewards == "bernoulli" and noise is not None:
         raise ValueError(
-            "noise of the world goes with Gaussian rewards, and rewards is 'bernoulli'"
+            f"noise of the world is {noise!r}, and rewards is 'bernoulli'; noise needs rewards 'gaussian'"
         )
     if rewards == "gaussian" and noise is None:
         noise = 0.5
@@ -209,13 +221,23 @@ def _attributes(world: Any) -> dict[str, object]:
     if noise is not None and not 0 < noise <= 1e6:
         raise ValueError(f"noise of the world is {noise}; it must be above 0 and at most 1000000")
     return {
-        "draw": world.draw,
+        "draw": _draw_with_ids(world) if isinstance(world, LabWorld) else world.draw,
         "dim": _count(world, "dim"),
         "users": users,
         "noise": noise,
         "clusters": _clusters(getattr(world, "clusters", None), users),
         "length": _count(world, "length", is_needed=False),
     }
+
+
+def _draw_with_ids(world: LabWorld) -> Callable[[int], tuple[Any, ...]]:
+    """The rounds of a world of the lab, with the ids of its items."""
+
+    def draw(round: int) -> tuple[Any, ...]:
+        user, items, means = world.draw(round)
+        return user, ItemsWithIds(items, world.ids(round)), means
+
+    return draw
 
 
 def _count(world: object, name: str, *, is_needed: bool = True) -> int | None:
@@ -229,7 +251,7 @@ def _count(world: object, name: str, *, is_needed: bool = True) -> int | None:
     except AttributeError:
         raise TypeError(f"{name} of the world is {value!r}; a whole number is expected") from None
     if not 1 <= number < 2**63:
-        raise ValueError(f"{name} of the world is {number}; there must be at least one")
+        raise ValueError(f"{name} of the world is {number}; it must be at least 1")
     return number
 
 

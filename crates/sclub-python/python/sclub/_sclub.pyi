@@ -1,4 +1,4 @@
-"""What is compiled. The classes are those of the package, where their documentation is shown."""
+"""The compiled part of the package."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from os import PathLike
@@ -9,40 +9,38 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from typing_extensions import Self, disjoint_base
 
-from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, Split
+from ._types import Assumptions, Cluster, Explanation, Merge, Outlook, Scores, ShownList, Split
 
 __all__ = [
-    "Club",
-    "Gaussian",
     "Items",
     "LabSetting",
     "LabWorld",
     "LinUcb",
-    "LinucbInd",
-    "LinucbOne",
     "Policy",
-    "Sclub",
-    "SclubSoft",
     "__version__",
+    "_policy_of",
     "_restore",
     "_seconds_in_rust",
+    "item_id",
     "lab_policies",
     "lab_read",
     "lab_run",
     "load",
-    "policy_classes",
 ]
 
 __version__: str
 
 _Path: TypeAlias = str | PathLike[str]
 _Users: TypeAlias = Sequence[Hashable] | Iterable[Hashable] | NDArray[Any]
+_Ids: TypeAlias = Sequence[Hashable] | Iterable[Hashable] | NDArray[Any]
 _Preset: TypeAlias = Literal["tuned", "released", "theory"]
 _Index: TypeAlias = Literal["norm", "squared"]
 
 @final
 class Items:
-    def __new__(cls, features: ArrayLike) -> Items: ...
+    def __new__(cls, features: ArrayLike, ids: _Ids | None = None) -> Items: ...
+    @property
+    def ids(self) -> list[Hashable] | None: ...
     @property
     def dim(self) -> int: ...
     def __len__(self) -> int: ...
@@ -52,6 +50,7 @@ class Items:
 
 @disjoint_base
 class Policy:
+    uses_item_ids: ClassVar[bool]
     def __new__(
         cls,
         dim: int,
@@ -70,7 +69,9 @@ class Policy:
     def n_clusters(self) -> int: ...
     @property
     def users(self) -> list[Hashable]: ...
-    def recommend(self, user: Hashable, items: ArrayLike | Items) -> int: ...
+    def recommend(
+        self, user: Hashable, items: ArrayLike | Items, *, ids: _Ids | None = None
+    ) -> int: ...
     def recommend_many(self, users: _Users, items: ArrayLike | Items) -> NDArray[np.int64]: ...
     def best(
         self,
@@ -79,13 +80,30 @@ class Policy:
         k: int = 10,
         *,
         exclude: Iterable[int] | None = None,
+        ids: _Ids | None = None,
     ) -> NDArray[np.int64]: ...
-    def scores(self, user: Hashable, items: ArrayLike | Items) -> Scores: ...
-    def learn(self, user: Hashable, item: ArrayLike, reward: float) -> None: ...
-    def learn_many(self, users: _Users, items: ArrayLike, rewards: ArrayLike) -> None: ...
+    def recommend_list(
+        self,
+        user: Hashable,
+        items: ArrayLike | Items,
+        k: int = 10,
+        *,
+        exclude: Iterable[int] | None = None,
+        ids: _Ids | None = None,
+    ) -> NDArray[np.int64]: ...
+    def scores(
+        self, user: Hashable, items: ArrayLike | Items, *, ids: _Ids | None = None
+    ) -> Scores: ...
+    def learn(
+        self, user: Hashable, item: ArrayLike, reward: float, *, id: Hashable | None = None
+    ) -> None: ...
+    def learn_many(
+        self, users: _Users, items: ArrayLike, rewards: ArrayLike, *, ids: _Ids | None = None
+    ) -> None: ...
     def learn_round(
-        self, users: _Users, items: ArrayLike, rewards: ArrayLike
+        self, users: _Users, items: ArrayLike, rewards: ArrayLike, *, ids: _Ids | None = None
     ) -> list[Split | Merge]: ...
+    def learn_lists(self, lists: Iterable[ShownList]) -> list[Split | Merge]: ...
     def cluster_of(self, user: Hashable) -> int: ...
     def clusters(self) -> list[Cluster]: ...
     def estimate(self, user: Hashable) -> NDArray[np.float64]: ...
@@ -96,20 +114,6 @@ class Policy:
     def save(self, path: _Path) -> None: ...
     @classmethod
     def load(cls, path: _Path) -> Self: ...
-
-# Made from the registry of policies; there is one for each.
-class _Registered(Policy):
-    policy_name: ClassVar[str]
-    __signature__: ClassVar[Any]
-
-class Sclub(_Registered): ...
-class Club(_Registered): ...
-class SclubSoft(_Registered): ...
-class Gaussian(_Registered): ...
-class LinucbInd(_Registered): ...
-class LinucbOne(_Registered): ...
-
-policy_classes: dict[str, type[Policy]]
 
 class LinUcb(Policy):
     def __new__(
@@ -125,7 +129,9 @@ class LinUcb(Policy):
         assumptions: Assumptions | None = None,
     ) -> Self: ...
 
+def item_id(id: Hashable) -> int: ...
 def load(path: _Path) -> Policy: ...
+def _policy_of(object: object, dim: int) -> Policy: ...
 def _restore(
     class_: type[Policy],
     state: bytes,
@@ -173,6 +179,7 @@ class LabWorld:
     @property
     def noise(self) -> float | None: ...
     def draw(self, round: int) -> tuple[int, NDArray[np.float64], NDArray[np.float64]]: ...
+    def ids(self, round: int) -> NDArray[np.uint64] | None: ...
     def __deepcopy__(self, _memo: Any) -> LabWorld: ...
 
 def lab_policies() -> list[tuple[str, str, bool]]: ...

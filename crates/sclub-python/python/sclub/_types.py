@@ -1,4 +1,4 @@
-"""What policies say about themselves."""
+"""Dataclasses that policies take and return."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike, NDArray
 
 
 class Assumptions(TypedDict):
-    """What Theorem 1 supposes known, for preset ``"theory"``."""
+    """The assumptions of Theorem 1, for preset ``"theory"``."""
 
     #: The sub-Gaussian scale of the noise: 1/2 for rewards of 0 or 1.
     noise: float
@@ -27,8 +29,29 @@ class Assumptions(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
+class ShownList:
+    """A list of items that a user was shown, and the rewards that came back, for `Policy.learn_lists`.
+
+    >>> import sclub
+    >>> films = [[0.6, 0.8], [1.0, 0.0], [0.0, 1.0]]
+    >>> shown = sclub.ShownList("anna", films, rewards=[0.0, 1.0, None], looked_at=2)
+    """
+
+    user: Hashable
+    #: The features of the items, one row an item, in the order in which they were shown.
+    items: ArrayLike
+    #: The reward of each item; None where it is not known.
+    rewards: Sequence[float | None] | ArrayLike
+    #: The number of items, from the first, that the user looked at; None where that is not known. Items
+    #: behind them are not learned from, unless the policy is one for lists.
+    looked_at: int | None = None
+    #: The ids of the items, as of `Items`.
+    ids: Sequence[Hashable] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
-    """How some items are ranked for a user: ``score = mean + width``, an array each."""
+    """The scores of some items for a user: ``score = mean + width``, an array each."""
 
     score: NDArray[np.float64]
     mean: NDArray[np.float64]
@@ -37,15 +60,15 @@ class Scores:
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """Users who are believed alike."""
+    """Users that the policy treats as alike."""
 
-    #: Its number; a number is never used again.
+    #: Its id.
     label: int
-    #: Who belongs to it.
+    #: Its users.
     users: list[Hashable]
-    #: Observations of all of them.
+    #: The number of their observations.
     count: int
-    #: The weight vector that they are recommended from.
+    #: The weight vector that their recommendations are made from.
     estimate: NDArray[np.float64]
 
     def __repr__(self) -> str:
@@ -56,9 +79,9 @@ class Cluster:
 class Comparison:
     """The two sides of an inequality."""
 
-    #: How far apart two things are.
+    #: The distance between two estimates or frequencies.
     distance: float
-    #: How far apart they may be.
+    #: The largest distance allowed.
     threshold: float
 
 
@@ -87,25 +110,24 @@ class Merge:
 
 @dataclass(frozen=True)
 class Place:
-    """How much a user seems to belong to one cluster."""
+    """The probability that a user belongs to a cluster."""
 
     cluster: int
-    #: How probable it is before any of her observations.
+    #: The probability before any observation of the user.
     share: float
-    #: What her observations say: the logarithm of how many times likelier they are in this cluster
-    #: than in none.
+    #: The log likelihood ratio of the user's observations: this cluster against none.
     evidence: float
-    #: How probable it is given both.
+    #: The probability given both.
     probability: float
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a user seems to belong."""
+    """The probabilities of the clusters for a user."""
 
     #: The clusters, the most probable first.
     places: list[Place]
-    #: The probability that she is in none of them.
+    #: The probability of none of them.
     none: float
     #: Whether recommendations use the clusters.
     used: bool
@@ -113,44 +135,44 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """What a policy knows and thinks about a user."""
+    """The state of a user in a policy."""
 
     user: Hashable
-    #: How often she has appeared.
+    #: The number of observations of the user.
     count: int
     #: The cluster that a recommendation would be made from; 0 where there is none.
     cluster: int
     #: The weight vector that a recommendation would be made from.
     estimate: NDArray[np.float64]
-    #: The one from her own observations alone, where a policy keeps it and she has appeared.
+    #: The one from the user's own observations alone; None where the policy keeps none, or the user is new.
     own_estimate: NDArray[np.float64] | None
-    #: Probabilities of clusters, where a policy knows them.
+    #: Probabilities of clusters; None where the policy has none.
     placement: Placement | None
-    #: How the items that were asked about are ranked.
+    #: The scores of the items that were asked about; None where there were none.
     scores: Scores | None
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """How a clustering does as a whole, as of its last fit unless said."""
+    """The quality of a clustering as a whole, as of its last fit unless stated otherwise."""
 
-    #: Fits taken so far.
+    #: The number of fits so far.
     fits: int
-    #: Rounds learned when the last one was made.
+    #: The number of rounds learned when the last one was made.
     fitted_at: int
-    #: Clusters found.
+    #: The number of clusters.
     clusters: int
     #: (rounds, clusters) of fits so far, the oldest thinned out.
     history: list[tuple[int, int]]
-    #: Share of the users whom no cluster has with a probability of one half or more.
+    #: The share of users that belong to no cluster with probability 1/2 or more.
     unplaced: float
-    #: How many numbers the data have settled, of users times features.
+    #: The effective number of parameters, of users times features.
     effective_parameters: float
-    #: The variance of a reward around its mean, as estimated.
+    #: The estimated variance of a reward around its mean.
     noise: float
-    #: By how many nats recent rewards were better predicted with clusters than without, as of now.
+    #: The gain in log likelihood (nats) of recent rewards with clusters over without, as of now.
     gain: float
     #: Whether recommendations use the clusters.
     used: bool
-    #: What somebody should know, such as that clustering is buying nothing.
+    #: A warning for the operator, such as that clusters do not help; None where there is none.
     warning: str | None

@@ -36,7 +36,7 @@ from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
 from ._lab_worlds import Ratings, Setting, Synthetic, Taken, Vectors, read_ratings
-from ._sclub import lab_run
+from ._sclub import lab_policies, lab_run
 
 __all__ = [
     "About",
@@ -48,9 +48,13 @@ __all__ = [
     "Taken",
     "Vectors",
     "World",
+    "policy_names",
     "read_ratings",
     "run",
 ]
+
+#: The built-in policies: those of `sclub.policy_classes`, and the yardsticks that know the world.
+policy_names: tuple[str, ...] = tuple(name for name, _, _ in lab_policies())
 
 
 def run(
@@ -78,8 +82,7 @@ def run(
     policies
         Who plays; by default every built-in policy that the world allows. Each is
 
-        - the name of a built-in policy: sclub, sclub-soft, club, gaussian, linucb-ind, linucb-one,
-          oracle, informed, random;
+        - the name of a built-in policy, one of `policy_names`;
         - an object with ``recommend`` and ``learn`` (see `Policy`), also one of this package's, which is
           copied for each seed;
         - a class or function that is called for each seed with an `About` and returns such an object.

@@ -122,7 +122,9 @@ class Explorer:
             raise ValueError("choice: it is none of this log")
         if not np.isnan(self._rewards[number]):
             raise ValueError(f"choice: number {number} has its reward already")
-        self.policy.learn(self._users[number], self._features[choice.row], reward)
+        ids = self.items.ids
+        item_id = None if ids is None else ids[choice.row]
+        self.policy.learn(self._users[number], self._features[choice.row], reward, id=item_id)
         self._rewards[number] = float(reward)
 
     @property

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._sclub import Items, Policy, policy_classes
+from ._policies import policy_classes
+from ._sclub import Items, Policy, item_id
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -21,34 +22,36 @@ _OWN = ("arms", "features", "policy")
 
 
 class Recommender:
-    """Recommends arms of a fixed list to users, and learns from what they brought.
+    """Recommends arms of a fixed list to users, and learns from their rewards.
 
     The order of arguments is MABWiser's: decisions, rewards, contexts. The contexts are the users.
     Parameters are scikit-learn's: stored as they are given, looked at by `fit`, and copied by
     `sklearn.base.clone`. A bandit recommends before it has learned anything, so nothing has to be
-    fitted first: whoever is unknown gets what the policy has for everybody.
+    fitted first.
+
+    Policies get the arms as item ids (`sclub.item_id`), if all arms are numbers, strings, bytes, None or
+    tuples of such.
 
     Parameters
     ----------
     arms : sequence of hashables
-        What can be recommended, each once.
+        The arms, each once.
     features : array of shape (len(arms), d), or DataFrame
         One row an arm, in the order of `arms`. Rows of a DataFrame whose index holds the arms are
         found by it, in any order.
     policy : str
-        The name of any policy: "sclub-soft", "sclub", "club", "linucb-ind", "linucb-one" and the others
-        of `sclub.policy_classes`. Sclub and Club suppose that items vary from round to round: where everybody is
-        shown the same few arms they are slow to find clusters, and the others do better.
+        The name of a policy, one of `sclub.policy_classes`. Sclub and Club assume that items vary from
+        round to round: with the same few arms in every round they are slow to find clusters, and other
+        policies do better.
     **constants
         Arguments of the policy's class by name, such as ``beta=0.5``. None stands for its default.
 
     Attributes
     ----------
     policy_ : Policy
-        What has learned so far, with all that it can say: `policy_.clusters()`,
-        `policy_.explain(user)`.
+        The policy itself, for example for `policy_.clusters()` and `policy_.explain(user)`.
     arms_ : list
-        The arms that it chooses among.
+        The arms to choose from.
     features_ : array of shape (len(arms_), d)
         Their features.
 
@@ -112,16 +115,16 @@ class Recommender:
     def fit(
         self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]
     ) -> Recommender:
-        """Forgets everything and learns what some decisions have brought, in their order.
+        """Starts anew and learns from logged decisions, in their order.
 
         Parameters
         ----------
         decisions : sequence of n arms
-            What was shown.
+            The arm that was shown.
         rewards : array of n floats
-            What it brought.
+            Its reward.
         contexts : sequence of n hashables
-            To whom.
+            The user it was shown to.
 
         Returns
         -------
@@ -138,7 +141,7 @@ class Recommender:
     def partial_fit(
         self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]
     ) -> Recommender:
-        """Learns further decisions, each a round of its own, as `fit` does."""
+        """Learns further decisions, each as a round of its own, without starting anew."""
         self._start()
         _learn(self.policy_, self._arms, decisions, rewards, contexts)
         return self
@@ -146,7 +149,7 @@ class Recommender:
     # Recommending.
 
     def predict(self, contexts: Iterable[Any]) -> Any:
-        """The arm to show to each of some users, all on what is known now.
+        """The arm to show to each of some users, all on the same history.
 
         As in MABWiser the answer is a list for several users, and the arm itself for one. Where the
         number of users is not known beforehand, `policy_.recommend_many` is the method to use, or
@@ -155,7 +158,7 @@ class Recommender:
         Parameters
         ----------
         contexts : sequence of n hashables
-            The users; also ones who have never been seen.
+            The users, known or not.
 
         Returns
         -------
@@ -174,7 +177,7 @@ class Recommender:
     def predict_expectations(self, contexts: Iterable[Any]) -> Any:
         """The expected reward of every arm, for each of some users.
 
-        These are means alone. `predict` adds to each how uncertain it is, and so may choose another
+        These are means alone. `predict` adds the uncertainty of each mean, and so may choose another
         arm than the one with the highest mean.
 
         Returns
@@ -194,11 +197,11 @@ class Recommender:
         Parameters
         ----------
         user : hashable
-            Also someone who has never been seen.
+            Known or not.
         k : int
-            How many; fewer come back where there are fewer.
+            The number of arms; fewer are returned where there are fewer.
         exclude : iterable of arms
-            What must not be among them.
+            Arms to leave out.
         """
         self._start()
         arms = self._arms
@@ -207,12 +210,12 @@ class Recommender:
         return [arms.ids[row] for row in rows]
 
     def score(self, decisions: Iterable[Any], rewards: ArrayLike, contexts: Iterable[Any]) -> float:
-        """What it would have earned a decision, by replay.
+        """The mean reward of a decision, estimated by replay.
 
-        The mean reward of those decisions that it would have made too, on what it knows now; all
-        others are left out, and nothing is learned. That is an estimate of its worth only where the
-        decisions were made at random, each arm as likely as any other; for others see `sclub.ope`.
-        With few that match it says little, with none it is nan.
+        The mean reward of the logged decisions that the policy would make too, on its present state.
+        Others are left out, and nothing is learned. The estimate is unbiased only where the logged
+        decisions were uniformly random; for others see `sclub.ope`. It is noisy with few matching
+        decisions, and nan with none.
 
         Examples
         --------
@@ -252,13 +255,13 @@ class Recommender:
         self._start()
         (place,) = self._arms.find([arm], "arm")
         if len(self._arms.ids) == 1:
-            raise ValueError("arm: the last one cannot be removed")
+            raise ValueError(f"arm: {arm!r} is the last one; one arm must stay")
         ids = [kept for kept in self._arms.ids if kept != arm]
         self._change(ids, np.delete(self._arms.features, place, axis=0))
 
     @property
     def arms_(self) -> list[Any]:
-        """The arms that it chooses among."""
+        """The arms to choose from."""
         self._start()
         return list(self._arms.ids)
 
@@ -268,10 +271,10 @@ class Recommender:
         self._start()
         return np.array(self._arms.features)
 
-    # What is behind it.
+    # Internals.
 
     def _start(self) -> None:
-        """Makes the policy, unless it is there."""
+        """Makes the policy, unless that is done."""
         if not hasattr(self, "policy_"):
             arms = _Arms(self.arms, self.features)
             self.policy_ = _made(self.policy, arms.items.dim, self.constants)
@@ -288,7 +291,7 @@ class Recommender:
 
 
 class _Arms:
-    """Arms that were checked: their places, and their features laid out for scoring."""
+    """Validated arms: their positions, and their features laid out for scoring."""
 
     def __init__(self, arms: Any, features: Any) -> None:
         self.ids = _plain(arms, "arms", "arms")
@@ -301,11 +304,11 @@ class _Arms:
             except TypeError as why:
                 raise TypeError(f"arms: {arm!r} cannot be one: {why}") from None
             if first != place:
-                raise ValueError(f"arms: {arm!r} is there twice")
+                raise ValueError(f"arms: {arm!r} is there twice; each arm must be there once")
         if hasattr(features, "reindex") and hasattr(features, "loc"):
             features = _by_label(self.ids, features)
         try:
-            # A copy: what is learned from must be what is scored, whatever becomes of the original.
+            # A copy: the caller may change the original, and both scores and learning use these.
             self.features: NDArray[np.float64] = np.array(features, dtype=np.float64)
         except (TypeError, ValueError) as why:
             raise TypeError(f"features: it cannot be made an array of floats: {why}") from None
@@ -314,10 +317,10 @@ class _Arms:
             raise ValueError(f"features: an array of shape (arms, d) is expected, got {shape}")
         if shape[0] != len(self.ids):
             raise ValueError(f"features: there are {shape[0]} rows for {len(self.ids)} arms")
-        self.items = Items(self.features)
+        self.items = Items(self.features, _item_ids(self.ids))
 
     def find(self, wanted: Any, argument: str) -> list[int]:
-        """The places of some arms."""
+        """The positions of some arms."""
         places = self.places
         try:
             return [places[arm] for arm in _plain(wanted, argument, "arms")]
@@ -331,7 +334,7 @@ def _made(policy: str, dim: int, constants: Mapping[str, Any]) -> Policy:
     kind = policy_classes[policy]
     given = {name: value for name, value in constants.items() if value is not None}
     if "dim" in given:
-        raise TypeError("dim: features say it already")
+        raise TypeError("dim: it cannot be given; it is the number of columns of features")
     known = inspect.signature(kind).parameters
     for name in given:
         if name not in known:
@@ -371,7 +374,17 @@ def _learn(policy: Policy, arms: _Arms, decisions: Any, rewards: Any, contexts: 
     earned = _rewards(rewards)
     _same_length(users, decisions=len(rows), rewards=len(earned))
     if rows:
-        policy.learn_many(users, arms.features[rows], earned)
+        ids = arms.items.ids
+        shown = None if ids is None else [ids[row] for row in rows]
+        policy.learn_many(users, arms.features[rows], earned, ids=shown)
+
+
+def _item_ids(arms: list[Any]) -> list[int] | None:
+    """The item ids of the arms; None where an arm is an object that cannot be one."""
+    try:
+        return [item_id(arm) for arm in arms]
+    except (TypeError, ValueError):
+        return None
 
 
 def _plain(several: Any, argument: str, what: str) -> list[Any]:

@@ -8,34 +8,38 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
-use sclub::{Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Score, UserId};
+use pyo3::types::{PyDict, PyString};
+use sclub::{
+    Change, ClusterId, Decision, Error, ItemId, ItemSet, Observation, Policy, Score, UserId,
+};
 
 use super::halt::Halt;
 use crate::engine::Engine;
 
-/// What the lab is told where an exception says more.
+/// The error that the lab gets; the exception itself is in [`Halt`].
 const FAILED: Error = Error::NoCandidates;
 
-/// What a guest learns of the world it plays in.
+/// The size of the world that a guest plays in.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
-    /// Features of an item.
+    /// The number of features of an item.
     pub dim: usize,
-    /// Number of users.
+    /// The number of users.
     pub users: u64,
     /// Whether several users may appear in a round.
     pub is_for_several: bool,
 }
 
-/// A Python object with `recommend` and `learn`, and perhaps `learn_round` and `cluster_of`.
+/// A Python object with `recommend` and `learn`, and optionally `learn_round` and `cluster_of`.
 pub struct GuestPolicy {
     label: String,
     object: Py<PyAny>,
     place: Place,
     learns_rounds: bool,
     has_clusters: bool,
-    /// Numbers of the clusters that `cluster_of` has named.
+    /// Whether its methods take `ids=` and `id=`.
+    uses_ids: bool,
+    /// The number of each cluster that `cluster_of` has returned.
     numbers: Py<PyDict>,
     rounds: u64,
     halt: Arc<Halt>,
@@ -61,6 +65,10 @@ impl GuestPolicy {
         Ok(Self {
             learns_rounds: place.is_for_several && object.hasattr(intern!(py, "learn_round"))?,
             has_clusters: object.hasattr(intern!(py, "cluster_of"))?,
+            uses_ids: match object.getattr_opt(intern!(py, "uses_item_ids"))? {
+                Some(uses) => uses.is_truthy()?,
+                None => false,
+            },
             object: object.clone().unbind(),
             numbers: PyDict::new(py).unbind(),
             rounds: 0,
@@ -70,12 +78,12 @@ impl GuestPolicy {
         })
     }
 
-    /// Whether it says who belongs together.
+    /// Whether it has `cluster_of`.
     pub fn has_clusters(&self) -> bool {
         self.has_clusters
     }
 
-    /// Does something with the object; what that raises stops the run.
+    /// Calls the object; an exception stops the run.
     fn with<T>(&self, work: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>) -> Result<T, Error> {
         if self.halt.is_stopped() {
             return Err(FAILED);
@@ -93,18 +101,25 @@ impl GuestPolicy {
             rows.extend(items.item(item));
         }
         let array = matrix(py, &rows, self.place.dim)?;
-        let answer = object.call_method1(intern!(py, "recommend"), (user, array))?;
+        let ids = match items.ids() {
+            [] => None,
+            ids => Some(frozen(py, ids)),
+        };
+        let keywords = self.keywords(py, intern!(py, "ids"), ids)?;
+        let answer =
+            object.call_method(intern!(py, "recommend"), (user, array), keywords.as_ref())?;
         let choice: i64 = answer.extract().map_err(|_| {
             PyTypeError::new_err(format!(
-                "recommend of policy '{}' returned {answer} in round {}; the position of an item is \
-                 expected",
+                "recommend of policy '{}' returned {answer} in round {}; the position of an item, \
+                 a whole number, is expected",
                 self.label, self.rounds,
             ))
         })?;
         match usize::try_from(choice) {
             Ok(index) if index < items.len() => Ok(index),
             _ => Err(PyValueError::new_err(format!(
-                "recommend of policy '{}' returned {choice} in round {}; there are the items 0 to {}",
+                "recommend of policy '{}' returned {choice} in round {}; the position of an item, 0 to {}, \
+                 is expected",
                 self.label,
                 self.rounds,
                 items.len() - 1,
@@ -112,7 +127,22 @@ impl GuestPolicy {
         }
     }
 
-    /// The number of the cluster that a user is said to be in; 0 where she is in none.
+    /// The keyword with ids, for a guest that takes it; None where items have no ids.
+    fn keywords<'py>(
+        &self,
+        py: Python<'py>,
+        name: &Bound<'py, PyString>,
+        value: Option<impl IntoPyObject<'py>>,
+    ) -> PyResult<Option<Bound<'py, PyDict>>> {
+        if !self.uses_ids {
+            return Ok(None);
+        }
+        let keywords = PyDict::new(py);
+        keywords.set_item(name, value)?;
+        Ok(Some(keywords))
+    }
+
+    /// The number of the cluster that `cluster_of` names for a user; 0 for None.
     fn number(&self, object: &Bound<'_, PyAny>, user: UserId) -> PyResult<ClusterId> {
         let py = object.py();
         let cluster = object.call_method1(intern!(py, "cluster_of"), (user,))?;
@@ -129,7 +159,7 @@ impl GuestPolicy {
     }
 }
 
-/// Rows that Python may read and not write.
+/// A matrix that Python may read and not write.
 fn matrix<'py>(py: Python<'py>, rows: &[f64], dim: usize) -> PyResult<Bound<'py, PyAny>> {
     let view = ArrayView2::from_shape((rows.len() / dim, dim), rows)
         .map_err(|why| PyValueError::new_err(why.to_string()))?;
@@ -138,8 +168,8 @@ fn matrix<'py>(py: Python<'py>, rows: &[f64], dim: usize) -> PyResult<Bound<'py,
     Ok(array.into_any())
 }
 
-/// A row that Python may read and not write.
-fn vector<'py>(py: Python<'py>, row: &[f64]) -> Bound<'py, PyAny> {
+/// An array that Python may read and not write.
+fn frozen<'py, T: numpy::Element>(py: Python<'py>, row: &[T]) -> Bound<'py, PyAny> {
     let array = PyArray1::from_array(py, &ArrayView1::from(row));
     array.readwrite().make_nonwriteable();
     array.into_any()
@@ -179,14 +209,18 @@ impl Policy for GuestPolicy {
                 let users: Vec<UserId> = round.iter().map(|seen| seen.user).collect();
                 let rows: Vec<f64> = round.iter().flat_map(|seen| seen.item).copied().collect();
                 let rewards: Vec<f64> = round.iter().map(|seen| seen.reward).collect();
+                let ids: Option<Vec<ItemId>> = round.iter().map(|seen| seen.id).collect();
+                let ids = ids.map(|ids| frozen(py, &ids));
+                let keywords = self.keywords(py, intern!(py, "ids"), ids)?;
                 let items = matrix(py, &rows, self.place.dim)?;
-                let seen = (users, items, vector(py, &rewards));
-                object.call_method1(intern!(py, "learn_round"), seen)?;
+                let seen = (users, items, frozen(py, &rewards));
+                object.call_method(intern!(py, "learn_round"), seen, keywords.as_ref())?;
                 return Ok(());
             }
             for seen in round {
-                let seen = (seen.user, vector(py, seen.item), seen.reward);
-                object.call_method1(intern!(py, "learn"), seen)?;
+                let keywords = self.keywords(py, intern!(py, "id"), seen.id)?;
+                let seen = (seen.user, frozen(py, seen.item), seen.reward);
+                object.call_method(intern!(py, "learn"), seen, keywords.as_ref())?;
             }
             Ok(())
         })?;
@@ -194,7 +228,7 @@ impl Policy for GuestPolicy {
         Ok(())
     }
 
-    /// `None` where the guest does not say.
+    /// `None` where the guest has no `cluster_of`, or returns None.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         if !self.has_clusters {
             return None;
@@ -208,7 +242,7 @@ impl Policy for GuestPolicy {
             return 0;
         }
         let counted = self.with(|object| {
-            // The package's own policies know, also of users who have not appeared.
+            // Policies of this package also count clusters of users who have not appeared.
             if let Ok(own) = object.cast::<crate::policy::Policy>() {
                 let counted = |engine: &Engine| engine.policy().clusters();
                 return own.get().read(object.py(), counted);
@@ -222,15 +256,28 @@ impl Policy for GuestPolicy {
         counted.unwrap_or(0)
     }
 
-    /// The state is Python's; of it nothing is known but how long it has learned.
+    /// The state is in Python: only the number of rounds is known here.
     fn digest(&self) -> u64 {
         self.rounds
     }
 }
 
-/// A guest does not say how it ranks items.
+/// The score of an item: guests have no method for it.
 const NO_SCORE: Score = Score {
     score: 0.0,
     mean: 0.0,
     width: 0.0,
 };
+
+/// A policy around a Python object as the lab makes it. For tests of what policies are handed.
+#[pyfunction(name = "_policy_of")]
+pub fn policy_of(object: &Bound<'_, PyAny>, dim: usize) -> PyResult<crate::policy::Policy> {
+    let place = Place {
+        dim,
+        users: 0,
+        is_for_several: true,
+    };
+    let guest = GuestPolicy::new("guest".to_owned(), object, place, Arc::default())?;
+    let names = crate::names::Names::new(object.py());
+    Ok(crate::policy::Policy::with(Engine(Box::new(guest)), names))
+}

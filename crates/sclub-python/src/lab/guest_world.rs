@@ -10,9 +10,10 @@ use sclub_lab::streams::{Purpose, stream};
 use sclub_lab::world::{BLOCK, Block, Rewards, Truth, World};
 
 use super::halt::Halt;
-use crate::items::{Rows, vector};
+use crate::items::{Items, Rows, vector};
+use crate::work::check_dim;
 
-/// What the Python part of the package has read off a world: its method, its attributes.
+/// The method and the attributes of a world, as the Python part of the package has read them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Attributes {
@@ -33,7 +34,7 @@ struct Round {
     rewards: Option<Vec<f64>>,
 }
 
-/// A Python object with `draw`.
+/// A Python object with a method `draw`.
 pub struct GuestWorld {
     attributes: Attributes,
     truth: Option<Truth>,
@@ -81,7 +82,7 @@ impl GuestWorld {
         Ok(world)
     }
 
-    /// Items in a round.
+    /// The number of items in a round.
     pub fn candidates(&self) -> usize {
         self.candidates
     }
@@ -91,12 +92,12 @@ impl GuestWorld {
         self.attributes.noise
     }
 
-    /// Whether it draws its rewards itself.
+    /// Whether `draw` returns rewards.
     pub fn gives_rewards(&self) -> bool {
         self.gives_rewards
     }
 
-    /// What can be said about it for Theorem 1: little, as of real users.
+    /// The assumptions of Theorem 1, as far as they are known.
     pub fn assumptions(&self, rounds: u64) -> Assumptions {
         let clusters = self.truth.as_ref().map(|truth| {
             let largest = truth.cluster_of.iter().max();
@@ -112,7 +113,7 @@ impl GuestWorld {
         }
     }
 
-    /// Asks for a round and checks it.
+    /// Calls `draw` and validates the round.
     fn ask(&self, py: Python<'_>, round: u64) -> PyResult<Round> {
         let drawn = self.attributes.draw.bind(py).call1((round,))?;
         let parts: Vec<Bound<'_, PyAny>> =
@@ -130,7 +131,8 @@ impl GuestWorld {
         };
         if rest.len() > 1 {
             return Err(wrong(format!(
-                "draw({round}) returned {} things; user, items, means and rewards are four",
+                "draw({round}) returned {} values; (user, items, means) or (user, items, means, rewards) \
+                 is expected",
                 parts.len()
             )));
         }
@@ -138,8 +140,8 @@ impl GuestWorld {
         let len = items.len();
         if self.candidates != 0 && len != self.candidates {
             return Err(wrong(format!(
-                "items of round {round}: there are {len}, and {} in the first round; there must be as \
-                 many in every round",
+                "items of round {round}: there are {len}, and {} in round 0; every round must have the \
+                 same number",
                 self.candidates
             )));
         }
@@ -186,6 +188,15 @@ impl GuestWorld {
     fn items(&self, items: &Bound<'_, PyAny>, round: u64) -> PyResult<ItemSet> {
         let what = format!("items of round {round}");
         let said = |error: sclub::Error| wrong(format!("{what}: {error}"));
+        if let Ok(items) = items.cast::<Items>() {
+            // With their ids.
+            let set = &items.get().set;
+            check_dim(set.dim(), self.attributes.dim).map_err(said)?;
+            return match set.is_empty() {
+                true => Err(said(sclub::Error::NoCandidates)),
+                false => Ok(ItemSet::clone(set)),
+            };
+        }
         let rows = Rows::of(items, &what).map_err(|error| as_value_error(items.py(), error))?;
         let mut set = ItemSet::new(self.attributes.dim).map_err(said)?;
         rows.fill(&mut set).map_err(said)?;
@@ -258,7 +269,7 @@ fn wrong(message: String) -> PyErr {
     PyValueError::new_err(message)
 }
 
-/// What was drawn is not a caller's argument: whatever is wrong with it is its value.
+/// A round is no argument of the caller, so that a wrong type in it is a wrong value too.
 fn as_value_error(py: Python<'_>, error: PyErr) -> PyErr {
     wrong(error.value(py).to_string())
 }

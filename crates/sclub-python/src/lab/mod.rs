@@ -1,7 +1,7 @@
 //! The lab for Python: worlds by name or written in Python, and policies of both kinds in them.
 //!
-//! A policy or a world that is written in Python is a guest: an adapter that is to the lab what its own
-//! are. What a guest raises is kept in [`halt::Halt`], which stops the run; [`run`] raises it again.
+//! A policy or a world that is written in Python is a guest. An adapter makes it a policy or a world of
+//! the lab. An exception of a guest is kept in [`halt::Halt`], which stops the run; [`run`] raises it again.
 
 mod guest_policy;
 mod guest_world;
@@ -10,5 +10,6 @@ mod job;
 mod run;
 mod settings;
 
+pub use guest_policy::policy_of;
 pub use run::{lab_policies, lab_run};
 pub use settings::{LabSetting, LabWorld, lab_read};

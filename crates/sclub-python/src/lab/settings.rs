@@ -1,4 +1,4 @@
-//! The lab's own worlds.
+//! The worlds of the lab.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Twists};
 use sclub_lab::world::{Block, Rewards, World};
 
-/// A refusal in Python's spelling of the names.
+/// An error with names as Python spells them.
 pub fn refused(error: impl std::fmt::Display) -> PyErr {
     let mut message = error.to_string();
     for name in [
@@ -28,7 +28,7 @@ pub fn refused(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(message)
 }
 
-/// What a synthetic world is made from, as the Python part of the package says it.
+/// The recipe of a synthetic world, as the Python part of the package passes it.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct RecipeArgs {
@@ -51,7 +51,11 @@ impl RecipeArgs {
     fn recipe(&self) -> PyResult<Recipe> {
         let rewards = match (&*self.rewards, self.noise) {
             ("bernoulli", None) => Rewards::Bernoulli,
-            ("bernoulli", Some(_)) => return Err(refused("noise goes with rewards='gaussian'")),
+            ("bernoulli", Some(_)) => {
+                return Err(refused(
+                    "noise needs rewards='gaussian'; rewards is 'bernoulli'",
+                ));
+            }
             ("gaussian", noise) => Rewards::Gaussian(noise.unwrap_or(0.5)),
             (other, _) => {
                 return Err(refused(format!(
@@ -91,7 +95,7 @@ impl LabSetting {
     }
 }
 
-/// A setting and what should be said about its data.
+/// A setting, and warnings about its data.
 type Warned = (LabSetting, Vec<String>);
 
 #[pymethods]
@@ -134,7 +138,7 @@ impl LabSetting {
         })
     }
 
-    /// What real users took.
+    /// The items that real users took.
     #[staticmethod]
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn ratings(
@@ -168,7 +172,7 @@ impl LabSetting {
     }
 }
 
-/// What is wrong, with what lies behind it.
+/// An error with its causes.
 pub fn in_full(error: SettingError) -> PyErr {
     let mut message = error.to_string();
     let mut behind = std::error::Error::source(&error);
@@ -216,7 +220,7 @@ fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Ve
     Ok((read, warnings))
 }
 
-/// Who took what: a user and an item for each pair by number, and what users and items are called.
+/// Pairs of a user and an item by number, the names of users and of items, and warnings.
 type Taken<'py> = (
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u32>>,
@@ -248,10 +252,10 @@ pub fn lab_read(py: Python<'_>, path: PathBuf, skip_bad_lines: bool) -> PyResult
     ))
 }
 
-/// A user, the items she is offered, and what each brings on average.
+/// A user, the items offered, and the mean reward of each.
 type Drawn<'py> = (u64, Bound<'py, PyArray2<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// One of the lab's own worlds, to look at: it is what a world written in Python is.
+/// A world of the lab, to look at. It has the methods of a world written in Python.
 #[pyclass(module = "sclub._sclub", frozen)]
 pub struct LabWorld {
     world: Arc<dyn World>,
@@ -261,7 +265,7 @@ pub struct LabWorld {
 
 #[pymethods]
 impl LabWorld {
-    /// It is as it is whatever was drawn from it, so that a copy is the same world.
+    /// Drawing does not change a world, so that a copy is the same world.
     fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
         Self {
             world: Arc::clone(&self.world),
@@ -277,19 +281,19 @@ impl LabWorld {
         )
     }
 
-    /// Features of an item.
+    /// The number of features of an item.
     #[getter]
     fn dim(&self) -> usize {
         self.world.dim()
     }
 
-    /// Number of users.
+    /// The number of users.
     #[getter]
     fn users(&self) -> u64 {
         self.world.users()
     }
 
-    /// Rounds there are; None where they do not end.
+    /// The number of rounds; None where they do not end.
     #[getter]
     fn length(&self) -> Option<u64> {
         self.world.length()
@@ -311,14 +315,42 @@ impl LabWorld {
         }
     }
 
-    /// A round, counted from 0: the user, her items as rows, and what each brings on average.
+    /// A round, counted from 0: the user, the items as rows, and the mean reward of each.
     fn draw<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Drawn<'py>> {
+        let (user, rows, means) = self.with_round(round, |block, at| {
+            let (items, count) = (&block.items[at], block.candidates);
+            let rows: Vec<f64> = (0..items.len()).flat_map(|item| items.item(item)).collect();
+            let rows = Array2::from_shape_vec((items.len(), items.dim()), rows)
+                .map_err(|why| PyValueError::new_err(why.to_string()));
+            let means = block.means[at * count..][..count].to_vec();
+            (block.users[at], rows, means)
+        })?;
+        Ok((user, rows?.into_pyarray(py), means.into_pyarray(py)))
+    }
+
+    /// The ids of the items of a round; None in worlds whose items are new in every round.
+    fn ids<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Option<Bound<'py, PyArray1<u64>>>> {
+        let ids = self.with_round(round, |block, at| block.items[at].ids().to_vec())?;
+        Ok((!ids.is_empty()).then(|| ids.into_pyarray(py)))
+    }
+}
+
+impl LabWorld {
+    fn block(&self) -> std::sync::MutexGuard<'_, (Option<u64>, Block)> {
+        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads a round, given as a block and a position in it. Must not call Python: another thread may
+    /// wait for the lock.
+    fn with_round<T>(&self, round: u64, read: impl FnOnce(&Block, usize) -> T) -> PyResult<T> {
         if self.world.length().is_some_and(|length| round >= length) {
-            return Err(PyIndexError::new_err(format!("there is no round {round}")));
+            let length = self.world.length().unwrap_or(0);
+            return Err(PyIndexError::new_err(format!(
+                "there is no round {round}; this world has {length}, counted from 0"
+            )));
         }
         let rounds = self.world.block_rounds() as u64;
         let (index, at) = (round / rounds, (round % rounds) as usize);
-        // Python is called only when the lock is given back: it may want it on another thread.
         let mut drawn = self.block();
         if drawn.0 != Some(index) {
             let left = self
@@ -335,18 +367,6 @@ impl LabWorld {
                 "several users may appear in a round of this world; only worlds of one can be drawn",
             ));
         }
-        let (items, count) = (&block.items[at], block.candidates);
-        let rows: Vec<f64> = (0..items.len()).flat_map(|item| items.item(item)).collect();
-        let rows = Array2::from_shape_vec((items.len(), items.dim()), rows)
-            .map_err(|why| PyValueError::new_err(why.to_string()))?;
-        let (user, means) = (block.users[at], block.means[at * count..][..count].to_vec());
-        drop(drawn);
-        Ok((user, rows.into_pyarray(py), means.into_pyarray(py)))
-    }
-}
-
-impl LabWorld {
-    fn block(&self) -> std::sync::MutexGuard<'_, (Option<u64>, Block)> {
-        self.drawn.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(read(block, at))
     }
 }

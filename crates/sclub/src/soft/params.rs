@@ -8,17 +8,17 @@ use crate::spec::{Constant, Preset, Range, Setup, Value, Values};
 /// Constants of [`crate::SclubSoft`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoftParams {
-    /// Whether clusters are looked for. Without them there is one Gaussian prior for all users.
+    /// True if clusters are searched for. Else there is one Gaussian prior for all users.
     pub clusters: bool,
-    /// Whether fits are made by [`crate::Policy::learn_round`] itself as soon as they are due. Else
-    /// whoever runs the policy makes them beside it ([`crate::BackgroundFit`]).
+    /// True if [`crate::Policy::learn_round`] makes fits itself as soon as they are due. Else the
+    /// caller makes them in the background ([`crate::BackgroundFit`]).
     pub inline: bool,
-    /// A user's observation counts half after so many later ones of hers; all count alike where it is
-    /// absent.
+    /// The number of later observations of the same user after which an observation counts half;
+    /// `None` if all count alike.
     pub half_life: Option<f64>,
     /// c_b, weight of the disagreement among hypotheses about a user.
     pub between: f64,
-    /// c, weight of what is uncertain under each, where clusters are trusted.
+    /// c, weight of the uncertainty under each hypothesis, where clusters are trusted.
     pub within: f64,
     /// c where they are not.
     pub alone: f64,
@@ -267,7 +267,7 @@ impl SoftParams {
             .map_or(Ok(()), |value| half_life.check(value))
     }
 
-    /// What an observation keeps of its weight when the next of its user comes.
+    /// The factor on the weight of a user's observations when the next one comes.
     pub(crate) fn keep(&self) -> f64 {
         self.half_life
             .map_or(1.0, |half| libm::exp(-std::f64::consts::LN_2 / half))
@@ -292,7 +292,7 @@ impl SoftParams {
             .zip(numbers)
             .any(|(c, value)| c.check(value).is_err())
         {
-            return Err(bad("a constant in it is out of range").into());
+            return Err(bad("a constant is out of range").into());
         }
         let [between, within, alone, first, growth, patience, rest @ ..] = numbers;
         let [
@@ -326,7 +326,7 @@ impl SoftParams {
         };
         params
             .check()
-            .map_err(|_| bad("a constant in it is out of range"))?;
+            .map_err(|_| bad("a constant is out of range"))?;
         Ok(params)
     }
 }
