@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use sclub_server::decision::Handed;
+use sclub_server::decision::DecisionContents;
 use sclub_server::env::Env;
 use sclub_server::event::Batch;
 use sclub_server::identity::Identity;
@@ -17,7 +17,7 @@ static IDENTITY: LazyLock<Identity> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = Handed::decode(bytes);
+    let _ = DecisionContents::decode(bytes);
     let _ = State::load(IDENTITY.clone(), &mut { bytes });
     let mut state = State::new(IDENTITY.clone()).expect("a state");
     let mut left = bytes;

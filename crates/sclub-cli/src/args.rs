@@ -16,69 +16,70 @@ use crate::choices::{ConstantArgs, one_of, policies, policies_help, preset_of};
 #[derive(Debug, Parser)]
 #[command(name = "sclub", version, max_term_width = 100)]
 pub struct Args {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// What can be done.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run policies in a simulated world and compare what they miss
+    /// Run policies in a simulated world and compare their regret
     ///
     /// Users in clusters of equal tastes appear one a round. Each time a policy is given some random
-    /// items, shows one, and gets a reward. Its regret is what the best item would have brought more,
-    /// on average. All policies face the same users, items and noise.
+    /// items, shows one, and gets a reward. Its regret is the reward that the best item would have
+    /// brought more, on average. All policies face the same users, items and noise.
     ///
     /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
     Run(Box<RunArgs>),
     /// Make the paper's figures and tables, and an honest audit of them, on one page
     ///
     /// Runs the seven panels of Figure 1 with CLUB, LinUCB-Ind, LinUCB-One and SCLUB as they were
-    /// published, and shows every cell of Tables 1 and 2 beside the published one. Beside them: what
-    /// the published code does otherwise than the paper says and what that is worth, the theorems'
-    /// bounds, and a harder test on what real users really chose.
+    /// published, and shows every cell of Tables 1 and 2 beside the published one. The page also has the
+    /// differences between the published code and the paper with the effect of each, the theorems'
+    /// bounds, and a harder test on the choices of real users.
     Paper(crate::paper::PaperArgs),
 
-    /// Compare policies in many settings that the paper has not, in one table
+    /// Compare policies in many settings that are not in the paper, in one table
     ///
     /// Few and many clusters, users and features; clusters of very unequal size; users who differ inside
-    /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and what real
-    /// users really took. One row a setting, and how far from LinUCB-Ind.
+    /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and the
+    /// choices of real users. One row for each setting, with the difference from LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
     /// Make vectors of users and items from a file of ratings
     ///
-    /// Counts who took what, chooses the users and items with the most, and takes the leading
-    /// directions in which they differ (a singular value decomposition) as their features.
+    /// Reads which user took which item, chooses the users and items with the most interactions, and
+    /// takes the leading directions in which they differ (a singular value decomposition) as features.
     Features(crate::features::FeaturesArgs),
 
     /// Recommend over HTTP: two calls, delayed rewards, nothing lost
     ///
-    /// Starts the service on this machine, with a page that shows who belongs together. Nothing has to
-    /// be set: users and items are learned of as they come, and everything is kept in one folder.
+    /// Starts the service on this machine, with a page that shows the clusters of users. No
+    /// setting is required: users and items are added as they come, and all data are in one folder.
     Serve(Box<crate::serve::ServeArgs>),
 
-    /// Play the simulated world of `sclub run` against a running server, or load it
+    /// Play the simulated world of `sclub run` against a running server, or measure its speed
     ///
     /// Users in clusters of equal tastes ask the server for items and reward what it shows. Its regret
-    /// is shown as it goes; of a new server it is that of `sclub run` with the same flags, policy and
-    /// seed, to the last digit (but for policies that make fits, which the server does in its own time).
+    /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
+    /// policy and seed, except for policies that make fits: a server makes them in the background.
     Simulate(Box<crate::simulate::SimulateArgs>),
 
-    /// Ask a running server what it thinks of its clusters, or of a user
+    /// Show the clusters of a running server, or one user's place in them
     ///
-    /// How many clusters it has found over time, how many users it cannot place, and what the clusters
-    /// are worth; with a user, how probable each of them is for her and what her rewards say about it.
+    /// Shows the number of clusters over time, the share of users that cannot be placed, and what the
+    /// clusters are worth. With a user: the probability of each cluster, and what the user's rewards
+    /// say about it.
     Explain(crate::explain::ExplainArgs),
 
-    /// Check everything that a server has kept
+    /// Check the data folder of a server
     ///
-    /// Reads every event in the folder, learns from all of them anew, and says how many there are and
-    /// the hash that the server must have.
+    /// Reads every event in the folder, learns from all of them again, and prints their number and the
+    /// hash that the server must have.
     Verify(crate::keeping::VerifyArgs),
 
-    /// Write all that a server has kept into one file, also while it runs
+    /// Write all data of a server into one file, also while it runs
     Backup(crate::keeping::BackupArgs),
 
     /// Make a server's folder from a backup
@@ -92,16 +93,16 @@ pub enum Command {
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct RunArgs {
-    /// What kind of world
+    /// Kind of world
     #[arg(long, value_parser = one_of::<Kind>(), default_value = "synthetic", help_heading = "World")]
     pub world: Kind,
 
-    /// With --world vectors or ratings: the file that says who took or rated what, in any format that
-    /// `sclub features` reads
+    /// With --world vectors or ratings: file of users and the items that they took or rated, in any
+    /// format that `sclub features` reads
     #[arg(long, value_name = "FILE", help_heading = "World")]
     pub ratings: Option<PathBuf>,
 
-    /// With --ratings: count and pass over bad lines instead of giving up at the first
+    /// With --ratings: count and skip bad lines instead of failing at the first
     #[arg(long, help_heading = "World")]
     pub skip_bad_lines: bool,
 
@@ -113,15 +114,15 @@ pub struct RunArgs {
     #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
     pub feature_scale: f64,
 
-    /// With --world ratings: tell the policies the user of some other round; what they learn about a
-    /// user is then worth nothing
+    /// With --world ratings: give the policies the user of some other round, so that knowledge about a
+    /// user is worthless
     #[arg(long, help_heading = "World")]
     pub placebo: bool,
 
     #[command(flatten)]
     pub recipe: RecipeArgs,
 
-    /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings all there are]
+    /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings: all]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
 
@@ -141,18 +142,17 @@ pub struct RunArgs {
         long,
         value_name = "LIST",
         value_delimiter = ',',
-        help = PLAYERS,
-        long_help = policies_help(PLAYERS),
+        help = POLICIES,
+        long_help = policies_help(POLICIES),
         help_heading = "Policies"
     )]
     pub policies: Option<Vec<Name>>,
 
-    /// Where the constants come from, of policies that have several sets of them
+    /// Set of constants, for policies that have several
     #[arg(long, value_parser = preset_of(&policies()), default_value = "tuned", help_heading = "Policies")]
     pub preset: Preset,
 
-    /// Where to write the results; a figure goes beside it as .svg and .png, and missing folders are
-    /// made
+    /// File for the results; a figure goes beside it as .svg and .png, and missing folders are made
     #[arg(
         long,
         value_name = "FILE",
@@ -178,12 +178,12 @@ pub struct RunArgs {
     pub given: Vec<String>,
 }
 
-const PLAYERS: &str = "Who plays, separated by commas [default: all that the world allows]";
+const POLICIES: &str = "Policies to run, separated by commas [default: all that the world allows]";
 
 /// The flags that a synthetic world is made from.
 #[derive(Debug, Clone, clap::Args)]
 pub struct RecipeArgs {
-    /// How often users appear
+    /// Frequencies of users: how often each appears
     #[arg(long, value_parser = one_of::<Frequencies>(), default_value = "uniform", help_heading = "World")]
     pub frequencies: Frequencies,
 
@@ -203,7 +203,8 @@ pub struct RecipeArgs {
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub items: u64,
 
-    /// Users who appear in a round on average, each by herself, all served before any is learned from
+    /// Average number of users in a round, independent of each other; all are served before any is
+    /// learned from
     /// [default: exactly one]
     #[arg(
         long,
@@ -213,7 +214,7 @@ pub struct RecipeArgs {
     )]
     pub users_a_round: Option<f64>,
 
-    /// What a reward is
+    /// Kind of reward
     #[arg(long, value_parser = one_of::<Rewards>(), default_value = "bernoulli", help_heading = "World")]
     pub rewards: Rewards,
 
@@ -226,11 +227,11 @@ pub struct RecipeArgs {
     )]
     pub noise: Option<f64>,
 
-    /// How users are spread over the clusters
+    /// Sizes of the clusters
     #[arg(long, value_parser = one_of::<Sizes>(), default_value = "equal", help_heading = "World")]
     pub sizes: Sizes,
 
-    /// How far users of a cluster differ: each user's direction is her cluster's plus a random vector
+    /// Difference between users of a cluster: each user's direction is that of the cluster plus a random vector
     /// of about this length, brought back to length 1
     #[arg(
         long,
@@ -260,7 +261,7 @@ pub struct RecipeArgs {
     )]
     pub newcomers_every: Option<f64>,
 
-    /// After N rounds every user changes to another cluster [default: nobody ever does]
+    /// After N rounds every user changes to another cluster [default: never]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub change_at: Option<u64>,
 }
@@ -268,21 +269,21 @@ pub struct RecipeArgs {
 const EXAMPLES: &str = "\
 Examples:
   sclub run
-      every policy in setting (1a), about half a minute at the most
+      every policy in setting (1a), half a minute at most
   sclub run --frequencies users --policies sclub,club,linucb-ind
       setting (1c): users appear at unequal rates
   sclub run --preset released --rounds 2^20-2 --seeds 10 --policies club,linucb-ind,linucb-one
       the first panel of the paper's Figure 1 without sclub; with it, and with all panels: sclub paper
   sclub run --world ratings --ratings ml-1m/ratings.dat --beta-scale 0.02
-      what real users really took: share of the rounds in which it was shown
+      choices of real users: share of the rounds in which the item that they took was shown
   sclub run --users 5000 --clusters 30 --dim 10 --items 50
       a world of your own
   sclub run --rewards gaussian --noise 0.1 --alpha-theta 1.5
       other rewards, another constant
   sclub run --sizes unequal --spread 0.4 --reward-scale 0.04
-      a few large clusters and many small ones, users who differ inside of them, rare rewards
+      a few large clusters and many small ones, users who differ inside them, rare rewards
   sclub run --rounds 2^17 --change-at 2^16
-      users who all change their minds half way
+      all users change to other clusters half way
 ";
 
 /// Reads a whole number, also as `2^20-2`, `2^17`, `10^6` or `1_000_000`.

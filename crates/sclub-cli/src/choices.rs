@@ -1,13 +1,13 @@
-//! Flags that are made from what there is: policies, presets, constants, and the lab's kinds of things.
+//! Flags derived from the registry and the lab: policies, presets, constants, kinds of worlds.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::Error;
-use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgMatches, Args, Command, CommandFactory, FromArgMatches};
 use sclub::{Constant, Preset, Range, Setup, Spec};
 use sclub_lab::named::Named;
 use sclub_lab::policies::Name;
 
-/// Parses the names of a kind of things; the help lists them.
+/// Parses a value by its name; the help lists all names.
 pub fn one_of<T: Named>() -> impl TypedValueParser<Value = T> {
     let all = T::ALL.iter();
     let all = all.map(|&(name, help, _)| PossibleValue::new(name).help(help));
@@ -57,7 +57,7 @@ fn constants<'a>(policies: &[&'a Spec]) -> Vec<(&'static Constant, Vec<&'a Spec>
     all
 }
 
-/// The id of a constant's argument, which no other argument has.
+/// The id of a constant's argument, different from all other ids.
 pub fn id(constant: &str) -> String {
     format!("constant-{constant}")
 }
@@ -94,6 +94,15 @@ fn flag(constant: &'static Constant, owners: &[&Spec]) -> Arg {
 /// The name that a constant has where words are joined by `-`.
 pub fn dashed(constant: &str) -> String {
     constant.replace('_', "-")
+}
+
+/// The flag of `sclub run` for a constant, without the dashes.
+pub fn run_flag(constant: &str) -> Option<String> {
+    let command = crate::args::RunArgs::command();
+    let flag = command
+        .get_arguments()
+        .find(|arg| *arg.get_id() == *id(constant))?;
+    flag.get_long().map(str::to_owned)
 }
 
 /// The constants that were given to some policies: name and text.

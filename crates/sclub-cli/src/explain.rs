@@ -10,7 +10,7 @@ use sclub_lab::summary::thousands;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::files::say;
+use crate::files::print_line;
 use crate::remote::{Remote, TrustArgs, block_on, call};
 
 /// Lines of the table of fits.
@@ -19,7 +19,7 @@ const FITS: usize = 16;
 /// The flags of `sclub explain`.
 #[derive(Debug, clap::Parser)]
 pub struct ExplainArgs {
-    /// A user's id; without one it is about the whole
+    /// Id of a user; without one, the clusters of all users are shown
     user: Option<String>,
 
     /// Address of the server
@@ -35,7 +35,7 @@ pub struct ExplainArgs {
     #[command(flatten)]
     trust: TrustArgs,
 
-    /// Say it as JSON
+    /// Print JSON
     #[arg(long, help_heading = "Output")]
     json: bool,
 }
@@ -105,7 +105,7 @@ pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     };
     let answer = block_on(async { call(&mut remote.open().await?, "GET", &path, b"").await })?;
     let other = || format!("what answers at {} is no sclub server", remote.url());
-    say(&match (&args.user, args.json) {
+    print_line(&match (&args.user, args.json) {
         (Some(_), true) => answer["placement"].to_string(),
         (None, true) => answer["clustering"].to_string(),
         (Some(_), false) => user(&read(answer).with_context(other)?),
@@ -231,7 +231,7 @@ fn user(user: &User) -> String {
             "{head}, {served}\nThe policy knows no probabilities, or there was no fit yet."
         );
     };
-    let mut table = table(["cluster", "before", "her rewards say", "probability"]);
+    let mut table = table(["cluster", "before", "evidence", "probability"]);
     for place in &placement.clusters {
         table.add_row([
             place.cluster.to_string(),
@@ -251,13 +251,13 @@ fn user(user: &User) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let used = match placement.used {
-        true => "Her recommendations use these probabilities.",
-        false => "Her recommendations do not use the clusters.",
+        true => "Recommendations for this user use these probabilities.",
+        false => "Recommendations for this user do not use the clusters.",
     };
     format!("{head}\n{table}\n{used}")
 }
 
-/// How many times likelier than in none of the clusters.
+/// The evidence for a cluster as a factor: so many times likelier than in none of the clusters.
 fn likelier(evidence: f64) -> String {
     let times = match evidence.abs() {
         small if small < 0.005 => return "nothing".into(),

@@ -18,10 +18,10 @@ use sclub_lab::named::Named;
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
-use crate::files::{prepare_file, prepare_folder, save, say};
+use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::reading::{Searching, read_file};
 
-/// What is written, in this order.
+/// The files that are written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
 
 /// Singular values that are printed.
@@ -31,13 +31,13 @@ const SHOWN: usize = 20;
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct FeaturesArgs {
-    /// The file that says who took or rated what
+    /// File of users and the items that they took or rated
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub ratings: PathBuf,
 
-    /// What kind of file it is
+    /// Format of the file
     #[arg(long, value_parser = format(), default_value = "auto", help_heading = "Data")]
-    pub format: Seeming,
+    pub format: FormatArg,
 
     /// Count and pass over lines that cannot be understood instead of giving up at the first
     #[arg(long, help_heading = "Data")]
@@ -80,11 +80,11 @@ Examples:
   sclub features --ratings review.json --out yelp/
       the same from Yelp's reviews
   sclub features --ratings clicks.tsv --all --dim 10
-      everybody and everything in a file of your own: user, item and perhaps a rating a line
+      all users and items in a file of your own: user, item and an optional rating a line
   sclub features --ratings matrix.npy --users 200 --items 500
       a matrix of NumPy with a row for each user and a column for each item
 
-An item counts once for a user, whatever the rating. A user's vector, her tastes, is her row of
+An item counts once for a user, whatever the rating. A user's vector, the tastes, is the user's row of
 the leading left singular vectors at length 1, with a 1 appended, divided by the root of 2, as in the
 paper. An item's is its row of the right ones times the singular values, divided by the length of the
 longest row, with a 1 appended, divided by the root of 2. No vector is longer than 1.
@@ -92,15 +92,15 @@ longest row, with a 1 appended, divided by the root of 2. No vector is longer th
 
 /// A kind of file, or whichever it seems to be.
 #[derive(Debug, Clone, Copy)]
-pub struct Seeming(Option<Format>);
+pub struct FormatArg(Option<Format>);
 
 /// Parses a kind of file; the help lists them.
-fn format() -> impl TypedValueParser<Value = Seeming> {
+fn format() -> impl TypedValueParser<Value = FormatArg> {
     let auto = PossibleValue::new("auto").help("Whichever of these it seems to be");
     let all = Format::ALL.iter();
     let all = all.map(|&(name, help, _)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new([auto].into_iter().chain(all))
-        .map(|name| Seeming(Format::named(&name).ok()))
+        .map(|name| FormatArg(Format::named(&name).ok()))
 }
 
 /// Reads, decomposes, writes and tells.
@@ -132,7 +132,7 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
     };
     let read = read_file(&args.ratings, &options, args.quiet)?;
     let reading = start.elapsed().as_secs_f64();
-    say(&what_was_read(&args.ratings, &read, reading));
+    print_line(&what_was_read(&args.ratings, &read, reading));
 
     let chosen = if args.all {
         everything(&read.interactions)
@@ -145,9 +145,9 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
     drop(searching);
     let (svd, shortage) = found?;
     shortage.iter().for_each(warn);
-    say(&what_was_found(&chosen, &svd));
+    print_line(&what_was_found(&chosen, &svd));
     write_all(&args.out, &read.interactions, &chosen, &svd)?;
-    say(&what_was_written(
+    print_line(&what_was_written(
         args,
         &chosen,
         dim,

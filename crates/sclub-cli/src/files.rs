@@ -1,4 +1,4 @@
-//! What goes out: lines on the standard output, files that are there whole or not at all.
+//! Output: lines on the standard output, and files that are either complete or not there.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 /// Prints a line; whoever reads the output may have gone, which is no reason to fail.
-pub fn say(line: &str) {
+pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

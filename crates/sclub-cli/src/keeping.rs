@@ -1,4 +1,4 @@
-//! `sclub verify`, `backup`, `restore` and `export`: what is kept, checked and taken elsewhere.
+//! `sclub verify`, `backup`, `restore` and `export`: commands on the data of a server.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,7 @@ use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
-use crate::files::{part_of, prepare_file, say};
+use crate::files::{part_of, prepare_file, print_line};
 use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
 
@@ -22,12 +22,12 @@ pub struct VerifyArgs {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 
-    /// Say it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where to take something from: a folder or a running server.
+/// The source of a backup or an export: a folder or a running server.
 #[derive(Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 pub struct SourceArgs {
@@ -49,7 +49,7 @@ pub struct BackupArgs {
     #[command(flatten)]
     trust: TrustArgs,
 
-    /// File to write; there whole or not at all
+    /// File to write, complete or not at all
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: PathBuf,
 
@@ -65,7 +65,7 @@ pub struct RestoreArgs {
     #[arg(long, value_name = "FILE")]
     pub from: PathBuf,
 
-    /// Folder to make; it must not be there, or be empty
+    /// Folder to create; it must be missing or empty
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
 }
@@ -79,7 +79,7 @@ pub struct ExportArgs {
     #[command(flatten)]
     trust: TrustArgs,
 
-    /// File to write; there whole or not at all [default: the standard output]
+    /// File to write, complete or not at all [default: the standard output]
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
 
@@ -88,7 +88,7 @@ pub struct ExportArgs {
     quiet: bool,
 }
 
-/// Checks a folder and says what its events come to.
+/// Checks a folder and prints the state that its events lead to.
 pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     verify_folder(&args.data, args.json)
 }
@@ -101,7 +101,7 @@ pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
         (None, url) => {
             let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
             let bytes = download(&remote, "/v1/admin/backup", &args.out, args.quiet)?;
-            say(&format!("{}: {bytes} bytes", args.out.display()));
+            print_line(&format!("{}: {bytes} bytes", args.out.display()));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -165,14 +165,14 @@ fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
     bar.finish_and_clear();
     let verified = verified.map_err(explained)?;
     if json {
-        say(&serde_json::to_string(&verified)?);
+        print_line(&serde_json::to_string(&verified)?);
         return Ok(ExitCode::SUCCESS);
     }
     let origin = match verified.from {
         0 => "the first event".to_owned(),
         from => format!("the snapshot at event {from}"),
     };
-    say(&format!(
+    print_line(&format!(
         "{}: all {} bytes in {} files are as they were written\n\
          events    {}, applied again from {origin} on\n\
          rounds    {}\n\
@@ -200,7 +200,7 @@ fn backup_folder(data: &Path, out: &Path) -> Result<()> {
     let bytes = write_whole(out, |file| {
         engine::backup_folder(&Env::real(), data, file).map_err(explained)
     })?;
-    say(&format!("{}: {bytes} bytes", out.display()));
+    print_line(&format!("{}: {bytes} bytes", out.display()));
     Ok(())
 }
 
@@ -208,7 +208,7 @@ fn restore_folder(from: &Path, data: &Path) -> Result<()> {
     let file = File::open(from).with_context(|| format!("cannot read {}", from.display()))?;
     let mut file = io::BufReader::with_capacity(1 << 20, file);
     engine::restore(&Env::real(), &mut file, data)?;
-    say(&format!("{}: restored", data.display()));
+    print_line(&format!("{}: restored", data.display()));
     Ok(())
 }
 
@@ -222,7 +222,7 @@ fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
                 lines = engine::export_folder(&env, data, file).map_err(explained)?;
                 Ok(())
             })?;
-            say(&format!("{}: {lines} lines", out.display()));
+            print_line(&format!("{}: {lines} lines", out.display()));
         }
         None => {
             let mut pipe = Pipe(BufWriter::new(io::stdout().lock()));
@@ -278,7 +278,7 @@ fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> 
     };
     let outcome = written();
     if outcome.is_err() {
-        // It was perhaps never made, and what went wrong is said already.
+        // It may not exist, and the error is reported already.
         let _ = std::fs::remove_file(&part);
     }
     outcome
@@ -292,7 +292,7 @@ fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64>
         Ok(bytes)
     });
     if outcome.is_err() {
-        // It was perhaps never made, and what went wrong is said already.
+        // It may not exist, and the error is reported already.
         let _ = std::fs::remove_file(&part);
     }
     outcome

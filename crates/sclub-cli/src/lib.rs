@@ -50,8 +50,8 @@ fn given((_, matches): (&str, &ArgMatches)) -> Vec<String> {
         .collect()
 }
 
-/// Which environment variable a value that was refused came from, if from one.
-fn blamed(error: &clap::Error) -> Option<String> {
+/// The environment variable that a refused value came from, if it came from one.
+fn refused_variable(error: &clap::Error) -> Option<String> {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         _ => None,
@@ -67,12 +67,12 @@ fn blamed(error: &clap::Error) -> Option<String> {
     (is_same && !is_typed).then_some(variable)
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     let matches = args::Args::command()
         .try_get_matches()
         .unwrap_or_else(|error| {
-            if let Some(variable) = blamed(&error) {
+            if let Some(variable) = refused_variable(&error) {
                 eprintln!("sclub: from the environment variable {variable}:");
             }
             error.exit()

@@ -1,4 +1,4 @@
-//! What machine this is, as far as it says.
+//! The name and the cores of this machine.
 
 use std::fs;
 

@@ -21,7 +21,7 @@ use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
 use crate::choices::one_of;
-use crate::files::{prepare_file, prepare_folder, save, say};
+use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
@@ -64,7 +64,7 @@ pub struct PaperArgs {
     #[arg(long, help_heading = "Data")]
     pub skip_bad_lines: bool,
 
-    /// What to report, separated by commas
+    /// Parts of the report, separated by commas
     #[arg(
         long,
         value_parser = one_of::<Part>(),
@@ -153,7 +153,7 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
         progress.finish();
         let second = second?;
         first.new += second.new;
-        first.kept += second.kept;
+        first.reused += second.reused;
         first.missing += second.missing;
     }
     let done = done?;
@@ -169,33 +169,33 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
             ("compiler".into(), env!("SCLUB_COMPILER").into()),
         ],
         seconds: start.elapsed().as_secs_f64(),
-        cells: (done.new, done.kept),
+        cells: (done.new, done.reused),
         complete,
         to_come: Vec::new(),
     };
     let report = plan.report(&cells, origin)?;
 
-    if done.new + done.kept == 0 {
-        eprintln!("sclub: stopped before any result was there");
+    if done.new + done.reused == 0 {
+        eprintln!("sclub: stopped before the first result");
         return Ok(ExitCode::from(INTERRUPTED));
     }
     write(&args.out, &report)?;
     let summary = summary(&report);
     if !summary.is_empty() {
-        say(&summary);
+        print_line(&summary);
     }
-    say(&format!(
-        "{:.0} s; {} results run, {} kept from before. Open {}",
+    print_line(&format!(
+        "{:.0} s; {} results run, {} reused from earlier runs. Open {}",
         start.elapsed().as_secs_f64(),
         done.new,
-        done.kept,
+        done.reused,
         args.out.join("index.html").display(),
     ));
     if complete {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "sclub: stopped; {} results are missing. The same command again goes on from here",
+        "sclub: stopped; {} results are missing. Run the same command again to continue",
         done.missing
     );
     Ok(ExitCode::from(INTERRUPTED))
@@ -214,7 +214,7 @@ fn check(args: &PaperArgs) -> Result<()> {
     }
     let with_choices = args.parts.contains(&Part::Choices);
     if args.parts.len() == 1 && with_choices && args.movielens.is_none() && args.yelp.is_none() {
-        bail!("choices are of real users: give --movielens or --yelp");
+        bail!("part choices needs real users; give --movielens or --yelp");
     }
     threads(args.threads)?;
     Ok(())
@@ -296,7 +296,7 @@ fn source(
 fn prepare(out: &Path) -> Result<bool> {
     if out.join("index.html").exists() && !out.join("cells.jsonl").exists() {
         bail!(
-            "{} has an index.html that is not from here; take another folder",
+            "{} has an index.html that sclub paper did not write; choose another folder",
             out.display()
         );
     }
@@ -400,7 +400,7 @@ fn summary(report: &Report) -> String {
     text
 }
 
-/// What the other parts say, in a few words; the page has the numbers.
+/// The other parts' results in a few words; the page has the numbers.
 fn readings(report: &Report) -> Vec<String> {
     let mut all = Vec::new();
     if let Some(audit) = &report.audit {

@@ -1,4 +1,4 @@
-//! How far a run has come, on the standard error stream.
+//! Progress of a run, on the standard error stream.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -29,7 +29,7 @@ pub struct BarOrLines {
     /// The bar on a terminal.
     pub bar: ProgressBar,
     start: Instant,
-    /// When the last line was written; `None` where none are.
+    /// The time of the last line; `None` where no lines are written.
     last: Option<Mutex<Instant>>,
 }
 
@@ -79,7 +79,7 @@ impl Progress {
         let template = "{bar:32} {percent:>3}%  {human_pos} of {human_len} rounds, {rate} rounds/s, {eta} left";
         let shown = BarOrLines::new(quiet, Some(total), template);
         let rate = |state: &ProgressState, text: &mut dyn Write| {
-            // A terminal that cannot be written to shows no rate; there is nobody to tell.
+            // A terminal that cannot be written to shows no rate; the error has no other place to go.
             let _ = write!(text, "{}", thousands(state.per_sec()));
         };
         shown

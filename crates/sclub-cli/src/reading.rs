@@ -1,4 +1,4 @@
-//! How far the reading of a file has come, on the standard error stream.
+//! Progress of reading a file, on the standard error stream.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use sclub_lab::summary::thousands;
 
 use crate::progress::BarOrLines;
 
-/// What takes less needs no progress.
+/// Work that takes less time than this shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
 
 /// Shows how far the reading of a file has come.
 pub struct Reading(BarOrLines);
 
 impl Reading {
-    /// Nothing is shown when `quiet`.
+    /// With `quiet`, shows nothing.
     pub fn new(quiet: bool) -> Self {
         let template =
             "{bar:32} {percent:>3}%  {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
@@ -46,7 +46,7 @@ impl Reading {
 pub struct Searching(BarOrLines);
 
 impl Searching {
-    /// Nothing is shown when `quiet`, and nothing within the first two seconds.
+    /// With `quiet`, shows nothing. Without, begins after two seconds.
     pub fn new(quiet: bool) -> Self {
         let template = "{spinner} {elapsed} finding the leading directions: {msg}";
         Self(BarOrLines::new(quiet, None, template))

@@ -1,4 +1,4 @@
-//! A server somewhere else, and what it says.
+//! A remote server and its answers.
 
 use std::path::PathBuf;
 
@@ -42,7 +42,7 @@ impl Remote {
         })
     }
 
-    /// Where it is.
+    /// The address of the server.
     pub fn url(&self) -> &Url {
         &self.url
     }
@@ -63,7 +63,7 @@ impl Remote {
     }
 }
 
-/// What a server said that did not do what it was asked.
+/// The error with which a server refused a request.
 #[derive(Debug)]
 pub struct Refusal {
     /// The status, as 422.

@@ -19,13 +19,13 @@ use sclub_lab::run::threads;
 use serde_json::json;
 
 use crate::args::whole;
-use crate::files::{prepare_file, prepare_folder, save, say};
+use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::paper::command_line;
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::run::{INTERRUPTED, stop_on_ctrl_c};
 
-/// Rounds and seeds unless they are said, and of `--quick`.
+/// Default rounds and seeds, and those of `--quick`.
 const ROUNDS: u64 = 1 << 18;
 const SEEDS: u64 = 3;
 const QUICK_ROUNDS: u64 = 1 << 13;
@@ -49,7 +49,7 @@ pub struct RobustArgs {
     #[arg(long, help_heading = "Run")]
     pub quick: bool,
 
-    /// What real users took, in any format that `sclub features` reads; a row of held-out choices each.
+    /// Ratings in any format that `sclub features` reads; each file adds a row of held-out choices.
     /// Can be given several times
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub data: Vec<PathBuf>,
@@ -130,7 +130,7 @@ pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
         progress.finish();
         let passed = passed?;
         done.new += passed.new;
-        done.kept += passed.kept;
+        done.reused += passed.reused;
         done.missing += passed.missing;
         if done.missing > 0 {
             break;
@@ -138,16 +138,16 @@ pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
     }
     let table = plan.table(&cells)?;
     if table.rows.is_empty() {
-        eprintln!("sclub: stopped before any setting was there");
+        eprintln!("sclub: stopped before the first setting was complete");
         return Ok(ExitCode::from(INTERRUPTED));
     }
-    say(&shown(&table));
+    print_line(&shown(&table));
     write(args, &table, done.missing == 0)?;
-    say(&format!(
-        "{:.0} s; {} results run, {} kept from before. Written: {}, {}",
+    print_line(&format!(
+        "{:.0} s; {} results run, {} reused from earlier runs. Written: {}, {}",
         start.elapsed().as_secs_f64(),
         done.new,
-        done.kept,
+        done.reused,
         args.out.join("robust.md").display(),
         args.out.join("robust.json").display(),
     ));
@@ -155,7 +155,7 @@ pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "sclub: stopped; {} results are missing. The same command again goes on from here",
+        "sclub: stopped; {} results are missing. Run the same command again to continue",
         done.missing
     );
     Ok(ExitCode::from(INTERRUPTED))

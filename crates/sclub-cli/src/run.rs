@@ -22,12 +22,12 @@ use serde_json::json;
 
 use crate::args::{RecipeArgs, RunArgs};
 use crate::choices::dashed;
-use crate::files::{prepare_file, prepare_folder, save, say};
+use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::table;
 
-/// What a shell expects from a program that Ctrl-C has ended.
+/// The exit code that a shell expects after Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
 /// Runs, shows and writes.
@@ -65,15 +65,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
         shown.push('\n');
         shown.push_str(&line);
     }
-    say(&format!("{title}: {subtitle}\n{shown}"));
+    print_line(&format!("{title}: {subtitle}\n{shown}"));
     let written = write(args, &experiment, &runs, &rows, (&title, &subtitle))?;
-    say(&format!(
+    print_line(&format!(
         "{:.1} s in all. Written: {written}",
         start.elapsed().as_secs_f64()
     ));
     if interrupted {
         eprintln!(
-            "sclub: stopped; {} of {} seeds were complete and are kept",
+            "sclub: stopped; {} of {} seeds were complete and are written",
             rows[0].seeds,
             experiment.seeds.len()
         );
@@ -82,7 +82,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the table of rates shows.
+/// The legend of the table of rates.
 const RATES: &str = "rate: share of the rounds in which the item that the user took was shown, ± standard \
                      error over splits of the same users. 1–5 and so on: the same in the first five \
                      rounds of a user, and so on.";
@@ -143,7 +143,7 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// What a synthetic world is made from.
+/// The recipe of a synthetic world, from the flags.
 pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
     let small = |name: &str, value: u64| -> Result<usize> {
         usize::try_from(value).with_context(|| format!("{name} is too large"))
@@ -218,7 +218,7 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
     let world = setting(args)?;
     Ok(Experiment {
         policies,
-        rounds: args.rounds.unwrap_or(world.usual_rounds()),
+        rounds: args.rounds.unwrap_or(world.default_rounds()),
         world,
         seeds: (args.first_seed..after_last).collect(),
         preset: args.preset,
@@ -268,12 +268,12 @@ fn prepare(args: &RunArgs) -> Result<()> {
     Ok(())
 }
 
-/// Where the figure goes, if there is one.
+/// The path of the figure, if one is written.
 fn figure_path(args: &RunArgs, ending: &str) -> Option<PathBuf> {
     (!args.no_figure).then(|| args.json.with_extension(ending))
 }
 
-/// What was run, in a few words and in more.
+/// The title of the figure, and its subtitle.
 fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, String) {
     let seeds = summarise(runs)[0].seeds;
     let many = if seeds == 1 { "" } else { "s" };
@@ -326,7 +326,7 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
     }
 }
 
-/// What a world has that the paper's has not, in a few words.
+/// The differences between a world and the paper's, in a few words.
 fn twists(recipe: &Recipe) -> String {
     let Twists {
         sizes,
@@ -335,8 +335,9 @@ fn twists(recipe: &Recipe) -> String {
         newcomers_every,
         change_at,
     } = recipe.twists;
-    let number =
-        |name: &str, value: f64, usual: f64| (value != usual).then(|| format!("{name} {value}, "));
+    let number = |name: &str, value: f64, default: f64| {
+        (value != default).then(|| format!("{name} {value}, "))
+    };
     [
         (sizes == Sizes::Unequal).then(|| "sizes unequal, ".into()),
         number("spread", spread, 0.0),
@@ -349,7 +350,7 @@ fn twists(recipe: &Recipe) -> String {
     .collect()
 }
 
-/// Which constants were in force, in a few words.
+/// The constants in force, in a few words.
 fn constants(args: &RunArgs, experiment: &Experiment) -> String {
     let given = experiment.given.iter();
     let given = given.map(|(name, text)| format!("{} {text}", dashed(name)));
@@ -382,7 +383,7 @@ fn legend(rows: &[Row]) -> String {
     {
         legend.push_str(
             " A user's own data are too few to find the true clusters by these tests: \
-             what sclub gains, it gains by sharing what little there is, not by naming the clusters.",
+             sclub gains by sharing observations, not by finding the clusters.",
         );
     }
     let of = |is_meant: fn(Name) -> bool| -> Vec<&str> {
@@ -396,12 +397,16 @@ fn legend(rows: &[Row]) -> String {
             more => format!(" {} have constants of their own.", more.join(" and ")),
         });
     }
-    let told = of(Name::is_told);
-    if !told.is_empty() {
-        let are = if told.len() == 1 { "is" } else { "are" };
+    let with_truth = of(Name::needs_truth);
+    if !with_truth.is_empty() {
+        let know = if with_truth.len() == 1 {
+            "knows"
+        } else {
+            "know"
+        };
         legend.push_str(&format!(
-            " {} {are} told what no learner knows.",
-            told.join(" and ")
+            " {} {know} the truth about the world, which no learner knows.",
+            with_truth.join(" and ")
         ));
     }
     legend

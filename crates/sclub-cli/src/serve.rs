@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::{BoolishValueParser, PossibleValuesParser};
-use sclub::Preset;
+use sclub::{ContextMode, Preset};
 use sclub_server::edge::Site;
 use sclub_server::identity::{DEFAULT, servable};
 use sclub_server::settings::{KeepLog, Literal, Settings, constant_name, constants, setting_name};
@@ -17,7 +17,7 @@ use toml::{Table, Value};
 
 use crate::args::whole;
 use crate::choices::{self, ServedConstantArgs};
-use crate::files::say;
+use crate::files::print_line;
 
 /// The environment variable with keys themselves, in place of a file of them.
 pub const KEYS: &str = "SCLUB_API_KEYS";
@@ -27,12 +27,13 @@ fn policies() -> Vec<&'static str> {
     servable().into_iter().map(|spec| spec.name).collect()
 }
 
-/// Which of them it has if nobody says.
+/// The default policy, in words.
 fn usual_policy() -> String {
     format!("as the folder has it, {DEFAULT} in a new one")
 }
 
-/// Where its constants can come from: not from the theory, which would have to be told the truth.
+/// The presets of policies that can be served. `theory` is not among them: its assumptions about the
+/// users are not known to a server.
 fn presets() -> Vec<&'static str> {
     let served = servable();
     let all = Preset::ALL.into_iter().filter(|preset| {
@@ -42,7 +43,7 @@ fn presets() -> Vec<&'static str> {
     all.map(Preset::as_str).collect()
 }
 
-/// How it can log.
+/// The formats of the log.
 const LOG_FORMATS: [&str; 2] = ["text", "json"];
 
 /// The flags of `sclub serve`.
@@ -117,8 +118,8 @@ pub struct SettingArgs {
         help = format!("Who learns [default: {}]", usual_policy()), help_heading = "Learning")]
     policy: Option<String>,
 
-    /// Where the policy's constants come from, if it has several sets of them [default: as the folder has
-    /// it, tuned in a new one]
+    /// Set of constants, for a policy that has several [default: as in the folder; tuned in a new
+    /// one]
     #[arg(long, value_name = "NAME", env = "SCLUB_PRESET", value_parser = PossibleValuesParser::new(presets()), help_heading = "Learning")]
     preset: Option<String>,
 
@@ -129,6 +130,22 @@ pub struct SettingArgs {
     /// Features of an item [default: as many as the first has]
     #[arg(long, value_name = "N", env = "SCLUB_DIM", value_parser = whole, help_heading = "Learning")]
     dim: Option<u64>,
+
+    /// Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times
+    /// [default: as the folder has it, none in a new one]
+    #[arg(
+        long,
+        value_name = "NAME[=A|B]",
+        env = "SCLUB_CONTEXT",
+        value_delimiter = ',',
+        help_heading = "Learning"
+    )]
+    context: Option<Vec<String>>,
+
+    /// How context features are joined with those of an item: append or cross [default: as the folder has
+    /// it, cross in a new one]
+    #[arg(long, value_name = "MODE", env = "SCLUB_CONTEXT_MODE", value_parser = PossibleValuesParser::new(ContextMode::ALL.map(ContextMode::as_str)), help_heading = "Learning")]
+    context_mode: Option<String>,
 
     /// Smallest reward [default: 0]
     #[arg(
@@ -150,7 +167,7 @@ pub struct SettingArgs {
     )]
     reward_max: Option<f64>,
 
-    /// How long a decision can be answered, in seconds [default: 604800, a week]
+    /// Seconds for which a decision can be answered [default: 604800, a week]
     #[arg(long, value_name = "SECONDS", env = "SCLUB_LIFETIME", value_parser = whole, help_heading = "Learning")]
     lifetime: Option<u64>,
 
@@ -159,8 +176,8 @@ pub struct SettingArgs {
     #[arg(long, value_name = "DAYS", env = "SCLUB_JOURNAL_DAYS", value_parser = whole, help_heading = "Storage")]
     journal_days: Option<u64>,
 
-    /// How much of the log to keep beyond what recovery needs: an amount such as 2GB, or a time such as
-    /// 7d [default: 0B]
+    /// Part of the log to keep beyond what recovery needs: a size such as 2GB, or a time such as 7d
+    /// [default: 0B]
     #[arg(
         long,
         value_name = "SIZE|DAYS",
@@ -220,27 +237,27 @@ pub struct SettingArgs {
     )]
     audit: Option<PathBuf>,
 
-    /// Most bytes in the body of a request [default: 8388608]
+    /// Maximum size of a request's body, in bytes [default: 8388608]
     #[arg(long, value_name = "BYTES", env = "SCLUB_MAX_BODY", value_parser = whole, help_heading = "Limits")]
     max_body: Option<u64>,
 
-    /// Most candidates in a request [default: 10000]
+    /// Maximum number of candidates in a request [default: 10000]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_CANDIDATES", value_parser = whole, help_heading = "Limits")]
     max_candidates: Option<u64>,
 
-    /// Most items to show in one decision [default: 1000]
+    /// Maximum number of items in one decision [default: 1000]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_K", value_parser = whole, help_heading = "Limits")]
     max_k: Option<u64>,
 
-    /// Most features [default: 512]
+    /// Maximum number of features [default: 512]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_DIM", value_parser = whole, help_heading = "Limits")]
     max_dim: Option<u64>,
 
-    /// Most bytes in the id of a user or an item [default: 256]
+    /// Maximum length of the id of a user or an item, in bytes [default: 256]
     #[arg(long, value_name = "BYTES", env = "SCLUB_MAX_ID", value_parser = whole, help_heading = "Limits")]
     max_id: Option<u64>,
 
-    /// Most requests in a batch [default: 1000]
+    /// Maximum number of requests in a batch [default: 1000]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_BATCH", value_parser = whole, help_heading = "Limits")]
     max_batch: Option<u64>,
 
@@ -248,12 +265,12 @@ pub struct SettingArgs {
     #[arg(long, value_name = "N", env = "SCLUB_RATE", value_parser = whole, help_heading = "Limits")]
     rate: Option<u64>,
 
-    /// Most connections at once [default: 4096]
+    /// Maximum number of connections at once [default: 4096]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_CONNECTIONS", value_parser = whole, help_heading = "Limits")]
     max_connections: Option<u64>,
 
-    /// Most connections at once from one address (with IPv6: the first 64 bits); 0 is any number, as for a
-    /// server behind a proxy [default: 1024]
+    /// Maximum number of connections at once from one address (with IPv6: from one /64 network); 0 is no limit,
+    /// as for a server behind a proxy [default: 1024]
     #[arg(long, value_name = "N", env = "SCLUB_MAX_CONNECTIONS_PER_ADDRESS", value_parser = whole, help_heading = "Limits")]
     max_connections_per_address: Option<u64>,
 
@@ -262,16 +279,16 @@ pub struct SettingArgs {
     #[arg(long, value_name = "SECONDS", env = "SCLUB_TIMEOUT", value_parser = whole, help_heading = "Limits")]
     timeout: Option<u64>,
 
-    /// How a line of the log looks [default: text]
+    /// Format of the log [default: text]
     #[arg(long, value_name = "FORMAT", env = "SCLUB_LOG_FORMAT", value_parser = LOG_FORMATS, help_heading = "Log")]
     log_format: Option<String>,
 
-    /// What is logged: error, warn, info, debug, or a filter [default: info]
+    /// Level of the log: error, warn, info, debug, or a filter [default: info]
     #[arg(long, value_name = "LEVEL", env = "SCLUB_LOG", help_heading = "Log")]
     log: Option<String>,
 }
 
-/// Where a setting comes from.
+/// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Default,
@@ -488,12 +505,13 @@ fn constant_value(name: &str, text: &str) -> Result<Value> {
     Value::try_from(literal).context("a flag makes no sense")
 }
 
-/// What holds where a setting is not there.
+/// The value of a setting that is not given, in words.
 fn when_left_out(key: &str) -> String {
     match key {
         "policy" => usual_policy(),
         "preset" => "as the folder has it, tuned in a new one that has presets".into(),
         "dim" => "as many as the first item has".into(),
+        "context-mode" => "as the folder has it, cross in a new one".into(),
         "audit" => "the ordinary log".into(),
         key if is_constant(key) => "the preset's".into(),
         _ => "none".into(),
@@ -527,7 +545,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let settings = in_force.settings()?;
     let keys = std::env::var(KEYS).ok().filter(|keys| !keys.is_empty());
     if args.print_config {
-        say(&in_force.to_toml(keys.is_some()));
+        print_line(&in_force.to_toml(keys.is_some()));
         return Ok(ExitCode::SUCCESS);
     }
     start(&settings)
@@ -542,7 +560,7 @@ fn start(settings: &Settings) -> Result<ExitCode> {
         "http"
     };
     let listening = move |addr: std::net::SocketAddr| {
-        say(&format!("sclub listens on {scheme}://{addr}"));
+        print_line(&format!("sclub listens on {scheme}://{addr}"));
     };
     let (reload, reloads) = tokio::sync::mpsc::channel(1);
     let stopped = async {

@@ -46,7 +46,7 @@ fn regret(row: &Row) -> String {
     }
 }
 
-/// One line a policy. Columns that nobody has anything in are left out.
+/// One line for each policy. Empty columns are left out.
 pub fn render(rows: &[Row]) -> String {
     type Column = (&'static str, fn(&Row) -> Option<String>);
     let columns: [Column; 8] = [

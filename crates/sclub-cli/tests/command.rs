@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use sclub_lab::policies::{Name, Preset};
 use serde_json::Value;
 
 fn sclub() -> Command {
@@ -80,8 +81,8 @@ fn every_constant_is_a_flag_and_experts_alone_see_all() {
             long.contains(&format!("--{flag}")) || long.contains(&format!("--constant-{flag}"))
         );
         let is_short = short.contains(&format!("--{flag}"));
-        // Two have the names of other flags.
-        let is_other = ["clusters", "seeds"].contains(&constant.name);
+        // Some have the names of other flags.
+        let is_other = long.contains(&format!("--constant-{flag}"));
         assert_eq!(is_short, is_other || !constant.advanced, "{flag}");
     }
 }
@@ -92,18 +93,8 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     let output = small_run(folder.path(), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    let names = [
-        "sclub",
-        "sclub-soft",
-        "club",
-        "gaussian",
-        "linucb-ind",
-        "linucb-one",
-        "oracle",
-        "informed",
-        "random",
-    ];
-    for name in names {
+    let policies = Name::all();
+    for name in &policies {
         assert!(
             table.contains(&format!(" {name} ")),
             "{name} is missing from:\n{table}"
@@ -115,7 +106,7 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     assert_eq!(document["config"]["frequencies"], "uniform");
     assert_eq!(document["config"]["preset"], "tuned");
     let runs = document["runs"].as_array().unwrap();
-    assert_eq!(runs.len(), 2 * names.len());
+    assert_eq!(runs.len(), 2 * policies.len());
     for run in runs {
         for key in [
             "regret",
@@ -134,11 +125,10 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
         assert_eq!(curve.last().unwrap()[1], run["regret"]);
         assert!(run["regret"].as_f64() < Some(1.2 * run["random_regret"].as_f64().unwrap()));
         let policy = run["policy"].as_str().unwrap();
-        let own = ["sclub-soft", "gaussian", "informed", "random"].contains(&policy);
-        assert_eq!(run["preset"], if own { "default" } else { "tuned" });
-        let explains = run["policy"] == "sclub-soft" || run["policy"] == "gaussian";
-        assert_eq!(run["clustering"].is_object(), explains, "{run}");
-        if explains {
+        let spec = policy.parse::<Name>().unwrap().spec();
+        assert_eq!(run["preset"], spec.preset(Preset::Tuned).as_str());
+        assert_eq!(run["clustering"].is_object(), spec.can.fit, "{run}");
+        if spec.can.fit {
             let clustering = &run["clustering"];
             assert_eq!(clustering["clusters"], run["clusters"]);
             let history = clustering["history"].as_array().unwrap();

@@ -23,7 +23,7 @@ fn run(folder: &Path, args: &[&str]) -> Output {
     output
 }
 
-/// What was measured, without times and without how it came about.
+/// The measured results, without times and without the origin of the report.
 fn measured(folder: &Path) -> Value {
     let bytes = std::fs::read(folder.join("report/results.json")).unwrap();
     let mut report: Value = serde_json::from_slice(&bytes).unwrap();
@@ -274,7 +274,7 @@ fn wrong_arguments_are_told_before_anything_is_run() {
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("index.html"), "mine").unwrap();
     let output = sclub(folder.path(), &["--out", "site"]).output().unwrap();
-    assert!(text(&output.stderr).contains("not from here"));
+    assert!(text(&output.stderr).contains("did not write"));
     assert_eq!(std::fs::read(foreign.join("index.html")).unwrap(), b"mine");
     std::fs::write(folder.path().join("report"), "a file").unwrap();
     let output = sclub(folder.path(), &[]).output().unwrap();

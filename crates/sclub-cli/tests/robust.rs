@@ -28,7 +28,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// What a policy came to in some seeds of `sclub run`.
+/// The regrets of a policy in some seeds of `sclub run`.
 fn regrets(document: &Value, policy: &Value) -> Vec<Value> {
     let runs = document["runs"].as_array().unwrap().iter();
     runs.filter(|run| &run["policy"] == policy)

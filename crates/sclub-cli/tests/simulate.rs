@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 use sclub::{ItemSet, Observation, Params, Policy, Sclub, Users};
 use serde_json::{Value, json};
 
-/// A decision that waits for its reward: the user and the features of what she is shown.
+/// A decision that waits for its reward: the user and the features of the shown item.
 type Waiting = HashMap<String, (u64, Vec<f64>)>;
 
-/// What the small server knows.
+/// The state of the mock server.
 #[derive(Default)]
 struct Mock {
     policy: Option<Sclub>,
@@ -25,7 +25,7 @@ struct Mock {
     /// Calls by their path.
     calls: HashMap<String, u64>,
     keys: Vec<String>,
-    /// What feedback is refused with.
+    /// The code of the error with which feedback is refused.
     refusal: Option<&'static str>,
 }
 
@@ -34,7 +34,7 @@ impl Mock {
         let users = self.expected.map_or(Users::Appear, Users::Declared);
         self.policy.get_or_insert_with(|| {
             let mut policy = Sclub::new(dim, users, &Params::tuned()).unwrap();
-            // Time has passed before anybody appeared.
+            // A time slot without users.
             for _ in 0..self.rounds {
                 policy.learn_round(&[], &mut Vec::new()).unwrap();
             }

@@ -1,4 +1,4 @@
-//! How long reading a file as large as MovieLens 20M takes, and how much memory. Prints the figures
+//! Time and memory for reading a file as large as MovieLens 20M. Prints the figures
 //! of `docs/data.md`:
 //!
 //! `cargo bench -p sclub-lab --bench read`, or with a number of rows: `... --bench read -- 1000000`

@@ -1,5 +1,5 @@
-//! What a round of SCLUB costs as users, candidates and features grow, and what a user costs in
-//! memory. Prints the tables of `docs/performance.md`:
+//! The cost of a round of SCLUB as users, candidates and features grow, and the memory that a user takes.
+//! Prints the tables of `docs/performance.md`:
 //!
 //! `cargo bench -p sclub-lab --bench scale`
 
@@ -117,7 +117,7 @@ fn by_users() {
     }
 }
 
-/// The worst case: every user a cluster of her own, checked.
+/// The worst case: every user is a cluster, checked.
 fn all_alone() {
     println!("\nEvery user alone (α_θ = 0.01), 3 rounds a user:\n");
     println!("| users | clusters | µs a round |");

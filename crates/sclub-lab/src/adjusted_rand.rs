@@ -1,11 +1,11 @@
-//! How alike two partitions are.
+//! The adjusted Rand index: the similarity of two partitions.
 
 use std::collections::BTreeMap;
 
 /// The adjusted Rand index of two labellings of the same users: 1 for the same partition, about 0
 /// for partitions that have nothing to do with each other.
 ///
-/// Two labellings that both put everybody together, or both everybody apart, are the same: 1.
+/// Two labellings that both put all in one part, or both each in its own, are the same: 1.
 ///
 /// # Panics
 /// Where the labellings are not of the same length.

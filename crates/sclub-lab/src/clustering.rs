@@ -1,4 +1,4 @@
-//! What a policy that fits a model to all users says about its clusters at the end of a run.
+//! The clusters of a policy that fits a model to all users, as it reports them at the end of a run.
 
 use sclub::Outlook;
 use serde::Serialize;
@@ -24,9 +24,9 @@ pub struct Clustering {
     pub noise: f64,
     /// Nats by which rewards were better predicted with clusters than without.
     pub gain: f64,
-    /// Whether recommendations use the clusters.
+    /// True if recommendations use the clusters.
     pub used: bool,
-    /// What somebody should know.
+    /// A warning about the fit.
     pub warning: Option<String>,
 }
 
@@ -46,7 +46,7 @@ impl From<Outlook> for Clustering {
     }
 }
 
-/// A line for each policy that says something about its clusters: means over the runs, and a
+/// A line for each policy that reports its clusters: means over the runs, and a
 /// warning if there is one.
 pub fn lines(runs: &[Run]) -> Vec<String> {
     let mut names: Vec<Name> = Vec::new();
@@ -56,8 +56,8 @@ pub fn lines(runs: &[Run]) -> Vec<String> {
         }
     }
     let of = |name| -> Vec<&Clustering> {
-        let hers = runs.iter().filter(move |run| run.policy == name);
-        hers.filter_map(|run| run.clustering.as_ref()).collect()
+        let own = runs.iter().filter(move |run| run.policy == name);
+        own.filter_map(|run| run.clustering.as_ref()).collect()
     };
     names
         .into_iter()
@@ -120,12 +120,12 @@ mod tests {
             "gaussian: one prior after 41 fits, 1,203 effective parameters"
         );
         let none = clustering(0, Some("no clusters found"));
-        let said = line(Name::SCLUB_SOFT, &[&some, &none]);
+        let text = line(Name::SCLUB_SOFT, &[&some, &none]);
         assert!(
-            said.ends_with(". Warning in 1 of 2 worlds, the first: no clusters found"),
-            "{said}"
+            text.ends_with(". Warning in 1 of 2 worlds, the first: no clusters found"),
+            "{text}"
         );
-        let said = line(Name::SCLUB_SOFT, &[&none]);
-        assert!(said.ends_with(". Warning: no clusters found"), "{said}");
+        let text = line(Name::SCLUB_SOFT, &[&none]);
+        assert!(text.ends_with(". Warning: no clusters found"), "{text}");
     }
 }

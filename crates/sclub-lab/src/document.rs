@@ -1,4 +1,4 @@
-//! What was run, written out for the JSON file.
+//! The configuration of a run, for the JSON file.
 
 use sclub::{Constant, Preset, Range, Value as ConstantValue, Values};
 use serde::{Serialize, Serializer};
@@ -9,18 +9,18 @@ use crate::run::{Experiment, RunError};
 use crate::setting::Setting;
 use crate::world::Rewards;
 
-/// What was run: in which world, who played, and with which constants.
+/// The configuration of a run: world, policies and constants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config<'a, N> {
     /// The world, as an object: [`world_json`].
     pub world: Value,
-    /// Who played.
+    /// The policies.
     pub policies: &'a [N],
     /// T
     pub rounds: u64,
     /// The worlds' seeds.
     pub seeds: &'a [u64],
-    /// Where the constants come from.
+    /// The preset that the constants come from.
     pub preset: Preset,
     /// Constants in place of the preset's, as [`Experiment::given`].
     pub given: &'a [(String, String)],
@@ -64,7 +64,7 @@ impl<N: Serialize> Config<'_, N> {
     }
 }
 
-/// What was run, for the JSON file.
+/// The configuration of an experiment, for the JSON file.
 ///
 /// # Errors
 /// As [`Experiment::entries`].
@@ -82,7 +82,7 @@ pub fn config(experiment: &Experiment) -> Result<Value, RunError> {
     Ok(config.json())
 }
 
-/// What a world is made from, for the JSON file.
+/// The recipe of a world, for the JSON file.
 pub fn world_json(world: &Setting) -> Value {
     let (name, recipe, users) = match world {
         Setting::Synthetic(recipe) => ("synthetic", recipe, recipe.users),

@@ -23,7 +23,7 @@ pub struct Figure {
 const BARS_EVERY: usize = 8;
 
 /// Characters of a subtitle that fit into a figure.
-const MOST_CHARACTERS: usize = 104;
+const MAX_CHARACTERS: usize = 104;
 
 /// A curve of a policy: who, over how many seeds, (round, value).
 type Curve = (Name, usize, Vec<(f64, Mean)>);
@@ -100,9 +100,9 @@ fn draw_curves(title: &str, subtitle: &str, curves: Vec<Curve>, y: Axis) -> Resu
 
 /// As much of a line as a figure has room for.
 fn fitting(line: &str) -> String {
-    if line.chars().count() <= MOST_CHARACTERS {
+    if line.chars().count() <= MAX_CHARACTERS {
         return line.into();
     }
-    let start: String = line.chars().take(MOST_CHARACTERS - 1).collect();
+    let start: String = line.chars().take(MAX_CHARACTERS - 1).collect();
     format!("{start}…")
 }

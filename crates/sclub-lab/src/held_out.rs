@@ -1,12 +1,12 @@
 //! World `ratings`: real users, real items, and what the users really took.
 //!
 //! 1. Users are split in halves by the seed. One half only makes the items' features, the other is
-//!    served; nobody is in both. Items with at least [`FEWEST`] feature users are kept, and served
-//!    users with at least [`FEWEST`] of these.
+//!    served; no user is in both. Items with at least [`MIN_INTERACTIONS`] feature users are kept, and served
+//!    users with at least [`MIN_INTERACTIONS`] of these.
 //! 2. An item's features are from a truncated SVD of the feature users' 0/1 matrix
 //!    ([`features::item_vectors`]).
-//! 3. Each interaction of a served user is one round, used once, in random order: the item that she
-//!    took among others that she never did. The reward is 1 if the one she took is shown.
+//! 3. Each interaction of a served user is one round, used once, in random order: the item that the
+//!    user took among others that the user never took. The reward is 1 if the item taken is shown.
 //!
 //! So nothing that a policy is served with has been made from the users it serves.
 
@@ -26,9 +26,9 @@ use crate::streams::{Purpose, stream};
 use crate::world::{AGES, BLOCK, Block, Rewards, Truth, World};
 
 /// Feature users that an item needs, and kept items that a served user needs.
-pub const FEWEST: usize = 10;
+pub const MIN_INTERACTIONS: usize = 10;
 
-/// How the candidates that the user did not take are drawn.
+/// The way in which the candidates that the user did not take are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Others {
@@ -59,9 +59,9 @@ pub struct Protocol {
     /// L, the item taken counted.
     pub candidates: usize,
     /// Rounds at the most; users are served whole until they would be exceeded.
-    pub most_rounds: usize,
+    pub max_rounds: usize,
     /// Feature users at the most; the rest of their half is left out.
-    pub most_feature_users: usize,
+    pub max_feature_users: usize,
 }
 
 impl Default for Protocol {
@@ -69,8 +69,8 @@ impl Default for Protocol {
         Self {
             dim: 20,
             candidates: 20,
-            most_rounds: 1 << 20,
-            most_feature_users: 10_000,
+            max_rounds: 1 << 20,
+            max_feature_users: 10_000,
         }
     }
 }
@@ -81,12 +81,12 @@ pub enum HeldOutError {
     /// The features cannot be made.
     #[error("no features can be made from half of the users")]
     Features(#[from] FeatureError),
-    /// Nobody can be served.
+    /// No user has enough interactions to be served.
     #[error(
-        "no user can be served: none of {users} took at least {FEWEST} of the {items} items that \
-         {FEWEST} feature users took, or none leaves enough for {candidates} candidates"
+        "no user can be served: none of {users} took at least {MIN_INTERACTIONS} of the {items} items that \
+         {MIN_INTERACTIONS} feature users took, or none leaves enough for {candidates} candidates"
     )]
-    NobodyToServe {
+    NoUserToServe {
         /// Users of the half that would be served.
         users: usize,
         /// Items kept.
@@ -109,7 +109,7 @@ pub struct Split {
     vectors: Matrix,
     /// The kept items that each served user took, ascending.
     taken: Vec<Vec<u32>>,
-    /// (served user, item taken, which of [`AGES`] she is in)
+    /// (served user, item taken, the index of the user's age in [`AGES`])
     rounds: Vec<(u32, u32, u8)>,
 }
 
@@ -125,7 +125,7 @@ impl Split {
         let mut order: Vec<usize> = (0..all.users()).collect();
         order.shuffle(&mut stream(seed, Purpose::Halves, 0));
         let (feature_users, served) = order.split_at(all.users() / 2);
-        let feature_users = &feature_users[..feature_users.len().min(protocol.most_feature_users)];
+        let feature_users = &feature_users[..feature_users.len().min(protocol.max_feature_users)];
 
         let mut takers = vec![0usize; all.items()];
         for &user in feature_users {
@@ -136,7 +136,7 @@ impl Split {
         let mut kept = vec![None; all.items()];
         let mut items = 0;
         for (place, &takers) in kept.iter_mut().zip(&takers) {
-            if takers >= FEWEST {
+            if takers >= MIN_INTERACTIONS {
                 *place = Some(items);
                 items += 1;
             }
@@ -155,18 +155,18 @@ impl Split {
         for &user in served {
             let row = of_kept(user);
             let left = items as usize - row.len();
-            if row.len() < FEWEST || left < protocol.candidates - 1 {
+            if row.len() < MIN_INTERACTIONS || left < protocol.candidates - 1 {
                 too_few += 1;
                 continue;
             }
-            if interactions + row.len() > protocol.most_rounds {
+            if interactions + row.len() > protocol.max_rounds {
                 break;
             }
             interactions += row.len();
             taken.push(row);
         }
         if taken.is_empty() {
-            return Err(HeldOutError::NobodyToServe {
+            return Err(HeldOutError::NoUserToServe {
                 users: too_few,
                 items: items as usize,
                 candidates: protocol.candidates,
@@ -232,8 +232,8 @@ pub struct HeldOut {
     others: Others,
     /// The items' features as policies see them.
     vectors: Matrix,
-    /// The user that policies are told, round by round, where it is not the one who is served.
-    told: Option<Vec<u32>>,
+    /// The user that policies are given in each round, where it is not the one who is served.
+    placebo_users: Option<Vec<u32>>,
 }
 
 impl HeldOut {
@@ -251,17 +251,17 @@ impl HeldOut {
             split,
             others,
             vectors,
-            told: None,
+            placebo_users: None,
         }
     }
 
-    /// The same world, in which policies are told the user of some other round: a placebo. What they
+    /// The same world, in which policies are given the user of some other round: a placebo. What they
     /// learn about a user is then worth nothing.
     #[must_use]
     pub fn with_users_shuffled(mut self) -> Self {
-        let mut told: Vec<u32> = self.split.rounds.iter().map(|&(user, ..)| user).collect();
-        told.shuffle(&mut stream(self.split.seed, Purpose::Placebo, 0));
-        self.told = Some(told);
+        let mut users: Vec<u32> = self.split.rounds.iter().map(|&(user, ..)| user).collect();
+        users.shuffle(&mut stream(self.split.seed, Purpose::Placebo, 0));
+        self.placebo_users = Some(users);
         self
     }
 
@@ -341,8 +341,11 @@ impl World for HeldOut {
             ids.clear();
             ids.extend(shown.iter().map(|&candidate| ItemId::from(candidate)));
             items.set_ids(&ids).expect("each item has an id");
-            let told = self.told.as_ref().map_or(user, |told| told[first + at]);
-            block.users.push(UserId::from(told));
+            let given = self
+                .placebo_users
+                .as_ref()
+                .map_or(user, |users| users[first + at]);
+            block.users.push(UserId::from(given));
             block.ages.push(age);
             block.means[at * candidates + place] = 1.0;
             block.best.push(1.0);

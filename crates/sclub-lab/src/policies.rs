@@ -1,7 +1,6 @@
 //! The policies by name, with their constants, and how they are made for a world.
 //!
-//! They are those of [`sclub::registry`] and the lab's own [`yardsticks`]. What there is to know about
-//! one is in its [`Spec`].
+//! They are those of [`sclub::registry`] and the lab's own [`yardsticks`]. Each has a [`Spec`].
 
 mod choice;
 
@@ -58,8 +57,8 @@ impl Name {
         self.0.name
     }
 
-    /// Whether the policy is told what a learner is not.
-    pub fn is_told(self) -> bool {
+    /// True if the policy needs the ground truth about the world.
+    pub fn needs_truth(self) -> bool {
         self.can.needs_truth
     }
 
@@ -172,7 +171,7 @@ impl Entry {
     }
 }
 
-/// A setup in the lab, where nobody has to be forgotten.
+/// A setup in the lab, where users need not be forgotten.
 pub fn setup(dim: usize, users: u64) -> Setup<'static> {
     Setup {
         users: Users::Declared(users),
@@ -181,13 +180,13 @@ pub fn setup(dim: usize, users: u64) -> Setup<'static> {
     }
 }
 
-/// Makes a policy for a world. Of the world it is told the number of users and features; those that
-/// need the truth are told it, and there is none of them in a world without clusters.
+/// Makes a policy for a world. It is given the number of users and features, and the ground truth if it
+/// needs it. `None` if it needs the ground truth and the world has none.
 ///
 /// # Errors
-/// [`Error::BadParameter`], and what else the policy says.
+/// [`Error::BadParameter`], and other errors of the policy.
 pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dyn Policy>>, Error> {
-    let truth = match (entry.name.is_told(), world.truth()) {
+    let truth = match (entry.name.needs_truth(), world.truth()) {
         (true, None) => return Ok(None),
         (true, Some(truth)) => Some(truth.clone()),
         (false, _) => None,

@@ -19,24 +19,24 @@ use crate::world::{Blocks, World};
 
 pub use player::Player;
 
-/// More threads than this help on no machine.
-pub const MOST_THREADS: u64 = 256;
+/// Maximum number of threads. More do not help on any machine.
+pub const MAX_THREADS: u64 = 256;
 
 /// Points of a regret curve at equal distances, for drawing.
 pub const CURVE_POINTS: u64 = 64;
 
-/// What to run.
+/// An experiment: policies, worlds and constants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
     /// The world.
     pub world: Setting,
-    /// Who plays.
+    /// The policies.
     pub policies: Vec<Name>,
     /// T
     pub rounds: u64,
     /// The worlds' seeds.
     pub seeds: Vec<u64>,
-    /// Where the constants come from.
+    /// The preset that the constants come from.
     pub preset: Preset,
     /// Constants in place of the preset's, name and text, each for all policies that have it.
     pub given: Vec<(String, String)>,
@@ -59,12 +59,12 @@ pub enum RunError {
     /// The threads cannot be started.
     #[error("cannot start the threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
-    /// As many threads as nobody can use.
-    #[error("threads is {0}; it must be between 1 and {MOST_THREADS}")]
+    /// The number of threads is out of range.
+    #[error("threads is {0}; it must be between 1 and {MAX_THREADS}")]
     ThreadCount(u64),
-    /// Nothing to run.
+    /// There are no rounds, no seeds or no policies.
     #[error("{0}")]
-    Nothing(&'static str),
+    Empty(&'static str),
 }
 
 /// Follows a run, from several threads at once.
@@ -72,46 +72,46 @@ pub trait Observer: Sync {
     /// So many rounds more have been played by one policy.
     fn played(&self, rounds: u64);
 
-    /// Whether to stop. Seeds that are not complete are then left out.
+    /// True to stop. Seeds that are not complete are then left out.
     ///
-    /// It is asked after each block that was drawn, and when a policy has failed: a world or a policy
-    /// that fails for reasons which are not in [`sclub::Error`] keeps them where its caller finds them
-    /// and has the observer say so here. What it has drawn or returned does not matter then.
+    /// It is asked after each block that was drawn, and when a policy has failed. A world or a policy
+    /// may fail for reasons that [`sclub::Error`] does not have. Then it stores the reason where its
+    /// caller finds it, and the observer returns true here. The block or the error is then ignored.
     fn is_cancelled(&self) -> bool {
         false
     }
 }
 
-/// An observer that does not care.
+/// An observer that does nothing.
 impl Observer for () {
     fn played(&self, _rounds: u64) {}
 }
 
-/// One policy in one world, to the end. `N` says who it is.
+/// One policy in one world, to the end. `N` is the type of its name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Run<N = Name> {
-    /// Who played.
+    /// The policy.
     pub policy: N,
     /// The preset that its constants began from.
     #[serde(serialize_with = "crate::document::preset_text")]
     pub preset: Preset,
     /// In which world.
     pub seed: u64,
-    /// How long.
+    /// The number of rounds.
     pub rounds: u64,
     /// Recommendations made: one a round, or as many as users appeared.
     pub served: u64,
-    /// What was missed: the sum of the best mean less the chosen item's.
+    /// The regret: the sum of the best mean less the chosen item's.
     pub regret: f64,
     /// The sum of the rewards.
     pub reward: f64,
-    /// What a choice at random would have missed, in expectation.
+    /// The regret of a random choice, in expectation.
     pub random_regret: f64,
     /// Clusters at the end.
     pub clusters: usize,
-    /// How alike those are to the true ones; null where there are none.
+    /// The adjusted Rand index between those and the true clusters; null where there are none.
     pub adjusted_rand: Option<f64>,
-    /// What the policy says about its clusters, where it says anything.
+    /// The clusters as the policy reports them, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clustering: Option<Clustering>,
     /// Time inside recommend and learn.
@@ -226,7 +226,7 @@ pub fn over_seeds<N: Send, E: Send>(
 /// [`RunError::ThreadCount`].
 pub fn threads(asked: Option<u64>) -> Result<usize, RunError> {
     match asked {
-        Some(threads) if !(1..=MOST_THREADS).contains(&threads) => {
+        Some(threads) if !(1..=MAX_THREADS).contains(&threads) => {
             Err(RunError::ThreadCount(threads))
         }
         Some(threads) => Ok(threads as usize),
@@ -242,13 +242,13 @@ impl Experiment {
     pub fn check(&self) -> Result<(), RunError> {
         self.world.check()?;
         if self.rounds == 0 {
-            return Err(RunError::Nothing("rounds is 0; there must be at least one"));
+            return Err(RunError::Empty("rounds is 0; there must be at least one"));
         }
         if self.seeds.is_empty() {
-            return Err(RunError::Nothing("seeds is 0; there must be at least one"));
+            return Err(RunError::Empty("seeds is 0; there must be at least one"));
         }
         if self.policies.is_empty() {
-            return Err(RunError::Nothing("there is no policy to run"));
+            return Err(RunError::Empty("there is no policy to run"));
         }
         self.entries()?;
         Ok(())

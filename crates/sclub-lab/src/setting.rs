@@ -1,4 +1,4 @@
-//! What a world of an experiment is made from, whatever its seed.
+//! Settings: the recipes of worlds, for any seed.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::policies;
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::World;
 
-/// T unless it is said.
-pub const USUAL_ROUNDS: u64 = (1 << 17) - 2;
+/// The default of T.
+pub const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
 
 /// Items that tastes are made from, those taken most.
 const ITEMS_FOR_TASTES: usize = 1000;
@@ -25,7 +25,7 @@ pub enum Setting {
     Synthetic(Recipe),
     /// Given tastes, a vector for each user; everything else is drawn.
     Vectors(Recipe, Arc<Vec<Vec<f64>>>),
-    /// What real users took, [`crate::held_out`].
+    /// Interactions of real users, [`crate::held_out`].
     Ratings(Ratings),
 }
 
@@ -66,17 +66,17 @@ named!(
 /// World `ratings` of some data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ratings {
-    /// Who took what.
+    /// The interactions.
     pub interactions: Arc<Interactions>,
-    /// [`Interactions::digest`] of that, by which results are found again.
+    /// [`Interactions::digest`] of that, by which stored results are found.
     pub digest: u64,
-    /// How splits are made.
+    /// The protocol by which they are split.
     pub protocol: Protocol,
-    /// How the other candidates are drawn.
+    /// The way in which the other candidates are drawn.
     pub others: Others,
-    /// What features are multiplied by.
+    /// The factor of all features.
     pub scale: f64,
-    /// Whether policies are told wrong users.
+    /// True for a placebo: policies are given wrong users.
     pub placebo: bool,
 }
 
@@ -92,8 +92,8 @@ pub enum SettingError {
 }
 
 impl Setting {
-    /// Tastes made from what real users took (section 5.2 of the paper), those of the recipe's number
-    /// of users who took most; and what there is less of than that.
+    /// Tastes made from what real users took (section 5.2 of the paper), for the recipe's number of
+    /// users, those who took most; and the shortages, if there are fewer.
     ///
     /// # Errors
     /// As [`factorise`].
@@ -113,7 +113,7 @@ impl Setting {
         Ok((setting, chosen.shortages))
     }
 
-    /// What real users took, with the usual limits.
+    /// Interactions of real users, with the default limits.
     pub fn ratings(
         interactions: Interactions,
         (dim, candidates): (usize, usize),
@@ -135,15 +135,15 @@ impl Setting {
         })
     }
 
-    /// Rounds to play unless it is said; of real users, all there are.
-    pub fn usual_rounds(&self) -> u64 {
+    /// The default number of rounds; of real users, all rounds that there are.
+    pub fn default_rounds(&self) -> u64 {
         match self {
-            Setting::Ratings(ratings) => ratings.protocol.most_rounds as u64,
-            Setting::Synthetic(_) | Setting::Vectors(..) => USUAL_ROUNDS,
+            Setting::Ratings(ratings) => ratings.protocol.max_rounds as u64,
+            Setting::Synthetic(_) | Setting::Vectors(..) => DEFAULT_ROUNDS,
         }
     }
 
-    /// How many of so many rounds a policy will play in one world, about.
+    /// The number of rounds that a policy will play in one world, about, of those asked for.
     pub fn expected_rounds(&self, rounds: u64) -> u64 {
         match self {
             Setting::Ratings(ratings) => rounds.min(ratings.interactions.len() as u64 / 2),
@@ -151,7 +151,7 @@ impl Setting {
         }
     }
 
-    /// Number of users, of whom a world may have fewer.
+    /// Number of users; a world may have fewer.
     pub fn users(&self) -> usize {
         match self {
             Setting::Synthetic(recipe) => recipe.users,
@@ -160,7 +160,7 @@ impl Setting {
         }
     }
 
-    /// Whether there are true clusters to tell.
+    /// True if there are true clusters.
     pub fn has_truth(&self) -> bool {
         matches!(self, Setting::Synthetic(_))
     }
@@ -205,7 +205,7 @@ impl Setting {
         }
     }
 
-    /// The setup that constants are chosen for, with what [`Setting::assumptions`] says.
+    /// The setup that constants are chosen for, with the result of [`Setting::assumptions`].
     pub fn setup<'a>(&self, assumptions: &'a Assumptions) -> Setup<'a> {
         Setup {
             assumptions: Some(assumptions),
@@ -213,8 +213,8 @@ impl Setting {
         }
     }
 
-    /// What Theorem 1 supposes known about these worlds. Of real users little is: all that can be
-    /// said of their items is that features are at most 1, and each user counts as a cluster.
+    /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at
+    /// most 1, and each user counts as a cluster.
     pub fn assumptions(&self, rounds: u64) -> Assumptions {
         let users = self.users();
         let (recipe, clusters) = match self {

@@ -3,14 +3,14 @@
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What random numbers are drawn for.
+/// The purpose of a stream of random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The users' weight vectors.
     Tastes = 1,
-    /// How often each user appears.
+    /// The frequency of each user.
     Frequencies = 2,
-    /// Who appears in each round.
+    /// The users of each round.
     Arrivals = 3,
     /// The candidate items of each round.
     Items = 4,
@@ -20,17 +20,17 @@ pub enum Purpose {
     Graph = 6,
     /// The choices of the policy `random`.
     Choices = 7,
-    /// Which users make features and which are served.
+    /// The split into feature users and served users.
     Halves = 8,
     /// The order of the rounds of a split.
     Order = 9,
     /// The users that a placebo tells.
     Placebo = 10,
-    /// Which users are in which of the unequal clusters.
+    /// The assignment of users to unequal clusters.
     Sizes = 11,
-    /// How users differ from their clusters.
+    /// The differences between users and their clusters.
     Spread = 12,
-    /// Which clusters users change to.
+    /// The clusters that users change to.
     Change = 13,
 }
 

@@ -53,10 +53,10 @@ pub fn percent(share: f64) -> String {
     format!("{:+.1}%", 100.0 * share).replace('-', "−")
 }
 
-/// What a policy came to over all seeds.
+/// The results of a policy over all seeds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Who.
+    /// The policy.
     pub policy: Name,
     /// Number of seeds.
     pub seeds: usize,
@@ -70,7 +70,7 @@ pub struct Row {
     pub to_informed: Option<f64>,
     /// Clusters at the end.
     pub clusters: f64,
-    /// How alike those are to the true ones.
+    /// The adjusted Rand index between those and the true clusters.
     pub adjusted_rand: Option<f64>,
     /// Time inside recommend and learn, a run.
     pub policy_seconds: f64,

@@ -15,7 +15,7 @@ use crate::streams::{Purpose, stream};
 use crate::world::{BLOCK, Block, Changed, Truth, World};
 use vectors::DrawVectors;
 
-pub use recipe::{Frequencies, MOST_USERS, Recipe, RecipeError, Sizes, Twists};
+pub use recipe::{Frequencies, MAX_USERS, Recipe, RecipeError, Sizes, Twists};
 
 /// Users with given tastes, or in clusters; items drawn anew in each round.
 #[derive(Debug, Clone)]
@@ -26,9 +26,9 @@ pub struct Synthetic {
     /// The users' own weight vectors, one after the other, before and after they change; empty where
     /// they have those of their clusters.
     own: [Vec<f64>; 2],
-    /// Whether the tastes are in clusters, and not each user's own.
+    /// True if the tastes are in clusters, and not each user's own.
     is_clustered: bool,
-    /// Where each user's share of the arrivals ends, in [0, 1].
+    /// The end of each user's share of the arrivals, in [0, 1].
     arrivals: Vec<f64>,
 }
 
@@ -140,9 +140,9 @@ impl Synthetic {
         }
     }
 
-    /// Who appears in the rounds of a block, and how many by the end of each where there may be
-    /// several in one.
-    fn who_appears(&self, index: u64, rounds: usize) -> (Vec<usize>, Vec<usize>) {
+    /// The users of the rounds of a block; and where a round may have several, the number of users up to the
+    /// end of each round.
+    fn draw_users(&self, index: u64, rounds: usize) -> (Vec<usize>, Vec<usize>) {
         let mut draws = stream(self.seed, Purpose::Arrivals, index);
         let mut users = Vec::with_capacity(rounds);
         let mut ends = Vec::new();
@@ -226,7 +226,7 @@ impl World for Synthetic {
         } = self.recipe;
         let mut normals = Normals::new(self.seed, Purpose::Items, index);
         let mut noise = stream(self.seed, Purpose::Noise, index);
-        let (users, ends) = self.who_appears(index, rounds);
+        let (users, ends) = self.draw_users(index, rounds);
         block.clear(users.len());
         block.ends = ends;
         let mut features = vec![0.0; candidates * dim];

@@ -1,4 +1,4 @@
-//! What policies are run in.
+//! Worlds: the environments that policies are run in.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::named::named;
 /// Rounds drawn and played at a time: few enough to stay in cache, many enough to share work.
 pub const BLOCK: usize = 256;
 
-/// How rewards vary around their mean.
+/// The distribution of rewards around their mean.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rewards {
     /// 1 with the probability of the mean, else 0.
@@ -22,7 +22,7 @@ pub enum Rewards {
 }
 
 /// Noise of Gaussian rewards unless another is given.
-pub const USUAL_NOISE: f64 = 0.5;
+pub const DEFAULT_NOISE: f64 = 0.5;
 
 named!(
     Rewards,
@@ -36,7 +36,7 @@ named!(
         (
             "gaussian",
             "The mean with Gaussian noise",
-            Rewards::Gaussian(USUAL_NOISE)
+            Rewards::Gaussian(DEFAULT_NOISE)
         ),
     ]
 );
@@ -65,10 +65,10 @@ pub const AGES: [(u32, u32); 6] = [
 /// of each user of a round, where several appear in one.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// Who appears.
+    /// The users who appear.
     pub users: Vec<UserId>,
-    /// Where several users appear in a round: for each round, how many have appeared in the block by
-    /// its end. Empty where one user appears in each.
+    /// For rounds with several users: the number of users in the block up to the end of each round. Empty where
+    /// one user appears in each.
     pub ends: Vec<usize>,
     /// For each round, which of [`AGES`] its user is in. Empty where ages do not matter.
     pub ages: Vec<u8>,
@@ -83,7 +83,7 @@ pub struct Block {
     /// The draw that the noise of each round is made from: a uniform one for [`Rewards::Bernoulli`],
     /// a standard normal one for [`Rewards::Gaussian`].
     pub noise: Vec<f64>,
-    /// How noise and mean make a reward.
+    /// The distribution of rewards around their mean.
     pub rewards: Rewards,
     /// The reward of each candidate, round by round, where the world has drawn them itself: noise is
     /// not looked at then. Empty where it has not.
@@ -118,7 +118,7 @@ impl Block {
         self.users.len()
     }
 
-    /// Whether nobody is served.
+    /// True if no user is served.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
@@ -132,7 +132,7 @@ impl Block {
         }
     }
 
-    /// Where the users of a round are.
+    /// The places of a round's users in the block.
     #[inline]
     pub fn users_of(&self, round: usize) -> Range<usize> {
         if self.ends.is_empty() {
@@ -201,7 +201,7 @@ impl<'w> Blocks<'w> {
         self.rounds
     }
 
-    /// Draws the next block and says how many rounds it has; none when all have been drawn.
+    /// Draws the next block and returns its number of rounds; none when all have been drawn.
     pub fn draw(&mut self, block: &mut Block) -> Option<u64> {
         let most = self.world.block_rounds() as u64;
         let some = (self.rounds - self.drawn).min(most);
@@ -214,16 +214,16 @@ impl<'w> Blocks<'w> {
     }
 }
 
-/// What has come of some rounds.
+/// The sums over some rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
     /// Recommendations made.
     pub served: u64,
-    /// What was missed: the sum of the best mean less the chosen item's.
+    /// The regret: the sum of the best mean less the chosen item's.
     pub regret: f64,
     /// The sum of the rewards.
     pub reward: f64,
-    /// What a choice at random would have missed, in expectation.
+    /// The regret of a random choice, in expectation.
     pub random_regret: f64,
 }
 
@@ -240,16 +240,16 @@ impl Tally {
     }
 }
 
-/// What is true in a world, for the yardsticks that are told.
+/// The ground truth about a world, for the yardsticks that need it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     /// The cluster of each user, from the start.
     pub cluster_of: Vec<u32>,
     /// The weight vector of each cluster.
     pub weights: Vec<Vec<f64>>,
-    /// How rewards vary.
+    /// The distribution of rewards around their mean.
     pub rewards: Rewards,
-    /// What becomes otherwise on the way, if anything does.
+    /// The change of clusters during the run, if there is one.
     pub changed: Option<Changed>,
 }
 
@@ -281,7 +281,7 @@ pub trait World: Send + Sync {
     /// Number of users, who are numbered from 0.
     fn users(&self) -> u64;
 
-    /// What is true, if the world has clusters.
+    /// The ground truth, if the world has clusters.
     fn truth(&self) -> Option<&Truth>;
 
     /// An empty block for [`World::draw`] to fill.

@@ -1,4 +1,4 @@
-//! Policies that know what no learner knows, or learn nothing: what to measure others by.
+//! Yardsticks: policies for comparison, which know the ground truth or learn nothing.
 
 use sclub::Setup;
 
@@ -38,7 +38,7 @@ impl Known {
     fn clusters<'a>(setup: &Setup<'a>) -> Result<&'a Truth, sclub::Error> {
         let truth = Known::of(setup).and_then(|known| known.truth.as_ref());
         truth.ok_or(sclub::Error::Unsupported {
-            reason: "the policy must be told the true clusters",
+            reason: "the policy needs the true clusters",
         })
     }
 }

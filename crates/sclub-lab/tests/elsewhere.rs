@@ -85,7 +85,7 @@ impl Policy for Stubborn {
     }
 
     fn explain(&self, _: UserId, _: &ItemSet, _: &mut Vec<Score>) -> Result<(), Error> {
-        unreachable!("nobody asks")
+        unreachable!("it is not called")
     }
 
     fn learn_round(

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{Preset, Value};
 use sclub_lab::data::{Interactions, Options, read};
-use sclub_lab::held_out::{FEWEST, HeldOut, HeldOutError, Others, Protocol, Split};
+use sclub_lab::held_out::{HeldOut, HeldOutError, MIN_INTERACTIONS, Others, Protocol, Split};
 use sclub_lab::policies::{Entry, Name, setup};
 use sclub_lab::run::play;
 use sclub_lab::streams::{Purpose, stream};
@@ -32,7 +32,7 @@ fn people(users: u64, items: u64, seed: u64) -> Interactions {
     people_but(users, items, seed, &|_| false)
 }
 
-/// The same people, some of whom have quite other tastes.
+/// The same users, some with very different tastes.
 fn people_but(users: u64, items: u64, seed: u64, is_other: &dyn Fn(u64) -> bool) -> Interactions {
     let mut text = String::from("user,item\n");
     for user in 0..users {
@@ -113,7 +113,7 @@ fn each_choice_is_used_once_among_things_never_touched() {
         // The one taken may stand anywhere.
         let places: BTreeSet<usize> = rounds.iter().map(|round| round.2).collect();
         assert_eq!(places.len(), protocol().candidates);
-        assert!(taken.values().all(|items| items.len() >= FEWEST));
+        assert!(taken.values().all(|items| items.len() >= MIN_INTERACTIONS));
     }
 }
 
@@ -222,7 +222,7 @@ fn too_little_data_is_an_error_that_says_so() {
         &people(300, 120, 1),
         1,
         Protocol {
-            most_rounds: 100,
+            max_rounds: 100,
             ..protocol()
         },
     )

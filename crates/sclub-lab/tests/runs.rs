@@ -1,4 +1,4 @@
-//! What a run promises: the same world for all, the same bits on any number of threads.
+//! The guarantees of a run: the same world for all, the same bits on any number of threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -67,7 +67,7 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
-fn a_policy_does_the_same_whoever_plays_beside_it() {
+fn a_policy_does_the_same_whatever_plays_beside_it() {
     let all = experiment(2).run(&()).unwrap();
     for name in Name::all() {
         let alone = Experiment {
@@ -157,7 +157,7 @@ fn a_stopped_run_keeps_the_seeds_that_are_complete() {
 }
 
 #[test]
-fn nothing_runs_where_something_is_wrong() {
+fn an_invalid_experiment_does_not_run() {
     let good = experiment(1);
     let bad = [
         (
@@ -383,7 +383,7 @@ fn informed_keeps_the_exact_posterior() {
 }
 
 #[test]
-fn who_is_told_is_told_that_users_change() {
+fn yardsticks_know_that_users_change() {
     let twists = Twists {
         change_at: Some(1500),
         ..Twists::default()
@@ -406,7 +406,7 @@ fn who_is_told_is_told_that_users_change() {
         "of the clusters at the end"
     );
     assert!(runs[1].adjusted_rand > Some(0.5));
-    // What the second half brings more than the first: nothing to the oracle, whose clusters stay.
+    // The second half costs the oracle less than the first: its clusters stay.
     let halves = |run: &Run| {
         let at = |round| run.even_curve.iter().find(|&&(t, _)| t >= round).unwrap().1;
         (at(1500), run.regret - at(1500))
@@ -437,7 +437,7 @@ fn who_is_told_is_told_that_users_change() {
         ..truth.clone()
     });
     assert_eq!(informed.estimate(7), fresh.estimate(7));
-    // Nobody whom the truth knows belongs to none of them, before and after.
+    // A user who is not in the ground truth belongs to none of its clusters, before and after.
     let unknown = Oracle::new(6, &truth, &sclub::Params::tuned()).unwrap();
     assert_eq!(oracle.cluster_of(40), unknown.cluster_of(40));
     assert!(unknown.cluster_of(40) > Some(4));

@@ -57,7 +57,7 @@ def test_errors_say_what_to_do(client: Client) -> None:
         client.feedback(shown, 1.5)
     assert isinstance(refused.value, ValueError)
     assert (refused.value.status, refused.value.field) == (422, "reward")
-    with pytest.raises(NotFound, match="no such decision"):
+    with pytest.raises(NotFound, match="unknown decision"):
         client.feedback("made up", 1)
     with pytest.raises(NotFound) as missing:
         client.feedback(shown, 1, item="nothing")

@@ -330,7 +330,7 @@ def test_tastes_can_be_an_array() -> None:
         lab.Vectors(tastes[0])
     with pytest.raises(ValueError, match="not finite"):
         lab.Vectors(tastes * np.nan)
-    with pytest.raises(ValueError, match="policy 'oracle' is told the true clusters"):
+    with pytest.raises(ValueError, match="policy 'oracle' needs the true clusters"):
         run(["oracle"], lab.Vectors(tastes))
 
 
@@ -405,7 +405,7 @@ def test_true_clusters_of_a_world_are_told_to_the_oracle() -> None:
 
     results = run(["oracle", "sclub"], Clustered, rounds=2000)
     assert results[0].adjusted_rand == 1.0 and results[1].adjusted_rand is not None
-    with pytest.raises(ValueError, match="policy 'oracle' is told the true clusters"):
+    with pytest.raises(ValueError, match="policy 'oracle' needs the true clusters"):
         run(["oracle"], Coins)
     with pytest.raises(ValueError, match="policy 'informed' is told the clusters' tastes"):
         run(["informed"], Clustered)

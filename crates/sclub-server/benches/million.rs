@@ -1,18 +1,19 @@
-//! A million users: how much memory a server takes, how long a recommendation takes while a fit is
-//! computed and while none is, and how long the server needs to be ready again.
+//! A million users: memory of a server, latency of recommendations with and without a fit in the background,
+//! and the time of a restart.
 //!
 //! `cargo bench -p sclub-server --bench million -- [users] [policy] [rewards] [folder]`
 //!
-//! `cargo bench -p sclub-server --bench million -- fit [users] [rewards]`: nothing but two fits of `sclub-soft`, one
-//! from the beginning and one that goes on from it.
+//! `cargo bench -p sclub-server --bench million -- fit [users] [rewards]`: only two fits of `sclub-soft`, one
+//! from scratch and one that continues from it.
 //!
-//! `cargo bench -p sclub-server --bench million -- snapshot [users]`: how long it takes to learn, from sending a reward
-//! to its being durable, while no snapshot is taken and while one is taken after another.
+//! `cargo bench -p sclub-server --bench million -- snapshot [users]`: the time from sending a reward until it
+//! is durable, without a snapshot and with one snapshot after another.
 //!
-//! Every user gives some rewards (two) at d = 20, each a round of its own, a thousand waiting at a time.
-//! Users are of twenty tastes. Fits, where the policy makes any, have two threads. Then one thread recommends without a pause while another sends rewards, a
-//! thousand a second at most: for ten seconds, and, where the policy makes fits, until one has begun
-//! and ended. Then the engine is closed, as by SIGTERM, and opened again in a new process, twice.
+//! Every user gives some rewards (by default two) at d = 20, each in a round of its own, a thousand requests at a
+//! time. There are twenty tastes. Fits, if the policy has them, use two threads. Then one thread recommends
+//! without a pause while another sends at most a thousand rewards a second: for ten seconds and, if the policy
+//! has fits, during a whole fit. Then the engine is closed, as by SIGTERM, and opened again in a new process,
+//! twice.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sclub::{BackgroundFit, ItemSet, Policy, SclubSoft, SoftParams};
-use sclub_server::engine::{Among, Asked, Engine, Given, Threads};
+use sclub_server::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Threads};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
@@ -33,9 +34,10 @@ const TASTES: usize = 20;
 const FIT_THREADS: usize = 2;
 const CANDIDATES: usize = 20;
 
-/// How long to wait for a fit that is due, and how long to measure where there is none.
-const PATIENCE: Duration = Duration::from_secs(600);
-const WITHOUT: Duration = Duration::from_secs(10);
+/// The maximum time to wait for a fit that is due.
+const FIT_TIMEOUT: Duration = Duration::from_secs(600);
+/// The time to measure without a fit.
+const WITHOUT_FIT: Duration = Duration::from_secs(10);
 
 fn main() {
     let arguments: Vec<String> = std::env::args()
@@ -88,7 +90,7 @@ fn open(policy: &str, folder: &Path) -> Engine {
     Engine::open(Env::real(), folder, &settings).expect("an engine")
 }
 
-/// Two fits, without a server around them.
+/// Two fits without a server.
 fn fits(users: usize, rewards: usize) {
     let params = SoftParams {
         inline: false,
@@ -127,7 +129,7 @@ fn fits(users: usize, rewards: usize) {
     }
 }
 
-/// Serves every user some times.
+/// Serves every user a number of times.
 fn fill(policy: &str, folder: &Path, users: usize, rewards: usize) {
     let begun = Instant::now();
     let engine = open(policy, folder);
@@ -153,11 +155,11 @@ fn fill(policy: &str, folder: &Path, users: usize, rewards: usize) {
     println!("closed in {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// Numbers as good as random, the same each time.
+/// Pseudo-random numbers, the same each time.
 struct Draws(u64);
 
 impl Draws {
-    /// Between 0 and 1.
+    /// A number between 0 and 1.
     fn unit(&mut self) -> f64 {
         self.0 = self
             .0
@@ -166,7 +168,7 @@ impl Draws {
         (self.0 >> 40) as f64 / (1u64 << 24) as f64
     }
 
-    /// What a user gives for an item: she is of one of the tastes, and her mood comes on top.
+    /// A user's reward for an item: by the user's taste, with noise.
     fn reward(&mut self, user: usize, features: &[f64]) -> f64 {
         let mood = 0.5 * (self.unit() - 0.5);
         (0.5 + features[user % TASTES] + mood).clamp(0.0, 1.0)
@@ -177,7 +179,7 @@ impl Draws {
     }
 }
 
-/// Shows an item to each of some users, who reward it as their taste has it.
+/// Shows an item to each of some users, and learns their rewards.
 fn learn(
     engine: &Engine,
     runtime: &tokio::runtime::Runtime,
@@ -197,10 +199,11 @@ fn learn(
 fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize) -> (String, f64) {
     let features = draws.features(1);
     let items = ItemSet::from_rows(DIM, &features).expect("an item");
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: &format!("user-{user}"),
-        among: Among::Inline(vec!["item"], &items),
+        among: CandidateSet::Inline(vec!["item"], &items),
         k: 1,
+        context: None,
     };
     let shown = engine.recommend(&asked, scratch).expect("a decision");
     (shown.decision, draws.reward(user, &features))
@@ -208,16 +211,17 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
 
 /// Sends a reward and waits until it is learned.
 async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
-    let given = Given {
+    let given = Feedback {
         decision,
         item: None,
         reward: *reward,
+        more: &[],
     };
     engine.feedback(&[given]).await.expect("learned");
 }
 
-/// Recommends while rewards come in: for some seconds, and then through a fit from its beginning to its
-/// end, which is asked for by forgetting somebody. Says how long recommendations took.
+/// Recommends while rewards come in: for some seconds, then during a whole fit, which forgetting a user makes
+/// due. Prints the latency of recommendations.
 fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
     let makes_fits = engine
         .state()
@@ -244,10 +248,11 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
             let begun = Instant::now();
             loop {
                 let user = format!("user-{}", (draws.unit() * users as f64) as usize);
-                let asked = Asked {
+                let asked = RecommendQuery {
                     user: &user,
-                    among: Among::Inline(ids.iter().map(String::as_str).collect(), &items),
+                    among: CandidateSet::Inline(ids.iter().map(String::as_str).collect(), &items),
                     k: 1,
+                    context: None,
                 };
                 let is_fitting = engine.is_fitting();
                 let since = Instant::now();
@@ -262,9 +267,9 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
                 }
             }
         };
-        // The one that was on its way before does not count.
-        serve_until(&mut |is_fitting, waited| !is_fitting || waited > PATIENCE);
-        serve_until(&mut |_, waited| waited > WITHOUT);
+        // A fit that was being computed before does not count.
+        serve_until(&mut |is_fitting, waited| !is_fitting || waited > FIT_TIMEOUT);
+        serve_until(&mut |_, waited| waited > WITHOUT_FIT);
         if makes_fits {
             let forgotten = runtime.block_on(engine.forget("user-0"));
             assert_eq!(forgotten, Ok(true));
@@ -272,19 +277,19 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
             serve_until(&mut |is_fitting, waited| {
                 let is_over = was_fitting && !is_fitting;
                 was_fitting = is_fitting;
-                is_over || waited > PATIENCE
+                is_over || waited > FIT_TIMEOUT
             });
         }
         is_over.store(true, Ordering::Relaxed);
     });
-    println!("recommend while no fit is computed: {}", told(&mut idle));
+    println!("recommend while no fit is computed: {}", summary(&mut idle));
     if let Some(took) = engine.fit_took() {
-        println!("recommend while a fit is computed:  {}", told(&mut busy));
+        println!("recommend while a fit is computed:  {}", summary(&mut busy));
         println!("the last fit took {:.1} s", took.as_secs_f64());
     }
 }
 
-/// Learns without and with a snapshot beside, and says how long rewards took.
+/// Learns without and with snapshots in the background, and prints the latency of rewards.
 fn snapshots(users: usize) {
     let kept = tempfile::tempdir().expect("a folder");
     let engine = open("sclub", &kept.path().join("data"));
@@ -308,13 +313,13 @@ fn snapshots(users: usize) {
         }
         times
     };
-    let mut without = round_trips(&|waited| waited > WITHOUT);
+    let mut without = round_trips(&|waited| waited > WITHOUT_FIT);
     let (mut with, taken) = std::thread::scope(|scope| {
         let beside = scope.spawn(|| {
             let begun = Instant::now();
             let mut taken = Vec::new();
-            // Long enough for as many round trips as without.
-            while begun.elapsed() < WITHOUT {
+            // Long enough for as many round trips as without snapshots.
+            while begun.elapsed() < WITHOUT_FIT {
                 let since = Instant::now();
                 let event = runtime.block_on(engine.snapshot()).expect("a snapshot");
                 taken.push(since.elapsed());
@@ -326,11 +331,11 @@ fn snapshots(users: usize) {
         let with = round_trips(&|_| is_over.load(Ordering::Relaxed));
         (with, beside.join().expect("it ended"))
     });
-    println!("learn without a snapshot:     {}", told(&mut without));
+    println!("learn without a snapshot:     {}", summary(&mut without));
     println!(
         "learn beside {:3} snapshots:   {}",
         taken.len(),
-        told(&mut with)
+        summary(&mut with)
     );
     let longest = taken.iter().max().map_or(0.0, Duration::as_secs_f64);
     println!("a snapshot took {longest:.2} s at most");
@@ -347,8 +352,8 @@ fn percentile(times: &[Duration], share: f64) -> f64 {
     time.map_or(f64::NAN, |time| time.as_secs_f64() * 1e6)
 }
 
-/// Percentiles, in words.
-fn told(times: &mut [Duration]) -> String {
+/// The percentiles as text.
+fn summary(times: &mut [Duration]) -> String {
     times.sort_unstable();
     let at = |share: f64| percentile(times, share);
     format!(
@@ -367,7 +372,7 @@ fn again(policy: &str, folder: &Path) {
     let engine = open(policy, folder);
     let seconds = begun.elapsed().as_secs_f64();
     println!("ready again in {seconds:.1} s: {}", describe(&engine));
-    // Without closing: the next one finds what a crash leaves behind.
+    // Without closing, so that the next one opens the folder as after a crash.
     std::process::exit(0);
 }
 

@@ -1,8 +1,8 @@
-//! Decisions as they are handed out: everything that is needed to learn from the answer is in the
-//! decision itself, sealed so that nobody else can make one.
+//! Decisions as clients receive them. A decision contains everything that is needed to learn from its
+//! reward, and is signed so that it cannot be forged.
 //!
-//! So handing one out needs no disk, and one can be answered after any crash. A decision is
-//! `base64url(version, postcard(Handed), first 16 bytes of BLAKE3 keyed with the folder's key)`.
+//! So recommending needs no disk, and a reward is accepted after any crash. A decision is
+//! `base64url(version, postcard(DecisionContents), first 16 bytes of BLAKE3 keyed with the folder's key)`.
 
 use std::borrow::Cow;
 
@@ -11,35 +11,39 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::event::{from_bytes, to_bytes, write_bytes};
+use crate::event::{from_bytes_with_context, write_with_context};
 
-/// Bytes of the seal.
-const SEAL: usize = 16;
+/// The length of the seal (a message authentication code) in bytes.
+const SEAL_LENGTH: usize = 16;
 
-/// Bits of a number below the epoch.
+/// The number of low bits of a decision number that count within an epoch.
 const COUNTER_BITS: u32 = 40;
 
-/// A decision, in full.
+/// The contents of a decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Handed<'a> {
-    /// A random number that names one run of one copy of a data folder.
+pub struct DecisionContents<'a> {
+    /// A random number that identifies one run of one copy of a data folder.
     pub life: u64,
-    /// Number of the first item shown; the others count on.
+    /// The number of the first item shown; the others have the numbers after it.
     pub number: u64,
-    /// Number of the last event applied when it was made.
+    /// The number of the last event applied when the decision was made.
     pub event: u64,
-    /// When: wall clock, in milliseconds since 1970. Never compared.
+    /// The wall-clock time of the decision, in milliseconds since 1970. Never compared.
     pub at: u64,
-    /// When: service clock.
+    /// The service-clock time of the decision.
     pub clock: u64,
-    /// To whom.
+    /// The id of the user.
     #[serde(borrow)]
     pub user: Cow<'a, str>,
     /// The cluster that the user was served from.
     pub cluster: u64,
-    /// What was shown, best first.
+    /// The items shown, best first.
     #[serde(borrow)]
     pub shown: Vec<Shown<'a>>,
+    /// The encoded context of the request ([`crate::context::Context::encode`]); empty if the folder has
+    /// no context features.
+    #[serde(skip)]
+    pub context: Vec<f64>,
 }
 
 /// An item that was shown.
@@ -48,40 +52,46 @@ pub struct Shown<'a> {
     /// Its id.
     #[serde(borrow)]
     pub item: Cow<'a, str>,
-    /// What it was ranked by.
+    /// The score it was ranked by.
     pub score: f64,
-    /// Its features, or where to find them.
+    /// Its features, or the catalogue revision that has them.
     pub features: Features,
 }
 
-/// Where the features of an item shown are.
+/// The source of the features of an item shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Features {
     /// In the catalogue, as of this revision.
     Catalogue(u64),
-    /// Here: they came with the request.
+    /// In the decision itself: they came with the request.
     Inline(Vec<f64>),
 }
 
-impl Handed<'_> {
-    /// As bytes: what is sealed, and what is noted in the store.
+impl DecisionContents<'_> {
+    /// Encodes the decision. These bytes are sealed, and written to the journal.
     pub fn encode(&self) -> Vec<u8> {
-        to_bytes(self)
+        let mut bytes = Vec::with_capacity(256);
+        self.encode_into(&mut bytes);
+        bytes
     }
 
-    /// As [`Handed::encode`], in place of what is in `bytes`.
+    /// Replaces the contents of `bytes` by the encoded decision.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
         bytes.clear();
-        write_bytes(self, bytes);
+        let context = Some(&self.context);
+        write_with_context(self, context.filter(|c| !c.is_empty()), bytes);
     }
 
-    /// From what was noted.
-    pub fn decode(bytes: &[u8]) -> Option<Handed<'_>> {
-        from_bytes(bytes).ok()
+    /// Decodes what [`DecisionContents::encode`] encoded; `None` if it is malformed.
+    pub fn decode(bytes: &[u8]) -> Option<DecisionContents<'_>> {
+        let (mut handed, context): (DecisionContents<'_>, _) =
+            from_bytes_with_context(bytes).ok()?;
+        handed.context = context;
+        Some(handed)
     }
 }
 
-/// Seals decisions and knows its own again.
+/// Seals decisions and verifies their seals.
 #[derive(Clone)]
 pub struct Sealer {
     key: [u8; 32],
@@ -94,37 +104,37 @@ impl std::fmt::Debug for Sealer {
 }
 
 impl Sealer {
-    /// With the folder's key.
+    /// A sealer with the folder's key.
     pub fn new(key: [u8; 32]) -> Self {
         Self { key }
     }
 
-    /// An encoded decision as it is handed out. The seal is put behind it on the way.
+    /// Appends the seal to an encoded decision and returns both as text for the client.
     pub fn seal(&self, encoded: &mut Vec<u8>) -> String {
-        let seal = self.sealed(encoded);
+        let seal = self.seal_of(encoded);
         encoded.extend_from_slice(&seal);
         URL_SAFE_NO_PAD.encode(encoded)
     }
 
-    /// The encoded decision, if it was sealed here.
+    /// The encoded decision, if its seal was made with this key.
     pub fn open(&self, text: &str) -> Option<Vec<u8>> {
         let mut bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (encoded, seal) = bytes.split_at_checked(bytes.len().checked_sub(SEAL)?)?;
-        if !bool::from(self.sealed(encoded).ct_eq(seal)) {
+        let (encoded, seal) = bytes.split_at_checked(bytes.len().checked_sub(SEAL_LENGTH)?)?;
+        if !bool::from(self.seal_of(encoded).ct_eq(seal)) {
             return None;
         }
-        bytes.truncate(bytes.len() - SEAL);
+        bytes.truncate(bytes.len() - SEAL_LENGTH);
         Some(bytes)
     }
 
-    /// Tells users apart without naming them; other folders give other prints.
+    /// A short keyed hash of a user's id. Other folders give other hashes.
     pub fn print(&self, user: &str) -> u32 {
         let hash = blake3::keyed_hash(&self.key, format!("user {user}").as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
         u32::from_le_bytes([a, b, c, d])
     }
 
-    fn sealed(&self, encoded: &[u8]) -> [u8; SEAL] {
+    fn seal_of(&self, encoded: &[u8]) -> [u8; SEAL_LENGTH] {
         let hash = blake3::keyed_hash(&self.key, encoded);
         *hash
             .as_bytes()
@@ -147,8 +157,8 @@ pub fn epoch_of(number: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn handed() -> Handed<'static> {
-        Handed {
+    fn handed() -> DecisionContents<'static> {
+        DecisionContents {
             life: u64::MAX,
             number: first_number(3) + 7,
             event: 12,
@@ -168,6 +178,7 @@ mod tests {
                     features: Features::Inline(vec![0.1, -0.0]),
                 },
             ],
+            context: Vec::new(),
         }
     }
 
@@ -181,11 +192,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sealed_opens_and_nothing_else() {
+    fn only_sealed_decisions_are_opened() {
         let sealer = Sealer::new([7; 32]);
+        let in_context = DecisionContents {
+            context: vec![0.0, 0.5],
+            ..handed()
+        };
+        let opened = sealer.open(&sealer.seal(&mut in_context.encode())).unwrap();
+        assert_eq!(DecisionContents::decode(&opened), Some(in_context));
         let text = sealer.seal(&mut handed().encode());
         let opened = sealer.open(&text).unwrap();
-        assert_eq!(Handed::decode(&opened).unwrap(), handed());
+        assert_eq!(DecisionContents::decode(&opened).unwrap(), handed());
         assert_eq!(Sealer::new([8; 32]).open(&text), None);
         for place in 0..text.len() {
             let mut other = text.clone().into_bytes();

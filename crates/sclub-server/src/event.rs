@@ -1,13 +1,17 @@
-//! What the log holds: every event that changes what is known, in batches.
+//! The contents of the log: every event that changes the state, in batches.
 //!
 //! A batch is a byte for the version of its form, then the batch in `postcard`'s encoding.
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the form of a batch.
+/// The version of the encoding of a batch.
 pub(crate) const VERSION: u8 = 2;
 
-/// When a batch was accepted.
+/// Version of values with a second part behind them, for the context of a request. Folders without context
+/// features do not have them.
+const VERSION_WITH_CONTEXT: u8 = 3;
+
+/// The time at which a batch was accepted, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stamp {
     /// Wall clock, in milliseconds since 1970. Shown to people, never compared: it can jump.
@@ -19,23 +23,23 @@ pub struct Stamp {
 /// The unit of the log: events that became durable together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// When it was accepted.
+    /// The time at which the batch was accepted.
     pub stamp: Stamp,
-    /// What happened, in this order.
+    /// The events, in the order in which they are applied.
     pub events: Vec<Event>,
 }
 
-/// Something that changes what is known.
+/// A change of the state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Event {
-    /// So many users exist before the first round.
+    /// The number of users who exist before the first round.
     Expect {
-        /// How many.
+        /// The number of users.
         users: u64,
     },
-    /// A round: what came back from users who were served on the same history.
+    /// A round: rewards of users who were served on the same history.
     Learn {
-        /// In the order in which it is learned.
+        /// The rewards, in the order in which they are learned.
         round: Vec<Reward>,
     },
     /// Items are in the catalogue, in place of those with the same ids.
@@ -55,14 +59,14 @@ pub enum Event {
     },
     /// From here on recommendations are made from another fit.
     Fit {
-        /// What [`sclub::Refit::compute`] found. It was computed from the state after an earlier
-        /// event; here is where it takes effect.
+        /// The result of [`sclub::Refit::compute`]. It was computed from the state after an earlier
+        /// event and takes effect here.
         fit: Vec<u8>,
     },
-    /// Decisions made before this service-clock time cannot be answered any more; what only they
-    /// need is let go of.
+    /// Decisions made before this service-clock time no longer accept a reward. Data that only they
+    /// need is dropped.
     Expire {
-        /// The first service-clock time whose decisions can still be answered.
+        /// The first service-clock time whose decisions still accept a reward.
         before: u64,
     },
 }
@@ -76,58 +80,58 @@ pub struct Item {
     pub features: Vec<f64>,
 }
 
-/// What an item that was shown to a user has brought, with all that is known of the decision.
+/// The reward for an item that was shown to a user, with everything about the decision.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reward {
     /// Number of the item shown: that of the decision plus its place among the items shown.
     pub number: u64,
-    /// To whom.
+    /// The id of the user it was shown to.
     pub user: String,
-    /// The item.
+    /// The id of the item.
     pub item: String,
-    /// Its features when it was shown.
+    /// The features of the item when it was shown, then those of the request's context if there are any.
     pub features: Vec<f64>,
-    /// What it was ranked by.
+    /// The score it was ranked by.
     pub score: f64,
     /// The cluster that the user was served from.
     pub cluster: u64,
-    /// When it was shown: wall clock, in milliseconds since 1970. Never compared.
+    /// The wall-clock time when it was shown, in milliseconds since 1970. Never compared.
     pub decided: u64,
-    /// When it was shown: service clock.
+    /// The service-clock time when it was shown.
     pub clock: u64,
     /// Number of the last event applied when the decision was made.
     pub event: u64,
-    /// What it brought.
+    /// The reward.
     pub reward: f64,
 }
 
-/// What is wrong with bytes that should be a batch.
+/// An error of decoding a batch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
     /// The version is unsupported.
     #[error("version {0} is unsupported")]
     Version(u8),
-    /// They cannot be decoded.
+    /// The bytes cannot be decoded.
     #[error("it cannot be decoded")]
     Bytes,
 }
 
 impl Batch {
-    /// As bytes for the log.
+    /// Encodes the batch for the log.
     pub fn encode(&self) -> Vec<u8> {
         to_bytes(self)
     }
 
-    /// From the bytes of the log.
+    /// Decodes a batch from the log.
     ///
     /// # Errors
-    /// Where they are not a batch, or not one of a supported version.
+    /// If the bytes are not a batch of a supported version.
     pub fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
         from_bytes(bytes)
     }
 }
 
-/// A byte for the version, then the value.
+/// Encodes a value: a byte for the version, then the value.
 pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(256);
     write_bytes(value, &mut bytes);
@@ -141,7 +145,7 @@ pub(crate) fn write_bytes<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
     *bytes = postcard::to_extend(value, before).expect("a vector takes all bytes");
 }
 
-/// The value after the byte for the version; nothing may follow it.
+/// Decodes what [`to_bytes`] encoded. No bytes may follow the value.
 pub(crate) fn from_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {
     match bytes {
         [VERSION, rest @ ..] => whole(rest),
@@ -150,7 +154,33 @@ pub(crate) fn from_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, M
     }
 }
 
-/// A value that takes all the bytes.
+/// As [`write_bytes`], with a second part for the context if there is one.
+pub(crate) fn write_with_context<T: Serialize, C: Serialize>(
+    value: &T,
+    context: Option<&C>,
+    bytes: &mut Vec<u8>,
+) {
+    let Some(context) = context else {
+        return write_bytes(value, bytes);
+    };
+    bytes.push(VERSION_WITH_CONTEXT);
+    let before = std::mem::take(bytes);
+    *bytes = postcard::to_extend(&(value, context), before).expect("a vector takes all bytes");
+}
+
+/// Decodes what [`write_with_context`] encoded. The second part is the default one if there is none.
+pub(crate) fn from_bytes_with_context<'a, T, C>(bytes: &'a [u8]) -> Result<(T, C), Malformed>
+where
+    T: Deserialize<'a>,
+    C: Deserialize<'a> + Default,
+{
+    match bytes {
+        [VERSION_WITH_CONTEXT, rest @ ..] => whole(rest),
+        _ => Ok((from_bytes(bytes)?, C::default())),
+    }
+}
+
+/// Decodes a value without a version byte. No bytes may follow it.
 pub(crate) fn whole<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
@@ -199,7 +229,7 @@ mod tests {
         assert_eq!(Batch::decode(&newer), Err(Malformed::Version(3)));
     }
 
-    /// The bytes of each kind: what was logged once must be read for ever.
+    /// The bytes of each kind: every event that was ever logged must stay readable.
     #[test]
     fn the_numbers_of_the_kinds_stay() {
         let (user, item) = ("u".to_owned(), "i".to_owned());

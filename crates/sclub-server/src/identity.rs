@@ -1,23 +1,26 @@
-//! What a data folder is for: fixed when it is made, and checked each time it is opened.
+//! The identity of a data folder: its policy, constants and key. They are fixed when the folder is made
+//! and checked each time it is opened.
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
 
-use sclub::{Preset, Setup, Spec, Users, Value, Values};
+use sclub::{ContextMode, MAX_DIM, Preset, Setup, Spec, Users, Value, Values};
 use serde::{Deserialize, Serialize};
 
+use crate::context::Context;
 use crate::env::Random;
 use crate::settings::{Literal, Settings, constant_name, setting_name};
 use crate::state::Served;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
 ///
-/// 2: there are fits among the events. Folders for policies that make none stay with 1.
-pub const FORMAT: u32 = 2;
+/// Version 2 added fits to the events, version 3 context features. A folder without them keeps the earlier
+/// version.
+pub const FORMAT: u32 = 3;
 
-/// The policy of a new folder for which none is named.
+/// The default policy of a new folder.
 pub const DEFAULT: &str = "sclub-soft";
 
 /// The policies that can be served: those that can be inspected and saved and can forget a user.
@@ -27,13 +30,13 @@ pub fn servable() -> Vec<&'static Spec> {
     all
 }
 
-/// A policy that can be served, by name.
+/// The policy of this name, if it can be served.
 fn find(name: &str) -> Result<&'static Spec, Misfit> {
     let all = servable();
-    let found = all.iter().copied().find(|spec| spec.name == name);
-    found.ok_or_else(|| {
+    let spec = all.iter().copied().find(|spec| spec.name == name);
+    spec.ok_or_else(|| {
         Misfit(format!(
-            "policy '{name}' cannot be served; these can: {}",
+            "policy '{name}' cannot be served; use one of {}",
             names(&all)
         ))
     })
@@ -44,29 +47,35 @@ fn names(specs: &[&Spec]) -> String {
     names.join(", ")
 }
 
-/// Version of the events and snapshots in a folder for a policy: what only later versions write makes a
-/// folder that earlier ones refuse.
-fn format(policy: &Spec) -> u32 {
-    if policy.can.fit { 2 } else { 1 }
+/// The format version of a new folder: the lowest one that has all of its events, so that earlier releases
+/// can open the folder where possible.
+fn format(policy: &Spec, context: &Context) -> u32 {
+    match (context.is_empty(), policy.can.fit) {
+        (false, _) => 3,
+        (true, true) => 2,
+        (true, false) => 1,
+    }
 }
 
-/// What a data folder is for.
+/// The identity of a data folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
-    /// Version of its events and snapshots.
+    /// The format version of its events and snapshots.
     pub format: u32,
     /// The policy.
     pub policy: &'static Spec,
-    /// The policy's constants: they stay as they were when the folder was made, whatever later versions
-    /// would take.
+    /// The policy's constants. They stay as they were when the folder was made, even if a later release
+    /// has other defaults.
     pub constants: Values,
-    /// Features per item, where that was said when the folder was made.
+    /// The number of features per item, if it was set when the folder was made.
     pub dim: Option<usize>,
-    /// Seals decisions.
+    /// The context features of requests.
+    pub context: Context,
+    /// The key that decisions are sealed with.
     key: [u8; 32],
 }
 
-/// An [`Identity`] as it is written.
+/// An [`Identity`] as it is encoded in the folder.
 #[derive(Serialize, Deserialize)]
 struct Written {
     format: u32,
@@ -74,11 +83,16 @@ struct Written {
     preset: String,
     constants: BTreeMap<String, Option<Literal>>,
     dim: Option<usize>,
-    /// Hexadecimal.
+    /// The declarations of context features; absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    context: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    context_mode: Option<String>,
+    /// The key in hexadecimal.
     key: String,
 }
 
-/// Settings that do not fit, or do not fit the folder.
+/// Settings that are invalid, or differ from what the folder was made with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Misfit(pub String);
@@ -90,10 +104,10 @@ impl From<sclub::ValueError> for Misfit {
 }
 
 impl Identity {
-    /// For a new folder.
+    /// The identity of a new folder.
     ///
     /// # Errors
-    /// Where a setting cannot be.
+    /// If a setting is invalid.
     pub fn new(settings: &Settings, random: &dyn Random) -> Result<Self, Misfit> {
         let policy = find(settings.policy.as_deref().unwrap_or(DEFAULT))?;
         check_names(policy, settings)?;
@@ -101,49 +115,61 @@ impl Identity {
             Some(name) => find_preset(policy, name)?,
             None => policy.presets[0],
         };
-        let constants = values(policy, preset, &asked(policy, settings)?)?;
+        let constants = values(policy, preset, &requested(policy, settings)?)?;
         if let Some(dim) = settings.dim {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
+        }
+        let context = Context::new(&settings.context, context_mode(settings)?)?;
+        if let (Some(dim), joined) = (settings.dim, context.policy_dim(settings.dim.unwrap_or(1)))
+            && joined > MAX_DIM
+        {
+            return Err(Misfit(format!(
+                "items of {dim} features with the context have {joined}; the maximum is {MAX_DIM}"
+            )));
         }
         let mut key = [0; 32];
         random
             .fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
         Ok(Self {
-            format: format(policy),
+            format: format(policy, &context),
             policy,
             constants,
             dim: settings.dim,
+            context,
             key,
         })
     }
 
-    /// From the bytes in a folder, if it is of a known format.
+    /// Decodes the identity of an existing folder.
     ///
     /// # Errors
-    /// A sentence that says what is the matter.
+    /// If it is malformed, or its format, policy or constants are unsupported.
     pub fn decode(bytes: &[u8]) -> Result<Self, Misfit> {
         #[derive(Deserialize)]
         struct Format {
             format: u32,
         }
-        let unreadable = |_| Misfit("its identity cannot be read".to_owned());
+        let unreadable = |_| Misfit("the folder's identity cannot be decoded".to_owned());
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if !(1..=FORMAT).contains(&format) {
             return Err(Misfit(format!(
-                "it is of format {format} and this version reads 1 to {FORMAT}; use the version that \
-                 wrote it to back it up and this one's release notes to move it"
+                "the folder has format {format}, and this version supports 1 to {FORMAT}; use the version \
+                 that wrote it"
             )));
         }
         let mut written: Written = serde_json::from_slice(bytes).map_err(unreadable)?;
         let policy = find(&written.policy)?;
         let preset = find_preset(policy, &written.preset)?;
-        renew(policy, &mut written.constants);
+        convert_old_constants(policy, &mut written.constants);
         let mut given = Vec::with_capacity(written.constants.len());
         for (name, literal) in &written.constants {
-            let constant = policy
-                .constant(name)
-                .ok_or_else(|| Misfit(format!("its constants are not those of {}", policy.name)))?;
+            let constant = policy.constant(name).ok_or_else(|| {
+                let policy = policy.name;
+                Misfit(format!(
+                    "policy {policy} has no constant '{name}', which the folder sets"
+                ))
+            })?;
             let value = match literal {
                 Some(literal) => literal.value(constant)?,
                 None => Value::Unset,
@@ -151,17 +177,21 @@ impl Identity {
             given.push((constant.name, value));
         }
         let key = blake3::Hash::from_hex(&written.key)
-            .map_err(|_| Misfit("its identity holds no key".to_owned()))?;
+            .map_err(|_| Misfit("the folder's identity has no valid key".to_owned()))?;
         Ok(Self {
             format,
             policy,
             constants: values(policy, preset, &given)?,
             dim: written.dim,
+            context: Context::new(
+                &written.context,
+                parse_mode(written.context_mode.as_deref())?,
+            )?,
             key: *key.as_bytes(),
         })
     }
 
-    /// As bytes for a folder.
+    /// Encodes the identity for the folder.
     pub fn encode(&self) -> Vec<u8> {
         let constants = self.constants.iter();
         let constants = constants
@@ -172,16 +202,18 @@ impl Identity {
             preset: self.preset().to_string(),
             constants: constants.collect(),
             dim: self.dim,
+            context: self.context.declarations(),
+            context_mode: (!self.context.is_empty()).then(|| self.context.mode().to_string()),
             key: blake3::Hash::from_bytes(self.key).to_hex().to_string(),
         };
         serde_json::to_vec(&written).expect("plain data")
     }
 
-    /// Checks that what is asked for is what the folder is for. What is not asked for is as the
-    /// folder has it.
+    /// Checks that the settings agree with the folder. Settings that are not given are taken from the
+    /// folder.
     ///
     /// # Errors
-    /// Names the first setting that differs.
+    /// The first setting that differs.
     pub fn check(&self, settings: &Settings) -> Result<(), Misfit> {
         if let Some(asked) = settings.policy.as_deref()
             && find(asked)? != self.policy
@@ -193,16 +225,33 @@ impl Identity {
         {
             return Err(differs("dim", &asked.to_string(), &has.to_string()));
         }
+        let declared = self.context.declarations();
+        if !settings.context.is_empty() {
+            let asked = Context::new(&settings.context, self.context.mode())?.declarations();
+            if asked != declared {
+                return Err(differs(
+                    "context",
+                    &asked.join(","),
+                    &or_none(&declared.join(",")),
+                ));
+            }
+        }
+        if let Some(asked) = settings.context_mode.as_deref()
+            && parse_mode(Some(asked))? != self.context.mode()
+        {
+            let has = self.context.mode().as_str();
+            return Err(differs("context-mode", asked, has));
+        }
         check_names(self.policy, settings)?;
         if let Some(asked) = settings.preset.as_deref()
             && asked != self.preset().as_str()
         {
             return Err(differs("preset", asked, self.preset().as_str()));
         }
-        let asked = asked(self.policy, settings)?;
-        values(self.policy, self.preset(), &asked)?;
+        let requested = requested(self.policy, settings)?;
+        values(self.policy, self.preset(), &requested)?;
         for (constant, has) in self.constants.iter() {
-            let asked = asked.iter().find(|(name, _)| *name == constant.name);
+            let asked = requested.iter().find(|(name, _)| *name == constant.name);
             if let Some(&(name, asked)) = asked
                 && asked != has
             {
@@ -216,10 +265,10 @@ impl Identity {
         Ok(())
     }
 
-    /// The policy before the first round.
+    /// Makes the policy, before its first round.
     ///
     /// # Errors
-    /// Where the dimension cannot be, or a constant.
+    /// If the dimension or a constant is invalid.
     pub fn make(&self, dim: usize, expected: u64) -> Result<Served, sclub::Error> {
         let users = match expected {
             0 => Users::Appear,
@@ -228,16 +277,16 @@ impl Identity {
         Served::new(self.constants.make(&Setup {
             users,
             seed: self.seed(),
-            ..setup(dim)
+            ..setup(self.context.policy_dim(dim))
         })?)
     }
 
-    /// Where the constants come from.
+    /// The preset that the constants come from.
     pub fn preset(&self) -> Preset {
         self.constants.preset()
     }
 
-    /// The constants that are not the preset's, by the names of their settings.
+    /// The constants that differ from the preset, by the names of their settings.
     pub fn overrides(&self) -> BTreeMap<String, Literal> {
         let Ok(preset) = values(self.policy, self.preset(), &[]) else {
             return BTreeMap::new();
@@ -250,12 +299,12 @@ impl Identity {
         .collect()
     }
 
-    /// Seals decisions.
+    /// The key that decisions are sealed with.
     pub fn key(&self) -> [u8; 32] {
         self.key
     }
 
-    /// Fixes everything that the policy draws at random: other folders, other draws.
+    /// The seed of the policy's random numbers, different for each folder.
     fn seed(&self) -> u64 {
         first_word(&blake3::keyed_hash(&self.key, b"seed"))
     }
@@ -267,7 +316,7 @@ pub(crate) fn first_word(hash: &blake3::Hash) -> u64 {
     u64::from_le_bytes(*first.expect("a hash is longer"))
 }
 
-/// A policy in a service: fits are made beside serving, and users can be forgotten.
+/// The setup of a served policy: fits are computed in the background.
 fn setup(dim: usize) -> Setup<'static> {
     Setup {
         fits_inline: false,
@@ -275,8 +324,8 @@ fn setup(dim: usize) -> Setup<'static> {
     }
 }
 
-/// The constants of a preset, with given values in place of some. Constants are fixed before the number of
-/// features is known: no preset that can be served has any that depend on it.
+/// The constants of a preset, some of them overridden. Constants are fixed before the number of features is
+/// known: no preset that can be served depends on it.
 fn values(
     policy: &'static Spec,
     preset: Preset,
@@ -285,7 +334,28 @@ fn values(
     Ok(policy.values(preset, given, &setup(1))?)
 }
 
-/// The presets of a policy that can be served: [`Preset::Theory`] needs to know the truth.
+/// The context mode that the settings ask for.
+fn context_mode(settings: &Settings) -> Result<ContextMode, Misfit> {
+    if settings.context.is_empty() && settings.context_mode.is_some() {
+        return Err(Misfit(
+            "context-mode needs context features; declare them with context".to_owned(),
+        ));
+    }
+    parse_mode(settings.context_mode.as_deref())
+}
+
+fn parse_mode(name: Option<&str>) -> Result<ContextMode, Misfit> {
+    Ok(match name {
+        Some(name) => name.parse()?,
+        None => ContextMode::Cross,
+    })
+}
+
+fn or_none(text: &str) -> String {
+    if text.is_empty() { "none" } else { text }.to_owned()
+}
+
+/// The presets of a policy that can be served. [`Preset::Theory`] needs the ground truth.
 fn presets(policy: &Spec) -> Vec<Preset> {
     let all = policy.presets.iter().copied();
     all.filter(|&preset| preset != Preset::Theory).collect()
@@ -293,30 +363,33 @@ fn presets(policy: &Spec) -> Vec<Preset> {
 
 fn find_preset(policy: &Spec, name: &str) -> Result<Preset, Misfit> {
     let known = presets(policy);
-    let found = known.iter().find(|preset| preset.as_str() == name);
-    found.copied().ok_or_else(|| {
+    let preset = known.iter().find(|preset| preset.as_str() == name);
+    preset.copied().ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|preset| preset.as_str()).collect();
         Misfit(format!(
-            "preset '{name}' cannot be served; {} can",
-            known.join(" and ")
+            "preset '{name}' cannot be served with {policy}; use one of {}",
+            known.join(", ")
         ))
     })
 }
 
-/// Checks that a policy has what settings name.
+/// Checks that the policy has a choice of presets, if the settings name one, and every constant that they
+/// name.
 fn check_names(policy: &Spec, settings: &Settings) -> Result<(), Misfit> {
     let check = |name: &str, has: &dyn Fn(&Spec) -> bool| {
         if has(policy) {
             return Ok(());
         }
-        let mut those = servable();
-        those.retain(|spec| has(spec));
-        if those.is_empty() {
-            return Err(Misfit(format!("no policy that can be served has {name}")));
+        let mut others = servable();
+        others.retain(|spec| has(spec));
+        if others.is_empty() {
+            return Err(Misfit(format!(
+                "{name} is not a setting of any policy that can be served"
+            )));
         }
         Err(Misfit(format!(
-            "the policy is {policy}, and {name} is for {}; leave {name} out, or use another policy",
-            names(&those)
+            "policy {policy} has no setting {name}; omit {name}, or use one of the policies that have it: {}",
+            names(&others)
         )))
     };
     if settings.preset.is_some() {
@@ -329,20 +402,20 @@ fn check_names(policy: &Spec, settings: &Settings) -> Result<(), Misfit> {
     Ok(())
 }
 
-/// The constants that settings name.
-fn asked(policy: &Spec, settings: &Settings) -> Result<Vec<(&'static str, Value)>, Misfit> {
-    let mut asked = Vec::new();
+/// The values of the constants that the settings name.
+fn requested(policy: &Spec, settings: &Settings) -> Result<Vec<(&'static str, Value)>, Misfit> {
+    let mut requested = Vec::new();
     for (name, literal) in &settings.constants {
         if let Some(constant) = policy.constant(&constant_name(name)) {
-            asked.push((constant.name, literal.value(constant)?));
+            requested.push((constant.name, literal.value(constant)?));
         }
     }
-    Ok(asked)
+    Ok(requested)
 }
 
-/// Folders made before policies said which constants they have held two more for LinUCB, which it never
-/// looked at, and the index as a boolean.
-fn renew(policy: &Spec, constants: &mut BTreeMap<String, Option<Literal>>) {
+/// Converts the constants of folders made before each policy declared its own: those had two more for
+/// LinUCB, which it did not use, and the index as a boolean.
+fn convert_old_constants(policy: &Spec, constants: &mut BTreeMap<String, Option<Literal>>) {
     if let Some(squared) = constants.remove("squared_norm") {
         let is_squared = squared == Some(Literal::Flag(true));
         let index = if is_squared { "squared" } else { "norm" };
@@ -355,10 +428,9 @@ fn renew(policy: &Spec, constants: &mut BTreeMap<String, Option<Literal>>) {
     }
 }
 
-/// What is asked for is not what the folder was made with.
-fn differs(what: &str, asked: &str, has: &str) -> Misfit {
+/// The error for a setting that differs from what the folder was made with.
+fn differs(setting: &str, asked: &str, has: &str) -> Misfit {
     Misfit(format!(
-        "{what} {asked} was asked for, and the folder was made with {has}; use another folder, or \
-         leave {what} out"
+        "{setting} is {asked}, and the folder was made with {has}; use another folder, or omit {setting}"
     ))
 }

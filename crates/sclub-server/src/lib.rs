@@ -1,22 +1,23 @@
-//! The service: recommend over HTTP, learn from rewards that come later, lose nothing.
+//! The service: recommends over HTTP, learns from rewards that come later, and loses nothing.
 //!
 //! | | |
 //! |---|---|
-//! | [`api`] | requests to calls of the engine, and back |
-//! | [`edge`] | connections, TLS, keys, limits: what lies between sockets and the API |
-//! | [`engine`] | log, then apply: one thread writes, everybody reads |
-//! | [`state`] | what is known, a fold of the events |
-//! | [`event`], [`decision`] | what is in the log, and what is handed out |
-//! | [`old`] | reads what version 0.1 wrote |
-//! | [`mod@env`] | disk, clock, randomness and threads, handed in |
-//! | [`store`] | where events are kept |
+//! | [`api`] | HTTP requests to calls of the engine, and back |
+//! | [`edge`] | the layer between sockets and the API: connections, TLS, API keys, limits |
+//! | [`engine`] | writes: validate, log, apply; one thread writes, all threads read |
+//! | [`state`] | the state, a fold of the events |
+//! | [`event`], [`decision`] | the contents of the log, and of the decisions that clients receive |
+//! | [`old`] | reads backups of version 0.1 |
+//! | [`mod@env`] | disk, clock, randomness and threads, injected |
+//! | [`store`] | the data folder: log, snapshots, epochs |
 
-// Tests share files, whether they are inside or outside.
+// Shared by unit tests and integration tests.
 #[cfg(test)]
 extern crate self as sclub_server;
 
 pub mod api;
 pub mod client;
+pub mod context;
 pub mod decision;
 pub mod edge;
 pub mod engine;

@@ -1,4 +1,4 @@
-//! Counts and times: for Prometheus, and by the second for the page.
+//! Metrics: for Prometheus, and by the second for the page.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,13 +11,13 @@ use sclub::Outlook;
 use crate::event::Event;
 use crate::state::{Record, State, What};
 
-/// Upper bounds of the buckets for times, in seconds.
+/// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
     5.0,
 ];
 
-/// Kinds of requests that are timed.
+/// The kinds of requests whose latency is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// `/v1/recommend`
@@ -52,11 +52,11 @@ impl Call {
     }
 }
 
-/// Counts and times.
+/// The metrics of a server.
 pub struct Meters {
     handle: PrometheusHandle,
-    calls: [Timed; 5],
-    /// Decisions that were handed out but not noted, because too many waited.
+    calls: [CallMeters; 5],
+    /// The number of decisions that are missing in the journal because too many waited.
     pub unnoted: Counter,
     decisions: Counter,
     rewards: Counter,
@@ -85,38 +85,38 @@ pub struct Meters {
     total_decisions: AtomicU64,
 }
 
-/// A kind of request.
-struct Timed {
+/// The metrics of one kind of request.
+struct CallMeters {
     ok: Counter,
     refused: Counter,
     failed: Counter,
     seconds: Histogram,
 }
 
-/// What happened since it was last asked.
+/// Counts since the last summary.
 #[derive(Debug, Default)]
 struct Second {
     recommend: Window,
     feedback: Window,
     rewards: AtomicU64,
-    /// In millionths.
+    /// The sum of the rewards, in millionths.
     reward_sum: AtomicU64,
 }
 
-/// A second, summed up.
+/// The summary of a second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {
-    /// Recommendations.
+    /// The number of recommendations.
     pub recommends: u64,
-    /// Rewards sent.
+    /// The number of feedback calls.
     pub feedbacks: u64,
-    /// Mean of the rewards learned.
+    /// The mean of the rewards learned.
     pub reward_rate: Option<f64>,
-    /// Median time of a recommendation, in seconds.
+    /// The median latency of a recommendation, in seconds.
     pub recommend_p50: Option<f64>,
-    /// 99th percentile of it.
+    /// The 99th percentile of the latency of a recommendation, in seconds.
     pub recommend_p99: Option<f64>,
-    /// 99th percentile of the time that a reward takes.
+    /// The 99th percentile of the latency of feedback, in seconds.
     pub feedback_p99: Option<f64>,
 }
 
@@ -140,7 +140,7 @@ impl Default for Meters {
                 calls: Call::ALL.map(|call| {
                     let call = call.as_str();
                     let counted = |outcome: &'static str| counter!("sclub_requests_total", "call" => call, "outcome" => outcome);
-                    Timed {
+                    CallMeters {
                         ok: counted("ok"),
                         refused: counted("refused"),
                         failed: counted("failed"),
@@ -181,15 +181,15 @@ impl Default for Meters {
 fn describe() {
     describe_counter!("sclub_requests_total", "Requests by call and outcome");
     describe_histogram!("sclub_request_seconds", "Time to answer a request");
-    describe_counter!("sclub_decisions_total", "Decisions handed out");
+    describe_counter!("sclub_decisions_total", "Decisions made");
     describe_counter!(
         "sclub_decisions_unnoted_total",
-        "Decisions that could not be kept for the export; they can still be answered"
+        "Decisions that are missing in the journal; they still accept a reward"
     );
     describe_counter!("sclub_rewards_total", "Rewards learned");
     describe_gauge!(
         "sclub_reward_sum",
-        "Sum of the rewards of all users who are known"
+        "Sum of the rewards of all users, without forgotten ones"
     );
     describe_counter!("sclub_splits_total", "Splits");
     describe_counter!("sclub_merges_total", "Merges");
@@ -204,23 +204,23 @@ fn describe() {
     describe_gauge!("sclub_items", "Items in the catalogue");
     describe_gauge!("sclub_rounds", "Rounds learned");
     describe_gauge!("sclub_events", "Events in the log");
-    describe_gauge!("sclub_queue", "Writes that wait");
+    describe_gauge!("sclub_queue", "Writes in the queue");
     describe_gauge!("sclub_store_bytes", "Size of the data folder");
-    describe_gauge!("sclub_writable", "1 if writes work, else 0");
+    describe_gauge!("sclub_writable", "0 if the server is read-only, else 1");
     describe_counter!("sclub_fits_total", "Fits that took effect");
     describe_gauge!("sclub_fit_seconds", "Time to compute the last fit");
     describe_gauge!("sclub_fit_running", "1 if a fit is being computed, else 0");
     describe_gauge!(
         "sclub_unplaced_share",
-        "Share of the users who no cluster has with a probability of one half or more"
+        "Share of the users for whom no cluster has a probability of one half or more"
     );
     describe_gauge!(
         "sclub_effective_parameters",
-        "How many numbers the rewards have settled"
+        "Effective number of parameters that the rewards have determined"
     );
     describe_gauge!(
         "sclub_clustering_gain",
-        "Nats by which rewards are better predicted with clusters than without"
+        "Gain in log-likelihood of rewards with clusters over without, in nats"
     );
     describe_gauge!(
         "sclub_clustering_used",
@@ -229,7 +229,7 @@ fn describe() {
 }
 
 impl Meters {
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn answered(&self, call: Call, took: Duration, status: u16) {
         let timed = &self.calls[call as usize];
         match status {
@@ -250,24 +250,24 @@ impl Meters {
         }
     }
 
-    /// Decisions were handed out in a batch.
+    /// Counts decisions that were made in a batch.
     pub fn decided(&self, decisions: u64) {
         self.decisions.increment(decisions);
         self.total_decisions.fetch_add(decisions, Ordering::Relaxed);
     }
 
-    /// Decisions handed out since the start.
+    /// The number of decisions since the server started.
     pub fn decisions(&self) -> u64 {
         self.total_decisions.load(Ordering::Relaxed)
     }
 
-    /// A batch became durable.
+    /// Counts a batch that became durable.
     pub fn commit(&self, took: Duration, events: usize) {
         self.commits.record(took.as_secs_f64());
         self.commit_events.record(events as f64);
     }
 
-    /// An event was applied.
+    /// Counts an event that was applied.
     pub fn event(&self, event: &Event) {
         let Event::Learn { round } = event else {
             return;
@@ -277,14 +277,14 @@ impl Meters {
             .rewards
             .fetch_add(round.len() as u64, Ordering::Relaxed);
         let sum: f64 = round.iter().map(|reward| reward.reward).sum();
-        // Rewards may be negative: the sum wraps and unwraps.
+        // Rewards may be negative: the sum wraps around, and back.
         let millionths = (sum * 1e6).round() as i64;
         self.second
             .reward_sum
             .fetch_add(millionths as u64, Ordering::Relaxed);
     }
 
-    /// Clusters changed.
+    /// Counts splits and merges.
     pub fn changes(&self, changes: &[Record]) {
         for record in changes {
             match record.what {
@@ -294,7 +294,7 @@ impl Meters {
         }
     }
 
-    /// How things stand.
+    /// Sets the gauges of the state.
     pub fn state(&self, state: &State) {
         let clusters = state.clusters();
         let singletons = state
@@ -309,7 +309,7 @@ impl Meters {
         self.items.set(items as f64);
         self.rounds.set(state.rounds() as f64);
         self.events.set(state.events() as f64);
-        // Of a policy that fits nothing these are no numbers.
+        // A policy without fits has no such values.
         let outlook = state.policy().and_then(|policy| policy.inspect().outlook());
         let figure = |of: fn(&Outlook) -> f64| outlook.as_ref().map_or(f64::NAN, of);
         self.unplaced.set(figure(|outlook| outlook.unplaced));
@@ -320,36 +320,36 @@ impl Meters {
             .set(figure(|outlook| f64::from(u8::from(outlook.used))));
     }
 
-    /// A fit took effect.
+    /// Counts a fit that took effect.
     pub fn fitted(&self) {
         self.fits.increment(1);
     }
 
-    /// How things stand with fits.
+    /// Sets the gauges of the fits.
     pub fn fitting(&self, is_running: bool, took: Option<Duration>) {
         self.fit_running.set(f64::from(u8::from(is_running)));
         self.fit_seconds
             .set(took.map_or(f64::NAN, |took| took.as_secs_f64()));
     }
 
-    /// How things stand with the store.
+    /// Sets the gauges of the store.
     pub fn store(&self, waiting: usize, bytes: u64, writable: bool) {
         self.queue.set(waiting as f64);
         self.store.set(bytes as f64);
         self.writable.set(f64::from(u8::from(writable)));
     }
 
-    /// Makes room: samples are put into their buckets.
+    /// Moves samples into their buckets, which frees memory.
     pub fn upkeep(&self) {
         self.handle.run_upkeep();
     }
 
-    /// As Prometheus reads it.
+    /// The metrics in Prometheus' text format.
     pub fn render(&self) -> String {
         self.handle.render()
     }
 
-    /// What happened since the last call. One caller only.
+    /// The summary since the last call. There must be one caller only.
     pub fn second(&self) -> Summary {
         let (recommend, feedback) = (self.second.recommend.take(), self.second.feedback.take());
         let rewards = self.second.rewards.swap(0, Ordering::Relaxed);
@@ -365,10 +365,10 @@ impl Meters {
     }
 }
 
-/// Buckets in a window: eight for each doubling of the nanoseconds.
+/// The number of buckets in a window: eight for each doubling of the nanoseconds.
 const CELLS: usize = 8 * 40;
 
-/// Times since they were last asked for.
+/// A histogram of the latencies since it was last taken.
 struct Window([AtomicU64; CELLS]);
 
 impl std::fmt::Debug for Window {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_told() {
+    fn counts_are_rendered() {
         let meters = Meters::default();
         meters.answered(Call::Recommend, Duration::from_millis(2), 200);
         meters.answered(Call::Recommend, Duration::from_millis(2), 422);

@@ -1,7 +1,7 @@
-//! Reads what version 0.1 wrote, for importing its backups.
+//! Decoding of events and snapshots of version 0.1, for restoring its backups.
 //!
-//! Version 0.1 knew no service clock and no batches, and did not note which event a decision followed.
-//! What it wrote counts as from the beginning of the service clock.
+//! Version 0.1 had no service clock and no batches, and did not record the event that a decision followed.
+//! Its events get time 0 of the service clock.
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use crate::identity::Identity;
 use crate::state::saved::{Header, OwnedRest, take, take_policy, take_users};
 use crate::state::{Answered, Forgotten, History, LoadError, State};
 
-/// Version of the form of an event.
+/// The version of the encoding of an event.
 const VERSION: u8 = 1;
 
-/// Formats of the snapshots.
+/// The formats of the snapshots.
 const FORMATS: std::ops::RangeInclusive<u32> = 1..=2;
 
 #[derive(Debug, Deserialize)]
@@ -92,13 +92,13 @@ struct OldForgotten {
     at: u64,
 }
 
-/// An event that version 0.1 wrote, and when it was accepted, in milliseconds since 1970.
+/// Decodes an event of version 0.1 and the time when it was accepted, in milliseconds since 1970.
 ///
-/// Its rewards have `clock` 0 and `event` [`u64::MAX`]: version 0.1 let in only what was decided after
-/// the user was last forgotten, so no event before it can have forgotten the user since.
+/// Its rewards have `clock` 0 and `event` [`u64::MAX`]: version 0.1 accepted only decisions made after the
+/// user was last forgotten, so no earlier event can have forgotten the user since.
 ///
 /// # Errors
-/// Where the bytes are no event of version 0.1.
+/// If the bytes are not an event of version 0.1.
 pub fn event(bytes: &[u8]) -> Result<(u64, Event), Malformed> {
     let stamped: OldStamped = match bytes {
         [VERSION, rest @ ..] => event::whole(rest)?,
@@ -139,16 +139,16 @@ fn reward(old: OldReward) -> event::Reward {
     }
 }
 
-/// The state in a snapshot of version 0.1. It is as after one batch, which is not in any log, with the
-/// events that were counted.
+/// Decodes the state in a snapshot of version 0.1. Its position is 1, as after one batch that is in no log,
+/// and its events are those that version 0.1 had counted.
 ///
 /// # Errors
-/// Where it cannot be read or is something else.
+/// If it cannot be read or is not a snapshot of version 0.1.
 pub fn load(identity: Identity, from: &mut dyn Read) -> Result<State, LoadError> {
     let old: OldHeader = take(from)?;
     if !FORMATS.contains(&old.format) {
         return Err(LoadError::Bad(format!(
-            "it is of format {}, and version 0.1 wrote {} and {}",
+            "the snapshot has format {}; version 0.1 wrote {} and {}",
             old.format,
             FORMATS.start(),
             FORMATS.end()

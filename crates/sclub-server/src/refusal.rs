@@ -1,72 +1,72 @@
-//! Why something that was asked for is not done.
+//! Reasons why a request is refused.
 
 use crate::store::StoreError;
 
-/// Why something that was asked for is not done. Nothing was changed, but where it is
-/// [`Refusal::Unknown`] whether something was.
+/// The reason why a request is refused. Nothing was changed, except that with [`Refusal::Unknown`] the
+/// outcome is not known.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {
-    /// The decision was not handed out here.
-    #[error("there is no such decision")]
+    /// The decision was not made by this server.
+    #[error("unknown decision: it was not made by this server, or was changed")]
     UnknownDecision,
-    /// Its lifetime is over.
-    #[error("the decision's lifetime is over")]
+    /// The decision has expired.
+    #[error("the decision has expired: rewards must come within the lifetime that the server sets")]
     Expired,
-    /// The reward of the item shown was learned before.
-    #[error("the reward was learned before")]
+    /// The item shown has its reward already.
+    #[error("the item has its reward already")]
     Answered,
-    /// It was made by another copy of the data folder.
-    #[error("the decision was made by another copy of this data folder, after the two parted")]
+    /// The decision was made by another copy of the data folder.
+    #[error("the decision was made by another copy of this data folder, after it was copied")]
     OtherCopy,
-    /// The user it was made for was forgotten.
-    #[error("the user of the decision was forgotten")]
+    /// The user of the decision was forgotten after it was made.
+    #[error("the user of the decision was forgotten after it was made")]
     Forgotten,
     /// There is no such item.
     #[error("there is no item '{id}' {place}")]
     UnknownItem {
         /// Its id.
         id: String,
-        /// Where it should be.
+        /// The place where it should be.
         place: &'static str,
-        /// Which part of the request names it.
+        /// The field of the request that names it.
         field: &'static str,
     },
-    /// Nothing is known of the user.
-    #[error("nothing is known of user '{0}'")]
+    /// The user has given no reward, or was forgotten.
+    #[error("unknown user '{0}': no reward of this user has been learned")]
     UnknownUser(String),
     /// There is no such cluster.
     #[error("there is no cluster {0}")]
     UnknownCluster(u64),
-    /// Part of the request cannot be.
+    /// A field of the request is invalid.
     #[error("{message}")]
     Invalid {
-        /// Which part.
+        /// The field.
         field: String,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
-    /// Something about one entry of a batch.
+    /// A refusal of one entry of a batch.
     #[error("{1}")]
     At(String, Box<Refusal>),
-    /// It could be done only before the first round.
-    #[error("{0} rounds have been learned, and this is possible before the first only")]
+    /// The request is allowed before the first round only.
+    #[error("{0} rounds have been learned; this is allowed before the first round only")]
     Begun(u64),
-    /// Nothing can be written; what is known can still be read.
-    #[error("nothing can be written at the moment: {0}")]
+    /// The server is read-only.
+    #[error("the server is read-only at the moment: {0}")]
     ReadOnly(String),
-    /// Writing failed in a way that leaves open whether it was written.
-    #[error("whether it was written is not known; send it again: {0}")]
+    /// Writing failed, and the request may be written or not.
+    #[error("it is not known whether the request was written; send it again: {0}")]
     Unknown(String),
-    /// Too many writes wait.
-    #[error("too many writes wait; try again soon")]
+    /// The queue of writes is full.
+    #[error("too many writes are waiting; retry soon")]
     Overloaded,
-    /// The server is about to end.
-    #[error("the server is closing")]
+    /// The server is shutting down.
+    #[error("the server is shutting down")]
     Closing,
 }
 
 impl Refusal {
-    /// A part of the request cannot be.
+    /// A field of the request is invalid.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
         Refusal::Invalid {
             field: field.into(),
@@ -74,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// The same about one entry of a batch.
+    /// The same refusal, as one of an entry of a batch.
     pub fn within(self, list: &str, index: usize) -> Self {
         Refusal::At(format!("{list}[{index}]"), Box::new(self))
     }
@@ -83,7 +83,7 @@ impl Refusal {
 impl From<&StoreError> for Refusal {
     fn from(error: &StoreError) -> Self {
         Refusal::ReadOnly(match error {
-            // The folder is the operator's business, not the caller's.
+            // The path of the folder is not for callers.
             StoreError::Write { reason, .. } | StoreError::Read { reason, .. } => reason.clone(),
             StoreError::Damaged { .. } | StoreError::Format { .. } => "a file is damaged".into(),
             StoreError::InUse(_) => "the folder is in use".into(),

@@ -1,4 +1,4 @@
-//! A server from its start to its end.
+//! A server from start to shutdown.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -14,24 +14,24 @@ use crate::env::Env;
 use crate::settings::Settings;
 use crate::store::{Folder, StoreError};
 
-/// Why a server cannot start, or ended early.
+/// The reason why a server cannot start, or stopped early.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// A setting cannot be.
+    /// A setting is invalid.
     #[error("{0}")]
     Settings(String),
-    /// Nobody can listen there.
+    /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {reason}")]
     Listen {
-        /// Where.
+        /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         reason: io::Error,
     },
     /// The data folder cannot be used.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// Threads or sockets cannot be had.
+    /// The system has no threads or sockets left.
     #[error("cannot run: {0}")]
     Run(#[from] io::Error),
 }
@@ -42,16 +42,16 @@ impl From<StoreError> for ServeError {
     }
 }
 
-/// Paths that pages of other web sites may not call, with all below them.
-const OWN: &[&str] = &["/v1", "/metrics"];
+/// The path prefixes that pages of other web sites may not call.
+const SAME_SITE_PATHS: &[&str] = &["/v1", "/metrics"];
 
 /// Serves until `shutdown` ends, then finishes what is in flight and closes the folder.
 ///
-/// `listening` is told the address once the log is read and requests are answered. Whenever `reload` says
-/// so, keys and certificates are read again, and the audit log is opened again.
+/// `listening` is called with the address once the log is read and requests are answered. On each message
+/// of `reload`, keys and certificates are read again, and the audit log is opened again.
 ///
 /// # Errors
-/// Where it cannot start.
+/// If it cannot start.
 pub fn serve(
     settings: &Settings,
     listening: impl FnOnce(SocketAddr) + Send + 'static,
@@ -69,7 +69,7 @@ pub fn serve(
     };
     options.site = Site::new(&settings.host, !keys.is_none())
         .map_err(ServeError::Settings)?
-        .own(OWN)
+        .own(SAME_SITE_PATHS)
         .audited(audit.clone(), admin_route);
     let guard = Guard::with_audit(keys, settings.rate, Some(audit.clone()));
     let files = Reload::new(settings, &guard, options.tls.as_ref(), &audit);
@@ -79,7 +79,7 @@ pub fn serve(
     };
     let listener = TcpListener::bind(settings.addr).map_err(unusable)?;
     let addr = listener.local_addr().map_err(unusable)?;
-    // Before anything is answered: a folder in use, or not ours, is an error at once.
+    // A folder that is in use, or is not a data folder, is an error before any request is answered.
     let folder = Folder::open(&Env::real(), &settings.data)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
@@ -88,7 +88,7 @@ pub fn serve(
     let runtime = builder.enable_all().thread_name("sclub").build()?;
     let app = App::new(settings.clone());
     if settings.insecure {
-        tracing::warn!(%addr, "insecure: whoever reaches this address may do everything");
+        tracing::warn!(%addr, "insecure: any client that reaches this address has full access");
     }
     runtime.spawn(reload_files(files, reload));
     let ready = move || listening(addr);
@@ -109,12 +109,12 @@ pub fn serve(
     outcome
 }
 
-/// Reads files again each time that somebody asks for it, for as long as the runtime lives.
-async fn reload_files(files: Reload, mut asked: mpsc::Receiver<()>) {
+/// Reads files again on each message, for as long as the runtime lives.
+async fn reload_files(files: Reload, mut requests: mpsc::Receiver<()>) {
     let files = Arc::new(files);
-    while asked.recv().await.is_some() {
+    while requests.recv().await.is_some() {
         let files = Arc::clone(&files);
-        // A panic is in the log; the next attempt may do better.
+        // A panic is logged; the next reload may succeed.
         let _ = tokio::task::spawn_blocking(move || files.run()).await;
     }
 }
@@ -157,12 +157,12 @@ async fn run(
     let mut broken = None;
     let ended = edge::serve(listener, router, options, async {
         tokio::select! {
-            () = shutdown => tracing::info!("closing: requests in flight are finished"),
+            () = shutdown => tracing::info!("shutting down: requests in flight are finished"),
             Some(error) = failure.recv() => broken = Some(error),
         }
     })
     .await?;
-    // An engine that is still being opened is waited for, so that it can be closed.
+    // If the engine is still being opened, wait for it, so that it can be closed.
     let _ = opening.await;
     if ended.cut > 0 {
         tracing::warn!(cut = ended.cut, "connections were cut");
@@ -173,7 +173,7 @@ async fn run(
     }
 }
 
-/// Lets the process have as many files open as it may: connections and files of the log share the limit.
+/// Raises the limit of open files to the maximum: connections and files of the log share it.
 fn raise_file_limit() {
     #[cfg(target_os = "linux")]
     {
@@ -186,7 +186,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Checks what nobody else does.
+/// Validates the settings that are not validated elsewhere.
 fn check(settings: &Settings) -> Result<(), ServeError> {
     let Settings {
         reward_min,
@@ -196,14 +196,14 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
     let refused = |message: String| Err(ServeError::Settings(message));
     if !(reward_min.is_finite() && reward_max.is_finite() && reward_min < reward_max) {
         return refused(format!(
-            "reward-min is {reward_min} and reward-max {reward_max}; the first has to be smaller"
+            "reward-min is {reward_min} and reward-max {reward_max}; both must be finite, and reward-min must be smaller"
         ));
     }
-    // What a policy refuses must not be allowed here.
-    let most = sclub::MAX_MAGNITUDE;
-    if reward_min < -most || reward_max > most {
+    // Policies refuse larger rewards.
+    let max = sclub::MAX_MAGNITUDE;
+    if reward_min < -max || reward_max > max {
         return refused(format!(
-            "reward-min is {reward_min} and reward-max {reward_max}; both have to be within {most:e}"
+            "reward-min is {reward_min} and reward-max {reward_max}; both must be from -{max:e} to {max:e}"
         ));
     }
     let counts = [
@@ -218,25 +218,25 @@ fn check(settings: &Settings) -> Result<(), ServeError> {
     ];
     for (name, count) in counts {
         if count == 0 {
-            return refused(format!("{name} is 0, it has to be at least 1"));
+            return refused(format!("{name} is 0; it must be at least 1"));
         }
     }
-    const MOST_THREADS: usize = 256;
-    if settings.threads > MOST_THREADS {
+    const MAX_THREADS: usize = 256;
+    if settings.threads > MAX_THREADS {
         return refused(format!(
-            "threads is {}, and at most {MOST_THREADS} make sense",
+            "threads is {}; it must be at most {MAX_THREADS}",
             settings.threads
         ));
     }
-    if settings.fit_threads > MOST_THREADS {
+    if settings.fit_threads > MAX_THREADS {
         return refused(format!(
-            "fit-threads is {}, and at most {MOST_THREADS} make sense",
+            "fit-threads is {}; it must be at most {MAX_THREADS}",
             settings.fit_threads
         ));
     }
     if settings.max_dim > sclub::MAX_DIM {
         return refused(format!(
-            "max-dim is {}, and at most {} features can be had",
+            "max-dim is {}; it must be at most {}",
             settings.max_dim,
             sclub::MAX_DIM
         ));

@@ -1,4 +1,4 @@
-//! What can be set, with its defaults.
+//! The settings of a server, with their defaults.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,77 +10,82 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::identity::servable;
 
-/// Everything that can be set. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a
-/// line of a TOML file.
+/// The settings of a server. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a line
+/// of a TOML file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
-    /// Folder for everything that is kept.
+    /// The data folder.
     pub data: PathBuf,
-    /// Address to listen on.
+    /// The address to listen on.
     pub addr: SocketAddr,
-    /// A policy that can be served ([`servable`]); as the folder has it if not given.
+    /// A policy that can be served ([`servable`]); by default the folder's.
     pub policy: Option<String>,
-    /// `tuned` or `released`, where the policy has several.
+    /// The preset of the constants, `tuned` or `released`, for policies with several.
     pub preset: Option<String>,
-    /// Features per item; as the first item has it if not given.
+    /// The number of features per item; by default that of the first item.
     pub dim: Option<usize>,
-    /// Smallest reward.
+    /// Context features of requests: `hour` for a number, `device=phone|tablet` for a category.
+    pub context: Vec<String>,
+    /// How context features are joined with those of an item: `cross` (the default) or `append`.
+    pub context_mode: Option<String>,
+    /// The minimum reward.
     pub reward_min: f64,
-    /// Largest reward.
+    /// The maximum reward.
     pub reward_max: f64,
-    /// How long a decision can be answered, in seconds.
+    /// The number of seconds for which a decision accepts a reward.
     pub lifetime: u64,
-    /// Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none.
+    /// The number of days of service for which decisions and rewards are kept for `sclub export`; 0 keeps
+    /// none.
     pub journal_days: u64,
-    /// How much of the log is kept beyond what recovery needs.
+    /// The amount of log that is kept beyond what recovery needs.
     pub keep_log: KeepLog,
-    /// Events between two snapshots.
+    /// The number of events between two snapshots.
     pub snapshot_every: u64,
-    /// File with keys, one `role name secret` a line.
+    /// The file with the API keys, one `role name secret` a line.
     pub keys: Option<PathBuf>,
     /// Serve any address without keys.
     pub insecure: bool,
-    /// File with the certificate chain, PEM.
+    /// The file with the certificate chain, PEM.
     pub tls_cert: Option<PathBuf>,
-    /// File with the private key, PEM.
+    /// The file with the private key, PEM.
     pub tls_key: Option<PathBuf>,
-    /// Host names that browsers may call the server by, beside IP addresses and `localhost`. With keys, any
-    /// if none is given.
+    /// The host names that browsers may use for the server, beside IP addresses and `localhost`. By default
+    /// any with keys, none without.
     pub host: Vec<String>,
-    /// File for the audit log, JSON lines; the ordinary log if not given.
+    /// The file for the audit log, JSON lines; by default the ordinary log.
     pub audit: Option<PathBuf>,
-    /// Most bytes in the body of a request; a stream of items may be longer, each line may not.
+    /// The maximum length of a request body in bytes. A stream of items may be longer, but none of its
+    /// lines.
     pub max_body: usize,
-    /// Most candidates, or items, in a request.
+    /// The maximum number of candidates, or items, in a request.
     pub max_candidates: usize,
-    /// Most items to show in one decision.
+    /// The maximum number of items in a decision.
     pub max_k: usize,
-    /// Most features.
+    /// The maximum number of features of an item.
     pub max_dim: usize,
-    /// Most bytes in the id of a user or an item.
+    /// The maximum length of the id of a user or an item, in bytes.
     pub max_id: usize,
-    /// Most requests in a batch.
+    /// The maximum number of requests in a batch.
     pub max_batch: usize,
-    /// Requests a second for each key (or address without keys); 0 is no limit.
+    /// The maximum number of requests a second for each key (or address without keys); 0 is no limit.
     pub rate: u32,
-    /// Most connections at once.
+    /// The maximum number of connections.
     pub max_connections: usize,
-    /// Most connections at once from one address, or one IPv6 network of 64 bits; 0 is no limit.
+    /// The maximum number of connections from one address, or one IPv6 network of 64 bits; 0 is no limit.
     pub max_connections_per_address: usize,
-    /// Seconds that a request may take to arrive, and its answer to be taken. A long one has a second more
+    /// The timeout in seconds for receiving a request and for sending its answer. Long ones get a second more
     /// for each 16 KiB.
     pub timeout: u64,
-    /// Threads that answer; 0 is one for each core.
+    /// The number of threads that answer requests; 0 is one for each core.
     pub threads: usize,
-    /// Threads that compute fits beside serving; 0 is one less than there are cores.
+    /// The number of threads that compute fits in the background; 0 is one less than there are cores.
     pub fit_threads: usize,
-    /// `text` or `json`.
+    /// The format of the log, `text` or `json`.
     pub log_format: String,
-    /// What is logged: `error`, `warn`, `info`, `debug`, or a filter.
+    /// The log level, `error`, `warn`, `info` or `debug`, or a filter.
     pub log: String,
-    /// Constants in place of the preset's, each a setting of its own by its [`setting_name`]. The policies
-    /// that can be served say which there are.
+    /// Constants that override the preset's, by their [`setting_name`]. [`constants`] lists all.
     #[serde(flatten, deserialize_with = "known_constants")]
     pub constants: BTreeMap<String, Literal>,
 }
@@ -93,6 +98,8 @@ impl Default for Settings {
             policy: None,
             preset: None,
             dim: None,
+            context: Vec::new(),
+            context_mode: None,
             reward_min: 0.0,
             reward_max: 1.0,
             lifetime: 7 * 24 * 3600,
@@ -125,7 +132,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The name of every setting but the constants.
+    /// The names of all settings except the constants.
     pub fn names() -> Vec<String> {
         match serde_json::to_value(Self::default()) {
             Ok(serde_json::Value::Object(all)) => all.into_iter().map(|(name, _)| name).collect(),
@@ -134,7 +141,7 @@ impl Settings {
     }
 }
 
-/// Every constant that can be set: those of the policies that can be served, each name once.
+/// The constants of all policies that can be served, each name once.
 pub fn constants() -> Vec<&'static Constant> {
     let mut all: Vec<&Constant> = Vec::new();
     for constant in servable().into_iter().flat_map(|spec| spec.constants) {
@@ -150,12 +157,13 @@ pub fn setting_name(constant: &str) -> String {
     constant.replace('_', "-")
 }
 
-/// The name of the constant that a setting is for.
+/// The name of the constant that a setting sets.
 pub fn constant_name(setting: &str) -> String {
     setting.replace('-', "_")
 }
 
-/// The settings that are no others: constants, each with a value that some policy accepts.
+/// Deserializes the constants and validates them: each must be the constant of a policy that can be served,
+/// with a value that at least one of these policies accepts.
 fn known_constants<'a, D: Deserializer<'a>>(
     from: D,
 ) -> Result<BTreeMap<String, Literal>, D::Error> {
@@ -182,7 +190,7 @@ fn known_constants<'a, D: Deserializer<'a>>(
     Ok(given)
 }
 
-/// The value of a constant as it is written: in a file or in JSON by its type, on a command line as text.
+/// The value of a constant as the user wrote it: by its type in a file or in JSON, as text on a command line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(untagged)]
 pub enum Literal {
@@ -190,14 +198,14 @@ pub enum Literal {
     Flag(bool),
     /// A number.
     Number(f64),
-    /// A name, or any value as [`Constant::parse`] takes it.
+    /// A name, or any value in the syntax of [`Constant::parse`].
     Text(String),
-    /// Some names.
+    /// A list of names.
     Names(Vec<String>),
 }
 
 impl Literal {
-    /// A value as it is written; `None` where it is unset.
+    /// The literal for a value; `None` if it is unset.
     pub fn new(constant: &Constant, value: Value) -> Option<Self> {
         Some(match (value, constant.range) {
             (Value::Unset, _) => return None,
@@ -212,10 +220,10 @@ impl Literal {
         })
     }
 
-    /// The value that it stands for.
+    /// The value of the literal.
     ///
     /// # Errors
-    /// Says what would be accepted.
+    /// If the constant does not accept it. The error says what is allowed.
     pub fn value(&self, constant: &Constant) -> Result<Value, ValueError> {
         let value = match self {
             Literal::Flag(flag) => Value::Flag(*flag),
@@ -229,13 +237,13 @@ impl Literal {
     }
 }
 
-/// How much of the log is kept: an amount (`512MB`, `2GB`) or a time (`7d`).
+/// The amount of log that is kept: a size (`512MB`, `2GB`) or a time (`7d`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum KeepLog {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// Days of service.
+    /// A number of days of service.
     Days(u64),
 }
 
@@ -261,7 +269,7 @@ impl std::str::FromStr for KeepLog {
             _ => None,
         };
         parsed.ok_or_else(|| {
-            format!("'{text}' is neither an amount such as 512MB or 2GB nor a time such as 7d")
+            format!("'{text}' is neither a size such as 512MB or 2GB nor a time such as 7d")
         })
     }
 }
@@ -309,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_policy_has_is_refused() {
+    fn unknown_and_invalid_settings_are_refused() {
         let error = read("strange = 1").unwrap_err();
         assert!(error.starts_with("unknown field `strange`"), "{error}");
         for known in ["`data`", "`max-k`", "`half-life`", "`alpha-theta`"] {

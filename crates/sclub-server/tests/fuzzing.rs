@@ -1,5 +1,4 @@
-//! What the fuzz targets do (`fuzz/`), for a moment and without their tools: bytes that nobody would
-//! send, and good ones that were tampered with.
+//! The fuzz targets (`fuzz/`) as short tests without their tools: random bytes, and valid ones with changes.
 
 #[path = "common/mod.rs"]
 mod common;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use sclub_server::api::{App, probe};
-use sclub_server::decision::{Features, Handed, Sealer, Shown};
+use sclub_server::decision::{DecisionContents, Features, Sealer, Shown};
 use sclub_server::engine::Engine;
 use sclub_server::env::Env;
 use sclub_server::event::{Batch, Event, Item, Reward, Stamp};
@@ -91,7 +90,7 @@ fn batch(events: Vec<Event>) -> Batch {
     Batch { stamp, events }
 }
 
-/// Good bytes with some changed, left out or put in.
+/// Valid bytes with some changed, removed or inserted.
 fn tampered(good: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let change = (any::<prop::sample::Index>(), any::<u8>(), 0..3u8);
     (
@@ -122,7 +121,7 @@ fn bytes(good: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[test]
-fn no_request_breaks_anything() {
+fn no_request_panics() {
     let (app, _folder) = app();
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(3000));
     runner
@@ -134,7 +133,7 @@ fn no_request_breaks_anything() {
 }
 
 #[test]
-fn no_log_breaks_anything() {
+fn no_log_panics() {
     let identity = identity();
     let mut good: Vec<Vec<u8>> = events()
         .into_iter()
@@ -154,7 +153,7 @@ fn no_log_breaks_anything() {
                 let next = before.0 + 1;
                 match state.replay(next, &batch, &mut effect) {
                     Ok(()) => prop_assert_eq!(state.position(), next),
-                    // Nothing of it was applied.
+                    // No event of it was applied.
                     Err(_) => prop_assert_eq!((state.position(), state.events()), before),
                 }
             }
@@ -169,7 +168,7 @@ fn no_log_breaks_anything() {
 }
 
 #[test]
-fn no_snapshot_and_no_decision_breaks_anything() {
+fn no_snapshot_and_no_decision_panics() {
     let identity = identity();
     let mut state = State::new(identity.clone()).unwrap();
     let first = batch(events().into_iter().take(3).collect());
@@ -181,7 +180,7 @@ fn no_snapshot_and_no_decision_breaks_anything() {
         score: 0.5,
         features,
     };
-    let handed = Handed {
+    let handed = DecisionContents {
         life: 9,
         number: 1,
         event: 1,
@@ -193,20 +192,21 @@ fn no_snapshot_and_no_decision_breaks_anything() {
             shown(Features::Catalogue(3)),
             shown(Features::Inline(vec![0.5])),
         ],
+        context: vec![0.5],
     };
     let sealer = Sealer::new([3; 32]);
     let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(2000));
     runner
         .run(&bytes(vec![saved, handed.encode()]), |bytes| {
             let _ = State::load(identity.clone(), &mut bytes.as_slice());
-            let _ = Handed::decode(&bytes);
+            let _ = DecisionContents::decode(&bytes);
             let _ = sealer.open(&String::from_utf8_lossy(&bytes));
             Ok(())
         })
         .unwrap();
 }
 
-/// What is in a log that can be opened; none if it cannot.
+/// The batches of a log, if it can be opened.
 fn read(dir: &Path) -> Result<Vec<Vec<u8>>, StoreError> {
     let log = Segments::open(&Env::real(), dir, 1 << 20)?;
     let batches = log.read(log.first()? - 1)?;
@@ -214,14 +214,14 @@ fn read(dir: &Path) -> Result<Vec<Vec<u8>>, StoreError> {
     let batches = batches.collect::<Result<Vec<_>, _>>()?;
     log.check()?;
     assert_eq!(log.last() + 1 - log.first()?, batches.len() as u64);
-    // It can be gone on with.
+    // Appends to it work.
     log.append(log.last(), b"more").expect("an append");
     Ok(batches)
 }
 
-/// Tampered with in whatever way, a log gives what was written up to some batch, or an error.
+/// With any change, a log gives its original batches up to some number, or an error.
 #[test]
-fn no_file_of_a_log_breaks_anything() {
+fn no_file_of_a_log_gives_other_batches() {
     let good = common::new_folder();
     let log = Segments::open(&Env::real(), good.path(), 200).unwrap();
     let written: Vec<Vec<u8>> = events()
@@ -234,7 +234,7 @@ fn no_file_of_a_log_breaks_anything() {
     drop(log);
     let files = common::files(good.path());
     assert!(files.len() > 2);
-    // Without most of the room that is reserved, or every change would go there.
+    // Without most of the reserved space, or most changes would be there.
     let cut: Vec<Vec<u8>> = files
         .iter()
         .map(|file| {

@@ -1,4 +1,4 @@
-//! Many look-ups that wait for a lock hold up nobody else.
+//! Look-ups that wait for a lock do not delay other requests.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,8 +17,8 @@ use tokio::time::timeout;
 
 const LONG: Duration = Duration::from_secs(30);
 
-/// More than there are threads to block.
-const MANY: usize = 60;
+/// More look-ups than there are blocking threads.
+const LOOK_UPS: usize = 60;
 const THREADS: usize = 24;
 
 /// Sends a request; its answer is read by [`status`].
@@ -49,7 +49,7 @@ fn app(folder: &Path) -> Arc<App> {
 }
 
 #[test]
-fn look_ups_that_wait_hold_up_nobody() {
+fn look_ups_that_wait_do_not_delay_other_requests() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .max_blocking_threads(THREADS)
@@ -58,13 +58,13 @@ fn look_ups_that_wait_hold_up_nobody() {
         .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let app = app(folder.path());
-    // Somebody looks at everything, and takes very long for it.
+    // One long read of the state.
     let (begun, has_begun) = mpsc::channel();
     let (end, ends) = mpsc::channel::<()>();
     let slow = {
         let app = Arc::clone(&app);
         std::thread::spawn(move || {
-            app.engine().unwrap().study(|_| {
+            app.engine().unwrap().read_long(|_| {
                 begun.send(()).unwrap();
                 let _ = ends.recv_timeout(2 * LONG);
             });
@@ -85,11 +85,11 @@ fn look_ups_that_wait_hold_up_nobody() {
         ));
         let mut waiting = Vec::new();
         for path in ["/v1/clusters", "/v1/state?hash=true", "/v1/clusters/1"] {
-            for _ in 0..MANY {
+            for _ in 0..LOOK_UPS {
                 waiting.push(send(addr, path).await);
             }
         }
-        // Time for all of them to arrive; one that comes later makes the test easier, never harder.
+        // Time for all of them to arrive. A late one makes the test weaker, but never fail.
         tokio::time::sleep(Duration::from_millis(300)).await;
         for path in ["/healthz", "/readyz", "/v1/state", "/healthz"] {
             let answered = timeout(LONG, async { status(send(addr, path).await).await });
@@ -100,8 +100,8 @@ fn look_ups_that_wait_hold_up_nobody() {
             }
             assert_eq!(answered, Ok(200), "{path}");
         }
-        // Those who left keep no turn once their work is done, and the others are all answered.
-        waiting.drain(..MANY / 2);
+        // Disconnected clients free their permits once their work is done, and all others are answered.
+        waiting.drain(..LOOK_UPS / 2);
         end.send(()).unwrap();
         for stream in waiting {
             let status = timeout(LONG, status(stream)).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! The description of the API that is kept beside the docs is the one that the code makes.
+//! docs/openapi.json is the description that the code generates.
 
 use std::path::Path;
 

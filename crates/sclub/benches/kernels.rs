@@ -8,7 +8,7 @@ use std::hint::black_box;
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{Groups, ItemSet, LinUcbInd, LinUcbShared, Params, Policy};
+use sclub::{ContextMode, Groups, ItemSet, LinUcbInd, LinUcbShared, Params, Policy};
 
 /// Independent accumulators of 8 numbers: enough to keep two units of latency 4 busy.
 const CHAINS: usize = 12;
@@ -157,9 +157,46 @@ fn best_of_many(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// 20 of 10,000 items at d = 20, laid out and chosen from: without ids, with ids, and crossed with the
+/// 3 features of a context.
+fn ids_and_context(criterion: &mut Criterion) {
+    let dim = 20;
+    let (policy, mut catalogue, _) = trained(dim, 10_000);
+    let (crossed_policy, ..) = trained(4 * dim, 1);
+    let mut group = criterion.benchmark_group("20 of 10,000 items, d=20");
+    let indexes: Vec<usize> = (0..20).map(|item| 499 * item).collect();
+    let mut few = ItemSet::new(dim).expect("a good dimension");
+    for has_ids in [false, true] {
+        if has_ids {
+            let ids: Vec<u64> = (0..10_000).collect();
+            catalogue.set_ids(&ids).expect("one for each");
+        }
+        let name = if has_ids { "with ids" } else { "without ids" };
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                few.select(black_box(&catalogue), black_box(&indexes))
+                    .expect("good items");
+                policy.recommend(black_box(1), &few)
+            });
+        });
+    }
+    let mut crossed = ItemSet::new(4 * dim).expect("a good dimension");
+    group.bench_function("crossed with a context of 3", |bencher| {
+        bencher.iter(|| {
+            few.select(black_box(&catalogue), black_box(&indexes))
+                .expect("good items");
+            crossed
+                .refill_in_context(&few, black_box(&[1.0, 0.5, 0.0]), ContextMode::Cross)
+                .expect("a good context");
+            crossed_policy.recommend(black_box(1), &crossed)
+        });
+    });
+    group.finish();
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(30);
-    targets = peak, recommend_and_learn, best_of_many
+    targets = peak, recommend_and_learn, ids_and_context, best_of_many
 }
 criterion_main!(benches);

@@ -1,4 +1,4 @@
-//! The library in thirty lines: two kinds of people, nobody told who is who.
+//! The library in thirty lines: two groups of users with different tastes, not known in advance.
 //! Run it with `cargo run -p sclub --example embed`.
 
 use sclub::{ItemSet, Params, Policy, Sclub, Users};

@@ -1,4 +1,4 @@
-//! What a policy may offer beyond recommending and learning. Each trait is a separate ability; a policy
+//! Optional abilities of a policy beyond recommending and learning. Each trait is a separate ability; a policy
 //! implements those that it has and returns itself from [`Policy::as_inspect`] and its siblings.
 
 use std::io::Write;
@@ -31,7 +31,7 @@ pub trait Inspect: Policy {
     /// T_i, how often a user has appeared; `None` if never.
     fn count(&self, user: UserId) -> Option<u64>;
 
-    /// θ̂_i, the estimate from a user's own observations; `None` if she has not appeared.
+    /// θ̂_i, the estimate from a user's own observations; `None` if the user has not appeared.
     fn own_estimate(&self, user: UserId) -> Option<Vec<f64>>;
 
     /// Users in the cluster that a recommendation to `user` would be made from.
@@ -91,8 +91,8 @@ pub trait Persist: Policy {
 /// # Ok::<(), sclub::Error>(())
 /// ```
 pub trait Forget: Policy {
-    /// Forgets a user: her statistics and her share in the sums of others, which are summed again
-    /// over those who stay. Returns whether there was anything to forget.
+    /// Forgets a user: their statistics and their share in the sums of others, which are summed again
+    /// over the users who stay. Returns true if the user was known.
     fn forget(&mut self, user: UserId) -> bool;
 }
 

@@ -1,25 +1,25 @@
 //! Saved states: plain 64-bit words in a fixed order, with a checksum at the end. A policy from outside
 //! implements [`Save`] and calls [`save`]; its [`crate::Load`] is handed a [`Reader`].
 //!
-//! A state of gigabytes goes out and comes in in pieces of 64 kB. The third word says how
-//! many words there are in all, so a reader takes no byte more than was written, whatever follows.
+//! States are written and read in pieces of 64 kB. The third word is the total number of words, so a
+//! reader takes no byte more than was written.
 
 use std::io::{ErrorKind, Read, Write};
 
 use crate::digest::mix;
 use crate::error::{Error, LoadError};
 
-/// Of the format, common to all policies.
+/// The version of the format, common to all policies.
 const VERSION: u64 = 2;
-/// Words before the state itself: which policy's it is, [`VERSION`], words in all.
+/// Words before the state itself: the magic number of the policy, [`VERSION`], words in all.
 const HEADER: u64 = 3;
-/// Bytes that go out or come in together.
+/// The number of bytes written or read at a time.
 const PIECE: usize = 1 << 16;
 const WORD: usize = 8;
 
 /// A state that can be saved.
 pub trait Save {
-    /// The first word: tells this policy's states from others'.
+    /// The first word, which identifies the states of this policy.
     const MAGIC: u64;
 
     /// Writes the state, every bit of it. It must write the same words each time.
@@ -53,7 +53,7 @@ pub fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
     writer.finish()
 }
 
-/// Seals words as a state of the policy with this first word, whatever they are: for tests of loaders.
+/// Writes any words as a state of the policy with this first word: for tests of loaders.
 ///
 /// # Errors
 /// Those of `out`.
@@ -174,7 +174,7 @@ impl<'a> Writer<'a> {
 pub struct Reader<'a> {
     input: &'a mut dyn Read,
     piece: Vec<u8>,
-    /// Where the next word begins in `piece`.
+    /// The offset of the next word in `piece`.
     at: usize,
     /// Words still to be taken, without the checksum.
     left: u64,
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Where the input fails, or is not a saved state.
+    /// If the input fails, or is not a saved state.
     pub fn new(input: &'a mut dyn Read) -> Result<Self, LoadError> {
         let mut reader = Self {
             input,
@@ -201,7 +201,7 @@ impl<'a> Reader<'a> {
         };
         reader.magic = reader.word()?;
         if reader.word()? != VERSION {
-            return Err(bad("its format is of another version").into());
+            return Err(bad("its format version is unsupported").into());
         }
         let words = reader.word()?;
         if words <= HEADER {
@@ -212,12 +212,12 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// The first word: which policy saved it.
+    /// The first word, which identifies the policy that saved it.
     pub fn magic(&self) -> u64 {
         self.magic
     }
 
-    /// Checks which policy saved it.
+    /// Checks that the policy with this first word saved it.
     ///
     /// # Errors
     /// [`Error::BadSnapshot`] where it was another.
@@ -225,7 +225,7 @@ impl<'a> Reader<'a> {
         if self.magic == magic {
             Ok(())
         } else {
-            Err(bad("it is something else").into())
+            Err(bad("it was saved by another policy, or is not a saved state").into())
         }
     }
 
@@ -245,7 +245,7 @@ impl<'a> Reader<'a> {
     /// Reads a word.
     ///
     /// # Errors
-    /// Where the state ends too early.
+    /// If the state ends too early.
     pub fn word(&mut self) -> Result<u64, LoadError> {
         if self.left == 0 {
             return Err(bad("it ends too early").into());
@@ -263,29 +263,29 @@ impl<'a> Reader<'a> {
     /// Reads a word that must be at most `most`.
     ///
     /// # Errors
-    /// Where it is larger, or the state ends too early.
+    /// If it is larger, or the state ends too early.
     pub fn at_most(&mut self, most: u64) -> Result<u64, LoadError> {
         let word = self.word()?;
         if word <= most {
             Ok(word)
         } else {
-            Err(bad("a number in it is too large").into())
+            Err(bad("a number is too large").into())
         }
     }
 
     /// Reads a word that must fit into 32 bits.
     ///
     /// # Errors
-    /// Where it does not, or the state ends too early.
+    /// If it does not, or the state ends too early.
     pub fn u32(&mut self) -> Result<u32, LoadError> {
         Ok(self.at_most(u64::from(u32::MAX))? as u32)
     }
 
-    /// Reads how many things follow, each of at least one word. It may be wrong: reserve no memory for
+    /// Reads the number of things that follow, each of at least one word. It may be wrong: reserve no memory for
     /// so many.
     ///
     /// # Errors
-    /// Where there are fewer words left.
+    /// If there are fewer words left.
     pub fn count(&mut self) -> Result<usize, LoadError> {
         let most = self.left.min(u64::from(u32::MAX));
         Ok(self.at_most(most)? as usize)
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
     /// Reads a number, to the bit.
     ///
     /// # Errors
-    /// Where the state ends too early.
+    /// If the state ends too early.
     pub fn number(&mut self) -> Result<f64, LoadError> {
         Ok(f64::from_bits(self.word()?))
     }
@@ -302,7 +302,7 @@ impl<'a> Reader<'a> {
     /// Reads as many numbers as there is room for.
     ///
     /// # Errors
-    /// Where the state ends too early.
+    /// If the state ends too early.
     pub fn fill(&mut self, mut numbers: &mut [f64]) -> Result<(), LoadError> {
         if self.left < numbers.len() as u64 {
             return Err(bad("it ends too early").into());
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
     /// Reads words with their count in front.
     ///
     /// # Errors
-    /// Where the state ends too early.
+    /// If the state ends too early.
     pub fn words(&mut self) -> Result<Vec<u64>, LoadError> {
         (0..self.count()?).map(|_| self.word()).collect()
     }
@@ -338,19 +338,19 @@ impl<'a> Reader<'a> {
     /// [`Error::BadSnapshot`].
     pub fn end(self) -> Result<(), LoadError> {
         if self.left > 0 {
-            return Err(bad("something follows its end").into());
+            return Err(bad("there are bytes after its end").into());
         }
         let mut last = [0; WORD];
         read_exactly(self.input, &mut last)?;
         if self.checksum.finish() == u64::from_le_bytes(last) {
             Ok(())
         } else {
-            Err(bad("its checksum is wrong").into())
+            Err(bad("its checksum does not match").into())
         }
     }
 }
 
-/// Fills the target. That there is too little is the state's fault, not the machine's.
+/// Fills the target. An early end is an error of the state, not of the input.
 fn read_exactly(input: &mut dyn Read, target: &mut [u8]) -> Result<(), LoadError> {
     input.read_exact(target).map_err(|error| {
         if error.kind() == ErrorKind::UnexpectedEof {
@@ -372,11 +372,11 @@ pub(crate) fn load_slice<T>(
     let mut checksum = Checksum::new();
     checksum.add(state);
     if checksum.finish() != u64::from_le_bytes(*last) {
-        return Err(bad("its checksum is wrong"));
+        return Err(bad("its checksum does not match"));
     }
     let mut left = bytes;
     match load(&mut left) {
-        Ok(_) if !left.is_empty() => Err(bad("something follows its end")),
+        Ok(_) if !left.is_empty() => Err(bad("there are bytes after its end")),
         Ok(state) => Ok(state),
         Err(LoadError::State(error)) => Err(error),
         Err(LoadError::Io(_)) => Err(bad("it ends too early")),
@@ -388,8 +388,8 @@ pub fn bad(reason: &'static str) -> Error {
     Error::BadSnapshot { reason }
 }
 
-/// Changes with any change of any byte, for all that can be expected of 64 bits. Four strands take
-/// the words in turn, so that none waits for another.
+/// A checksum of 64 bits. Four strands take the words in turn, so that the processor works on all
+/// of them at once.
 struct Checksum {
     strands: [u64; 4],
     bytes: u64,

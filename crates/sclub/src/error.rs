@@ -1,4 +1,4 @@
-//! Everything that can be wrong with what a caller passes in. Raised before anything has changed.
+//! Errors of input. They are returned before any state has changed.
 
 use crate::kernels::MAX_DIM;
 
@@ -6,7 +6,7 @@ use crate::kernels::MAX_DIM;
 /// enough that no sum of squares can overflow.
 pub const MAX_MAGNITUDE: f64 = 1e12;
 
-/// What is wrong with an input. The state of a policy that returned one is untouched.
+/// An invalid input. The state of a policy that returned one is unchanged.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -21,13 +21,13 @@ pub enum Error {
     DimensionMismatch {
         /// The policy's dimension.
         expected: usize,
-        /// The dimension of what was passed.
+        /// The dimension passed.
         got: usize,
     },
     /// Too many or too few of something.
     #[error("expected {expected} {what}, got {got}")]
     WrongCount {
-        /// What there is too much or too little of.
+        /// The kind of thing counted.
         what: &'static str,
         /// The number expected.
         expected: usize,
@@ -38,14 +38,16 @@ pub enum Error {
     #[error("there are no candidate items to choose from")]
     NoCandidates,
     /// Zero users declared.
-    #[error("at least one user must be declared; let users simply appear with Users::Appear")]
+    #[error(
+        "at least one user must be declared; use Users::Appear if users are not known before they appear"
+    )]
     NoUsers,
     /// More users, or candidates, than the library can number.
     #[error("{what} exceeds the limit of {limit}")]
     TooMany {
-        /// What there is too much of.
+        /// The quantity that is limited.
         what: &'static str,
-        /// How many there may be.
+        /// The maximum.
         limit: u64,
     },
     /// A feature that is NaN, infinite, or larger than [`MAX_MAGNITUDE`].
@@ -77,7 +79,7 @@ pub enum Error {
         name: &'static str,
         /// The offending value.
         value: f64,
-        /// What would be accepted.
+        /// The accepted values.
         requirement: &'static str,
     },
     /// [`crate::Preset::Theory`] without [`crate::Assumptions`].
@@ -88,25 +90,25 @@ pub enum Error {
     /// A combination that the policy does not support.
     #[error("unsupported: {reason}")]
     Unsupported {
-        /// What is not supported.
+        /// The unsupported combination.
         reason: &'static str,
     },
-    /// Bytes that no state was saved as.
-    #[error("this is no saved state: {reason}")]
+    /// Bytes that are not a saved state.
+    #[error("not a valid saved state: {reason}")]
     BadSnapshot {
-        /// What is wrong with them.
+        /// The first fault found.
         reason: &'static str,
     },
 }
 
-/// Why a saved state could not be read.
+/// A saved state could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The input failed before the state ended.
     #[error("the saved state cannot be read: {0}")]
     Io(#[from] std::io::Error),
-    /// What was read is no state: [`Error::BadSnapshot`], or [`Error::BadParameter`] and
-    /// [`Error::Dimension`] for numbers that no state has.
+    /// The input is not a valid state: [`Error::BadSnapshot`], or [`Error::BadParameter`] and
+    /// [`Error::Dimension`] for invalid numbers in it.
     #[error(transparent)]
     State(#[from] Error),
 }
@@ -120,7 +122,7 @@ pub(crate) fn check_dim(dim: usize) -> Result<usize, Error> {
     }
 }
 
-/// Whether a number can be a feature or a reward.
+/// True if a number can be a feature or a reward.
 #[inline]
 pub(crate) fn acceptable(value: f64) -> bool {
     value.abs() <= MAX_MAGNITUDE

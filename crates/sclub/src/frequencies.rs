@@ -1,8 +1,8 @@
-//! How often each user of a cluster has appeared: the multiset of their counts.
+//! The counts of a cluster's users, as a multiset.
 
 /// Users by number of appearances, in ascending order.
 ///
-/// Serving a user needs the lowest and the highest count of her cluster, never whose they are.
+/// The split test needs the lowest and the highest count of a cluster, not the users they belong to.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frequencies {
     /// (appearances, users with as many), users > 0.
@@ -22,11 +22,11 @@ impl Frequencies {
         &self.rungs
     }
 
-    /// From its rungs; nothing if they are not in order.
+    /// From its rungs; `None` if they are not in order.
     pub fn from_rungs(rungs: Vec<(u64, u64)>) -> Option<Self> {
         let in_order = rungs.is_sorted_by(|(a, _), (b, _)| a < b);
-        let nobody = rungs.iter().any(|&(_, users)| users == 0);
-        (in_order && !nobody).then_some(Self { rungs })
+        let has_empty = rungs.iter().any(|&(_, users)| users == 0);
+        (in_order && !has_empty).then_some(Self { rungs })
     }
 
     pub fn add(&mut self, count: u64, users: u64) {
@@ -43,7 +43,7 @@ impl Frequencies {
     pub fn remove(&mut self, count: u64) {
         let at = self
             .find(count)
-            .expect("a user's count is among her cluster's");
+            .expect("a user's count is among the cluster's");
         self.rungs[at].1 -= 1;
         if self.rungs[at].1 == 0 {
             self.rungs.remove(at);
@@ -54,7 +54,7 @@ impl Frequencies {
     pub fn raise(&mut self, count: u64) {
         let at = self
             .find(count)
-            .expect("a user's count is among her cluster's");
+            .expect("a user's count is among the cluster's");
         let has_next = self
             .rungs
             .get(at + 1)

@@ -3,18 +3,22 @@
 //! Items stand in groups of up to 32, a whole number of lanes wide. Inside a group, feature k of all
 //! its items is contiguous: `group[k * width + lane]`. Lanes without an item hold zeros.
 
+mod context;
+
+pub use context::ContextMode;
+
 use crate::error::{Error, acceptable, check_dim, check_features};
 use crate::kernels::LANES;
 use crate::policy::ItemId;
 
-/// Widest group of items.
+/// The maximum width of a group of items.
 pub(crate) const GROUP: usize = 4 * LANES;
 
-/// Most items a set can hold.
+/// The maximum number of items in a set.
 pub const MAX_ITEMS: usize = u32::MAX as usize;
 
-/// A set of candidate items with their features, checked once and laid out for scoring. It can be
-/// filled at once, or kept for long while items come and go.
+/// A set of candidate items with their features, validated once and laid out for scoring. It can be
+/// filled at once, or kept while items are added and removed.
 ///
 /// ```
 /// use sclub::ItemSet;
@@ -28,7 +32,7 @@ pub struct ItemSet {
     dim: usize,
     len: usize,
     lanes: Vec<f64>,
-    /// Memory for the next items while these are still needed. Empty between calls.
+    /// A buffer for the next items while the old ones are still needed. Empty between calls.
     spare: Vec<f64>,
     /// The id of each item; empty where items have none.
     ids: Vec<ItemId>,
@@ -125,15 +129,15 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Replaces the items by those of `from` at `indexes`, in that order, and keeps the memory. What
-    /// was checked once is not checked again.
+    /// Replaces the items by those of `from` at `indexes`, in that order, and keeps the memory. The
+    /// features are not validated again.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`] where `from` has other features, [`Error::TooMany`]; the set is
     /// then unchanged.
     ///
     /// # Panics
-    /// Where `from` has no item at one of the indexes; the set is then unchanged.
+    /// If `from` has no item at one of the indexes; the set is then unchanged.
     pub fn select(&mut self, from: &ItemSet, indexes: &[usize]) -> Result<(), Error> {
         if from.dim != self.dim {
             return Err(Error::DimensionMismatch {
@@ -151,7 +155,7 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Adds an item behind the others.
+    /// Appends an item.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`] (its `item` is the number the item would
@@ -189,13 +193,13 @@ impl ItemSet {
         pushed
     }
 
-    /// Gives an item other features.
+    /// Replaces the features of an item.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`]; the set is then unchanged.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn replace(&mut self, index: usize, features: &[f64]) -> Result<(), Error> {
         self.check_index(index);
         check_features(index, features, self.dim)?;
@@ -203,10 +207,10 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Takes an item out; the last one takes its place.
+    /// Removes an item; the last one takes its index.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn swap_remove(&mut self, index: usize) {
         self.check_index(index);
         if !self.ids.is_empty() {
@@ -251,7 +255,7 @@ impl ItemSet {
         self.lanes.truncate(start + new * self.dim);
     }
 
-    /// Puts the features of one item where they belong.
+    /// Writes the features of one item.
     #[inline]
     fn write(&mut self, index: usize, features: impl Iterator<Item = f64>) {
         let (start, width) = self.place(index);
@@ -301,9 +305,9 @@ impl ItemSet {
         Ok(())
     }
 
-    /// Replaces the items by `len` others that are asked for number by number: `feature(i, k)` is
-    /// feature k of item i, and is asked for once. For numbers that lie elsewhere, in whatever
-    /// order and precision; the memory of two sets is kept.
+    /// Replaces the items by `len` others that are read number by number: `feature(i, k)` is
+    /// feature k of item i, and is called once. For numbers stored in another order or precision.
+    /// The memory of two sets is kept.
     ///
     /// ```
     /// use sclub::ItemSet;
@@ -371,7 +375,7 @@ impl ItemSet {
         self.len
     }
 
-    /// Whether there is no item.
+    /// True if there is no item.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -379,7 +383,7 @@ impl ItemSet {
     /// The features of one item.
     ///
     /// # Panics
-    /// Where there is no item `index`.
+    /// If there is no item `index`.
     pub fn item(&self, index: usize) -> impl ExactSizeIterator<Item = f64> + '_ {
         self.check_index(index);
         let (start, width) = self.place(index);
@@ -389,7 +393,7 @@ impl ItemSet {
     /// Copies the features of one item into `features`.
     ///
     /// # Panics
-    /// Where there is no item `index`, or `features` is not as long as an item.
+    /// If there is no item `index`, or `features` is not as long as an item.
     #[inline]
     pub fn copy_item(&self, index: usize, features: &mut [f64]) {
         self.check_index(index);
@@ -403,7 +407,7 @@ impl ItemSet {
         }
     }
 
-    /// Where an item's first feature is, and how far apart its features are.
+    /// The offset of an item's first feature, and the distance between its features.
     #[inline]
     fn place(&self, index: usize) -> (usize, usize) {
         let first = index / GROUP * GROUP;

@@ -1,4 +1,4 @@
-//! What each user alone has brought: (S_i, b_i, T_i) by order of appearance.
+//! The statistics of each user alone: (S_i, b_i, T_i) by order of appearance.
 
 use crate::bytes::{Reader, Writer, bad};
 use crate::error::{Error, LoadError};
@@ -7,7 +7,7 @@ use crate::policy::{MAX_ROUNDS, Observation, UserId};
 use crate::roster::Roster;
 use crate::statistics::{Blocks, Shape, View};
 
-/// The users who have appeared, each with her own statistics.
+/// The users who have appeared, each with their own statistics.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     shape: Shape,
@@ -78,7 +78,7 @@ impl Ledger {
         self.counts[slot] += 1;
     }
 
-    /// Takes a user off; whoever has the last slot gets hers. Returns whether she was there.
+    /// Removes a user; the user in the last slot moves into theirs. Returns true if the user was known.
     pub fn forget(&mut self, user: UserId) -> bool {
         let Some(slot) = self.roster.slot(user) else {
             return false;
@@ -89,7 +89,7 @@ impl Ledger {
         true
     }
 
-    /// Writes down the users, then T and the block of each.
+    /// Writes the users, then T and the block of each.
     pub fn save(&self, writer: &mut Writer<'_>) -> std::io::Result<()> {
         writer.words(self.users().iter().copied())?;
         for (slot, &count) in self.counts.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// What was written down.
+    /// Loads the words that [`Ledger::save`] wrote.
     pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut ledger = Self::new(shape);
         ledger.roster = load_roster(reader)?;
@@ -113,8 +113,8 @@ impl Ledger {
     }
 }
 
-/// The users that [`Writer::words`] wrote.
+/// Loads the users that [`Writer::words`] wrote.
 pub(crate) fn load_roster(reader: &mut Reader<'_>) -> Result<Roster, LoadError> {
     let users = reader.words()?;
-    Roster::of(users).ok_or_else(|| bad("a user is in it twice").into())
+    Roster::from_users(users).ok_or_else(|| bad("a user is listed twice").into())
 }

@@ -1,19 +1,21 @@
-//! Online clustering of bandits: who likes the same things, learned while recommending.
+//! Online clustering of bandits: recommends items and learns which users like the same things.
 //!
-//! Every user has unknown tastes, a weight vector; many users share tastes. A [`Policy`] is asked
-//! to choose among items for a user, is told what the choice brought, and gets better. [`Sclub`]
-//! finds out on the way which users are alike, and lets each learn from all of their kind.
+//! Every user has unknown tastes, a weight vector; many users share tastes. A [`Policy`] chooses
+//! among items for a user and learns from the reward. Policies that find clusters of users with
+//! the same tastes let each user learn from the rewards of all users of the cluster.
 //!
-//! | policy | an estimate for |
-//! |---|---|
-//! | [`Sclub`] | each set of users it believes alike; users are split out and sets merged |
-//! | [`Club`] | each connected component of a graph of users whose edges are cut |
-//! | [`LinUcbInd`] | each user alone |
-//! | [`LinUcbShared`] | all users together, or each of some known groups |
+//! # Policies
 //!
-//! The library does no I/O (but through what the caller hands to [`Persist::save_to`] and
-//! [`load_policy`]), reads no clock, starts no thread and draws no random number that a seed
-//! does not fix. The same rounds give the same bits on every machine.
+//! All of them are in the [`registry`]; [`which_policy`] compares them. The types are [`Sclub`],
+//! [`SclubSoft`] (also `gaussian`), [`Club`], [`LinUcbInd`] and [`LinUcbShared`] (`linucb-one`).
+//!
+#![doc = include_str!("policies.md")]
+//!
+//! # Use
+//!
+//! The library does no I/O of its own: [`Persist::save_to`] and [`load_policy`] write to and read
+//! from the caller's streams. It reads no clock and starts no thread. Random numbers are fixed by a
+//! seed. The same rounds give the same bits on every machine.
 //!
 //! ```
 #![doc = include_str!("../examples/embed.rs")]
@@ -42,6 +44,9 @@ mod spec;
 mod statistics;
 mod ucb;
 
+#[doc = include_str!("../docs/which-policy.md")]
+pub mod which_policy {}
+
 /// The [`Spec`] of each policy of this library, for code that needs a particular one.
 pub mod specs {
     pub use crate::club::SPEC as CLUB;
@@ -53,7 +58,7 @@ pub mod specs {
 pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};
-pub use items::{ItemSet, MAX_ITEMS};
+pub use items::{ContextMode, ItemSet, MAX_ITEMS};
 pub use kernels::MAX_DIM;
 pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};

@@ -19,7 +19,7 @@ pub const TUNED_ALPHA_P: f64 = 2.0;
 /// Share of the preset `released`'s exploration that `tuned` takes.
 pub const TUNED_EXPLORATION: f64 = 0.1;
 
-/// How the uncertainty about a candidate enters its index.
+/// The form in which the uncertainty about a candidate enters its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Index {
     /// θ̂ᵀx + β √(xᵀS⁻¹x), as in the paper's Algorithm 1.
@@ -44,17 +44,17 @@ pub enum Exploration {
 /// The constants of a policy. The fields are free to set; a policy checks them when it is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
-    /// How many radii two estimates may differ before they disagree.
+    /// The number of radii from which on two estimates disagree.
     pub alpha_theta: f64,
-    /// How many radii two frequencies may differ before they disagree.
+    /// The number of radii from which on two frequencies disagree.
     pub alpha_p: f64,
-    /// How the uncertainty enters the index.
+    /// The form in which the uncertainty enters the index.
     pub index: Index,
-    /// How much the uncertainty weighs.
+    /// The weight of the uncertainty.
     pub exploration: Exploration,
 }
 
-/// What Theorem 1 supposes known about the world.
+/// The assumptions of Theorem 1 about the world.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Assumptions {
     /// d, the number of features.
@@ -199,8 +199,7 @@ fn preset(preset: Preset, setup: &Setup<'_>) -> Result<Params, Error> {
 
 pub(crate) const ALPHA_THETA: Constant = Constant {
     name: "alpha_theta",
-    meaning: "How many radii two estimates may differ before users are split; twice as many as for a \
-              merge",
+    meaning: "Split test: the number of radii from which on two estimates disagree. A merge needs half of it",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_theta)),
     instead_of: None,
@@ -209,7 +208,7 @@ pub(crate) const ALPHA_THETA: Constant = Constant {
 
 pub(crate) const ALPHA_P: Constant = Constant {
     name: "alpha_p",
-    meaning: "How many radii two frequencies may differ before users are split",
+    meaning: "Split test: the number of radii from which on two frequencies disagree",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_p)),
     instead_of: None,
@@ -246,8 +245,8 @@ pub(crate) const BETA_SCALE: Constant = Constant {
 
 pub(crate) const INDEX: Constant = Constant {
     name: "index",
-    meaning: "How the uncertainty about an item enters its index: by its norm as in the paper, or by its \
-              squared norm as in the published code",
+    meaning: "Form of the uncertainty in the index: norm as in the paper, or squared norm as in the \
+              published code",
     range: Range::OneOf(&["norm", "squared"]),
     default: |from, setup| {
         Ok(Value::Choice(match preset(from, setup)?.index {
@@ -263,7 +262,7 @@ pub(crate) const INDEX: Constant = Constant {
 pub(crate) const INDEX_CONSTANTS: &[Constant] = &[BETA, BETA_SCALE, INDEX];
 
 impl Params {
-    /// Writes all of them down.
+    /// Writes all of them.
     pub(crate) fn save(&self, writer: &mut Writer<'_>) -> std::io::Result<()> {
         writer.number(self.alpha_theta)?;
         writer.number(self.alpha_p)?;
@@ -279,7 +278,7 @@ impl Params {
         writer.number(number)
     }
 
-    /// What was written down, unchecked.
+    /// Loads the words that [`Params::save`] wrote, unchecked.
     pub(crate) fn load(reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let (alpha_theta, alpha_p) = (reader.number()?, reader.number()?);
         let index = match reader.at_most(1)? {

@@ -1,4 +1,4 @@
-//! The trait of all policies: recommend, learn, and report what changed.
+//! The trait of all policies: recommend, learn, and report changes of clusters.
 
 use std::cmp::Ordering;
 
@@ -6,25 +6,25 @@ use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::error::Error;
 use crate::items::ItemSet;
 
-/// Names a user. Any number will do; nothing is kept for users who have not appeared.
+/// The id of a user: any number. Users who have not appeared take no memory.
 pub type UserId = u64;
 
-/// Names a cluster. The first cluster is 1, as in the paper, and later ones count up. Policies that
+/// The id of a cluster. The first cluster is 1, as in the paper, and later ones count up. Policies that
 /// split and merge clusters never use a number again; those with a cluster for each user give the
 /// number of a forgotten user to another.
 pub type ClusterId = u64;
 
-/// Names an item, the same item in every round.
+/// The id of an item, the same in every round.
 pub type ItemId = u64;
 
-/// How a policy ranks one candidate: `score = mean + width`.
+/// The score of one candidate: `score = mean + width`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Score {
-    /// What the candidates are ranked by.
+    /// The number that candidates are ranked by.
     pub score: f64,
     /// The expected reward.
     pub mean: f64,
-    /// What the uncertainty about the reward adds.
+    /// The bonus for the uncertainty about the reward.
     pub width: f64,
 }
 
@@ -44,7 +44,7 @@ impl Score {
 pub struct Decision {
     /// Its position among the candidates.
     pub index: usize,
-    /// How it was ranked.
+    /// Its score.
     pub score: Score,
 }
 
@@ -80,7 +80,7 @@ pub struct Shown<'a> {
     pub item: &'a [f64],
     /// Its id, if it has one.
     pub id: Option<ItemId>,
-    /// The reward it brought; `None` where nothing is known about it.
+    /// Its reward; `None` where it is not known.
     pub reward: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ pub struct List<'a> {
     pub user: UserId,
     /// The items in the order in which they were shown.
     pub items: &'a [Shown<'a>],
-    /// How many of them, from the first, the user looked at; `None` where that is not known.
+    /// The number of items, from the first, that the user looked at; `None` where that is not known.
     pub looked_at: Option<usize>,
 }
 
@@ -114,13 +114,13 @@ impl<'a> List<'a> {
 /// The two sides of an inequality.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Comparison {
-    /// How far apart two things are.
+    /// The distance.
     pub distance: f64,
-    /// How far apart they may be.
+    /// The threshold that it was compared with.
     pub threshold: f64,
 }
 
-/// Why clusters changed.
+/// The reason for a change of clusters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
     /// A split: two estimates were farther apart than they may be.
@@ -147,9 +147,9 @@ pub enum Change {
         from: ClusterId,
         /// The new cluster.
         into: ClusterId,
-        /// How many left.
+        /// The number of users who left.
         users: u64,
-        /// Why.
+        /// The reason.
         why: Why,
     },
     /// Two clusters became one.
@@ -158,26 +158,26 @@ pub enum Change {
         kept: ClusterId,
         /// The cluster that is no more.
         gone: ClusterId,
-        /// Why.
+        /// The reason.
         why: Why,
     },
 }
 
-/// Who there is before the first round.
+/// The users known before the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
     /// Users 0 to n − 1 exist from the start, as in the paper: until they appear they belong to the
     /// first cluster with frequency 0. Others may still appear.
     Declared(u64),
-    /// Nobody is known before they appear.
+    /// Users become known when they appear.
     Appear,
 }
 
 impl Users {
-    /// Most users that can be declared.
+    /// The maximum number of declared users.
     pub const LIMIT: u64 = u32::MAX as u64;
 
-    /// How many are declared.
+    /// The number of declared users.
     pub(crate) fn declared(self) -> Result<u64, Error> {
         match self {
             Users::Appear => Ok(0),
@@ -191,7 +191,7 @@ impl Users {
     }
 }
 
-/// A policy recommends items to users and learns from what comes back.
+/// A policy recommends items to users and learns from their rewards.
 ///
 /// State is a fold over the rounds learned: the same rounds give the same bits, whatever was
 /// recommended in between and on however many threads. A call that returns an error has changed
@@ -227,14 +227,14 @@ pub trait Policy: Send + Sync {
         best.first().copied().ok_or(Error::NoCandidates)
     }
 
-    /// Score, mean and width of every item, in the order of `items`; replaces what `scores` held.
+    /// Score, mean and width of every item, in the order of `items`; replaces the contents of `scores`.
     ///
     /// # Errors
     /// As [`Policy::recommend`].
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error>;
 
     /// The `k` items with the largest scores, the largest first and the first of equal ones before
-    /// the others, without those that `exclude` names by position; replaces what `best` held. Fewer
+    /// the others, without those that `exclude` names by position; replaces the contents of `best`. Fewer
     /// where there are fewer. `exclude` may be asked about any item or none, in any order.
     ///
     /// Policies that can rule most of a large set out by a bound on the score do so: the answer is
@@ -256,7 +256,7 @@ pub trait Policy: Send + Sync {
         Ok(())
     }
 
-    /// The `k` items to show together, in order; replaces what `list` held. Fewer where there are
+    /// The `k` items to show together, in order; replaces the contents of `list`. Fewer where there are
     /// fewer. By default the `k` items with the largest scores ([`Policy::best`]).
     ///
     /// # Errors
@@ -272,9 +272,9 @@ pub trait Policy: Send + Sync {
         self.best(user, items, k, exclude, list)
     }
 
-    /// Learns one round: what came back from all users who were served on the same history, in the
-    /// order given (the paper's Theorem 3). A round may be empty: time passes. What changed in the
-    /// clusters is appended to `changes`.
+    /// Learns one round: the observations of all users who were served on the same history, in the
+    /// order given (the paper's Theorem 3). A round may be empty: it counts as a round all the same.
+    /// Changes of the clusters are appended to `changes`.
     ///
     /// # Errors
     /// [`Error::DimensionMismatch`], [`Error::BadFeature`], [`Error::BadReward`],
@@ -285,7 +285,7 @@ pub trait Policy: Send + Sync {
         changes: &mut Vec<Change>,
     ) -> Result<(), Error>;
 
-    /// Learns a round of a single observation and returns what changed in the clusters.
+    /// Learns a round of a single observation and returns the changes of the clusters.
     ///
     /// # Errors
     /// As [`Policy::learn_round`].
@@ -307,7 +307,7 @@ pub trait Policy: Send + Sync {
     }
 
     /// The cluster that a recommendation to `user` would be made from. `None` where the policy has no
-    /// clusters, or none for her.
+    /// clusters, or none for the user.
     fn cluster_of(&self, _user: UserId) -> Option<ClusterId> {
         None
     }
@@ -394,7 +394,39 @@ macro_rules! rank_by_basis {
 }
 pub(crate) use rank_by_basis;
 
-/// Which of two is the better: by score, then by position. What is not a number comes last.
+/// `as_inspect` and its siblings of a policy that implements the traits of these abilities.
+macro_rules! offers {
+    (@ inspect) => {
+        fn as_inspect(&self) -> Option<&dyn crate::abilities::Inspect> {
+            Some(self)
+        }
+    };
+    (@ persist) => {
+        fn as_persist(&self) -> Option<&dyn crate::abilities::Persist> {
+            Some(self)
+        }
+    };
+    (@ forget) => {
+        fn as_forget(&mut self) -> Option<&mut dyn crate::abilities::Forget> {
+            Some(self)
+        }
+    };
+    (@ fit) => {
+        fn as_fit(&self) -> Option<&dyn crate::abilities::BackgroundFit> {
+            Some(self)
+        }
+
+        fn as_fit_mut(&mut self) -> Option<&mut dyn crate::abilities::BackgroundFit> {
+            Some(self)
+        }
+    };
+    ($($ability:ident),+) => {
+        $(crate::policy::offers!(@ $ability);)+
+    };
+}
+pub(crate) use offers;
+
+/// The order of candidates: by score, then by position. NaN comes last.
 #[inline]
 pub(crate) fn better_first(a: &Decision, b: &Decision) -> Ordering {
     let (x, y) = (a.score.score, b.score.score);
@@ -423,7 +455,7 @@ pub(crate) fn largest(
     best.sort_unstable_by(better_first);
 }
 
-/// Checks what is asked of `recommend` and `explain`.
+/// Checks the items passed to `recommend` and `explain`.
 #[inline]
 pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
     if items.dim() != dim {
@@ -452,7 +484,7 @@ pub fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Most rounds that a loaded state can have learned: counting on from here cannot overflow.
+/// The maximum number of rounds of a loaded state: counting on from here cannot overflow.
 pub(crate) const MAX_ROUNDS: u64 = u64::MAX / 2;
 
 /// The rounds so far, with the logarithm that β needs.
@@ -476,7 +508,7 @@ impl Clock {
     /// [`Error::BadSnapshot`] where no policy can have learned so many.
     pub fn at(rounds: u64) -> Result<Self, Error> {
         if rounds > MAX_ROUNDS {
-            return Err(crate::bytes::bad("a number of rounds in it is too large"));
+            return Err(crate::bytes::bad("the number of rounds is too large"));
         }
         let mut clock = Self::new();
         if rounds > 0 {

@@ -1,23 +1,23 @@
-//! Work that a policy would like done beside serving: a new fit of its model to all users.
+//! Fits in the background: a new fit of a policy's model to all users, computed while it serves.
 //!
-//! A fit is computed from the state after one round and takes effect after a later one. What it
-//! found is a few kilobytes: whoever keeps the history writes them down as an event of its own, so
-//! that a replay takes the same fit at the same place and need not compute it.
+//! A fit is computed from the state after one round and takes effect after a later one. Its
+//! result is a few kilobytes. A service logs them as an event of their own, so that a replay takes
+//! the same fit at the same place and need not compute it.
 
 use crate::policy::ClusterId;
 
-/// A fit to be computed, with all that it takes of the state. Making one is cheap; the policy goes on
+/// A fit to be computed, with a copy of the state that it needs. Making one is cheap; the policy goes on
 /// serving and learning while another thread computes.
 pub trait Refit: Send {
     /// Rounds learned when it was made.
     fn rounds(&self) -> u64;
 
-    /// Computes the fit, for [`crate::BackgroundFit::take_fit`]. The same state gives the same bytes, whoever
-    /// works.
+    /// Computes the fit, for [`crate::BackgroundFit::take_fit`]. The same state gives the same bytes on any
+    /// number of threads.
     fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8>;
 }
 
-/// Who does pieces of work that do not depend on one another.
+/// Runs pieces of work that do not depend on one another.
 pub trait Workers: Sync {
     /// Calls `work` with every number below `pieces`, once each, in any order and from any number of
     /// threads, and returns when all calls have.
@@ -34,33 +34,32 @@ impl Workers for Sequential {
     }
 }
 
-/// How much a user seems to belong to one cluster.
+/// The probability that a user belongs to one cluster, and its parts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Place {
     /// The cluster's number.
     pub label: ClusterId,
-    /// How probable it is before any of her observations: the cluster's share of all users.
+    /// The prior probability: the cluster's share of all users.
     pub share: f64,
-    /// What her observations say: the logarithm of how many times likelier they are in this cluster
-    /// than in none.
+    /// The log-likelihood of the user's observations in this cluster less that in none.
     pub evidence: f64,
-    /// How probable it is given both.
+    /// The posterior probability.
     pub probability: f64,
 }
 
-/// Where a user seems to belong.
+/// The clusters that a user may belong to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// The clusters, the most probable first.
     pub places: Vec<Place>,
-    /// The probability that she is in none of them.
+    /// The probability that the user is in none of them.
     pub none: f64,
-    /// Whether recommendations use the clusters; else they come from what all users have in common
-    /// and her own observations.
+    /// True if recommendations use the clusters. Else they use the prior of all users and the user's
+    /// own observations.
     pub used: bool,
 }
 
-/// The state of a clustering as a whole, as of its last fit unless said.
+/// The state of a clustering as a whole, as of its last fit unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outlook {
     /// Fits taken so far.
@@ -71,18 +70,17 @@ pub struct Outlook {
     pub clusters: usize,
     /// (rounds, clusters) of fits so far, the oldest thinned out.
     pub history: Vec<(u64, usize)>,
-    /// Share of the users who have appeared that no cluster had with a probability of ½ or more.
+    /// The share of the known users without a cluster of probability ½ or more.
     pub unplaced: f64,
-    /// How many numbers per user the data have really settled, on average, times the users: between
-    /// 0 and users × dim.
+    /// The number of parameters of all users that the data determine: between 0 and users × dim.
     pub effective_parameters: f64,
     /// The variance of a reward around its mean, as estimated.
     pub noise: f64,
-    /// By how many nats the rewards since were better predicted with clusters than without, older
-    /// ones discounted; as of now.
+    /// The log-likelihood of recent rewards with clusters less that without, in nats, older ones
+    /// discounted; as of now.
     pub gain: f64,
-    /// Whether recommendations use the clusters.
+    /// True if recommendations use the clusters.
     pub used: bool,
-    /// What somebody should know, such as that clustering is buying nothing.
+    /// A warning for the operator, such as that clusters do not predict better than none.
     pub warning: Option<String>,
 }

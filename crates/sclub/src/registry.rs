@@ -36,10 +36,13 @@ pub fn find_policy(name: &str) -> Option<&'static Spec> {
 /// command line, lab, service.
 ///
 /// # Errors
-/// Where there is a policy of that name already.
+/// If a policy of that name exists.
 pub fn register(spec: &'static Spec) -> Result<(), String> {
     if find_policy(spec.name).is_some() {
-        return Err(format!("there is a policy '{}' already", spec.name));
+        return Err(format!(
+            "the policy name '{}' is taken; choose another name",
+            spec.name
+        ));
     }
     let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
     added.push(spec);
@@ -58,6 +61,6 @@ pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Policy>, LoadError> {
     let mut loads = registry().into_iter().filter_map(|spec| spec.load);
     match loads.find(|load| load.magic == reader.magic()) {
         Some(load) => (load.load)(reader),
-        None => Err(bad("it is something else").into()),
+        None => Err(bad("it was saved by another policy, or is not a saved state").into()),
     }
 }

@@ -1,4 +1,4 @@
-//! Who has appeared: user to slot, in order of appearance.
+//! The users who have appeared, each with a slot, in order of appearance.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -35,8 +35,8 @@ impl Hasher for MixHasher {
 }
 
 impl Roster {
-    /// Users in order of appearance; nothing if one is there twice.
-    pub fn of(users: Vec<UserId>) -> Option<Self> {
+    /// The roster of users in order of appearance; `None` if one is listed twice.
+    pub fn from_users(users: Vec<UserId>) -> Option<Self> {
         let mut roster = Self::default();
         roster.slots.reserve(users.len());
         for (slot, &user) in users.iter().enumerate() {
@@ -73,7 +73,7 @@ impl Roster {
         slot
     }
 
-    /// Takes a user off; whoever has the last slot gets hers. Returns whether somebody did.
+    /// Removes a user; the user in the last slot moves into theirs. Returns true if one did.
     pub fn dismiss(&mut self, slot: usize) -> bool {
         let user = self.users.swap_remove(slot);
         self.slots.remove(&user);
@@ -84,7 +84,7 @@ impl Roster {
         true
     }
 
-    /// Checks that there are slots for everybody in the round, new or not.
+    /// Checks that there are enough slots, as if all users of the round were new.
     pub fn check_room(&self, round: &[Observation<'_>]) -> Result<(), Error> {
         if (self.users.len() + round.len()) as u64 <= Users::LIMIT {
             Ok(())

@@ -55,7 +55,7 @@ impl Shape {
         block
     }
 
-    /// Makes a block what it is before any observation.
+    /// Resets a block to the state without observations.
     pub fn reset(self, block: &mut [f64]) {
         block.fill(0.0);
         block[self.triangle()..self.triangle() + self.dim].fill(1.0);
@@ -126,7 +126,7 @@ impl Scratch {
         let (moment, estimate) = rest.split_at_mut(dim);
         if !kernels::factorise(dim, gram, 1.0, &mut self.lower, factor, scale) {
             // Only where G = Σ x xᵀ has been rounded below −I, which takes observations some 10^16
-            // times larger than those that are left: what is left is then worth nothing.
+            // times larger than those that are left: the difference then has no accuracy.
             factor.fill(0.0);
             scale.fill(1.0);
         }
@@ -134,7 +134,7 @@ impl Scratch {
     }
 }
 
-/// The sums over a set of users, with what is needed to recommend from them.
+/// The sums over a set of users, with the factors and the estimate that scoring needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Aggregate {
     shape: Shape,
@@ -176,7 +176,7 @@ impl Aggregate {
         writer.numbers(&self.block)
     }
 
-    /// What was written down.
+    /// Loads the words that [`Aggregate::save`] wrote.
     pub fn load(shape: Shape, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut sums = Self::new(shape);
         sums.count = reader.at_most(MAX_ROUNDS)?;
@@ -276,7 +276,7 @@ impl Aggregate {
     /// Remakes the factors and the estimate from the sums.
     pub fn factorise(&mut self, scratch: &mut Scratch) {
         if self.count == 0 {
-            // Nothing is left: what the sums still hold is rounding.
+            // No observation is left: the sums hold rounding errors only.
             self.gram.fill(0.0);
             self.shape.reset(&mut self.block);
         } else {
@@ -337,12 +337,12 @@ impl Blocks {
         }
         self.get_mut(last).fill(0.0);
         self.len = last;
-        // A chunk that holds nobody is given back.
+        // A chunk without users is freed.
         self.chunks
             .truncate(self.len.div_ceil(1 << self.chunk_bits));
     }
 
-    /// What a user without observations has.
+    /// The block of a user without observations.
     pub fn empty(&self) -> &[f64] {
         &self.empty
     }

@@ -2,7 +2,7 @@
 //!
 //! | symbol | name | meaning |
 //! |---|---|---|
-//! | θ̂ᵀx | `mean` | what the item is expected to bring |
+//! | θ̂ᵀx | `mean` | the expected reward of the item |
 //! | β | `beta` | weight of the uncertainty |
 //! | U(x) | `score` | mean + width, width = β √(xᵀS⁻¹x), or β xᵀS⁻¹x with [`Index::SquaredNorm`] |
 
@@ -14,7 +14,7 @@ use crate::params::{Exploration, Index, Params};
 use crate::policy::{Decision, Score};
 use crate::statistics::View;
 
-/// How candidates are ranked, for given parameters and dimension.
+/// The scoring rule, for given parameters and dimension.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ranking {
     dim: f64,
@@ -87,7 +87,7 @@ pub(crate) fn choose(items: &ItemSet, mut fill: impl FnMut(Group<'_>, &mut Score
     best
 }
 
-/// The scores of all items, in their order; replaces what `out` held.
+/// The scores of all items, in their order; replaces the contents of `out`.
 pub(crate) fn explain(
     items: &ItemSet,
     out: &mut Vec<Score>,

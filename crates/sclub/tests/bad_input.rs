@@ -43,7 +43,7 @@ fn train(policy: &mut dyn Policy, seed: u64, rounds: usize) {
     }
 }
 
-/// Something wrong with one observation of a round.
+/// A fault of one observation of a round.
 #[derive(Debug, Clone)]
 enum Fault {
     Feature(f64),
@@ -183,7 +183,7 @@ fn what_cannot_be_made_says_why() {
         LinUcbShared::new(3, Groups::Known(vec![]), &good).unwrap_err(),
         Error::NoUsers
     );
-    // Nothing is made ready for groups that nobody is in.
+    // No memory is reserved for groups without users.
     assert_eq!(
         LinUcbShared::new(3, Groups::Known(vec![u32::MAX]), &good).unwrap_err(),
         Error::TooMany {
@@ -231,4 +231,20 @@ fn what_cannot_be_made_says_why() {
             assert!(error.to_string().starts_with(name), "{error}");
         }
     }
+}
+
+#[test]
+fn a_complete_graph_has_a_limit_for_users_who_appear_too() {
+    let users = Users::Appear;
+    let mut policy = Club::new(1, users, Graph::Complete, &Params::tuned()).unwrap();
+    let before = policy.digest();
+    let crowd: Vec<Observation<'_>> = (0..=Club::MAX_COMPLETE_USERS)
+        .map(|user| Observation::new(user, &[1.0], 1.0))
+        .collect();
+    let refused = policy.learn_round(&crowd, &mut Vec::new());
+    assert!(matches!(refused, Err(Error::TooMany { limit: 30_000, .. })));
+    assert_eq!(policy.digest(), before);
+    // One user many times is one user.
+    let one = vec![crowd[0]; crowd.len()];
+    assert_eq!(policy.learn_round(&one, &mut Vec::new()), Ok(()));
 }

@@ -8,7 +8,7 @@ use sclub::{
     Sclub, Users,
 };
 
-/// Everything scored, sorted, and cut off.
+/// The best by a full scan: all items scored, sorted, and cut off.
 fn full_scan(
     policy: &dyn Policy,
     items: &ItemSet,
@@ -30,7 +30,7 @@ fn full_scan(
     all
 }
 
-/// How the items of a set are drawn.
+/// The distribution that the items of a set are drawn from.
 #[derive(Debug, Clone, Copy)]
 enum Draw {
     /// Each by itself, of any length.

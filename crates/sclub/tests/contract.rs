@@ -369,7 +369,7 @@ proptest! {
             prop_assert_eq!(with.users(), without.users(), "{}", spec);
             for user in 0..users {
                 prop_assert_eq!(with.count(user), without.count(user), "{}", spec);
-                // A fit made while she was there holds until the next.
+                // A fit made while the user was known holds until the next.
                 if !spec.can.fit {
                     prop_assert_eq!(with.own_estimate(user), without.own_estimate(user), "{}", spec);
                 }
@@ -436,7 +436,7 @@ proptest! {
     }
 }
 
-/// Everything that can be asked of a policy.
+/// Uses every ability of a policy.
 fn live_on(policy: &mut dyn Policy, life: &mut Life) {
     if policy.dim() != life.dim {
         return;

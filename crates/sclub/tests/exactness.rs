@@ -70,7 +70,7 @@ prop_compose! {
     }
 }
 
-/// What happens in a world: who appears with which candidates, and what an item brings.
+/// The events of a world: users, their candidates and the rewards of items.
 struct Events {
     world: World,
     rng: Xoshiro256PlusPlus,
@@ -220,8 +220,8 @@ fn assert_invariants(engine: &Sclub, thorough: bool) -> Result<(), TestCaseError
         assert_close(&cluster.estimate, &sums.theta(), "estimate")?;
         observations += cluster.count;
     }
-    let everybody: BTreeSet<u64> = engine.users().iter().copied().collect();
-    prop_assert_eq!(seen, everybody);
+    let expected: BTreeSet<u64> = engine.users().iter().copied().collect();
+    prop_assert_eq!(seen, expected);
     if !thorough {
         return Ok(());
     }
@@ -234,7 +234,7 @@ fn assert_invariants(engine: &Sclub, thorough: bool) -> Result<(), TestCaseError
     Ok(())
 }
 
-/// What the random worlds have put the engine through.
+/// Counts of the cases that the random worlds have covered.
 #[derive(Debug, Default)]
 struct Coverage {
     worlds: Cell<u64>,

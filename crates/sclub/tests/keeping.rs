@@ -1,4 +1,4 @@
-//! State that is saved comes back to the bit, and who is forgotten leaves nothing behind.
+//! A saved state is restored to the bit, and a forgotten user leaves nothing behind.
 
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng};
@@ -10,7 +10,7 @@ use sclub::{
 };
 use std::io::{self, Read};
 
-/// Everything that a service needs.
+/// The abilities that a service needs.
 trait Kept: Inspect + Persist + Forget {}
 impl<T: Inspect + Persist + Forget> Kept for T {}
 
@@ -122,7 +122,7 @@ impl std::fmt::Debug for Life {
     }
 }
 
-/// S^j = I + Σ(S_i − I), b^j = Σ b_i, T^j = Σ T_i, and everybody is somewhere once.
+/// S^j = I + Σ(S_i − I), b^j = Σ b_i, T^j = Σ T_i, and every user is in exactly one cluster.
 fn assert_sums(policy: &Sclub) -> Result<(), TestCaseError> {
     let d = policy.dim();
     let mut seen = 0;
@@ -162,7 +162,7 @@ fn assert_sums(policy: &Sclub) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// What the views say of users and clusters is one story. `users` are all who may have appeared.
+/// Checks that the views of users and clusters agree. `users` are all who may have appeared.
 fn assert_views(policy: &dyn Kept, users: u64) -> Result<(), TestCaseError> {
     let appeared: Vec<u64> = (0..users)
         .filter(|&user| policy.count(user).is_some())
@@ -273,7 +273,7 @@ proptest! {
             for user in 0..life.users {
                 prop_assert_eq!(policy.count(user), others.count(user));
                 prop_assert_eq!(policy.own_estimate(user), others.own_estimate(user));
-                // Whom SCLUB puts together may depend on who was there; for the others it is fixed.
+                // SCLUB's clusters may depend on the forgotten users; those of the others are fixed.
                 if kind > 0 {
                     prop_assert!(close(&policy.estimate(user).unwrap(), &others.estimate(user).unwrap()));
                 }
@@ -359,7 +359,7 @@ proptest! {
                 prop_assert_eq!(policy.user_statistics(user), statistics, "user {}", user);
             }
             assert_sums(&policy)?;
-            // No number that was hers alone is in the state any more.
+            // No number that was the user's alone is in the state any more.
             if theirs.count > 0 {
                 let bytes = policy.save();
                 for number in &theirs.moment {

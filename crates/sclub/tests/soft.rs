@@ -293,7 +293,7 @@ proptest! {
         // One who said a single thing, which is then in the state as it is.
         let (item, reward) = (Life::new(!seed, dim, 1).vector(), 0.123_456);
         policy.learn(999, &item, reward).unwrap();
-        // And one who gets her place when she goes.
+        // And one who moves into the forgotten user's slot.
         policy.learn(998, &vec![0.3; dim], 0.5).unwrap();
         let words: Vec<[u8; 8]> = item.iter().map(|x| (reward * x).to_le_bytes()).collect();
         let holds = |policy: &SclubSoft| {
@@ -318,10 +318,10 @@ proptest! {
         prop_assert_eq!(policy.users(), number - 1);
         prop_assert_eq!(policy.count(999), None);
         prop_assert_eq!(policy.own_estimate(999), None);
-        prop_assert_eq!(policy.estimate(999).unwrap(), stranger, "as somebody never seen");
+        prop_assert_eq!(policy.estimate(999).unwrap(), stranger, "as a user never seen");
         prop_assert!(!holds(&policy));
         prop_assert!(all(&policy) == before);
-        // A fit without her is due from now on.
+        // A fit without the forgotten user is due from now on.
         if let Some(outlook) = policy.outlook() {
             if params.inline {
                 learn(&mut policy, &vec![]);
@@ -430,7 +430,7 @@ fn clusters_are_found_and_what_is_said_of_them_is_one_story() {
             assert_eq!(placement.places[0].label, label);
             let whole: f64 = placement.places.iter().map(|place| place.probability).sum();
             assert!((whole + placement.none - 1.0).abs() < 1e-9);
-            // Posterior odds are prior odds times what she said.
+            // Posterior odds are prior odds times the likelihood ratio.
             let share: f64 = placement.places.iter().map(|place| place.share).sum();
             for place in &placement.places {
                 let odds = place.share / (1.0 - share) * place.evidence.exp();
@@ -501,7 +501,7 @@ fn rounds_of_many_observations_are_all_learned() {
     let mut apart = SclubSoft::new(3, &params).unwrap();
     let mut life = Life::new(2, 3, 7);
     for _ in 0..100 {
-        // The same user may be there twice, or nobody.
+        // The same user may be there twice; a round may be empty.
         let count = life.rng.random_range(0..5);
         let round = life.round(count);
         learn(&mut together, &round);

@@ -1,4 +1,4 @@
-//! How long calls take.
+//! Latencies of calls.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const STEPS: u64 = 64;
 
 const STEP_BITS: u32 = STEPS.ilog2();
 
-/// Counts of durations by their length.
+/// A histogram of durations.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     counts: Vec<u64>,
@@ -27,7 +27,7 @@ impl Default for Latencies {
     }
 }
 
-/// Where a number of nanoseconds is counted.
+/// The bucket of a number of nanoseconds.
 fn place(nanos: u64) -> usize {
     if nanos < STEPS {
         return nanos as usize;
@@ -65,7 +65,7 @@ impl Latencies {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// How many there are.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.total
     }

@@ -1,8 +1,9 @@
-//! `sclub simulate`: the lab's world against a running server, and load for it.
+//! `sclub simulate`: plays the lab's world against a running server, or measures its speed.
 
 mod latency;
 mod load;
 mod play;
+mod wire;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,8 +15,8 @@ use crate::args::{RecipeArgs, whole};
 use crate::files::{prepare_file, prepare_folder};
 use crate::remote::TrustArgs;
 
-/// Most connections to one server.
-const MOST_CONNECTIONS: u64 = 10_000;
+/// Maximum number of connections to one server.
+const MAX_CONNECTIONS: u64 = 10_000;
 
 /// The flags of `sclub simulate`.
 #[derive(Debug, clap::Parser)]
@@ -45,17 +46,17 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub first_seed: u64,
 
-    /// What the ids of the users begin with; a number follows
+    /// Prefix of the users' ids; a number follows
     #[arg(long, value_name = "TEXT", default_value = "u", help_heading = "Run")]
     pub prefix: String,
 
-    /// Connections at once. More than one play rounds in no fixed order, and the regret cannot be
-    /// compared to the last digit [default: 1; with --load 64]
+    /// Connections at once. Several play rounds in no fixed order, so the regret is not exactly that of
+    /// `sclub run` [default: 1; with --load 64]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub connections: Option<u64>,
 
-    /// Measure how fast the server is instead: with items and users of its own, so give it a server
-    /// of its own
+    /// Measure the speed of the server instead. This adds items and users, so use a server that has no
+    /// others
     #[arg(long, value_enum, value_name = "WHAT", num_args = 0..=1, default_missing_value = "all", help_heading = "Load")]
     pub load: Option<Load>,
 
@@ -69,7 +70,7 @@ pub struct SimulateArgs {
     )]
     pub seconds: f64,
 
-    /// With --load: how often each is measured, in turns; medians are shown
+    /// With --load: number of measurements of each kind, in turns; medians are shown
     #[arg(long, value_name = "N", default_value = "3", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub repeat: u64,
 
@@ -77,12 +78,12 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub threads: u64,
 
-    /// With --load: also measure what appending 512 bytes to a file in this folder and syncing it takes, as a
-    /// yardstick for durable feedback
+    /// With --load: also measure appending 512 bytes to a file in this folder and syncing it, for comparison
+    /// with durable feedback
     #[arg(long, value_name = "DIR", help_heading = "Load")]
     pub disk: Option<std::path::PathBuf>,
 
-    /// With --load catalogue: items to put into it
+    /// With --load catalogue: number of items
     #[arg(long, value_name = "N", default_value = "100000", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub catalogue: u64,
 
@@ -90,7 +91,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "K", default_value = "10", value_parser = whole, allow_negative_numbers = true, help_heading = "Load")]
     pub k: u64,
 
-    /// Where to write the result with all its digits
+    /// File for the result with all its digits
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub json: Option<PathBuf>,
 
@@ -115,10 +116,10 @@ Examples:
       the best 10 of 100,000 items
 ";
 
-/// What to measure.
+/// A measurement of `--load`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Load {
-    /// healthz, recommend and feedback in turns, then recommend at half of what it reached
+    /// healthz, recommend and feedback in turns, then recommend at half of the rate that it reached
     All,
     /// A request that does nothing
     Healthz,
@@ -130,9 +131,9 @@ pub enum Load {
     Catalogue,
 }
 
-/// Plays or loads.
+/// Plays, or measures the speed.
 pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
-    refuse_what_does_not_apply(args)?;
+    check_flags_apply(args)?;
     if let Some(json) = &args.json {
         if let Some(folder) = json.parent().filter(|at| !at.as_os_str().is_empty()) {
             prepare_folder(folder)?;
@@ -145,7 +146,7 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     }
 }
 
-fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
+fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
     let without: &[&str] = match args.load {
         None => &["seconds", "repeat", "threads", "disk", "catalogue", "k"],
         Some(_) => &[
@@ -178,10 +179,10 @@ fn refuse_what_does_not_apply(args: &SimulateArgs) -> Result<()> {
 }
 
 /// The connections to open.
-fn connections(args: &SimulateArgs, usual: u64) -> Result<usize> {
-    let connections = args.connections.unwrap_or(usual);
-    if !(1..=MOST_CONNECTIONS).contains(&connections) {
-        bail!("connections is {connections}; it must be between 1 and {MOST_CONNECTIONS}");
+fn connections(args: &SimulateArgs, default: u64) -> Result<usize> {
+    let connections = args.connections.unwrap_or(default);
+    if !(1..=MAX_CONNECTIONS).contains(&connections) {
+        bail!("connections is {connections}; it must be between 1 and {MAX_CONNECTIONS}");
     }
     Ok(connections as usize)
 }

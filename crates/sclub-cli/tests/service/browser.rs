@@ -27,7 +27,7 @@ pub struct Browser {
     from: BufReader<File>,
     session: String,
     last: u64,
-    /// What the browser said unasked.
+    /// The events that the browser has sent.
     pub said: Vec<Value>,
 }
 

@@ -12,7 +12,7 @@ use crate::server::{Client, Dice, Server, items, sclub, signal};
 const USERS: u64 = 40;
 const CLIENTS: u64 = 4;
 
-/// What clients have sent so far.
+/// The requests that clients have sent so far.
 #[derive(Default)]
 struct Sent {
     /// Rewards that were acknowledged: decision and user.
@@ -81,7 +81,7 @@ fn answer(client: &mut Client, decision: &str) -> bool {
 
 /// A server whose state is that of an offline fold.
 fn start_as_verified(data: &Path, flags: &[&str], round: u64) -> Server {
-    // Once more where a fit that was due is made before anybody has looked: none is due after it.
+    // A fit that was due may be made between the two requests. Then none is due, so the second try is final.
     for _ in 0..2 {
         let offline = verify(data);
         let server = Server::start(data, flags);

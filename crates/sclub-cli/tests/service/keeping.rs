@@ -89,7 +89,7 @@ fn forget_with(policy: &str) {
     server.ok("PUT", "/v1/items", &items(12, 3));
     let users = ["anna", "Philomena-7731", "carla"];
     serve_rounds(&server, 90, &users);
-    // A decision that nobody answers is hers as well.
+    // A decision without an answer is forgotten too.
     let open = server.ok("POST", "/v1/recommend", r#"{"user": "Philomena-7731"}"#);
     server.ok("POST", "/v1/admin/snapshot", "");
     assert!(
@@ -115,7 +115,7 @@ fn forget_with(policy: &str) {
     let others = ["anna", "carla"].map(|user| server.ok("GET", &format!("/v1/users/{user}"), ""));
     let counts = others.map(|card| card["count"].as_u64().unwrap());
     assert_eq!(server.state()["rewards"], counts.iter().sum::<u64>());
-    // What she had a share in is found anew without her.
+    // The fit is made again without the user.
     server.settle();
     let anew = &server.state()["clustering"]["fits"];
     assert_eq!(anew.as_u64(), fits.as_u64().map(|fits| fits + 1));
@@ -183,7 +183,7 @@ fn a_copy_is_taken_while_it_serves_and_is_as_good() {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    // With the one of the second's own that nobody answered.
+    // With the second one's decision that was not answered.
     assert_eq!(exported.len(), 63);
     for (line, (user, item, reward)) in exported.iter().zip(&sent) {
         assert_eq!(line["user"], user.as_str());
@@ -239,12 +239,12 @@ fn settings_that_do_not_fit_the_folder_are_refused() {
         run(&arguments)
     };
     fails_with(&start(&["--policy", "sclub"]), "linucb-ind");
-    fails_with(&start(&["--dim", "4"]), "dim 4");
+    fails_with(&start(&["--dim", "4"]), "dim is 4");
     fails_with(&start(&["--preset", "released"]), "tuned");
-    fails_with(&start(&["--beta-scale", "0.5"]), "beta-scale 0.5");
+    fails_with(&start(&["--beta-scale", "0.5"]), "beta-scale is 0.5");
     fails_with(
         &start(&["--half-life", "50"]),
-        "half-life is for sclub-soft",
+        "policy linucb-ind has no setting half-life",
     );
     let server = Server::start(&data, &[]);
     assert_eq!(server.state()["policy"], "linucb-ind");
@@ -265,27 +265,29 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
         arguments.extend(more);
         run(&arguments)
     };
-    // What other policies have, this one has not, and no folder is made for it.
-    let others = "is for sclub, linucb-ind, linucb-one; leave";
+    // Settings of other policies are refused, and no folder is made.
+    let others = "or use one of the policies that have it: sclub, linucb-ind, linucb-one";
     for flag in ["alpha-theta", "alpha-p"] {
         let refused = start(&[&format!("--{flag}"), "1"]);
-        let expected = format!("the policy is sclub-soft, and {flag} is for sclub; leave");
+        let expected = format!(
+            "policy sclub-soft has no setting {flag}; omit {flag}, or use one of the policies that have it: sclub"
+        );
         fails_with(&refused, &expected);
     }
     for flag in ["beta", "beta-scale"] {
         let refused = start(&[&format!("--{flag}"), "1"]);
         fails_with(
             &refused,
-            &format!("the policy is sclub-soft, and {flag} {others}"),
+            &format!("policy sclub-soft has no setting {flag}; omit {flag}, {others}"),
         );
     }
     fails_with(
         &start(&["--preset", "released"]),
-        &format!("preset {others}"),
+        &format!("omit preset, {others}"),
     );
     fails_with(
         &start(&["--policy", "sclub", "--half-life", "50"]),
-        "the policy is sclub, and half-life is for sclub-soft",
+        "policy sclub has no setting half-life",
     );
     let server = Server::start(&data, &["--half-life", "50"]);
     server.ok("PUT", "/v1/items", &items(4, 3));
@@ -296,7 +298,10 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     assert!(state["clustering"]["fits"].as_u64() > Some(0), "{state}");
     assert!(server.stop().success());
     fails_with(&start(&["--half-life", "60"]), "made with 50");
-    fails_with(&start(&["--beta", "1"]), "beta is for sclub");
+    fails_with(
+        &start(&["--beta", "1"]),
+        "policy sclub-soft has no setting beta",
+    );
     let server = Server::start(&data, &[]);
     assert_eq!(server.hash(), state["hash"].as_str().unwrap());
     let of_two = holding(&data, r#"{"format":2,"policy":"sclub-soft""#);

@@ -1,6 +1,6 @@
-//! What version 0.1 left. The files in `version-0.1` were written by its binary: two servers of 6 items
-//! and 40 rounds of anna, bert, carla and dora, of which the one with `sclub` then forgot bert and the
-//! item i5, was compacted, and served 9 more rounds of anna, carla and emil.
+//! Data of version 0.1. The files in `version-0.1` were written by its binary. Two servers had 6 items and
+//! 40 rounds of anna, bert, carla and dora. The one with `sclub` then forgot bert and the item i5, was
+//! compacted, and served 9 more rounds of anna, carla and emil.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::crash::verify;
 use crate::keeping::{fails_with, files, holding, run, serve_rounds, text};
 use crate::server::Server;
 
-/// A decision for anna that the server with `sclub` handed out and nobody answered.
+/// A decision for anna that the server with `sclub` handed out and that has no answer yet.
 const OPEN: &str = "AbGAgICAIO7u8oieNARhbm5hAQECaTGe-zL4YZfgPwAC6XenwHVEXY22V2H8ChKr6w";
 
 fn kept(name: &str) -> PathBuf {

@@ -81,7 +81,7 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     let state = server.state();
     let (users, clusters) = (&state["users"], &state["clusters"]);
     assert_eq!(users, 12);
-    assert!(clusters.as_u64().unwrap() > 1, "nobody was split out");
+    assert!(clusters.as_u64().unwrap() > 1, "no user was split out");
     browser.wait_for(&format!(
         "document.querySelector('#map').dataset.clusters == {clusters}"
     ));
@@ -123,7 +123,7 @@ fn the_page_shows_who_belongs_together_as_it_happens() {
     assert!(points.iter().all(|point| point.2));
     assert!(points.iter().any(|point| *point != points[0]));
 
-    // A user's card says why she is where she is.
+    // A user's card gives the reason for the user's cluster.
     let history = server.ok("GET", "/v1/history?limit=1000", "");
     let change = &history["changes"][0];
     let user = change["user"].as_str().unwrap();
@@ -268,7 +268,7 @@ fn the_files_of_the_page_are_sent_as_what_they_are() {
     }
 }
 
-/// What `sclub explain` says.
+/// The output of `sclub explain`.
 fn explain(server: &Server, more: &[&str]) -> String {
     let said = sclub()
         .args(["explain", "--url", &server.url])

@@ -1,4 +1,4 @@
-//! Who is let in, what is recorded of it, and what SIGHUP changes.
+//! Access to a server, its audit log, and the effect of SIGHUP.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -198,7 +198,7 @@ fn a_hangup_reads_keys_again_and_bad_ones_change_nothing() {
     let lines = fs::read_to_string(&audit).unwrap().lines().count();
     fs::rename(&audit, folder.path().join("audit.1")).unwrap();
     signal(server.id(), "HUP");
-    wait_for(&log, "read again", 2);
+    wait_for(&log, "reloaded", 2);
     assert_eq!((status(first), status(second)), (401, 200));
     assert_eq!(kept.call("GET", "/v1/state", "").unwrap().0, 200);
 
@@ -206,7 +206,7 @@ fn a_hangup_reads_keys_again_and_bad_ones_change_nothing() {
     signal(server.id(), "HUP");
     let said = wait_for(&log, "ERROR", 1);
     assert!(
-        said.contains("line 1") && said.contains("stays in force"),
+        said.contains("line 1") && said.contains("stay in use"),
         "{said}"
     );
     assert!(
@@ -271,7 +271,7 @@ fn a_hangup_reads_the_certificate_again() {
     let new = renew("new.pem");
     assert!(trusts(&old) && !trusts(&new));
     signal(server.id(), "HUP");
-    wait_for(&log, "read again", 1);
+    wait_for(&log, "reloaded", 1);
     assert!(!trusts(&old) && trusts(&new));
 
     fs::write(&key, "torn").unwrap();
@@ -347,7 +347,7 @@ fn a_hangup_without_files_is_harmless() {
     let folder = tempfile::tempdir().unwrap();
     let (server, log) = start_logged(folder.path(), &[]);
     signal(server.id(), "HUP");
-    wait_for(&log, "asked to read files again", 1);
+    wait_for(&log, "nothing to reload", 1);
     assert_eq!(ask(&server, "", "GET", "/healthz").0, 200);
     assert!(server.stop().success());
 }

@@ -81,7 +81,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What the answer says; panics if there is none.
+    /// Status and JSON body of the answer; panics if there is none.
     pub fn call(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         self.try_call(method, path, body)
             .unwrap_or_else(|| panic!("no answer to {method} {path}"))

@@ -5,7 +5,7 @@
 use super::matrix::Matrix;
 
 /// Rotations that one eigenvalue may take; three are usual.
-const MOST_STEPS: usize = 60;
+const MAX_STEPS: usize = 60;
 
 /// The eigenvectors of a symmetric matrix, one in each row, that of the largest eigenvalue first.
 pub fn eigenvectors(matrix: &Matrix) -> Matrix {
@@ -97,7 +97,7 @@ fn diagonalise(diagonal: &mut [f64], beside: &mut [f64], vectors: &mut Matrix) {
     };
     let nothing = 0.01 * f64::EPSILON * most(diagonal).max(most(beside));
     for low in 0..size {
-        for _ in 0..MOST_STEPS {
+        for _ in 0..MAX_STEPS {
             let is_nothing = |at: usize| {
                 let near = f64::EPSILON * (diagonal[at].abs() + diagonal[at + 1].abs());
                 beside[at].abs() <= near.max(nothing)

@@ -7,10 +7,10 @@ use super::interactions::Interactions;
 use super::matrix::{Matrix, Sparse};
 use super::svd::{Search, Svd, truncated_svd_watched};
 
-/// A row of singular vectors shorter than this says nothing: its direction is rounding error.
-const NOTHING: f64 = 1e-9;
+/// A row of singular vectors shorter than this counts as zero: its direction is rounding error.
+const MIN_LENGTH: f64 = 1e-9;
 
-/// How many users and items to choose.
+/// The number of users and items to choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selection {
     /// Users.
@@ -28,22 +28,22 @@ pub struct Chosen {
     pub items: Vec<u32>,
     /// 1 where a user took an item, else 0.
     pub matrix: Sparse,
-    /// Where there were fewer than asked for.
+    /// The users, items or features of which there are fewer than asked for.
     pub shortages: Vec<Shortage>,
 }
 
-/// Something there is less of than was asked for.
+/// A shortage: there is less of something than was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
     /// Of what.
     pub what: Resource,
-    /// How many were asked for.
+    /// The number asked for.
     pub asked: usize,
-    /// How many there are.
+    /// The number there is.
     pub found: usize,
 }
 
-/// What there may be less of than was asked for.
+/// A thing of which there may be less than was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Users.
@@ -82,7 +82,7 @@ pub enum FeatureError {
     TooFew {
         /// Users or items.
         what: &'static str,
-        /// How many there are.
+        /// The number there is.
         found: usize,
         /// Features asked for.
         dim: usize,
@@ -174,10 +174,10 @@ fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
     }
 }
 
-/// Whether vectors can have so many features.
+/// Checks the number of features.
 ///
 /// # Errors
-/// When they cannot.
+/// [`FeatureError`] where vectors cannot have so many.
 pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
     if (2..=sclub::MAX_DIM).contains(&dim) {
         Ok(())
@@ -230,7 +230,7 @@ pub fn factorise_watched(
 pub fn user_weights(svd: &Svd) -> Matrix {
     appended(&svd.left, |row, vector| {
         let length = row.iter().map(|value| value * value).sum::<f64>().sqrt();
-        if length > NOTHING {
+        if length > MIN_LENGTH {
             for (to, from) in vector.iter_mut().zip(row) {
                 *to = from / length;
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// What stands between two fields.
+/// The separator between two fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Separator {
     /// One byte; a field may be in quotes, a quote inside it doubled.
@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
                 let text = rest.trim_ascii_start();
                 if text.first() == Some(&b'"') {
                     match self.take_quoted(text, byte) {
-                        // Between tabs nobody needs quotes: they belong to the name.
+                        // Fields between tabs need no quotes: quotes belong to the name.
                         Err(_) if byte == b'\t' => {}
                         field => return field.map(Some),
                     }
@@ -101,7 +101,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What is before a place and what is `width` bytes behind it, if there is such a place.
+/// The text before a place and the text `width` bytes behind it, if there is such a place.
 #[inline]
 fn cut(text: &[u8], at: Option<usize>, width: usize) -> (&[u8], Option<&[u8]>) {
     match at {
@@ -122,8 +122,8 @@ fn colons(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a field is a finite number, the fraction behind a point or, where that separates no
-/// fields, a comma.
+/// True for a finite number. The fraction stands behind a point or, where a comma separates no fields,
+/// behind a comma.
 #[inline]
 pub fn is_number(field: &[u8], separator: Separator) -> bool {
     let plain = field.strip_prefix(b"-").unwrap_or(field);

@@ -10,7 +10,7 @@ use super::fields::{Fields, Separator, is_number};
 use super::names::Name;
 use crate::named::{Named, named};
 
-/// How a file says who took what.
+/// The format of a file of interactions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// `userId,movieId,rating,timestamp` and lines like it; also `userId,movieId` alone.
@@ -64,7 +64,7 @@ impl fmt::Display for Format {
 }
 
 impl Format {
-    /// What a text file of this name and first line is, if it is anything known.
+    /// The format of a text file with this name and first line, if it is a known one.
     pub(super) fn detect(path: &Path, first: &[u8]) -> Option<Self> {
         let ending = path
             .extension()
@@ -91,13 +91,13 @@ impl Format {
 /// Why a line is no interaction.
 pub type Reason = Cow<'static, str>;
 
-/// Which field is what.
+/// The meaning of each field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
     user: usize,
     item: usize,
     rating: Option<usize>,
-    /// Whether a header calls the items movies.
+    /// True if a header calls the items movies.
     movies: bool,
 }
 
@@ -147,7 +147,7 @@ const ITEMS: &[&str] = &[
     "show",
 ];
 const RATINGS: &[&str] = &["rating", "star", "score", "grade", "vote"];
-/// What may follow such a word in the name of a column; `user1` is somebody, not a column.
+/// Words that may follow in the name of a column; `user1` is the name of a user, not of a column.
 const SUFFIXES: &[&str] = &[
     "", "s", "id", "ids", "name", "idx", "index", "no", "number", "key", "code",
 ];
@@ -159,7 +159,7 @@ fn is_called(name: &[u8], words: &[&str]) -> bool {
     })
 }
 
-/// How many fields of a line are not empty; 0 where its quotes are wrong.
+/// The number of fields of a line that are not empty; 0 where its quotes are wrong.
 fn count(line: &[u8], separator: Separator) -> usize {
     let mut fields = Fields::new(line, separator);
     let mut count = 0;
@@ -172,8 +172,8 @@ fn count(line: &[u8], separator: Separator) -> usize {
     }
 }
 
-/// What separates the fields of a line: the first that gives a user, an item and no rating or one
-/// that is a number, else the first that gives two fields.
+/// The separator of a line's fields: the first that gives a user, an item and no rating or one that is a
+/// number, else the first that gives two fields.
 fn separator(line: &[u8]) -> Option<Separator> {
     let bytes = [b'\t', b';', b',', b'|'].map(Separator::Byte);
     let several = || {
@@ -189,7 +189,7 @@ fn separator(line: &[u8]) -> Option<Separator> {
         .or_else(|| several().next())
 }
 
-/// How to read the lines of a file.
+/// The layout of a file's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     Fields(Separator, Columns),
@@ -269,7 +269,7 @@ fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name
     Ok((user, item))
 }
 
-/// What is needed of a review; the rest is passed over.
+/// The fields of a review that are used; the rest is passed over.
 #[derive(Deserialize)]
 struct Review<'a> {
     #[serde(borrow, default)]

@@ -1,17 +1,17 @@
-//! Who took what.
+//! Interactions: pairs of a user and an item that the user took.
 
 use crate::streams::mix;
 
 use super::names::{Name, Names};
 
-/// Which user took which item, each pair once, row by row.
+/// Pairs of a user and an item that the user took, each pair once, row by row.
 ///
 /// Users and items are numbered in the order in which the file names them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interactions {
     users: Names,
     items: Names,
-    /// Where each user's items begin in `taken`, and where the last one's end.
+    /// The start of each user's items in `taken`, and the end of the last one's.
     offsets: Vec<usize>,
     /// Ascending inside each user.
     taken: Vec<u32>,
@@ -53,12 +53,12 @@ impl Interactions {
         self.taken.len()
     }
 
-    /// Whether nobody took anything.
+    /// True if there are no interactions.
     pub fn is_empty(&self) -> bool {
         self.taken.is_empty()
     }
 
-    /// What a user took, ascending.
+    /// The items that a user took, ascending.
     ///
     /// # Panics
     /// If there is no such user.
@@ -66,7 +66,7 @@ impl Interactions {
         &self.taken[self.offsets[user]..self.offsets[user + 1]]
     }
 
-    /// What the file calls a user.
+    /// The name of a user in the file.
     ///
     /// # Panics
     /// If there is no such user.
@@ -74,7 +74,7 @@ impl Interactions {
         self.users.get(user)
     }
 
-    /// What the file calls an item.
+    /// The name of an item in the file.
     ///
     /// # Panics
     /// If there is no such item.

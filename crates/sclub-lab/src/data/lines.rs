@@ -13,7 +13,7 @@ const LONGEST: usize = 64 << 20;
 pub struct Lines<R> {
     stream: R,
     buffer: Vec<u8>,
-    /// What of the buffer has been read but not yet given out.
+    /// The part of the buffer that was read from the file but not yet returned.
     start: usize,
     end: usize,
     done: u64,

@@ -123,7 +123,7 @@ fn add_scaled(sum: &mut [f64], factor: f64, row: &[f64]) {
 pub struct Sparse {
     rows: usize,
     columns: usize,
-    /// Where each row begins in `at`, and where the last one ends.
+    /// The start of each row in `at`, and the end of the last one.
     offsets: Vec<usize>,
     /// The columns of the entries.
     at: Vec<u32>,

@@ -15,7 +15,7 @@ pub const LONGEST: usize = (1 << LENGTH_BITS) - 1;
 pub enum Name<'a> {
     /// A whole number written without sign or leading zeros.
     Number(u64),
-    /// Anything else.
+    /// Any other text.
     Text(Cow<'a, str>),
 }
 
@@ -104,7 +104,7 @@ impl Names {
         }
     }
 
-    /// Everything that tells these names from others, as words.
+    /// The content of these names as words: equal words mean equal names.
     pub fn content(&self) -> impl Iterator<Item = u64> {
         let text = self.text.as_bytes().chunks(8).map(word);
         let lengths = [self.words.len() as u64, self.text.len() as u64];

@@ -6,13 +6,14 @@ use npyz::{DType, NpyHeader, Order, TypeChar};
 
 use super::names::Names;
 
-/// What such a file begins with.
+/// The first bytes of such a file.
 pub const MAGIC: &[u8] = b"\x93NUMPY";
 
 /// Bytes read at a time; whole numbers of every kind.
 const PIECE: usize = 1 << 20;
 
-/// What a matrix holds: users, items and pairs packed as `user << 32 | item`.
+/// The content of a matrix: users, items and pairs packed as `user << 32
+///  item`.
 pub struct Pairs {
     pub users: Names,
     pub items: Names,

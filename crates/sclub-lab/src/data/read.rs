@@ -10,19 +10,19 @@ use super::lines::Lines;
 use super::names::{Name, Numbering};
 use super::npy;
 
-/// How to read a file.
+/// Options for reading a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// What it is; found out by its name and its first line where not given.
+    /// The format; detected from the name and the first line where it is not given.
     pub format: Option<Format>,
-    /// Whether to pass over lines that cannot be understood instead of giving up.
+    /// True to pass over lines that cannot be understood instead of failing.
     pub skip_bad_lines: bool,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
-    /// Who took what.
+    /// The interactions.
     pub interactions: Interactions,
     /// Interactions before repeated ones were merged.
     pub rows: u64,
@@ -30,10 +30,10 @@ pub struct Read {
     pub bad_lines: u64,
     /// The first of them, and what is wrong with it.
     pub first_bad: Option<(u64, String)>,
-    /// Whether the first line was taken for an interaction though it looks like a header: its names
-    /// are words, and all others are numbers.
+    /// True if the first line was read as an interaction though it looks like a header: its names are
+    /// words, and all others are numbers.
     pub odd_first_line: bool,
-    /// What the file is.
+    /// The format of the file.
     pub format: Format,
 }
 
@@ -43,27 +43,27 @@ pub enum ReadError {
     /// The system says so.
     #[error("cannot read {}", path.display())]
     Io {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// A folder instead of a file.
     #[error("{} is a folder; name the file of ratings in it", path.display())]
     Folder {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
     /// Not one byte.
     #[error("{} is empty", path.display())]
     Empty {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// Something, but nobody took anything.
+    /// A file without interactions.
     #[error("{} holds no interactions{}", path.display(), of_bad(*bad_lines))]
     NoInteractions {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Lines passed over.
         bad_lines: u64,
@@ -71,27 +71,27 @@ pub enum ReadError {
     /// Of no format known here.
     #[error("{} is {what}", path.display())]
     Unknown {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it seems to be.
+        /// The kind of file that it seems to be.
         what: &'static str,
     },
     /// A line that cannot be understood.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Which line; the first is 1.
+        /// The number of the line; the first is 1.
         line: u64,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// A matrix that cannot be understood.
     #[error("{} is no matrix of NumPy to read: {reason}", path.display())]
     Matrix {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
@@ -139,15 +139,15 @@ pub fn read(
     if options.format == Some(Format::Npy) || (options.format.is_none() && is_npy) {
         return matrix(path, stream, &|done| progress(done.min(total), total));
     }
-    if let Some(what) = no_text(start) {
+    if let Some(what) = binary_kind(start) {
         let path = path.into();
         return Err(ReadError::Unknown { path, what });
     }
     text(path, stream, options, &|done| progress(done, total))
 }
 
-/// What a file is that does not begin as a text does.
-fn no_text(start: &[u8]) -> Option<&'static str> {
+/// The kind of a file that does not begin as a text does.
+fn binary_kind(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x1f, 0x8b, ..] => Some("compressed; unpack it with gunzip first"),
         [b'P', b'K', 3, 4, ..] => Some("compressed; unpack it with unzip first"),
@@ -284,7 +284,7 @@ fn done(
     })
 }
 
-/// Whether the first user's and the first item's names are words and all others are numbers.
+/// True if the first user's and the first item's names are words and all others are numbers.
 fn looks_like_a_header(all: &Interactions) -> bool {
     let is_word = |name: Name<'_>| matches!(name, Name::Text(_));
     is_word(all.user_name(0))

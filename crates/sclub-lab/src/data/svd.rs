@@ -17,10 +17,10 @@ const SPARE: usize = 8;
 /// Blocks in a basis before it is reduced to one.
 const BLOCKS: usize = 8;
 /// Restarts before giving up on the last digits.
-const MOST_RESTARTS: usize = 300;
-/// What a singular vector may miss, as a share of the largest singular value.
+const MAX_RESTARTS: usize = 300;
+/// The error that a singular vector may have, as a share of the largest singular value.
 const TOLERANCE: f64 = 1e-12;
-/// Where the first block comes from.
+/// The seed of the first block.
 const SEED: u64 = 0x5eed_0f5d;
 
 /// Leading singular triplets, the largest first.
@@ -38,20 +38,20 @@ pub struct Svd {
 
 /// The `rank` largest singular values of a matrix and their vectors.
 ///
-/// Where the matrix has fewer that are not zero, the rest of the values and of the columns of
+/// If the matrix has fewer nonzero singular values than `rank`, the other values and the other columns of
 /// `left` and `right` are zeros. A singular value counts as zero up to the rounding error of the
 /// largest one times the longer side of the matrix.
 pub fn truncated_svd(matrix: &Sparse, rank: usize) -> Svd {
     solve(matrix, rank, BLOCKS, &mut |_| ())
 }
 
-/// How far a search has come.
+/// The progress of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
     /// Passes over the matrix.
     pub passes: usize,
-    /// What the worst wanted triplet misses, as a share of the largest singular value; infinite
-    /// before the first look. The search ends at about 10⁻¹².
+    /// The error of the worst wanted triplet, as a share of the largest singular value; infinite before
+    /// the first pass. The search ends at about 10⁻¹².
     pub missing: f64,
 }
 
@@ -206,7 +206,7 @@ fn search(
         let wanted = basis.combined(&shares, width.min(basis.size()));
         let found;
         (found, missing) = is_found(turned, &wanted, rank);
-        if block.columns() == 0 || restarts == MOST_RESTARTS || found {
+        if block.columns() == 0 || restarts == MAX_RESTARTS || found {
             return wanted.0;
         }
         // More is kept than is wanted: what is near it would else have to be found again.
@@ -220,8 +220,8 @@ fn search(
     }
 }
 
-/// Whether the first `rank` columns of a block and its image are singular vectors, and what the worst
-/// misses.
+/// True if the first `rank` columns of a block and its image are singular vectors, and the error of the
+/// worst.
 fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> (bool, f64) {
     let lengths = column_lengths(image);
     let longest = lengths.iter().copied().fold(0.0, f64::max);
@@ -238,7 +238,7 @@ fn is_found(turned: &Sparse, (block, image): &(Matrix, Matrix), rank: usize) -> 
     (found, if longest > 0.0 { worst / longest } else { 0.0 })
 }
 
-/// What Aᵀu lacks to σv in each column, `image` being σu and `block` v.
+/// The difference between σv and Aᵀu in each column, `image` being σu and `block` v.
 fn misses(turned: &Sparse, block: &Matrix, image: &Matrix, lengths: &[f64]) -> Matrix {
     let mut misses = turned.times(image);
     for row in 0..misses.rows() {
@@ -345,8 +345,8 @@ fn finish(matrix: &Sparse, turned: &Sparse, basis: Matrix, rank: usize) -> Svd {
 
 /// Rotates pairs of images until all are orthogonal, and the vectors with them.
 fn rotate_apart(images: &mut [Vec<f64>], vectors: &mut [Vec<f64>]) {
-    const MOST_SWEEPS: usize = 40;
-    for _ in 0..MOST_SWEEPS {
+    const MAX_SWEEPS: usize = 40;
+    for _ in 0..MAX_SWEEPS {
         let mut apart = true;
         for second in 1..images.len() {
             for first in 0..second {

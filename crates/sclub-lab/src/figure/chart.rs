@@ -19,7 +19,7 @@ use super::ticks::{compact, percentage, power_of_ten};
 use crate::policies::Name;
 use crate::summary::{Mean, thousands};
 
-/// How a curve is stroked.
+/// The stroke of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dash {
     /// Without gaps.
@@ -31,9 +31,9 @@ pub enum Dash {
 }
 
 impl Dash {
-    /// Policies that are told what a learner is not are dashed.
+    /// Policies that need the ground truth are dashed.
     pub fn of(policy: Name) -> Self {
-        if policy.is_told() {
+        if policy.needs_truth() {
             Dash::Dashed
         } else {
             Dash::Solid
@@ -61,13 +61,13 @@ impl Dash {
 /// A curve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// The label in the legend.
     pub label: String,
-    /// Whose colour it takes; grey without.
+    /// The policy that gives the colour; grey without.
     pub policy: Option<Name>,
     /// Strength of the colour, from 0 to 1.
     pub strength: f64,
-    /// How it is stroked.
+    /// The stroke.
     pub dash: Dash,
     /// (x, y)
     pub points: Vec<(f64, Mean)>,
@@ -75,7 +75,7 @@ pub struct Series {
     pub bars_every: Option<usize>,
 }
 
-/// What stands along an axis.
+/// The ticks of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ticks {
     /// Whole numbers.
@@ -93,13 +93,13 @@ pub enum Ticks {
 /// One axis of a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Axis {
-    /// What it measures.
+    /// The title of the axis.
     pub label: String,
-    /// What stands along it.
+    /// The ticks.
     pub ticks: Ticks,
-    /// Where it begins, if not as the data have it.
+    /// The start of the axis, if the data do not give it.
     pub min: Option<f64>,
-    /// Where it ends, if not as the data have it.
+    /// The end of the axis, if the data do not give it.
     pub max: Option<f64>,
 }
 
@@ -140,11 +140,11 @@ pub struct Chart {
     pub width: f64,
     /// Height in pixels.
     pub height: f64,
-    /// What a file is wider, for its legend.
+    /// Extra width of a file, for its legend.
     pub legend_room: f64,
 }
 
-/// Where a chart is to be seen.
+/// The background that a chart is drawn for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ground {
     File,
@@ -165,8 +165,8 @@ impl Chart {
 
     /// Draws it for a page, as an `svg` element that fills the width it is given.
     ///
-    /// `name` must be another for each chart of the page; `says` is what is read out for it.
-    pub fn page_svg(&self, name: &str, says: &str) -> String {
+    /// `name` must be another for each chart of the page; `description` is for screen readers.
+    pub fn page_svg(&self, name: &str, description: &str) -> String {
         let svg = kuva::render_to_svg(self.plots(Ground::Page), self.layout(Ground::Page));
         let svg = with_own_ids(&svg, name);
         let inside = svg.split_once('>').map_or("", |(_, inside)| inside);
@@ -174,9 +174,9 @@ impl Chart {
         let inside = inside.replacen(ground, "", 1);
         let (width, height) = (self.width, self.height);
         format!(
-            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{name}-says\" \
-             fill=\"currentColor\"><title id=\"{name}-says\">{}</title>{inside}",
-            HtmlEscape(says),
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-labelledby=\"{name}-title\" \
+             fill=\"currentColor\"><title id=\"{name}-title\">{}</title>{inside}",
+            HtmlEscape(description),
         )
     }
 
@@ -379,7 +379,7 @@ mod tests {
             !page.contains("=\"#") && !page.contains("width=\"400\""),
             "{page}"
         );
-        assert!(page.contains("<title id=\"one-says\">a &lt; b</title>"));
+        assert!(page.contains("<title id=\"one-title\">a &lt; b</title>"));
         assert!(page.contains("url(#one-clip)") && page.contains("id=\"one-clip\""));
         let file = chart.draw().unwrap().svg;
         assert!(file.contains("#222222") && !file.contains("var("), "{file}");

@@ -1,4 +1,4 @@
-//! What stands beside the ticks of an axis.
+//! Labels of the ticks of an axis.
 
 /// Digits without zeros at the end.
 fn trimmed(value: f64, decimals: usize) -> String {

@@ -1,4 +1,4 @@
-//! What the published code does otherwise than the pseudo-code, and what that is worth.
+//! The differences between the published code and the pseudo-code, and the effect of each on regret.
 
 use sclub::{Deviations, Preset, Value, ValueError};
 
@@ -16,14 +16,14 @@ const AUDITED: [&str; 2] = ["1a", "1c"];
 
 /// A sentence on each of [`Deviations::NAMES`].
 const MEANINGS: [&str; 6] = [
-    "Each observation of a user who was split out enters twice, once through her and once through her \
-     cluster, which shares her arrays.",
+    "Each observation of a user who was split out enters twice, once through the user and once through \
+     the cluster, which shares the user's arrays.",
     "Marks are cleared in every round, not in every phase; so nothing is ever merged.",
     "After a split or a merge a cluster's estimate is not renewed before its next observation.",
     "Whether a cluster is checked is not worked out anew when a user leaves it, and a user who leaves loses \
-     her mark.",
-    "A user is compared with her cluster's estimate of now, not with the phase's pivot.",
-    "A user's frequency is compared with her cluster's average, not with each member's.",
+     the user's mark.",
+    "A user is compared with the cluster's current estimate, not with the phase's pivot.",
+    "A user's frequency is compared with the cluster's average, not with each member's.",
 ];
 
 /// Every deviation: name, meaning, and the set of it alone.
@@ -64,7 +64,7 @@ fn rows() -> Vec<Row> {
         plain(
             "base",
             "pseudo-code, Theorem 1's constants",
-            "Algorithms 1 to 4 as printed. Nobody is ever split by her estimate.",
+            "Algorithms 1 to 4 as printed. No user is ever split by the estimate.",
             Preset::Theory,
             None,
         ),
@@ -178,14 +178,14 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
             .collect::<Result<_, _>>()?;
         let mut by_row = vec![Vec::new(); rows.len()];
         for &seed in &plan.seeds {
-            let found: Option<Vec<f64>> = entries
+            let regrets_of_seed: Option<Vec<f64>> = entries
                 .iter()
                 .map(|entry| {
                     let record = cells.get(&key(setting, seed, plan.rounds, entry))?;
                     Some(record.regret)
                 })
                 .collect();
-            for (row, regret) in by_row.iter_mut().zip(found.into_iter().flatten()) {
+            for (row, regret) in by_row.iter_mut().zip(regrets_of_seed.into_iter().flatten()) {
                 row.push(regret);
             }
         }
@@ -233,7 +233,7 @@ pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperEr
     }))
 }
 
-/// What the numbers of one setting say.
+/// The numbers of one setting, in words.
 fn reading(plan: &Plan, id: &str, published: f64, at: usize, variants: &[Variant]) -> String {
     let regret = |variant: &Variant| variant.regrets[at].0.mean;
     let change = |variant: &Variant| variant.regrets[at].1.map_or(0.0, |mean| mean.mean);

@@ -1,4 +1,4 @@
-//! Results that are kept: one line of JSON for each run, written as soon as it is there.
+//! Stored results: one line of JSON for each run, written as soon as the run ends.
 //!
 //! A line is found again by a key made from everything that the result depends on. A file that was
 //! cut off in the middle of a line is as good as one without that line.
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::run::Run;
 
-/// What is kept of a run.
+/// The stored result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// What it is the result of.
+    /// The key: everything that the result depends on.
     pub key: String,
     /// Rounds played.
     pub rounds: u64,
@@ -26,7 +26,7 @@ pub struct Record {
     pub regret: f64,
     /// Sum of the rewards.
     pub reward: f64,
-    /// What a choice at random would have missed.
+    /// The regret of a random choice, in expectation.
     pub random_regret: f64,
     /// Clusters at the end.
     pub clusters: usize,
@@ -59,21 +59,21 @@ impl Record {
     }
 }
 
-/// Why results cannot be kept.
+/// Why results cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CellsError {
-    /// The system says so.
-    #[error("cannot keep results in {}", path.display())]
+    /// The file cannot be read or written.
+    #[error("cannot store results in {}", path.display())]
     Io {
-        /// Where.
+        /// The file.
         path: PathBuf,
         /// Why.
         source: io::Error,
     },
-    /// Somebody else is at it.
-    #[error("another run is writing to {}; wait for it or take another folder", path.display())]
+    /// Another process is writing to the file.
+    #[error("another run is writing to {}; wait for it or choose another folder", path.display())]
     InUse {
-        /// Where.
+        /// The file.
         path: PathBuf,
     },
 }
@@ -151,7 +151,7 @@ impl Cells {
         self.lock().records.get(key).cloned()
     }
 
-    /// Whether the result of a key is there.
+    /// True if there is a result for a key.
     pub fn has(&self, key: &str) -> bool {
         self.lock().records.contains_key(key)
     }

@@ -17,7 +17,7 @@ use crate::world::AGES;
 /// Splits that constants are chosen on; no result is reported from them.
 const TUNING_SEEDS: [u64; 2] = [1001, 1002];
 
-/// What a policy is tried with: shares of the published β, ridges, and α_θ for those that cluster.
+/// The constants that are tried: shares of the published β, ridges, and α_θ for policies that cluster.
 const BETAS: [f64; 5] = [0.2, 0.1, 0.05, 0.02, 0.01];
 const SCALES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const ALPHAS: [f64; 3] = [0.5, 1.0, 2.5];
@@ -40,7 +40,7 @@ fn contender(name: Name, given: &[(&str, Value)], scale: f64) -> Contender {
     }
 }
 
-/// What there is to choose from for a policy.
+/// The constants that are tried for a policy.
 fn grid(quick: bool, name: Name) -> Vec<Contender> {
     let clusters = name.constant("alpha_theta").is_some();
     let alphas: &[f64] = if clusters { &ALPHAS } else { &[1.0] };
@@ -69,7 +69,7 @@ const TUNED: [Name; 3] = [Name::LINUCB_IND, Name::SCLUB, Name::CLUB];
 
 fn protocol(quick: bool) -> Protocol {
     Protocol {
-        most_rounds: if quick { 1 << 14 } else { 1 << 19 },
+        max_rounds: if quick { 1 << 14 } else { 1 << 19 },
         ..Protocol::default()
     }
 }
@@ -86,7 +86,7 @@ fn ratings(quick: bool, data: &Data, others: Others, scale: f64, placebo: bool) 
 }
 
 fn rounds(quick: bool) -> u64 {
-    protocol(quick).most_rounds as u64
+    protocol(quick).max_rounds as u64
 }
 
 fn tuning_seeds(quick: bool) -> &'static [u64] {
@@ -141,7 +141,7 @@ pub(crate) fn jobs_of_split(
     jobs
 }
 
-/// Everything to choose from for some policies, on the splits for it.
+/// The jobs that try all constants of some policies, on the splits for tuning.
 pub(crate) fn tuning_jobs_of(quick: bool, data: &Data, names: &[Name]) -> Vec<Job> {
     let all: Vec<Contender> = names.iter().flat_map(|&name| grid(quick, name)).collect();
     let plays = [(Others::Uniform, false, all)];
@@ -191,8 +191,8 @@ pub(crate) fn best(quick: bool, data: &Data, cells: &Cells, name: Name) -> Optio
     best.map(|(_, contender)| contender)
 }
 
-/// A policy as it is where nobody tunes it.
-pub(crate) fn usual(name: Name) -> Contender {
+/// A policy with its default constants.
+pub(crate) fn untuned(name: Name) -> Contender {
     contender(name, &[], 1.0)
 }
 
@@ -203,7 +203,7 @@ struct Row {
     placebo: bool,
 }
 
-/// Everybody who is reported; none where tuning is not complete.
+/// The rows of the report; none where tuning is not complete.
 fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
     let ind = best(plan.quick, &source.data, cells, Name::LINUCB_IND)?;
     let row = |label: &str, contender| Row {
@@ -212,11 +212,11 @@ fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
         placebo: false,
     };
     Some(vec![
-        row("Random", usual(Name::RANDOM)),
-        row("LinUCB-One", usual(Name::LINUCB_ONE)),
-        row("LinUCB-Ind", usual(Name::LINUCB_IND)),
+        row("Random", untuned(Name::RANDOM)),
+        row("LinUCB-One", untuned(Name::LINUCB_ONE)),
+        row("LinUCB-Ind", untuned(Name::LINUCB_IND)),
         row("LinUCB-Ind, tuned", ind.clone()),
-        row("SCLUB", usual(Name::SCLUB)),
+        row("SCLUB", untuned(Name::SCLUB)),
         row(
             "SCLUB, tuned",
             best(plan.quick, &source.data, cells, Name::SCLUB)?,
@@ -225,8 +225,8 @@ fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
             "CLUB, tuned",
             best(plan.quick, &source.data, cells, Name::CLUB)?,
         ),
-        row("One Gaussian prior", usual(Name::GAUSSIAN)),
-        row("SCLUB-soft", usual(Name::SCLUB_SOFT)),
+        row("One Gaussian prior", untuned(Name::GAUSSIAN)),
+        row("SCLUB-soft", untuned(Name::SCLUB_SOFT)),
         Row {
             label: "Placebo: wrong users".into(),
             contender: ind,
@@ -372,7 +372,7 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
              no result here is from: {searched} combinations for three policies, with uniform other \
              candidates. A ridge of 1/k² is features multiplied by k. SCLUB-soft, and one Gaussian prior, which is \
              the same without clusters, have no constants to choose. The placebo is tuned LinUCB-Ind, \
-             told a wrong user in each round. Errors are over splits of the same users. Sizes are of the split of seed {first}.",
+             given a wrong user in each round. Errors are over splits of the same users. Sizes are of the split of seed {first}.",
             tuning_seeds(plan.quick).len(),
             tuning_seeds(plan.quick)
                 .iter()
@@ -392,7 +392,7 @@ fn age_name((first, last): (u32, u32)) -> String {
     }
 }
 
-/// The rate of users of one age; none where nobody was.
+/// The rate of users of one age; none where no user was of that age.
 fn at_age(records: &[Record], age: usize) -> Option<Mean> {
     let rates: Vec<f64> = records
         .iter()

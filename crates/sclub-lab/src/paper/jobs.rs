@@ -1,4 +1,4 @@
-//! What is to be run, without what has been run before.
+//! The runs of a plan, without those that have been run before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::cells::{Cells, Record};
 use super::{PaperError, Progress};
+use crate::held_out::Protocol;
 use crate::policies::Entry;
 use crate::run::{Observer, play};
 use crate::setting::{Setting, SettingError};
@@ -23,7 +24,7 @@ pub(crate) struct Job {
     pub rounds: u64,
     /// Rounds that it will come to, about.
     pub expected: u64,
-    /// The key of each result, and whose it is.
+    /// The key of each result, and its policy.
     pub wants: Vec<(String, Entry)>,
 }
 
@@ -48,9 +49,24 @@ impl Job {
 /// Must grow with every change after which a world of the same recipe, data and seed is another.
 const WORLDS_REVISION: u32 = 1;
 
-/// Names a result by everything that it depends on. Of the policy that is its name, every constant and
-/// its revision, which is there because a policy may come to decide otherwise with the same constants;
-/// so results outlive releases that change neither policies nor worlds.
+/// The numbers of a protocol in a key. The words are those of the first release: stored results are
+/// found by them.
+fn protocol_text(protocol: &Protocol) -> String {
+    let Protocol {
+        dim,
+        candidates,
+        max_rounds,
+        max_feature_users,
+    } = protocol;
+    format!(
+        "Protocol {{ dim: {dim}, candidates: {candidates}, most_rounds: {max_rounds}, \
+         most_feature_users: {max_feature_users} }}"
+    )
+}
+
+/// The key of a result: everything that it depends on. Of the policy that is its name, every constant
+/// and its revision, which grows when a policy may decide otherwise with the same constants. So results
+/// outlive releases that change neither policies nor worlds.
 pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
     let (world, data) = match setting {
         Setting::Synthetic(recipe) => (format!("{recipe:?}"), 0),
@@ -60,8 +76,11 @@ pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
         }
         Setting::Ratings(ratings) => (
             format!(
-                "{:?} {:?} {} {}",
-                ratings.protocol, ratings.others, ratings.scale, ratings.placebo
+                "{} {:?} {} {}",
+                protocol_text(&ratings.protocol),
+                ratings.others,
+                ratings.scale,
+                ratings.placebo
             ),
             ratings.digest,
         ),
@@ -156,18 +175,18 @@ fn run(
     Ok(done.iter().sum())
 }
 
-/// Runs what is missing and says what it came to.
+/// Runs the missing jobs and returns the progress.
 pub(crate) fn work(
     jobs: Vec<Job>,
     cells: &Cells,
     threads: usize,
     observer: &dyn Observer,
 ) -> Result<Progress, PaperError> {
-    let (missing, kept) = tally(&jobs, cells);
+    let (missing, reused) = tally(&jobs, cells);
     let new = run(jobs, cells, threads, observer)?;
     Ok(Progress {
         new,
-        kept,
+        reused,
         missing: missing - new,
     })
 }
@@ -213,11 +232,11 @@ mod tests {
         let setup = setting.setup(&assumptions);
         let mut keys = HashSet::new();
         for name in Name::all() {
-            let usual = entry(name, Preset::Tuned, &setting, 100).unwrap();
-            assert!(keys.insert(key(&setting, 1, 100, &usual)), "{name}");
-            assert!(keys.insert(key(&setting, 2, 100, &usual)), "{name}");
-            assert!(keys.insert(key(&setting, 1, 101, &usual)), "{name}");
-            for (constant, value) in usual.values.iter() {
+            let default = entry(name, Preset::Tuned, &setting, 100).unwrap();
+            assert!(keys.insert(key(&setting, 1, 100, &default)), "{name}");
+            assert!(keys.insert(key(&setting, 2, 100, &default)), "{name}");
+            assert!(keys.insert(key(&setting, 1, 101, &default)), "{name}");
+            for (constant, value) in default.values.iter() {
                 let given = [(constant.name, another(constant, value))];
                 let other = Entry::new(name, Preset::Tuned, &given, &setup).unwrap();
                 let key = key(&setting, 1, 100, &other);

@@ -16,7 +16,7 @@ use crate::synthetic::{Frequencies, Recipe};
 /// p̄, users a round on average, with how strongly their lines are drawn.
 const USERS_A_ROUND: [(f64, f64); 3] = [(1.0, 0.45), (10.0, 0.7), (100.0, 1.0)];
 
-/// Who plays, with which constants.
+/// The policies and their presets.
 const PLAYERS: [(Name, Preset); 3] = [
     (Name::SCLUB, Preset::Tuned),
     (Name::LINUCB_IND, Preset::Tuned),
@@ -136,7 +136,7 @@ pub(super) fn many_users(plan: &Plan, cells: &Cells) -> Result<Option<ManyUsers>
         regret_of(100.0, Preset::Tuned),
     );
     let mut reading = vec![format!(
-        "Each of the {} users appears in a round by herself, with the same probability; all who \
+        "Each of the {} users appears in a round independently, with the same probability; all who \
          appear are served before anything is learned from any of them. The number of \
          recommendations is the same for every number of users a round, so their number of rounds is \
          not. Serving 100 users on the same history instead of one changes the regret of SCLUB with \

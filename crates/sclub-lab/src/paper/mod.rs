@@ -73,10 +73,10 @@ named!(
     ]
 );
 
-/// Who took what, and the digest by which results are found again.
+/// Interactions, and the digest by which stored results are found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Data {
-    /// Who took what.
+    /// The interactions.
     pub interactions: Arc<Interactions>,
     digest: u64,
 }
@@ -96,9 +96,9 @@ impl Data {
 pub struct Source {
     /// Such as `MovieLens`.
     pub name: &'static str,
-    /// Who took what.
+    /// The interactions.
     pub data: Data,
-    /// What must be said wherever results from it are shown.
+    /// A note that stands wherever results from it are shown.
     pub note: Option<String>,
     /// The paper's weight vectors of its users.
     weights: Arc<Vec<Vec<f64>>>,
@@ -133,7 +133,7 @@ impl Source {
     }
 }
 
-/// What to run.
+/// A plan of the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// T of the panels and the audit.
@@ -142,9 +142,9 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Threads to use.
     pub threads: usize,
-    /// Whether figures are only to be had fast.
+    /// True for a short version with fewer rounds.
     pub quick: bool,
-    /// What to report.
+    /// The parts of the report.
     pub parts: Vec<Part>,
     /// MovieLens ratings, if given.
     pub movielens: Option<Source>,
@@ -161,7 +161,7 @@ pub enum PaperError {
     /// A world cannot be made.
     #[error(transparent)]
     World(#[from] SettingError),
-    /// A result cannot be kept.
+    /// A result cannot be stored.
     #[error(transparent)]
     Cells(#[from] CellsError),
     /// The threads cannot be started.
@@ -175,13 +175,13 @@ impl From<ValueError> for PaperError {
     }
 }
 
-/// What a part of the work came to.
+/// The result of a part of the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
     /// Results made now.
     pub new: usize,
-    /// Results kept from before.
-    pub kept: usize,
+    /// Results reused from earlier runs.
+    pub reused: usize,
     /// Results that are missing because the work was stopped.
     pub missing: usize,
 }
@@ -234,7 +234,7 @@ impl Plan {
         Ok(jobs)
     }
 
-    /// The jobs of the second pass, whose constants the first has found.
+    /// The jobs of the second pass, whose constants the first has chosen.
     fn later_jobs(&self, cells: &Cells) -> Vec<Job> {
         if self.has(Part::Choices) {
             choices::jobs(self, cells)

@@ -4,7 +4,7 @@ use sclub::{Preset, ValueError};
 
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
-use super::published::{ALGORITHMS, BESIDE, PANELS, PublishedPanel, Users};
+use super::published::{ADDITIONAL, ALGORITHMS, PANELS, PublishedPanel, Users};
 use super::{PaperError, Plan, entry};
 use crate::policies::Entry;
 use crate::report::model::{Cell, Panel};
@@ -13,7 +13,7 @@ use crate::summary::Mean;
 
 fn entries(setting: &Setting, rounds: u64) -> Result<Vec<Entry>, ValueError> {
     let published = ALGORITHMS.map(|name| (name, Preset::Released));
-    let beside = BESIDE.map(|name| (name, Preset::Tuned));
+    let beside = ADDITIONAL.map(|name| (name, Preset::Tuned));
     published
         .into_iter()
         .chain(beside)

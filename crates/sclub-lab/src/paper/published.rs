@@ -1,4 +1,4 @@
-//! What the paper printed: its panels, and the cells of Tables 1 and 2.
+//! The paper's printed results: its panels, and the cells of Tables 1 and 2.
 
 use crate::policies::Name;
 use crate::synthetic::Frequencies;
@@ -6,10 +6,10 @@ use crate::synthetic::Frequencies;
 /// The algorithms in the order of the paper's tables.
 pub const ALGORITHMS: [Name; 4] = [Name::CLUB, Name::LINUCB_IND, Name::LINUCB_ONE, Name::SCLUB];
 
-/// What is run beside them, with constants of its own. The paper has no figures of it.
-pub const BESIDE: [Name; 1] = [Name::SCLUB_SOFT];
+/// The policies that are run beside the paper's, with constants of their own. The paper has no figures of them.
+pub const ADDITIONAL: [Name; 1] = [Name::SCLUB_SOFT];
 
-/// Where a panel's users come from.
+/// The source of a panel's users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
     /// Drawn in clusters.
@@ -25,11 +25,11 @@ pub enum Users {
 pub struct PublishedPanel {
     /// `1a` to `2d`.
     pub id: &'static str,
-    /// Where its users come from.
+    /// The source of its users.
     pub users: Users,
-    /// How often they appear.
+    /// The frequencies of the users.
     pub frequencies: Frequencies,
-    /// What it shows.
+    /// The title.
     pub title: &'static str,
     /// Table 1, in the order of [`ALGORITHMS`].
     pub regret: [f64; 4],
@@ -59,7 +59,7 @@ pub const PANELS: [PublishedPanel; 7] = [
         id: "1c",
         users: Users::Drawn,
         frequencies: Frequencies::Users,
-        title: "Synthetic, each user at her own rate",
+        title: "Synthetic, each user at their own rate",
         regret: [67_116.0, 60_805.0, 151_097.0, 57_255.0],
         seconds: [2_020.0, 1_111.0, 1_306.0, 4_855.0],
     },
@@ -75,7 +75,7 @@ pub const PANELS: [PublishedPanel; 7] = [
         id: "2b",
         users: Users::MovieLens,
         frequencies: Frequencies::Users,
-        title: "MovieLens, each user at her own rate",
+        title: "MovieLens, each user at their own rate",
         regret: [67_053.0, 61_042.0, 168_796.0, 57_105.0],
         seconds: [1_134.0, 1_497.0, 1_603.0, 6_008.0],
     },
@@ -91,7 +91,7 @@ pub const PANELS: [PublishedPanel; 7] = [
         id: "2d",
         users: Users::Yelp,
         frequencies: Frequencies::Users,
-        title: "Yelp, each user at her own rate",
+        title: "Yelp, each user at their own rate",
         regret: [67_887.0, 60_804.0, 171_199.0, 56_863.0],
         seconds: [1_925.0, 2_705.0, 2_422.0, 8_196.0],
     },

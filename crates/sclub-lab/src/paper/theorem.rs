@@ -250,7 +250,7 @@ pub(super) fn theorem(plan: &Plan, cells: &Cells) -> Result<Option<Theorem>, Pap
         ),
         format!(
             "With the theorem's α_θ of {:.0} two estimates may be {:.0} apart, and tastes have length \
-             1: nobody is split by her estimate within T rounds. {:.0} cluster is left at the end, \
+             1: no user is split by the estimate within T rounds. {:.0} cluster is left at the end, \
              and SCLUB plays what LinUCB-One plays. The theorem is about horizons far beyond this one.",
             alpha_theta,
             2.0 * alpha_theta * sclub::radius(plan.rounds / recipe.users as u64),

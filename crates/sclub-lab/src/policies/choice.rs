@@ -1,23 +1,26 @@
-//! The policies that play, with the constants that were given.
+//! Selection of policies and their constants: defaults and validation.
 
 use sclub::{Preset, Setup, Value, ValueError};
 
 use super::{Entry, Name};
 
-/// Why what was asked for cannot be.
+/// An invalid selection of policies or constants.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ChoiceError {
     /// The same policy again.
     #[error("policy '{0}' is named twice")]
     Twice(Name),
-    /// A policy that would have to be told what there is not.
-    #[error("policy '{0}' is told the true clusters, and this world has none")]
-    Told(Name),
+    /// The policy needs ground truth that this world does not have.
+    #[error("policy '{0}' needs the true clusters, which this world does not have; leave it out")]
+    NeedsTruth(Name),
     /// A constant that no policy has.
-    #[error("there is no constant '{0}'")]
+    #[error("no policy has a constant '{0}'")]
     Unknown(String),
-    /// A constant of policies that do not play.
-    #[error("{constant} is a constant of {}, and none of them plays", or(owners))]
+    /// A constant of policies that are not selected.
+    #[error(
+        "{constant} is a constant of {}, and none of them is selected",
+        or(owners)
+    )]
     NotChosen {
         /// The constant.
         constant: String,
@@ -38,22 +41,24 @@ fn or(names: &[Name]) -> String {
     }
 }
 
-/// The policies that play: those asked for, or all that the world allows.
+/// The selected policies: those asked for, or by default all that the world allows.
 ///
 /// # Errors
-/// [`ChoiceError::Twice`], [`ChoiceError::Told`].
+/// [`ChoiceError::Twice`], [`ChoiceError::NeedsTruth`].
 pub fn choose(asked: Option<&[Name]>, has_truth: bool) -> Result<Vec<Name>, ChoiceError> {
     let Some(asked) = asked else {
         let all = Name::all().into_iter();
-        return Ok(all.filter(|name| has_truth || !name.is_told()).collect());
+        return Ok(all
+            .filter(|name| has_truth || !name.needs_truth())
+            .collect());
     };
     let mut policies: Vec<Name> = Vec::new();
     for &name in asked {
         if policies.contains(&name) {
             return Err(ChoiceError::Twice(name));
         }
-        if name.is_told() && !has_truth {
-            return Err(ChoiceError::Told(name));
+        if name.needs_truth() && !has_truth {
+            return Err(ChoiceError::NeedsTruth(name));
         }
         policies.push(name);
     }
@@ -99,17 +104,18 @@ pub fn entries(
 mod tests {
     use super::*;
     use crate::policies::setup;
+    use crate::yardsticks::specs;
 
     #[test]
-    fn nobody_plays_twice_or_is_told_what_there_is_not() {
+    fn a_policy_is_selected_once_and_only_with_the_truth_it_needs() {
         assert_eq!(choose(None, true).unwrap(), Name::all());
-        let untold = choose(None, false).unwrap();
-        assert_eq!(untold.len(), Name::all().len() - 2);
-        assert!(!untold.iter().any(|name| name.is_told()));
+        let learners = choose(None, false).unwrap();
+        assert_eq!(learners.len(), Name::all().len() - 2);
+        assert!(!learners.iter().any(|name| name.needs_truth()));
         let error = choose(Some(&[Name::CLUB, Name::CLUB]), true).unwrap_err();
         assert_eq!(error.to_string(), "policy 'club' is named twice");
         let error = choose(Some(&[Name::ORACLE]), false).unwrap_err();
-        assert_eq!(error, ChoiceError::Told(Name::ORACLE));
+        assert_eq!(error, ChoiceError::NeedsTruth(Name::ORACLE));
     }
 
     fn given(constant: &str, text: &str) -> Result<Vec<Entry>, ChoiceError> {
@@ -131,9 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn a_constant_of_nobody_who_plays_is_an_error() {
+    fn a_constant_of_no_selected_policy_is_an_error() {
         let error = given("half_life", "50").unwrap_err().to_string();
-        let expected = "half_life is a constant of sclub-soft or gaussian, and none of them plays";
+        let expected =
+            "half_life is a constant of sclub-soft or gaussian, and none of them is selected";
         assert_eq!(error, expected);
         let error = given("alpha", "50").unwrap_err();
         assert_eq!(error, ChoiceError::Unknown("alpha".into()));
@@ -157,20 +164,13 @@ mod tests {
     #[test]
     fn names_are_found_and_ordered_as_they_are_shown() {
         let all = Name::all();
-        let names: Vec<&str> = all.iter().map(|name| name.as_str()).collect();
-        assert_eq!(
-            names,
-            [
-                "sclub",
-                "sclub-soft",
-                "club",
-                "gaussian",
-                "linucb-ind",
-                "linucb-one",
-                "oracle",
-                "informed",
-                "random"
-            ]
+        let learners = sclub::registry();
+        assert!(
+            all.iter()
+                .map(|name| name.spec())
+                .eq(learners
+                    .into_iter()
+                    .chain([&specs::ORACLE, &specs::INFORMED, &specs::RANDOM]))
         );
         assert!(all.is_sorted());
         for name in all {

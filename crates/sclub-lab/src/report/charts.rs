@@ -12,8 +12,8 @@ use crate::summary::Mean;
 pub struct Drawn {
     /// Such as `figure-1a`.
     pub name: String,
-    /// What is read out for it.
-    pub says: String,
+    /// The description for screen readers.
+    pub description: String,
     /// The figure.
     pub chart: Chart,
 }
@@ -29,7 +29,7 @@ pub fn all(report: &Report) -> Vec<Drawn> {
     {
         all.push(Drawn {
             name: "theorem-1".into(),
-            says: says(
+            description: describe(
                 "Theorem 1: regret against rounds, both logarithmic",
                 &theorem.lines,
             ),
@@ -46,7 +46,7 @@ pub fn all(report: &Report) -> Vec<Drawn> {
     {
         all.push(Drawn {
             name: "many-users".into(),
-            says: says(
+            description: describe(
                 "Regret against recommendations, by users a round",
                 &many.lines,
             ),
@@ -65,7 +65,7 @@ pub fn all(report: &Report) -> Vec<Drawn> {
             }
             all.push(Drawn {
                 name: held_out_name(&set.name, place),
-                says: format!("{}, {}: {}", set.name, table.title, says_ages(table)),
+                description: format!("{}, {}: {}", set.name, table.title, describe_ages(table)),
                 chart: by_age(set, table),
             });
         }
@@ -83,7 +83,7 @@ pub fn held_out_name(data_set: &str, place: usize) -> String {
     format!("held-out-{}-{}", slug(data_set), place + 1)
 }
 
-/// What a file needs on the right for the longest of its labels.
+/// The width on the right of a file that the longest label needs.
 fn legend_room(series: &[Series]) -> f64 {
     let longest = series
         .iter()
@@ -148,7 +148,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
         .collect();
     Some(Drawn {
         name: panel_name(&panel.id),
-        says: format!(
+        description: format!(
             "Panel ({}), {}: cumulative regret against rounds. At the end: {}.",
             panel.id,
             panel.title,
@@ -178,7 +178,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
     })
 }
 
-fn says(what: &str, lines: &[Line]) -> String {
+fn describe(what: &str, lines: &[Line]) -> String {
     let labels: Vec<String> = lines.iter().map(|line| line.label.clone()).collect();
     format!("{what}. Lines: {}.", and(&labels))
 }
@@ -222,7 +222,7 @@ fn lines(title: &str, lines: &[Line], x: (&str, Ticks), y: (&str, Ticks)) -> Cha
     }
 }
 
-/// How a line of a figure is stroked.
+/// The stroke of a line of a figure.
 pub fn line_dash(line: &Line) -> Dash {
     if line.dashed {
         Dash::Dashed
@@ -231,7 +231,7 @@ pub fn line_dash(line: &Line) -> Dash {
     }
 }
 
-/// How the rows of a table are stroked: those of one policy are told apart by it.
+/// The strokes of the rows of a table: they tell rows of the same policy apart.
 pub fn row_dashes(table: &HeldOutTable) -> Vec<Dash> {
     let mut seen: Vec<Name> = Vec::new();
     let dashes = table.rows.iter().map(|row| {
@@ -295,7 +295,7 @@ fn by_age(set: &HeldOut, table: &HeldOutTable) -> Chart {
     }
 }
 
-fn says_ages(table: &HeldOutTable) -> String {
+fn describe_ages(table: &HeldOutTable) -> String {
     let rates: Vec<String> = table
         .rows
         .iter()

@@ -50,22 +50,22 @@ pub enum RenderError {
     /// A figure cannot be turned into pixels.
     #[error("figure {name} cannot be drawn: {reason}")]
     Figure {
-        /// Which.
+        /// The chart.
         name: String,
-        /// What the renderer says.
+        /// The error of the renderer.
         reason: String,
     },
     /// The template and the values do not fit.
     #[error("the page cannot be filled in")]
     Page {
-        /// What the template engine says.
+        /// The error of the template engine.
         #[from]
         source: minijinja::Error,
     },
     /// The values cannot be written as JSON.
     #[error("the results cannot be written as JSON")]
     Json {
-        /// What the writer says.
+        /// The error of the writer.
         #[from]
         source: serde_json::Error,
     },
@@ -74,7 +74,7 @@ pub enum RenderError {
 /// Turns a report into a page, its figures and `results.json`.
 ///
 /// # Errors
-/// [`RenderError`] says which part failed.
+/// [`RenderError`] names the part that failed.
 pub fn render(report: &Report) -> Result<Rendered, RenderError> {
     let mut json = serde_json::to_string_pretty(report)?;
     json.push('\n');

@@ -1,4 +1,4 @@
-//! What a report tells, as plain values. `results.json` is this, written out.
+//! The content of a report, as plain values. `results.json` is this, written out.
 
 use serde::Serialize;
 
@@ -8,11 +8,11 @@ use crate::summary::Mean;
 /// The whole report.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
-    /// How it was made.
+    /// The origin of the report.
     pub origin: Origin,
     /// Figure 1 of the paper, panel by panel, with the cells of Tables 1 and 2.
     pub panels: Vec<Panel>,
-    /// What the published code does beside the paper's pseudo-code, and what that is worth.
+    /// The differences between the published code and the paper's pseudo-code, and the effect of each.
     pub audit: Option<Audit>,
     /// Theorem 1's bound beside the regret measured.
     pub theorem: Option<Theorem>,
@@ -22,12 +22,12 @@ pub struct Report {
     pub held_out: Vec<HeldOut>,
 }
 
-/// How a report was made.
+/// The origin of a report: version, machine, time.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Origin {
     /// The exact command.
     pub command: String,
-    /// Whether it is the short version, whose figures are not the paper's.
+    /// True for the short version, whose figures are not the paper's.
     pub quick: bool,
     /// T of the panels.
     pub rounds: u64,
@@ -41,7 +41,7 @@ pub struct Origin {
     pub seconds: f64,
     /// Cells run by this invocation, and cells kept from earlier ones.
     pub cells: (usize, usize),
-    /// Whether everything asked for is in.
+    /// True if everything asked for is in the report.
     pub complete: bool,
     /// Parts asked for that nothing can be shown of yet, such as `the audit`.
     pub to_come: Vec<String>,
@@ -52,11 +52,11 @@ pub struct Origin {
 pub struct Panel {
     /// `1a` to `2d`.
     pub id: String,
-    /// What it shows, such as `Synthetic, every user at her own rate`.
+    /// The title, such as `Synthetic, every user at their own rate`.
     pub title: String,
-    /// What must be said wherever its results are shown, such as that the data are not the paper's.
+    /// A note that stands wherever its results are shown, such as that the data are not the paper's.
     pub note: Option<String>,
-    /// Where there is nothing to show: how to get it.
+    /// The way to get results, where there are none.
     pub missing: Option<String>,
     /// The algorithms, in the order of the paper's tables, then what the paper has not. Empty where the
     /// panel is missing.
@@ -85,7 +85,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Whether the algorithm is one of the paper's.
+    /// True if the algorithm is one of the paper's.
     pub fn is_published(&self) -> bool {
         self.published_regret.is_some()
     }
@@ -105,7 +105,7 @@ pub struct Audit {
     pub settings: Vec<(String, f64)>,
     /// The variants, from the pseudo-code to the published code.
     pub variants: Vec<Variant>,
-    /// What the numbers say, in plain words; paragraphs.
+    /// The numbers in plain words; paragraphs.
     pub reading: Vec<String>,
 }
 
@@ -117,7 +117,7 @@ pub struct Variant {
     pub group: String,
     /// Its name, such as `shared arrays`.
     pub name: String,
-    /// What it does, in a sentence.
+    /// Its effect, in a sentence.
     pub meaning: String,
     /// For each setting: regret, and regret less that of its group's reference (the base for
     /// `alone`, all deviations for `without`; none for the references themselves), both over the
@@ -133,7 +133,7 @@ pub struct Theorem {
     pub lines: Vec<Line>,
     /// (what, how much, how it comes about): constants and terms, to be listed.
     pub terms: Vec<(String, String, String)>,
-    /// What follows, in plain words; paragraphs.
+    /// The conclusions in plain words; paragraphs.
     pub reading: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ pub struct ManyUsers {
     pub lines: Vec<Line>,
     /// (users a round on average, rounds, recommendations, regret at the end, clusters at the end)
     pub rows: Vec<ManyUsersRow>,
-    /// What follows, in plain words; paragraphs.
+    /// The conclusions in plain words; paragraphs.
     pub reading: Vec<String>,
 }
 
@@ -155,7 +155,7 @@ pub struct ManyUsersRow {
     pub users_a_round: f64,
     /// The algorithm.
     pub policy: Name,
-    /// Where its constants come from.
+    /// The preset of its constants.
     #[serde(serialize_with = "crate::document::preset_text")]
     pub preset: Preset,
     /// Rounds.
@@ -173,11 +173,11 @@ pub struct ManyUsersRow {
 /// A curve of a figure.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Line {
-    /// What the legend says.
+    /// The label in the legend.
     pub label: String,
-    /// Whose colour it takes; a bound has none and is grey.
+    /// The policy that gives the colour; a bound has none and is grey.
     pub policy: Option<Name>,
-    /// Whether it is dashed.
+    /// True for a dashed line.
     pub dashed: bool,
     /// Strength of the colour, from 0 to 1: lines of one policy are told apart by it.
     pub strength: f64,
@@ -190,11 +190,11 @@ pub struct Line {
 pub struct HeldOut {
     /// The data set, such as `MovieLens`.
     pub name: String,
-    /// What must be said wherever its results are shown.
+    /// A note that stands wherever its results are shown.
     pub note: Option<String>,
     /// (what, how many): feature users, bandit users, items, rounds.
     pub sizes: Vec<(String, u64)>,
-    /// How the constants called tuned were found.
+    /// The way in which the constants called tuned were chosen.
     pub tuning: String,
     /// One table for each way to draw the other candidates: `uniform`, `popularity`.
     pub tables: Vec<HeldOutTable>,
@@ -216,7 +216,7 @@ pub struct HeldOutTable {
 pub struct HeldOutRow {
     /// Such as `LinUCB-Ind, tuned`.
     pub label: String,
-    /// Whose colour it takes.
+    /// The policy that gives the colour.
     pub policy: Name,
     /// Its constants, in short.
     pub constants: String,
@@ -226,6 +226,6 @@ pub struct HeldOutRow {
     pub over_one: Option<Mean>,
     /// Rate over tuned LinUCB-Ind's, less 1; none for that itself.
     pub over_tuned_ind: Option<Mean>,
-    /// The rate at each age of the user; none where nobody was so old.
+    /// The rate at each age of the user; none where no user was so old.
     pub by_age: Vec<Option<Mean>>,
 }

@@ -2,7 +2,7 @@
 
 use crate::summary::{Mean, thousands};
 
-/// What stands where there is no number.
+/// The text in place of a missing number.
 pub const NONE: &str = "–";
 
 /// A minus sign instead of a hyphen.
@@ -30,7 +30,7 @@ pub fn amount(value: f64, size: f64) -> String {
     }
 }
 
-/// How many on average: whole if it is a whole number.
+/// A mean count: without a fraction if it is a whole number.
 pub fn count(value: f64) -> String {
     if value.fract() == 0.0 {
         whole(value)
@@ -96,7 +96,7 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// How many times as fast.
+/// A speed-up, as a factor.
 pub fn speed_up(before: f64, now: f64) -> String {
     let times = before / now;
     match times {

@@ -72,7 +72,7 @@ struct ReadingView {
     reading: Vec<Value>,
 }
 
-/// Everything that the template names.
+/// The values of all names in the template.
 #[derive(Serialize)]
 struct View {
     variables: String,
@@ -173,7 +173,7 @@ fn variables(ground: usize, grey: &str) -> String {
 /// The figure of a name, drawn for the page.
 fn svg(drawn: &[Drawn], name: &str) -> Option<Value> {
     let drawn = drawn.iter().find(|drawn| drawn.name == name)?;
-    let svg = drawn.chart.page_svg(&drawn.name, &drawn.says);
+    let svg = drawn.chart.page_svg(&drawn.name, &drawn.description);
     Some(Value::from_safe_string(svg))
 }
 
@@ -315,7 +315,7 @@ fn counted(many: usize, one: &str, more: &str) -> String {
     )
 }
 
-/// What has been run, and what came out: two sentences.
+/// The runs and their results: two sentences.
 fn summary(report: &Report) -> String {
     let run: Vec<_> = report
         .panels
@@ -377,10 +377,10 @@ fn summary(report: &Report) -> String {
     )
 }
 
-/// How it was made: (what, which).
+/// The origin of the report: (name, value).
 fn facts(report: &Report) -> Vec<(String, String)> {
     let origin = &report.origin;
-    let (run, kept) = origin.cells;
+    let (run, reused) = origin.cells;
     let mut facts = vec![
         ("Rounds".to_owned(), whole(origin.rounds as f64)),
         (
@@ -390,9 +390,9 @@ fn facts(report: &Report) -> Vec<(String, String)> {
         (
             "Cells".to_owned(),
             format!(
-                "{} run, {} kept from earlier",
+                "{} run, {} reused from earlier",
                 whole(run as f64),
-                whole(kept as f64)
+                whole(reused as f64)
             ),
         ),
         (

@@ -43,11 +43,11 @@ fn panels(rounds: u64, seeds: usize) -> Vec<Panel> {
     let titles = [
         ("1a", "Synthetic, every user equally often"),
         ("1b", "Synthetic, every cluster at its own rate"),
-        ("1c", "Synthetic, every user at her own rate"),
+        ("1c", "Synthetic, every user at their own rate"),
         ("2a", "MovieLens, every user equally often"),
-        ("2b", "MovieLens, every user at her own rate"),
+        ("2b", "MovieLens, every user at their own rate"),
         ("2c", "Yelp, every user equally often"),
-        ("2d", "Yelp, every user at her own rate"),
+        ("2d", "Yelp, every user at their own rate"),
     ];
     let panel = |(place, (id, title)): (usize, (&str, &str))| Panel {
         id: id.into(),

@@ -16,7 +16,7 @@ use crate::summary::Mean;
 /// The two rows of Figure 1, and what they show.
 pub const GROUPS: [(char, &str); 2] = [('1', "Synthetic"), ('2', "MovieLens and Yelp")];
 
-/// Whether regrets and times can be set against the paper's.
+/// True if regrets and times can be compared with the paper's.
 pub fn is_comparable(report: &Report) -> bool {
     !report.origin.quick && report.origin.rounds == PAPER_ROUNDS
 }
@@ -187,7 +187,7 @@ pub fn clusters(report: &Report) -> Option<Table> {
     Some(table.rows(names.into_iter().map(row).collect()))
 }
 
-/// What the variants of a group have in common.
+/// The title of a group of variants.
 fn group_title(group: &str) -> String {
     match group {
         "base" => "As the paper’s pseudo-code has it".into(),
@@ -369,7 +369,7 @@ pub fn ages(table: &HeldOutTable) -> Option<Table> {
     Some(ages.rows(rows.collect()))
 }
 
-/// Which panels have no results, if any.
+/// The panels without results, if there are any.
 pub fn missing(report: &Report) -> Option<String> {
     let missing = report.panels.iter().filter(|panel| panel.cells.is_empty());
     let ids: Vec<String> = missing.map(|panel| format!("({})", panel.id)).collect();

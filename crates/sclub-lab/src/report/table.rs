@@ -11,7 +11,7 @@ use crate::policies::Name;
 /// A sample of a line, with what it stands for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Key {
-    /// What it stands for.
+    /// The label.
     pub label: String,
     /// Colour in CSS.
     pub colour: String,
@@ -30,7 +30,7 @@ impl Key {
     }
 }
 
-/// What stands in one place.
+/// The content of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Place {
     /// The number or the words.
@@ -73,7 +73,7 @@ pub struct Column {
     head: String,
     /// Words stand to the left, numbers to the right.
     words: bool,
-    /// Whether it is the first of its group.
+    /// True for the first row of its group.
     starts: bool,
     /// Characters of the longest error: the means before them stand in line.
     error_length: usize,
@@ -84,7 +84,7 @@ pub struct Column {
 pub struct Row {
     /// The sample of its line.
     pub key: Option<Key>,
-    /// What it is about.
+    /// The subject of the row.
     pub head: String,
     /// A sentence on it.
     pub hint: Option<Value>,
@@ -95,7 +95,7 @@ pub struct Row {
 /// Rows that belong together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Body {
-    /// What they have in common.
+    /// The title of the group.
     pub title: Option<String>,
     /// The rows.
     pub rows: Vec<Row>,

@@ -61,7 +61,7 @@ fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
     pieces.filter_map(|piece| piece.split('"').next()).collect()
 }
 
-/// What one reads: without tags, with single spaces, and with escapes undone.
+/// The text that a reader sees: without tags, with single spaces, and with escapes undone.
 fn text(html: &str) -> String {
     let body = &html[html.find("<body>").expect("there is a body")..];
     let mut text = String::new();
@@ -128,7 +128,7 @@ fn a_full_page_is_sound_and_shows_every_section() {
             "SCLUB as its authors’ published code runs it is set against CLUB, LinUCB-Ind and LinUCB-One in 7 of the 7 panels of Figure 1, \
              with 1,048,574 rounds and 10 seeds.",
             "the lowest in 7 of these 7, +1.0% off the published one.",
-            "(2d) Yelp, every user at her own rate",
+            "(2d) Yelp, every user at their own rate",
             "Data made up by a formula, not the paper's.",
             "All deviations but one; difference from all",
             "Clusters keep the numpy arrays of their users.",
@@ -138,7 +138,7 @@ fn a_full_page_is_sound_and_shows_every_section() {
             "sclub reproduce --movielens ml-20m.zip --yelp yelp.tar --out report",
             "2 h 1 min",
             "1–10 (10 in all)",
-            "280 run, 12 kept from earlier",
+            "280 run, 12 reused from earlier",
         ],
     );
     assert!(!text.contains("A short run.") && !text.contains("Not complete."));

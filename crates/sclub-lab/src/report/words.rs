@@ -6,7 +6,7 @@ use minijinja::{HtmlEscape, Value};
 
 use crate::policies::Name;
 
-/// What must be said of a policy that is shown beside the paper's.
+/// A note about a policy that is shown beside the paper's.
 pub fn about(policy: Name) -> String {
     let more = if policy == Name::SCLUB_SOFT {
         "It assumes that users come from some tight clusters and one broad Gaussian, and that rewards are \
@@ -31,7 +31,7 @@ pub fn prose(text: &str) -> Value {
     Value::from_safe_string(html)
 }
 
-/// What stands before the next pair of backticks, between and after it.
+/// The text before the next pair of backticks, between them and after them.
 fn next_code(text: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = text.split_once('`')?;
     let (code, after) = rest.split_once('`')?;

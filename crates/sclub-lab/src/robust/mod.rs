@@ -20,8 +20,8 @@ use rows::{Row, rows};
 
 pub use table::{Cell, Measure, Table, TableRow};
 
-/// Who plays, in the order of the columns. Where there are no true clusters, those who would be told
-/// them do not.
+/// The policies, in the order of the columns. Those that need the ground truth do not play in worlds
+/// without true clusters.
 pub const COLUMNS: [Name; 6] = [
     Name::LINUCB_IND,
     Name::SCLUB,
@@ -31,13 +31,13 @@ pub const COLUMNS: [Name; 6] = [
     Name::ORACLE,
 ];
 
-/// Whose results are held against LinUCB-Ind's.
+/// The policy that is compared with LinUCB-Ind.
 pub const COMPARED: Name = Name::SCLUB_SOFT;
 
 /// By how much more than LinUCB-Ind's regret, or less than its rate, is too much.
 pub const TOLERANCE: f64 = 0.02;
 
-/// What to run.
+/// A plan of the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// T of every synthetic setting.
@@ -46,20 +46,20 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Threads to use.
     pub threads: usize,
-    /// Whether constants for `ratings` are to be found fast, on fewer rounds.
+    /// True to choose constants for `ratings` fast, on fewer rounds.
     pub quick: bool,
     /// Only settings whose name has this in it.
     pub only: Option<String>,
-    /// What real users took, by name.
+    /// The interactions of real users, by name.
     pub data: Vec<(String, Data)>,
 }
 
-/// A part of the work. The second needs what the first has found.
+/// A part of the work. The second needs constants that the first has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     /// All that can be run at once.
     First,
-    /// What needs constants that the first has found.
+    /// The runs that need constants which the first part has chosen.
     Second,
 }
 
@@ -68,16 +68,16 @@ impl Pass {
     pub const ALL: [Pass; 2] = [Pass::First, Pass::Second];
 }
 
-/// LinUCB-Ind as it was tuned, everybody else as they are; none where tuning is not complete.
+/// LinUCB-Ind with tuned constants, the others with their defaults; none where tuning is not complete.
 fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>> {
     COLUMNS
         .into_iter()
-        .filter(|name| !name.is_told())
+        .filter(|name| !name.needs_truth())
         .map(|name| {
             if name == Name::LINUCB_IND {
                 choices::best(quick, data, cells, name)
             } else {
-                Some(choices::usual(name))
+                Some(choices::untuned(name))
             }
         })
         .collect()
@@ -99,10 +99,10 @@ fn complete<P>(
     let mut by_player: Vec<Vec<Record>> = players.iter().map(|_| Vec::new()).collect();
     let mut there = Vec::new();
     for &seed in seeds {
-        let found: Option<Vec<Record>> = players.iter().map(|one| record(seed, one)).collect();
-        let Some(found) = found else { continue };
+        let records: Option<Vec<Record>> = players.iter().map(|one| record(seed, one)).collect();
+        let Some(of_seed) = records else { continue };
         there.push(seed);
-        for (records, record) in by_player.iter_mut().zip(found) {
+        for (records, record) in by_player.iter_mut().zip(of_seed) {
             records.push(record);
         }
     }

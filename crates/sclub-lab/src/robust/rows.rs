@@ -8,9 +8,9 @@ use crate::world::Rewards;
 /// A synthetic setting.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
-    /// What is told of it.
+    /// The name of the setting.
     pub name: String,
-    /// What `sclub run` is told to make the same world.
+    /// The flags with which `sclub run` makes the same world.
     pub flags: String,
     pub setting: Setting,
 }
@@ -20,7 +20,7 @@ const NEWCOMERS_UNTIL: f64 = 0.75;
 
 /// Every synthetic setting, of runs of so many rounds.
 pub(super) fn rows(rounds: u64) -> Vec<Row> {
-    let usual = synthetic(Frequencies::Uniform);
+    let default = synthetic(Frequencies::Uniform);
     let mut rows = Vec::new();
     let mut add = |name: String, flags: String, recipe: Recipe| {
         rows.push(Row {
@@ -42,7 +42,10 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
         add(name.into(), format!("--frequencies {word}"), recipe);
     }
     for clusters in [1, 3, 30, 100] {
-        let recipe = Recipe { clusters, ..usual };
+        let recipe = Recipe {
+            clusters,
+            ..default
+        };
         add(
             format!("m = {clusters}"),
             format!("--clusters {clusters}"),
@@ -50,15 +53,15 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
         );
     }
     for users in [50, 200, 5000, 20_000] {
-        let recipe = Recipe { users, ..usual };
+        let recipe = Recipe { users, ..default };
         add(format!("n_u = {users}"), format!("--users {users}"), recipe);
     }
     for dim in [5, 10, 40, 64] {
-        let recipe = Recipe { dim, ..usual };
+        let recipe = Recipe { dim, ..default };
         add(format!("d = {dim}"), format!("--dim {dim}"), recipe);
     }
     let none = Twists::default();
-    let twisted = |twists| Recipe { twists, ..usual };
+    let twisted = |twists| Recipe { twists, ..default };
     add(
         "clusters of unequal sizes".into(),
         "--sizes unequal".into(),
@@ -77,7 +80,7 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
     for noise in [0.1, 0.5, 1.0] {
         let recipe = Recipe {
             rewards: Rewards::Gaussian(noise),
-            ..usual
+            ..default
         };
         add(
             format!("Gaussian noise {noise}"),
@@ -93,7 +96,7 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
             ..none
         }),
     );
-    let gap = NEWCOMERS_UNTIL * rounds as f64 / usual.users as f64;
+    let gap = NEWCOMERS_UNTIL * rounds as f64 / default.users as f64;
     add(
         "users come one after the other".into(),
         format!("--newcomers-every {gap}"),

@@ -1,4 +1,4 @@
-//! What came out, as numbers and as text.
+//! Results, as numbers and as text.
 
 use std::fmt::Write;
 
@@ -8,11 +8,11 @@ use super::{COLUMNS, TOLERANCE};
 use crate::policies::Name;
 use crate::summary::{Mean, percent, thousands};
 
-/// What is measured in a setting.
+/// The measure of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Measure {
-    /// What the best items would have brought more: the less the better.
+    /// The reward that the best items would have brought more: lower is better.
     Regret,
     /// The share of the rounds in which the item that the user took was shown: the more the better.
     Rate,
@@ -34,17 +34,17 @@ impl Measure {
     }
 }
 
-/// What a policy came to in a setting.
+/// The result of a policy in a setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
-    /// Who.
+    /// The policy.
     pub policy: Name,
     /// With which constants, where they are not the preset's.
     pub constants: Option<String>,
     /// The mean over seeds.
     #[serde(flatten)]
     pub mean: Mean,
-    /// What it is the mean of, in the order of the seeds.
+    /// The values by seed, of which it is the mean.
     pub values: Vec<f64>,
 }
 
@@ -62,11 +62,11 @@ impl Cell {
 /// A setting.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TableRow {
-    /// What it is called.
+    /// The name of the setting.
     pub setting: String,
-    /// What makes the same world.
+    /// The command that makes the same world.
     pub command: String,
-    /// What is measured.
+    /// The measure.
     pub measure: Measure,
     /// The seeds for which all policies are complete.
     pub seeds: Vec<u64>,
@@ -74,7 +74,7 @@ pub struct TableRow {
     pub cells: Vec<Cell>,
     /// The compared policy's value over LinUCB-Ind's, less 1, in the same worlds.
     pub to_linucb_ind: Option<Mean>,
-    /// Whether that is too much.
+    /// True if the compared policy is worse by more than is allowed.
     pub is_worse: bool,
 }
 
@@ -110,7 +110,7 @@ impl TableRow {
         })
     }
 
-    /// What is shown of a policy; a dash where it did not play.
+    /// The text of a policy's cell; a dash where it did not play.
     fn text(&self, name: Name) -> String {
         let Some(cell) = self.cells.iter().find(|cell| cell.policy == name) else {
             return "–".into();
@@ -118,7 +118,7 @@ impl TableRow {
         self.measure.text(cell.mean, cell.values.len() > 1)
     }
 
-    /// How far the compared policy is from LinUCB-Ind.
+    /// The difference between the compared policy and LinUCB-Ind.
     fn difference(&self) -> String {
         let Some(off) = self.to_linucb_ind else {
             return "–".into();
@@ -142,9 +142,9 @@ pub struct Table {
     pub rounds: u64,
     /// The seeds that were asked for.
     pub seeds: Vec<u64>,
-    /// Whether constants for `ratings` were found fast.
+    /// True if constants for `ratings` were chosen fast.
     pub quick: bool,
-    /// Whose results are held against LinUCB-Ind's.
+    /// The policy that is compared with LinUCB-Ind.
     pub compared: Name,
     /// Setting by setting.
     pub rows: Vec<TableRow>,
@@ -179,14 +179,14 @@ impl Table {
         Some((head, lines.collect()))
     }
 
-    /// What the tables say, in a few sentences.
+    /// The tables in a few sentences.
     pub fn reading(&self) -> String {
         let seeds = match self.seeds.len() {
             1 => "1 seed".to_string(),
             many => format!("{many} seeds"),
         };
         let mut text = format!(
-            "Regret after {} rounds, {seeds}, mean ± standard error. Where nothing else is said: 1000 users equally \
+            "Regret after {} rounds, {seeds}, mean ± standard error. By default: 1000 users equally \
              often, 10 clusters, d = 20, 20 candidates, rewards 0 or 1, constants `tuned`; \
              SCLUB-soft and one Gaussian prior have one set of constants of their own.",
             thousands(self.rounds as f64)
@@ -234,7 +234,7 @@ impl Table {
         text
     }
 
-    /// Everything as Markdown.
+    /// The whole result as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("{}\n", self.reading());
         for measure in [Measure::Regret, Measure::Rate] {

@@ -1,4 +1,4 @@
-//! A policy on its way through a world.
+//! A policy that plays a world, and its results so far.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::clustering::Clustering;
 use crate::policies::Name;
 use crate::world::{AGES, Block, Tally, World};
 
-/// A policy on its way through a world. `N` says who it is.
+/// A policy that plays a world. `N` is the type of its name.
 pub struct Player<N = Name> {
     name: N,
     policy: Box<dyn Policy>,
@@ -132,12 +132,12 @@ impl<N> Player<N> {
     pub(super) fn finish(self, seed: u64, world: &dyn World) -> Run<N> {
         let adjusted_rand = world.truth().map(|truth| {
             // Users without a cluster count as one.
-            let found: Vec<u64> = (0..world.users())
+            let labels: Vec<u64> = (0..world.users())
                 .map(|user| self.policy.cluster_of(user).unwrap_or(0))
                 .collect();
             let at_the_end = truth.clusters_in(self.rounds.saturating_sub(1));
             let true_ones: Vec<u64> = at_the_end.iter().map(|&c| u64::from(c)).collect();
-            adjusted_rand(&found, &true_ones)
+            adjusted_rand(&labels, &true_ones)
         });
         let inspect = self.policy.as_inspect();
         let outlook = inspect.and_then(|inspect| inspect.outlook());

@@ -1,14 +1,14 @@
-//! What a synthetic world is made from.
+//! The recipe of a synthetic world.
 
 use serde::Serialize;
 
 use crate::named::named;
 use crate::world::Rewards;
 
-/// Most users of a world: what fits into the memory of a large machine.
-pub const MOST_USERS: usize = 100_000_000;
+/// Maximum number of users of a world: so many fit into the memory of a large machine.
+pub const MAX_USERS: usize = 100_000_000;
 
-/// How often users appear.
+/// Frequencies of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Frequencies {
@@ -38,7 +38,7 @@ named!(
     ]
 );
 
-/// What a synthetic world is made from.
+/// The recipe of a synthetic world.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Recipe {
     /// n_u
@@ -49,18 +49,18 @@ pub struct Recipe {
     pub dim: usize,
     /// L
     pub candidates: usize,
-    /// How often users appear.
+    /// The frequencies of users.
     pub frequencies: Frequencies,
-    /// How rewards vary.
+    /// The distribution of rewards.
     pub rewards: Rewards,
-    /// p̄, how many users appear in a round on average, each by herself (Theorem 3's setting); exactly
+    /// p̄, the average number of users in a round, independent of each other (Theorem 3's setting); exactly
     /// one where it is absent.
     pub users_a_round: Option<f64>,
-    /// What the paper's world has not.
+    /// The differences from the paper's world.
     pub twists: Twists,
 }
 
-/// How users are spread over the clusters.
+/// Sizes of the clusters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sizes {
@@ -84,19 +84,19 @@ named!(
     ]
 );
 
-/// What the paper's world has not. By default there is nothing of it.
+/// Differences from the paper's world. By default there are none.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Twists {
-    /// How users are spread over the clusters.
+    /// The sizes of the clusters.
     pub sizes: Sizes,
-    /// s: a user's direction is her cluster's plus s times a Gaussian vector of expected length 1,
+    /// s: a user's direction is the cluster's plus s times a Gaussian vector of expected length 1,
     /// brought back to length 1.
     pub spread: f64,
-    /// What every mean reward is multiplied by.
+    /// The factor of every mean reward.
     pub reward_scale: f64,
     /// Rounds from one newcomer to the next; all are there from the start where it is absent.
     pub newcomers_every: Option<f64>,
-    /// Rounds after which every user changes to another cluster, drawn for each by herself.
+    /// Rounds after which every user changes to another cluster, drawn for each user independently.
     pub change_at: Option<u64>,
 }
 
@@ -113,7 +113,7 @@ impl Default for Twists {
 }
 
 impl Twists {
-    /// How many users of `users` have come by a round, which counts from 0.
+    /// The number of users that have come by a round, which counts from 0.
     pub(super) fn present(&self, round: u64, users: usize) -> usize {
         match self.newcomers_every {
             Some(gap) => ((round as f64 / gap) as usize).saturating_add(1).min(users),
@@ -121,7 +121,7 @@ impl Twists {
         }
     }
 
-    /// Whether users have changed by a round, which counts from 0.
+    /// True if users have changed by a round, which counts from 0.
     pub(super) fn has_changed(&self, round: u64) -> bool {
         self.change_at.is_some_and(|change| round >= change)
     }
@@ -133,11 +133,11 @@ pub enum RecipeError {
     /// A number outside its range.
     #[error("{name} is {value:?}; it must be {requirement}")]
     OutOfRange {
-        /// What.
+        /// The number's name.
         name: &'static str,
-        /// What it is.
+        /// Its value.
         value: f64,
-        /// What it must be.
+        /// The values that are allowed.
         requirement: String,
     },
 }
@@ -160,7 +160,7 @@ impl Recipe {
                 })
             }
         };
-        range("users", self.users, 1, MOST_USERS)?;
+        range("users", self.users, 1, MAX_USERS)?;
         if self.clusters > self.users {
             let requirement = format!("at most the number of users, {}", self.users);
             let value = self.clusters as f64;
@@ -170,7 +170,7 @@ impl Recipe {
                 requirement,
             });
         }
-        range("clusters", self.clusters, 1, MOST_USERS)?;
+        range("clusters", self.clusters, 1, MAX_USERS)?;
         range("dim", self.dim, 1, sclub::MAX_DIM)?;
         range("items", self.candidates, 1, 1_000_000)?;
         if let Rewards::Gaussian(scale) = self.rewards

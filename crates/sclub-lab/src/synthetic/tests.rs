@@ -1,4 +1,4 @@
-//! What the twists promise, against counts and means made otherwise.
+//! Tests of the twists, against counts and means computed in another way.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -22,7 +22,7 @@ fn world(twists: Twists) -> Synthetic {
     Synthetic::new(recipe(twists), 7).unwrap()
 }
 
-/// For each user whose rewards can be solved for: her weight vector, by least squares on the mean
+/// The weight vector of each user whose rewards determine it, by least squares on the mean
 /// rewards of the rounds from `first` to before `last`.
 fn solved(world: &Synthetic, first: u64, last: u64) -> Vec<Option<Vec<f64>>> {
     let dim = world.dim();
@@ -112,9 +112,9 @@ fn unequal_clusters_have_the_sizes_of_the_law() {
             assert!((200..300).contains(&of_largest), "{of_largest}");
         }
     }
-    let said = |users: usize| sizes(&world_of_default_size(users).truth.cluster_of, 10);
-    assert_eq!(said(1000)[..3], [497, 177, 96], "as the help says");
-    assert_eq!(said(1000)[9], 17, "as the help says");
+    let shown = |users: usize| sizes(&world_of_default_size(users).truth.cluster_of, 10);
+    assert_eq!(shown(1000)[..3], [497, 177, 96], "as the help says");
+    assert_eq!(shown(1000)[9], 17, "as the help says");
 }
 
 fn world_of_default_size(users: usize) -> Synthetic {
@@ -179,14 +179,14 @@ fn rare_rewards_are_as_rare_as_they_should_be() {
         ..Twists::default()
     });
     let plain = self::world(Twists::default());
-    let (mut block, mut usual) = (world.new_block(), plain.new_block());
+    let (mut block, mut plain_block) = (world.new_block(), plain.new_block());
     let (mut rewards, mut count) = (0.0, 0.0);
     for index in 0..400 {
         world.draw(index, BLOCK, &mut block);
-        plain.draw(index, BLOCK, &mut usual);
-        assert_eq!(block.users, usual.users);
+        plain.draw(index, BLOCK, &mut plain_block);
+        assert_eq!(block.users, plain_block.users);
         for at in 0..BLOCK {
-            assert!((block.mean(at, 2) - 0.04 * usual.mean(at, 2)).abs() < 1e-15);
+            assert!((block.mean(at, 2) - 0.04 * plain_block.mean(at, 2)).abs() < 1e-15);
             rewards += block.reward(at, 2);
             count += 1.0;
         }
@@ -196,11 +196,11 @@ fn rare_rewards_are_as_rare_as_they_should_be() {
         (rate - 0.02).abs() < 5.0 * (0.02f64 / count).sqrt(),
         "{rate}"
     );
-    // Who is told is told the truth.
+    // The ground truth is right.
     let truth = world.truth().unwrap();
     for (user, weights) in solved(&world, 0, 20 * BLOCK as u64).iter().enumerate() {
-        let told = &truth.weights[truth.cluster_of[user] as usize];
-        assert!(are_close(weights.as_ref().unwrap(), told));
+        let true_weights = &truth.weights[truth.cluster_of[user] as usize];
+        assert!(are_close(weights.as_ref().unwrap(), true_weights));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Who the users are: their clusters, their own tastes, how often they appear.
+//! The users: their clusters, their own tastes, their frequencies.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
@@ -52,7 +52,7 @@ pub(super) fn other_clusters(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> 
 }
 
 /// The users' own weight vectors, one after the other: spread around those of their clusters. How a
-/// user differs from her cluster is the same in every cluster.
+/// user differs from the cluster is the same in every cluster.
 pub(super) fn own_weights(
     recipe: &Recipe,
     seed: u64,
@@ -90,7 +90,7 @@ fn dirichlet(rng: &mut Xoshiro256PlusPlus, count: usize) -> Vec<f64> {
     shares
 }
 
-/// Where each user's share of the arrivals ends.
+/// The end of each user's share of the arrivals.
 pub(super) fn arrivals(recipe: &Recipe, seed: u64, cluster_of: &[u32]) -> Vec<f64> {
     let mut rng = stream(seed, Purpose::Frequencies, 0);
     let share: Vec<f64> = match recipe.frequencies {

@@ -1,4 +1,4 @@
-//! A policy that is told the clusters' weight vectors.
+//! A policy that knows the clusters' weight vectors.
 
 use sclub::{
     Abilities, Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Preset, Score,
@@ -9,11 +9,11 @@ use super::Known;
 use crate::streams::mix;
 use crate::world::{Rewards, Truth};
 
-/// Told the true weight vectors, not who has which.
+/// Knows the true weight vectors, not which user has which.
 ///
 /// Keeps the exact posterior over the clusters for each user, starting from the clusters' sizes, and
 /// plays the item with the largest mean under it. It does not explore, so it is no lower bound on
-/// what could be reached. Where users change to other clusters it is told when, and starts anew.
+/// what could be reached. Where users change to other clusters it knows when, and starts again.
 #[derive(Debug, Clone)]
 pub struct Informed {
     truth: Truth,
@@ -191,7 +191,7 @@ impl Policy for Informed {
 pub static SPEC: Spec = Spec {
     name: "informed",
     title: "Informed",
-    summary: "Told the clusters' tastes, not who has which; for comparison only",
+    summary: "Knows the clusters' tastes, not which user has which; for comparison only",
     citation: "Bayes' rule",
     colors: ["#E69F00", "#F2B632"],
     revision: 1,

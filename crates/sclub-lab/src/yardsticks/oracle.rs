@@ -1,4 +1,4 @@
-//! LinUCB that is told who belongs to which cluster.
+//! LinUCB that knows every user's cluster.
 
 use sclub::{
     Abilities, Change, ClusterId, Decision, Error, Groups, ItemSet, LinUcbShared, Observation,
@@ -8,8 +8,8 @@ use sclub::{
 use super::Known;
 use crate::world::Truth;
 
-/// Told the clusters, not their weight vectors: one LinUCB for each. Where users change to other
-/// clusters it is told when and to which.
+/// Knows the clusters, not their weight vectors: one LinUCB for each. Where users change to other
+/// clusters it knows when and to which.
 ///
 /// To the LinUCB inside, a user who has changed is another user, so many numbers further on.
 #[derive(Debug, Clone)]
@@ -38,12 +38,12 @@ impl Oracle {
         })
     }
 
-    /// Who a user is to the LinUCB inside.
+    /// The id of a user in the LinUCB inside.
     fn now(&self, user: UserId) -> UserId {
         match self.change_after {
             None => user,
             Some(after) if self.rounds() >= after && user < self.users => user + self.users,
-            // Nobody whom the truth knows.
+            // A user who is not in the ground truth.
             Some(_) if user >= self.users => UserId::MAX,
             Some(_) => user,
         }
@@ -106,7 +106,7 @@ impl Policy for Oracle {
 pub static SPEC: Spec = Spec {
     name: "oracle",
     title: "Oracle",
-    summary: "LinUCB that is told who belongs to which cluster; for comparison only",
+    summary: "LinUCB that knows every user's cluster; for comparison only",
     citation: "Li, Chu, Langford and Schapire, WWW 2010",
     colors: ["#CC79A7", "#E79CC6"],
     revision: 1,

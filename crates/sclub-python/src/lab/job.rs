@@ -9,7 +9,7 @@ use sclub::{Preset, Setup};
 use sclub_lab::document::{Config, world_json};
 use sclub_lab::policies::{self, ChoiceError, Entry, Name, make};
 use sclub_lab::run::{Observer, Player, Run, RunError, over_seeds, play_all, threads};
-use sclub_lab::setting::{Setting, USUAL_ROUNDS};
+use sclub_lab::setting::{DEFAULT_ROUNDS, Setting};
 use sclub_lab::world::World;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
@@ -146,8 +146,8 @@ impl Job {
         let specs = specs(policies, &place)?;
         let rounds = match (&place, options.rounds) {
             (_, Some(rounds)) => rounds,
-            (Where::Own(setting), None) => setting.usual_rounds(),
-            (Where::Guest(_), None) => USUAL_ROUNDS,
+            (Where::Own(setting), None) => setting.default_rounds(),
+            (Where::Guest(_), None) => DEFAULT_ROUNDS,
         };
         if rounds == 0 {
             return Err(refused("rounds is 0; it must be at least 1"));
@@ -303,7 +303,7 @@ impl Job {
         match &spec.kind {
             Kind::Own(name) => {
                 let entry = stage.entries.iter().find(|entry| entry.name == *name);
-                let entry = entry.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
+                let entry = entry.ok_or_else(|| refused(ChoiceError::NeedsTruth(*name)))?;
                 let tells = world.truth().is_none_or(|truth| !truth.weights.is_empty());
                 if *name == Name::INFORMED && !tells {
                     return Err(refused(
@@ -311,7 +311,7 @@ impl Job {
                     ));
                 }
                 let policy = make(entry, world, seed).map_err(refused)?;
-                let policy = policy.ok_or_else(|| refused(ChoiceError::Told(*name)))?;
+                let policy = policy.ok_or_else(|| refused(ChoiceError::NeedsTruth(*name)))?;
                 Ok(Player::new(who(false, true), entry.values.preset(), policy))
             }
             Kind::Guest(make) => {
@@ -394,8 +394,8 @@ fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> Py
         let kind = match object.cast::<PyString>() {
             Ok(name) => {
                 let name: Name = name.to_str()?.parse().map_err(refused)?;
-                if name.is_told() && !has_truth && matches!(place, Where::Own(_)) {
-                    return Err(refused(ChoiceError::Told(name)));
+                if name.needs_truth() && !has_truth && matches!(place, Where::Own(_)) {
+                    return Err(refused(ChoiceError::NeedsTruth(name)));
                 }
                 Kind::Own(name)
             }

@@ -1,4 +1,4 @@
-//! What an operator asks for.
+//! The calls of operators: forgetting users, snapshots, compaction, backup and export.
 
 use std::io::{self, Write};
 use std::panic::AssertUnwindSafe;
@@ -11,24 +11,24 @@ use sclub::Users;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use super::aside::start;
+use super::blocking::start;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
 use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
 
-/// Parts of a download that may wait to be taken.
+/// The number of parts of a download that are buffered.
 const PARTS: usize = 8;
 
-/// Bytes of a part.
+/// The length of a part in bytes.
 const PART: usize = 256 << 10;
 
-/// Forgets a user: her statistics are taken out of her cluster's sums, and decisions made for her can
-/// no longer be answered. After a compaction nothing of hers is in the data folder.
-#[utoipa::path(delete, path = "/v1/users/{id}", tag = "admin", params(("id" = String, Path, description = "Her id")), responses(
-    (status = 200, body = Forgotten, description = "It is done"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+/// Forgets a user: the user's statistics are removed from the cluster's sums, and earlier decisions for the
+/// user no longer accept a reward. After a compaction no data of the user is in the data folder.
+#[utoipa::path(delete, path = "/v1/users/{id}", tag = "admin", params(("id" = String, Path, description = "The user's id")), responses(
+    (status = 200, body = Forgotten, description = "The user is forgotten"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     super::calls::check_id(&app.settings, &id, || "user".to_owned())?;
@@ -39,11 +39,11 @@ pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answ
     }))
 }
 
-/// Says how many users exist before the first round, as the paper has it. Not needed: without it,
+/// Declares the number of users who exist before the first round, as in the paper. Optional: without it,
 /// users exist once they appear.
 #[utoipa::path(post, path = "/v1/admin/expect", tag = "admin", request_body = ExpectRequest, responses(
-    (status = 200, body = ExpectResponse, description = "How many are expected now"),
-    (status = 409, body = ErrorBody, description = "The first round is over")))]
+    (status = 200, body = ExpectResponse, description = "The number of users that are expected now"),
+    (status = 409, body = ErrorBody, description = "The first round has been learned")))]
 pub(super) async fn expect(
     State(app): State<Shared>,
     request: Request,
@@ -61,10 +61,10 @@ pub(super) async fn expect(
     }))
 }
 
-/// Takes a snapshot and removes what was forgotten from the data folder.
+/// Takes a snapshot and removes the data of forgotten users from the data folder.
 #[utoipa::path(post, path = "/v1/admin/compact", tag = "admin", responses(
-    (status = 200, body = CompactResponse, description = "What it did"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 200, body = CompactResponse, description = "The compaction is done"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let done = engine.compact().await;
@@ -79,8 +79,8 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
 
 /// Takes a snapshot.
 #[utoipa::path(post, path = "/v1/admin/snapshot", tag = "admin", responses(
-    (status = 200, body = SnapshotResponse, description = "The last event in it"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 200, body = SnapshotResponse, description = "The snapshot is taken"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let at = engine.snapshot().await;
@@ -88,7 +88,7 @@ pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiErr
     Ok(json(&SnapshotResponse { at }))
 }
 
-/// Everything that is kept, as a file for `sclub restore`. Recommending and learning go on.
+/// Returns the contents of the data folder, as a file for `sclub restore`. Recommending and learning go on.
 #[utoipa::path(get, path = "/v1/admin/backup", tag = "admin", responses(
     (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file")))]
 pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError> {
@@ -104,7 +104,7 @@ pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError
     .await
 }
 
-/// Every item shown with its reward, one JSON object a line; then those that have none.
+/// Returns every item shown with its reward, one JSON object a line; then the items without a reward.
 #[utoipa::path(get, path = "/v1/admin/export", tag = "admin", responses(
     (status = 200, body = String, content_type = "application/x-ndjson", description = "The lines")))]
 pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError> {
@@ -120,8 +120,8 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
     .await
 }
 
-/// An answer that is written while it is read. If it cannot be finished the connection breaks off, so
-/// that nobody takes half of it for the whole.
+/// An answer that is written while it is sent. If writing fails, the connection is closed, so that the client
+/// cannot take the part for the whole.
 async fn download(
     app: Shared,
     kind: &'static str,
@@ -135,11 +135,11 @@ async fn download(
             part: Vec::with_capacity(PART),
         };
         let run = || work(engine, &mut out).and_then(|()| out.flush());
-        // A panic would look like the end of the file to whoever reads it.
+        // A panic would look like the end of the file to the client.
         let done = std::panic::catch_unwind(AssertUnwindSafe(run))
             .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         if let Err(error) = done {
-            tracing::warn!(%error, "a download was not finished");
+            tracing::warn!(%error, "a download failed");
             let _ = sender.blocking_send(Err(io::Error::other("not finished")));
         }
     })
@@ -152,7 +152,7 @@ async fn download(
     Ok(answer)
 }
 
-/// Sends what is written in parts.
+/// A writer that sends its data in parts.
 struct Parts {
     sender: mpsc::Sender<io::Result<Bytes>>,
     part: Vec<u8>,
@@ -173,7 +173,7 @@ impl Write for Parts {
             return Ok(());
         }
         let part = std::mem::replace(&mut self.part, Vec::with_capacity(PART));
-        // Whoever writes may be in the middle of a future, where nothing else may wait.
+        // The writer may be called inside a future, where blocking on another one is not allowed.
         tokio::task::block_in_place(|| self.sender.blocking_send(Ok(part.into())))
             .map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
@@ -188,7 +188,7 @@ mod tests {
     use crate::env::Env;
     use crate::settings::Settings;
 
-    /// The body of a download, or the error that broke it off.
+    /// The body of a download, or the error that ended it.
     async fn arrived(
         app: &Shared,
         work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
@@ -204,7 +204,7 @@ mod tests {
         let engine = Engine::open(Env::real(), folder.path(), &settings).unwrap();
         let app = App::new(settings);
         app.begin(engine);
-        // More than there are turns: whatever happens, they come back.
+        // More downloads than permits: each permit must be returned.
         for _ in 0..10 {
             let whole = arrived(&app, |_, out| out.write_all(b"all of it")).await;
             assert_eq!(whole.unwrap(), "all of it");

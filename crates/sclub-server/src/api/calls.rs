@@ -1,4 +1,4 @@
-//! The two calls that an application makes, and both for many users at once.
+//! The two calls of an application, recommend and feedback, and their batches.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -11,16 +11,16 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
-use super::{Answer, App, Shared, Work, aside, body, json, parse};
+use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Among, Asked, Engine, Given, Recommended, Refusal};
+use crate::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal};
 use crate::meters::Call;
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
 
-/// Items from which on a choice among the whole catalogue may take milliseconds.
-const MANY: usize = 5_000;
+/// The number of items from which a choice among the whole catalogue may take milliseconds.
+const LARGE_CATALOGUE: usize = 5_000;
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
@@ -28,9 +28,9 @@ thread_local! {
 
 /// Recommends items to a user.
 #[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body = RecommendRequest<'static>, responses(
-    (status = 200, body = RecommendResponse, description = "What to show"),
+    (status = 200, body = RecommendResponse, description = "The items to show"),
     (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
-    (status = 422, body = ErrorBody, description = "A field cannot be so")))]
+    (status = 422, body = ErrorBody, description = "A field is invalid")))]
 pub(super) async fn recommend(
     State(app): State<Shared>,
     request: Request,
@@ -42,7 +42,7 @@ pub(super) async fn recommend(
         if let Some(answer) = recommend_one(&app, engine, &bytes, true)? {
             return Ok(answer);
         }
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_one(app, engine, &bytes, false)
         });
         answer.await??.ok_or_else(ApiError::internal)
@@ -50,7 +50,7 @@ pub(super) async fn recommend(
     timed(engine, Call::Recommend, begun, outcome.await)
 }
 
-/// Answers a request; `None` if that would take long and only what is `quick` is wanted.
+/// Answers a request; `None` if `quick` is set and the answer would take long.
 fn recommend_one(
     app: &App,
     engine: &Engine,
@@ -61,11 +61,11 @@ fn recommend_one(
     let inline = inline(&app.settings, &request, engine.has_item_ids())?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
     let is_long = quick
-        && matches!(asked.among, Among::All(_))
+        && matches!(asked.among, CandidateSet::All(_))
         && engine
             .state()
             .catalogue()
-            .is_some_and(|catalogue| catalogue.len() >= MANY);
+            .is_some_and(|catalogue| catalogue.len() >= LARGE_CATALOGUE);
     if is_long {
         return Ok(None);
     }
@@ -75,9 +75,9 @@ fn recommend_one(
 
 /// Recommends items to several users on the same history.
 #[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body = RecommendBatchRequest<'static>, responses(
-    (status = 200, body = RecommendBatchResponse, description = "What to show, in the order of the requests"),
+    (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests"),
     (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
-    (status = 422, body = ErrorBody, description = "A field cannot be so; nothing was recommended")))]
+    (status = 422, body = ErrorBody, description = "A field is invalid; no request was answered")))]
 pub(super) async fn recommend_batch(
     State(app): State<Shared>,
     request: Request,
@@ -86,7 +86,7 @@ pub(super) async fn recommend_batch(
     let engine = app.ready()?;
     let outcome = async {
         let bytes = body(&app, request).await?;
-        let answer = aside(&app, Work::Recommend, move |app, engine| {
+        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
             recommend_many(app, engine, &bytes)
         });
         answer.await?
@@ -121,13 +121,13 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     }))
 }
 
-/// Learns what an item that was shown has brought. Durable when it is answered.
+/// Learns the reward for an item that was shown. The reward is durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body = FeedbackRequest<'static>, responses(
-    (status = 200, body = FeedbackResponse, description = "Whether it was new"),
-    (status = 404, body = ErrorBody, description = "No such decision was handed out here"),
-    (status = 410, body = ErrorBody, description = "The decision's lifetime is over, or its user was forgotten"),
+    (status = 200, body = FeedbackResponse, description = "`applied` is true if the reward was new"),
+    (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
+    (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
     (status = 422, body = ErrorBody, description = "The reward is out of range"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
     request: Request,
@@ -137,7 +137,7 @@ pub(super) async fn feedback(
     let outcome = async {
         let bytes = body(&app, request).await?;
         let request: FeedbackRequest<'_> = parse(&bytes)?;
-        let applied = engine.feedback(&[given(&request)]).await?;
+        let applied = engine.feedback(&[given(&request)?]).await?;
         Ok(json(&FeedbackResponse {
             applied: applied == [true],
         }))
@@ -145,13 +145,13 @@ pub(super) async fn feedback(
     timed(engine, Call::Feedback, begun, outcome.await)
 }
 
-/// Learns what several users gave in one time slot. Durable when it is answered.
+/// Learns the rewards of several users in one time slot. They are durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body = FeedbackBatchRequest<'static>, responses(
-    (status = 200, body = FeedbackBatchResponse, description = "Whether each was new"),
-    (status = 404, body = ErrorBody, description = "A decision was not handed out here; nothing was learned"),
-    (status = 410, body = ErrorBody, description = "A decision's lifetime is over, or its user was forgotten"),
-    (status = 422, body = ErrorBody, description = "A reward is out of range"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 200, body = FeedbackBatchResponse, description = "`applied` is true for each reward that was new"),
+    (status = 404, body = ErrorBody, description = "A decision was not made by this server; nothing was learned"),
+    (status = 410, body = ErrorBody, description = "A decision has expired, or its user was forgotten; nothing was learned"),
+    (status = 422, body = ErrorBody, description = "A reward is out of range; nothing was learned"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,
@@ -161,31 +161,39 @@ pub(super) async fn feedback_batch(
     let outcome = async {
         let bytes = body(&app, request).await?;
         let request: FeedbackBatchRequest<'_> = parse(&bytes)?;
-        // A time slot in which nobody gave anything is a round as well.
+        // A time slot without rewards is a round as well.
         if !request.feedback.is_empty() {
             check_batch(&app.settings, "feedback", request.feedback.len())?;
         }
-        let round: Vec<Given<'_>> = request.feedback.iter().map(given).collect();
+        let entries = request.feedback.iter().enumerate();
+        let round = entries
+            .map(|(index, entry)| given(entry).map_err(|refusal| refusal.within("feedback", index)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let rewards = round.iter().map(|given| 1 + given.more.len()).sum();
+        if rewards > round.len() {
+            check_batch(&app.settings, "feedback", rewards)?;
+        }
         let applied = engine.feedback(&round).await?;
         Ok(json(&FeedbackBatchResponse { applied }))
     };
     timed(engine, Call::FeedbackBatch, begun, outcome.await)
 }
 
-/// Takes bytes for each of the requests that there are, and answers what can be answered at once. For
-/// fuzzing.
+/// Parses bytes as each kind of request, and answers those that need no write. For fuzzing.
 pub(super) fn probe(app: &App, engine: &Engine, bytes: &[u8]) {
     let _ = recommend_one(app, engine, bytes, false);
     let _ = recommend_many(app, engine, bytes);
-    let _ = parse::<FeedbackRequest<'_>>(bytes).map(|request| engine.check(&given(&request)));
+    if let Ok(request) = parse::<FeedbackRequest<'_>>(bytes) {
+        let _ = given(&request).and_then(|given| engine.check(&given));
+    }
     if let Ok(request) = parse::<FeedbackBatchRequest<'_>>(bytes) {
         for one in &request.feedback {
-            let _ = engine.check(&given(one));
+            let _ = given(one).and_then(|given| engine.check(&given));
         }
     }
 }
 
-/// Counts and times an answer.
+/// Records the count and the time of an answer in the metrics.
 fn timed(
     engine: &Engine,
     call: Call,
@@ -202,12 +210,35 @@ fn timed(
     outcome
 }
 
-fn given<'a>(request: &'a FeedbackRequest<'_>) -> Given<'a> {
-    Given {
+fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> {
+    let item = request.item.as_deref();
+    let (reward, more) = match (request.reward, request.rewards.as_deref()) {
+        (Some(reward), None) => (reward, &[][..]),
+        (None, Some([reward, more @ ..])) if item.is_none() => (*reward, more),
+        (None, Some([])) => {
+            let message = "there are no rewards; give one for each item that the user looked at";
+            return Err(Refusal::invalid("rewards", message));
+        }
+        (None, Some(_)) => {
+            let message =
+                "item cannot be given with rewards, which begin with the first item shown";
+            return Err(Refusal::invalid("item", message));
+        }
+        (Some(_), Some(_)) => {
+            let message = "reward and rewards cannot both be given";
+            return Err(Refusal::invalid("rewards", message));
+        }
+        (None, None) => {
+            let message = "missing; give reward for one item, or rewards for a list";
+            return Err(Refusal::invalid("reward", message));
+        }
+    };
+    Ok(Feedback {
         decision: &request.decision,
-        item: request.item.as_deref(),
-        reward: request.reward,
-    }
+        item,
+        reward,
+        more,
+    })
 }
 
 fn response(recommended: Recommended) -> RecommendResponse {
@@ -225,7 +256,7 @@ fn response(recommended: Recommended) -> RecommendResponse {
     }
 }
 
-/// The items that came along, laid out.
+/// The item set of the items that came with the request, validated.
 fn inline(
     settings: &Settings,
     request: &RecommendRequest<'_>,
@@ -242,7 +273,7 @@ fn inline(
         check_id(settings, &item.id, || format!("items[{index}].id"))?;
         if item.features.len() != dim {
             let message = format!(
-                "an item has {} features, and the first has {dim}",
+                "the item has {} features, and the first has {dim}; all must have as many",
                 item.features.len()
             );
             return Err(Refusal::invalid(
@@ -252,7 +283,7 @@ fn inline(
         }
         rows.extend_from_slice(&item.features);
     }
-    check_different(items)?;
+    check_unique(items)?;
     let refuse = |error: sclub::Error| Refusal::invalid("items", error.to_string());
     let mut set = ItemSet::from_rows(dim, &rows).map_err(refuse)?;
     if has_ids {
@@ -262,7 +293,7 @@ fn inline(
     Ok(Some(set))
 }
 
-fn check_different(items: &[InlineItem<'_>]) -> Result<(), Refusal> {
+fn check_unique(items: &[InlineItem<'_>]) -> Result<(), Refusal> {
     let mut seen = HashSet::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
         if !seen.insert(&*item.id) {
@@ -277,53 +308,57 @@ fn asked<'a>(
     settings: &Settings,
     request: &'a RecommendRequest<'_>,
     inline: Option<&'a ItemSet>,
-) -> Result<Asked<'a>, Refusal> {
+) -> Result<RecommendQuery<'a>, Refusal> {
     check_id(settings, &request.user, || "user".to_owned())?;
     let k = match request.k.unwrap_or(1) {
         k if k >= 1 && k <= settings.max_k as u64 => k as usize,
         k => {
-            let message = format!("k is {k}, and it must be from 1 to {}", settings.max_k);
+            let message = format!("k is {k}; it must be from 1 to {}", settings.max_k);
             return Err(Refusal::invalid("k", message));
         }
     };
     let among = match (&request.candidates, &request.items, inline) {
         (Some(_), Some(_), _) => {
-            let message = "candidates and items cannot both be given";
+            let message = "candidates and items are both given; omit one of them";
             return Err(Refusal::invalid("candidates", message));
         }
         (Some(_), ..) | (_, Some(_), _) if request.exclude.is_some() => {
-            let message =
-                "there is something to exclude only where the whole catalogue is looked at";
+            let message = "exclude cannot be combined with candidates or items; omit one of them";
             return Err(Refusal::invalid("exclude", message));
         }
         (Some(candidates), ..) => {
             check_count("candidates", candidates.len(), settings.max_candidates)?;
-            Among::Candidates(candidates.iter().map(|id| &**id).collect())
+            CandidateSet::Candidates(candidates.iter().map(|id| &**id).collect())
         }
         (None, Some(items), Some(inline)) => {
-            Among::Inline(items.iter().map(|item| &*item.id).collect(), inline)
+            CandidateSet::Inline(items.iter().map(|item| &*item.id).collect(), inline)
         }
         _ => {
             let exclude = request.exclude.as_deref().unwrap_or_default();
             if exclude.len() > settings.max_candidates {
-                let message = format!("{} ids are too many", exclude.len());
+                let max = settings.max_candidates;
+                let message = format!(
+                    "exclude has {} ids; at most {max} are allowed",
+                    exclude.len()
+                );
                 return Err(Refusal::invalid("exclude", message));
             }
-            Among::All(exclude.iter().map(|id| &**id).collect())
+            CandidateSet::All(exclude.iter().map(|id| &**id).collect())
         }
     };
-    Ok(Asked {
+    Ok(RecommendQuery {
         user: &request.user,
         among,
         k,
+        context: request.context.as_ref(),
     })
 }
 
-fn check_count(field: &str, count: usize, most: usize) -> Result<(), Refusal> {
-    if (1..=most).contains(&count) {
+fn check_count(field: &str, count: usize, max: usize) -> Result<(), Refusal> {
+    if (1..=max).contains(&count) {
         return Ok(());
     }
-    let message = format!("there are {count}, and there must be from 1 to {most}");
+    let message = format!("{field} has {count} entries; it must have from 1 to {max}");
     Err(Refusal::invalid(field, message))
 }
 
@@ -336,8 +371,8 @@ pub(super) fn check_dim(settings: &Settings, field: &str, dim: usize) -> Result<
     if (1..=settings.max_dim).contains(&dim) {
         return Ok(());
     }
-    let most = settings.max_dim;
-    let message = format!("an item has {dim} features, and there must be from 1 to {most}");
+    let max = settings.max_dim;
+    let message = format!("the item has {dim} features; it must have from 1 to {max}");
     Err(Refusal::invalid(field, message))
 }
 
@@ -350,7 +385,7 @@ pub(super) fn check_id(
     if (1..=settings.max_id).contains(&id.len()) {
         return Ok(());
     }
-    let (length, most) = (id.len(), settings.max_id);
-    let message = format!("an id has {length} bytes, and it must have from 1 to {most}");
+    let (length, max) = (id.len(), settings.max_id);
+    let message = format!("the id has {length} bytes; it must have from 1 to {max}");
     Err(Refusal::invalid(field(), message))
 }

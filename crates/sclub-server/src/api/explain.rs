@@ -1,4 +1,4 @@
-//! What a policy says about itself, as it goes over the wire.
+//! JSON types for a policy's explanations of its clusters.
 
 use sclub::{Outlook, Placement};
 use serde::Serialize;
@@ -6,68 +6,68 @@ use utoipa::ToSchema;
 
 use crate::engine::Engine;
 
-/// Where a user seems to belong, and what says so.
+/// The posterior over a user's cluster.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlacementCard {
     /// The clusters, the most probable first.
     pub clusters: Vec<PlaceCard>,
-    /// How probable it is that she is in none of them.
+    /// The probability that the user is in none of them.
     pub none: f64,
-    /// Whether recommendations use the clusters. If not, they come from what all users have in common
-    /// and from her own rewards.
+    /// True if recommendations use the clusters. If not, they use what all users have in common and the
+    /// user's own rewards.
     pub used: bool,
 }
 
-/// How much a user seems to belong to one cluster.
+/// The posterior probability of one cluster for a user, and what it is computed from.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlaceCard {
-    /// Its label.
+    /// The cluster's label.
     pub cluster: u64,
-    /// How probable it is before any of her rewards: the cluster's share of all users.
+    /// The prior probability: the cluster's share of all users.
     pub share: f64,
-    /// What her rewards say: the logarithm of how many times likelier they are in this cluster than
-    /// in none.
+    /// The log-likelihood ratio of the user's rewards: in this cluster against in none.
     pub evidence: f64,
-    /// How probable it is given both.
+    /// The posterior probability.
     pub probability: f64,
 }
 
-/// The state of the clustering as a whole, as of its last fit unless said.
+/// The clustering as a whole, as of its last fit unless a field says otherwise.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClusteringCard {
-    /// Fits taken so far.
+    /// The number of fits so far.
     pub fits: u64,
-    /// Rounds learned when the last one was begun.
+    /// The number of rounds learned when the last fit was begun.
     pub fitted_at: u64,
-    /// Whether one is being computed now.
+    /// True if a fit is being computed now.
     pub fitting: bool,
-    /// How long the last one was computed; null if there was none since the start.
+    /// The time that the last fit took to compute; null if there was none since the server started.
     pub fit_seconds: Option<f64>,
-    /// Clusters found.
+    /// The number of clusters.
     pub clusters: u64,
-    /// How many there were, fit by fit, the oldest thinned out.
+    /// The number of clusters, fit by fit. Old fits are thinned out.
     pub history: Vec<FitEntry>,
-    /// Share of the users who no cluster has with a probability of one half or more.
+    /// The share of the users for whom no cluster has a probability of one half or more.
     pub unplaced: f64,
-    /// How many numbers the rewards have settled, in all: between 0 and users times features.
+    /// The effective number of parameters that the rewards have determined: between 0 and users times
+    /// features.
     pub effective_parameters: f64,
-    /// Variance of a reward around its mean, as estimated.
+    /// The estimated variance of a reward around its mean.
     pub noise: f64,
-    /// By how many nats the rewards since were better predicted with clusters than without, older
-    /// ones discounted; as of now.
+    /// The gain in log-likelihood, in nats, of predicting rewards with clusters over without, older rewards
+    /// discounted; as of now.
     pub gain: f64,
-    /// Whether recommendations use the clusters; as of now.
+    /// True if recommendations use the clusters; as of now.
     pub used: bool,
-    /// What somebody should know, such as that clustering is buying nothing.
+    /// A warning for operators, such as that clustering does not improve predictions.
     pub warning: Option<String>,
 }
 
-/// A fit of the past.
+/// An earlier fit.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FitEntry {
-    /// Rounds learned when it was begun.
+    /// The number of rounds learned when it was begun.
     pub rounds: u64,
-    /// Clusters that it found.
+    /// The number of clusters that it found.
     pub clusters: u64,
 }
 
@@ -88,7 +88,7 @@ impl From<Placement> for PlacementCard {
 }
 
 impl ClusteringCard {
-    /// What the policy says, and what the engine knows of its fits.
+    /// Combines the policy's summary with the engine's record of its fits.
     pub(super) fn new(outlook: Outlook, engine: &Engine) -> Self {
         let history = outlook.history.into_iter();
         Self {

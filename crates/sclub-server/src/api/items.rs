@@ -1,4 +1,4 @@
-//! The catalogue.
+//! The calls of the catalogue.
 
 use std::collections::HashSet;
 
@@ -10,27 +10,27 @@ use axum::http::HeaderMap;
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
-use super::{Answer, App, Id, Shared, Work, aside, json};
+use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
 use crate::event::Item;
 
-/// Items that are made durable together.
-const TOGETHER: usize = 1000;
+/// The maximum number of items in one write.
+const MAX_ITEMS_PER_WRITE: usize = 1000;
 
-/// Numbers that are made durable together.
-const NUMBERS: usize = 1 << 17;
+/// The maximum number of feature values in one write.
+const MAX_VALUES_PER_WRITE: usize = 1 << 17;
 
-/// Puts items into the catalogue, in place of those with the same ids: one JSON object a line. A
-/// line that cannot be ends it; the items of the lines before stay.
+/// Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
+/// line ends the upload; the items of the lines before it stay.
 #[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson"), responses(
-    (status = 200, body = ItemsPut, description = "How many, and how many were new or different"),
-    (status = 400, body = ErrorBody, description = "A line is not an item; it is named"),
-    (status = 413, body = ErrorBody, description = "A line is too long; it is named"),
-    (status = 422, body = ErrorBody, description = "A field cannot be so; its line is named"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
+    (status = 400, body = ErrorBody, description = "A line is not an item; the message has its number"),
+    (status = 413, body = ErrorBody, description = "A line is too long; the message has its number"),
+    (status = 422, body = ErrorBody, description = "A field is invalid; the message has the line number"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn put(
     State(app): State<Shared>,
     headers: HeaderMap,
@@ -51,14 +51,18 @@ pub(super) async fn put(
     loop {
         let next = match lines.next().await {
             Ok(Some(line)) => read(&app, &line)
-                .and_then(|item| check_same(&mut dim, &line, item))
+                .and_then(|item| check_dim_of_line(&mut dim, &line, item))
                 .map(Some),
             Ok(None) => Ok(None),
             Err(error) => Err(error),
         };
         let is_last = !matches!(next, Ok(Some(_)));
         let again = matches!(&next, Ok(Some(item)) if ids.contains(&item.id));
-        if is_last || again || waiting.len() == TOGETHER || numbers >= NUMBERS {
+        if is_last
+            || again
+            || waiting.len() == MAX_ITEMS_PER_WRITE
+            || numbers >= MAX_VALUES_PER_WRITE
+        {
             let together = std::mem::take(&mut waiting);
             put.items += together.len() as u64;
             if !together.is_empty() {
@@ -90,7 +94,7 @@ pub(super) async fn put(
     }
 }
 
-/// The item of a line.
+/// Parses the item of a line.
 pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
     let number = line.number;
     let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes).map_err(|error| {
@@ -109,13 +113,13 @@ pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
 }
 
 /// Checks that an item has as many features as the others.
-fn check_same(dim: &mut Option<usize>, line: &Line, item: Item) -> Result<Item, ApiError> {
+fn check_dim_of_line(dim: &mut Option<usize>, line: &Line, item: Item) -> Result<Item, ApiError> {
     let (given, expected) = (item.features.len(), *dim.get_or_insert(item.features.len()));
     if given == expected {
         return Ok(item);
     }
     let message = format!(
-        "line {}: the item has {given} features, and {expected} are expected",
+        "line {}: the item has {given} features; it must have {expected}",
         line.number
     );
     Err(ApiError::invalid("features", message))
@@ -127,16 +131,16 @@ fn check_features(features: &[f64]) -> Result<(), Refusal> {
         .map_err(|error| Refusal::invalid("features", error.to_string()))
 }
 
-/// Part of the catalogue.
+/// Returns a page of the catalogue.
 #[utoipa::path(get, path = "/v1/items", tag = "items", params(ItemsQuery), responses(
     (status = 200, body = ItemsPage, description = "Some items"),
-    (status = 404, body = ErrorBody, description = "There is no item to go on after")))]
+    (status = 404, body = ErrorBody, description = "The item given as `after` is not in the catalogue")))]
 pub(super) async fn list(
     State(app): State<Shared>,
     query: Result<Query<ItemsQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let query = understood(query)?;
-    aside(&app, Work::Look, move |_, engine| page(engine, &query)).await?
+    let query = parsed_query(query)?;
+    run_blocking(&app, Work::Look, move |_, engine| page(engine, &query)).await?
 }
 
 fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
@@ -167,10 +171,10 @@ fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
     }))
 }
 
-/// An item of the catalogue.
+/// Returns an item of the catalogue.
 #[utoipa::path(get, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
     (status = 200, body = CatalogueItem, description = "The item"),
-    (status = 404, body = ErrorBody, description = "There is none of that id")))]
+    (status = 404, body = ErrorBody, description = "The item is not in the catalogue")))]
 pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let state = app.ready()?.state();
     let catalogue = state.catalogue().ok_or_else(|| unknown(&id))?;
@@ -179,10 +183,10 @@ pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer
     Ok(json(&CatalogueItem { id, features }))
 }
 
-/// Takes an item out of the catalogue. Decisions that showed it can still be answered.
+/// Removes an item from the catalogue. Decisions that showed it still accept a reward.
 #[utoipa::path(delete, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
-    (status = 200, body = Removed, description = "Whether it was there"),
-    (status = 503, body = ErrorBody, description = "Nothing can be written at the moment")))]
+    (status = 200, body = Removed, description = "`removed` is false if it was not in the catalogue"),
+    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
 pub(super) async fn remove(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let removed = app.ready()?.remove(&id).await?;
     Ok(json(&Removed { removed }))
@@ -196,26 +200,26 @@ fn unknown(id: &str) -> Refusal {
     }
 }
 
-/// What a query says.
-pub(super) fn understood<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
+/// The parsed query, or the error for the client.
+pub(super) fn parsed_query<T>(query: Result<Query<T>, QueryRejection>) -> Result<T, ApiError> {
     match query {
         Ok(Query(query)) => Ok(query),
         Err(error) => {
             let text = error.body_text();
             let reason = text.rsplit("query string: ").next().unwrap_or(&text);
-            let message = format!("the query is not as it should be: {reason}");
+            let message = format!("the query is invalid: {reason}");
             Err(ApiError::invalid("query", plain(&message)))
         }
     }
 }
 
-/// How many to list.
-pub(super) fn limit(asked: Option<usize>, usual: usize) -> Result<usize, Refusal> {
-    const MOST: usize = 1000;
-    match asked.unwrap_or(usual) {
-        limit if limit <= MOST => Ok(limit),
+/// The number of entries to list: validated, or the default.
+pub(super) fn limit(asked: Option<usize>, default: usize) -> Result<usize, Refusal> {
+    const MAX_LIMIT: usize = 1000;
+    match asked.unwrap_or(default) {
+        limit if limit <= MAX_LIMIT => Ok(limit),
         limit => {
-            let message = format!("{limit} is more than {MOST}");
+            let message = format!("limit is {limit}; it must be at most {MAX_LIMIT}");
             Err(Refusal::invalid("limit", message))
         }
     }

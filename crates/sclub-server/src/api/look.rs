@@ -1,4 +1,4 @@
-//! A look at what is known.
+//! The calls that read users, clusters, history and the state of the server.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,23 +11,23 @@ use axum::http::{Response, StatusCode};
 use sclub::{ClusterId, UserId};
 
 use super::explain::{ClusteringCard, PlacementCard};
-use super::items::{limit, understood};
+use super::items::{limit, parsed_query};
 use super::model::{
     ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
-use super::{Answer, App, Id, Shared, Work, aside, json};
+use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
-use crate::state::{Catalogue, NOBODY, Record, Served, Sides, State as Known, What};
+use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, What};
 
-/// What is known of a user.
-#[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "Her id")), responses(
-    (status = 200, body = UserCard, description = "What is known of her"),
-    (status = 404, body = ErrorBody, description = "Nothing is known of her")))]
+/// Returns a user's statistics.
+#[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "The user's id")), responses(
+    (status = 200, body = UserCard, description = "The user's statistics"),
+    (status = 404, body = ErrorBody, description = "No reward of this user has been learned")))]
 pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
-    aside(&app, Work::Look, |_, engine| {
+    run_blocking(&app, Work::Look, |_, engine| {
         let card = user_card(&engine.state(), &id).ok_or(Refusal::UnknownUser(id))?;
         Ok(json(&card))
     })
@@ -57,24 +57,24 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
     })
 }
 
-/// The clusters, largest first.
+/// Returns a page of the clusters, largest first.
 #[utoipa::path(get, path = "/v1/clusters", tag = "look", params(ClustersQuery), responses(
     (status = 200, body = ClustersPage, description = "Some clusters"),
-    (status = 404, body = ErrorBody, description = "There is no cluster to go on after")))]
+    (status = 404, body = ErrorBody, description = "The cluster given as `after` does not exist")))]
 pub(super) async fn clusters(
     State(app): State<Shared>,
     query: Result<Query<ClustersQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let query = understood(query)?;
+    let query = parsed_query(query)?;
     let limit = limit(query.limit, 100)?;
-    aside(&app, Work::Look, move |_, engine| {
-        let page = engine.study(|state| clusters_page(state, query.after, limit))?;
+    run_blocking(&app, Work::Look, move |_, engine| {
+        let page = engine.read_long(|state| clusters_page(state, query.after, limit))?;
         Ok(json(&page))
     })
     .await?
 }
 
-/// Larger ones first, and those of a size by label.
+/// The sort key of a cluster: larger ones first, then by label.
 fn rank(users: u64, cluster: ClusterId) -> (Reverse<u64>, ClusterId) {
     (Reverse(users), cluster)
 }
@@ -137,23 +137,23 @@ fn clusters_page(
     })
 }
 
-/// What is known of a cluster.
+/// Returns a cluster's statistics.
 #[utoipa::path(get, path = "/v1/clusters/{id}", tag = "look", params(("id" = u64, Path, description = "Its label"), ClusterQuery), responses(
-    (status = 200, body = ClusterCard, description = "What is known of it"),
-    (status = 404, body = ErrorBody, description = "There is none of that label, or no longer")))]
+    (status = 200, body = ClusterCard, description = "The cluster's statistics"),
+    (status = 404, body = ErrorBody, description = "There is no cluster of that label, or no longer")))]
 pub(super) async fn cluster(
     State(app): State<Shared>,
     Id(id): Id,
     query: Result<Query<ClusterQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let query = understood(query)?;
+    let query = parsed_query(query)?;
     let items = limit(query.items, 10)?;
     let members = limit(query.members, 20)?;
     let label: ClusterId = id
         .parse()
-        .map_err(|_| Refusal::invalid("id", "the label of a cluster is a number"))?;
-    aside(&app, Work::Look, move |_, engine| {
-        let card = engine.study(|state| cluster_card(state, label, items, members));
+        .map_err(|_| Refusal::invalid("id", "the id of a cluster must be a number"))?;
+    run_blocking(&app, Work::Look, move |_, engine| {
+        let card = engine.read_long(|state| cluster_card(state, label, items, members));
         Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
     })
     .await?
@@ -188,8 +188,8 @@ fn cluster_card(
     })
 }
 
-/// The items that an estimate expects the most of.
-fn favourites(catalogue: &Catalogue, estimate: &[f64], most: usize) -> Vec<Favourite> {
+/// The items with the highest expected reward for an estimate.
+fn favourites(catalogue: &Catalogue, estimate: &[f64], max: usize) -> Vec<Favourite> {
     let mut means: Vec<(f64, usize)> = (0..catalogue.len())
         .map(|slot| {
             let features = catalogue.items().item(slot);
@@ -198,9 +198,9 @@ fn favourites(catalogue: &Catalogue, estimate: &[f64], most: usize) -> Vec<Favou
         })
         .collect();
     let better = |a: &(f64, usize), b: &(f64, usize)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-    if most < means.len() {
-        means.select_nth_unstable_by(most, better);
-        means.truncate(most);
+    if max < means.len() {
+        means.select_nth_unstable_by(max, better);
+        means.truncate(max);
     }
     means.sort_unstable_by(better);
     means
@@ -212,15 +212,15 @@ fn favourites(catalogue: &Catalogue, estimate: &[f64], most: usize) -> Vec<Favou
         .collect()
 }
 
-/// Every split and merge, newest first, with the two sides of the inequality that fired. The latest
-/// 524,288 are kept at hand.
+/// Returns a page of the splits and merges, newest first, with the two sides of the inequality that caused
+/// each. The latest 524,288 are kept.
 #[utoipa::path(get, path = "/v1/history", tag = "look", params(HistoryQuery), responses(
     (status = 200, body = HistoryPage, description = "Some changes")))]
 pub(super) async fn history(
     State(app): State<Shared>,
     query: Result<Query<HistoryQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let query = understood(query)?;
+    let query = parsed_query(query)?;
     let limit = limit(query.limit, 100)?;
     let state = app.ready()?.state();
     let history = state.history();
@@ -242,7 +242,7 @@ pub(super) async fn history(
     }))
 }
 
-/// A change as it is told.
+/// The JSON form of a change.
 pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
     let sides = |sides: Sides| SidesEntry {
         distance: sides.distance,
@@ -253,7 +253,7 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
         (Some(_), Some(_)) => "both",
         (Some(_), None) => "estimates",
         (None, Some(_)) => "frequencies",
-        (None, None) if record.user == NOBODY => "forgotten",
+        (None, None) if record.user == NO_USER => "forgotten",
         (None, None) => "connected",
     };
     let mut told = HistoryEntry {
@@ -291,16 +291,17 @@ pub(super) fn entry(state: &Known, record: &Record) -> HistoryEntry {
     told
 }
 
-/// How things stand; with `hash=true` also a hash of everything learned, which takes a while at many users.
+/// Returns the state of the server; with `hash=true` also a hash of everything learned, which takes time with
+/// many users.
 #[utoipa::path(get, path = "/v1/state", tag = "look", params(StateQuery), responses(
-    (status = 200, body = StateCard, description = "How things stand")))]
+    (status = 200, body = StateCard, description = "The state of the server")))]
 pub(super) async fn state(
     State(app): State<Shared>,
     query: Result<Query<StateQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let query = understood(query)?;
+    let query = parsed_query(query)?;
     if query.hash == Some(true) {
-        return aside(&app, Work::Look, |app, engine| {
+        return run_blocking(&app, Work::Look, |app, engine| {
             let (state, hash) = engine.hashed();
             json(&state_card(app, engine, &state, hash))
         })
@@ -312,6 +313,7 @@ pub(super) async fn state(
 
 fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -> StateCard {
     let (rewards, reward_sum) = state.rewards();
+    let context = &state.identity().context;
     let read_only_reason = engine.read_only();
     StateCard {
         events: state.events(),
@@ -325,6 +327,8 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         preset: state.identity().preset().as_str(),
         constants: state.identity().overrides(),
         dim: state.dim().map(|dim| dim as u64),
+        context: context.declarations(),
+        context_mode: (!context.is_empty()).then(|| context.mode().as_str()),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
         singletons: state
             .policy()
@@ -344,7 +348,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
     }
 }
 
-/// Counts and times, as Prometheus reads them.
+/// Returns metrics for Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "look", responses(
     (status = 200, body = String, content_type = "text/plain", description = "Prometheus's text format")))]
 pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiError> {
@@ -364,14 +368,14 @@ pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiErro
     Ok(answer)
 }
 
-/// Whether the process lives.
+/// Answers 200 if the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "look", security(()), responses(
     (status = 200, body = String, content_type = "text/plain", description = "It does")))]
 pub(super) async fn healthz() -> &'static str {
     "ok"
 }
 
-/// Whether requests can be answered.
+/// Answers 200 if the server answers requests.
 #[utoipa::path(get, path = "/readyz", tag = "look", security(()), responses(
     (status = 200, body = Ready, description = "They can"),
     (status = 503, body = Ready, description = "Not yet")))]

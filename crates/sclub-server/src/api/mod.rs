@@ -1,7 +1,7 @@
-//! The service over HTTP.
+//! The HTTP API.
 
 mod admin;
-mod aside;
+mod blocking;
 mod calls;
 pub mod explain;
 mod items;
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 
 pub use openapi::document;
 
-use aside::{Turns, Work, aside};
+use blocking::{Permits, Work, run_blocking};
 
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
@@ -37,44 +37,44 @@ use crate::meters::Call;
 use crate::settings::Settings;
 use crate::store::StoreError;
 
-/// What the handlers share.
+/// The data that all handlers share.
 #[derive(Debug)]
 pub struct App {
     settings: Settings,
     engine: OnceLock<Engine>,
     started: Instant,
-    /// The last second, as it is sent to who listens.
+    /// The summary of the last second, as it is sent to listeners.
     second: watch::Sender<Bytes>,
-    turns: Turns,
+    permits: Permits,
 }
 
 type Shared = Arc<App>;
 type Answer = Response<Body>;
 
 impl App {
-    /// Before the engine is there.
+    /// The data before the engine is open.
     pub fn new(settings: Settings) -> Arc<Self> {
         Arc::new(Self {
             settings,
             engine: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
-            turns: Turns::new(),
+            permits: Permits::new(),
         })
     }
 
-    /// The engine is there: requests are answered from now on.
+    /// Sets the engine. Requests are answered from now on.
     pub fn begin(&self, engine: Engine) {
-        // There is one call only.
+        // This is called once only.
         let _ = self.engine.set(engine);
     }
 
-    /// The settings in force.
+    /// The settings of the server.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// The engine, if it is there.
+    /// The engine, if it is open.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.get()
     }
@@ -90,7 +90,7 @@ impl App {
         })
     }
 
-    /// Sums up each second for who listens, for as long as the runtime lives.
+    /// Summarizes each second for listeners, for as long as the runtime lives.
     pub async fn count_seconds(self: Arc<Self>) {
         let mut every = tokio::time::interval(Duration::from_secs(1));
         loop {
@@ -102,7 +102,7 @@ impl App {
     }
 }
 
-/// Every path of the service.
+/// The router with every path of the service.
 pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     let read = Router::new()
         .route("/v1/items", get(items::list))
@@ -143,8 +143,8 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     with_fallbacks(router).with_state(app)
 }
 
-/// The pattern of the route that a method and a path lead to, if the route needs the role of an
-/// administrator. For requests that are refused before they are routed.
+/// The pattern of the route for a method and a path, if the route needs the admin role. For requests that are
+/// refused before they are routed.
 pub fn admin_route(method: &Method, path: &str) -> Option<&'static str> {
     let rest = path.strip_prefix("/v1/")?;
     if let Some(id) = rest.strip_prefix("users/") {
@@ -163,7 +163,7 @@ pub fn admin_route(method: &Method, path: &str) -> Option<&'static str> {
     }
 }
 
-/// Takes bytes for whatever can be sent as the body of a request. Whatever they are, nothing breaks.
+/// Handles bytes as every kind of request body. It must never panic. For fuzzing.
 #[doc(hidden)]
 pub fn probe(app: &App, bytes: &[u8]) {
     let Some(engine) = app.engine() else { return };
@@ -190,21 +190,21 @@ async fn body(app: &App, request: Request) -> Result<Bytes, ApiError> {
     let (head, body) = request.into_parts();
     check_json(&head.headers)?;
     if head.headers.contains_key(CONTENT_ENCODING) {
-        let message = "the body is compressed, which is not understood here";
+        let message = "the body has a Content-Encoding; send it uncompressed";
         return Err(ApiError::wrong_type(message).field("Content-Encoding"));
     }
     whole(&head.headers, body, app.settings.max_body).await
 }
 
-/// What a body says.
+/// Parses the body of a request.
 fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     if body.trim_ascii_start().first() == Some(&b'[') {
         return Err(ApiError::bad_json(
-            "the body is a list, and an object is needed",
+            "the body is a list; it must be an object",
         ));
     }
     serde_json::from_slice(body).map_err(|error| {
-        let message = format!("the body is not as it should be: {error}");
+        let message = format!("the body is invalid: {error}");
         let refused = ApiError::bad_json(plain(&message));
         // "missing field `user`", "unknown field `usr`"
         match message
@@ -217,7 +217,7 @@ fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     })
 }
 
-/// A message without the names of the language's types.
+/// A message without the names of Rust types.
 fn plain(message: &str) -> String {
     [
         ("u64", "a whole number"),
@@ -231,7 +231,7 @@ fn plain(message: &str) -> String {
     })
 }
 
-/// What is named in the path.
+/// The id in the path.
 struct Id(String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Id {
@@ -246,7 +246,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
     }
 }
 
-/// Counts and times whatever has no count of its own.
+/// Records the count and the time of calls that have no metrics of their own.
 async fn counted(State(app): State<Shared>, request: Request, next: Next) -> Answer {
     let begun = Instant::now();
     let answer = next.run(request).await;
@@ -299,7 +299,7 @@ impl From<Refusal> for ApiError {
     }
 }
 
-/// What a store says is for the log; the caller learns that it did not work.
+/// Logs an error of the store. The client gets no details.
 fn store_failed(error: &StoreError) -> ApiError {
     tracing::error!(%error, "the store failed");
     match error {

@@ -1,4 +1,4 @@
-//! What goes over the wire.
+//! JSON types of requests and answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::explain::{ClusteringCard, PlacementCard};
+use crate::context::ContextValue;
 use crate::settings::Literal;
 
-/// Borrowed from the request where nothing in it is escaped.
+/// A string that is borrowed from the request unless it has escapes.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(value_type = String)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
@@ -22,33 +23,37 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// Who is to be shown what. At most one of `candidates` and `items` may be given; with neither, the
-/// whole catalogue is looked at.
+/// A request for a recommendation. At most one of `candidates` and `items` may be given; with neither, the
+/// candidates are the whole catalogue.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct RecommendRequest<'a> {
-    /// To whom. Users need no registration.
+    /// The user's id. Users need no registration.
     #[serde(borrow)]
     #[schema(example = "u1", value_type = String)]
     pub user: Text<'a>,
-    /// Items of the catalogue to choose from.
+    /// The candidates, as ids of items in the catalogue.
     #[serde(borrow, default)]
     #[schema(example = json!(["i1", "i2"]), value_type = Option<Vec<String>>)]
     pub candidates: Option<Vec<Text<'a>>>,
-    /// Items to choose from, with their features.
+    /// The candidates, with their features.
     #[serde(borrow, default)]
     pub items: Option<Vec<InlineItem<'a>>>,
-    /// Items of the catalogue to leave out, where neither `candidates` nor `items` is given.
+    /// The items of the catalogue to exclude, if neither `candidates` nor `items` is given.
     #[serde(borrow, default)]
     #[schema(value_type = Option<Vec<String>>)]
     pub exclude: Option<Vec<Text<'a>>>,
-    /// How many to show.
+    /// The number of items to show.
     #[serde(default)]
     #[schema(default = 1, minimum = 1)]
     pub k: Option<u64>,
+    /// Values of the context features that the server was started with. Those that are left out are 0.
+    #[serde(default)]
+    #[schema(example = json!({"hour": 0.75, "device": "phone"}))]
+    pub context: Option<BTreeMap<String, ContextValue>>,
 }
 
-/// An item that comes along.
+/// An item with its features.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct InlineItem<'a> {
@@ -61,17 +66,17 @@ pub struct InlineItem<'a> {
     pub features: Vec<f64>,
 }
 
-/// What to show.
+/// A recommendation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RecommendResponse {
-    /// To be sent back with the reward.
+    /// The decision, to be sent back with the reward.
     pub decision: String,
-    /// Best first.
+    /// The items to show, best first.
     pub items: Vec<ScoredItem>,
-    /// The cluster that the user is served from; with `sclub-soft` her most probable one, 0 where that is
-    /// none.
+    /// The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
+    /// probably are in none.
     pub cluster: u64,
-    /// Users in that cluster.
+    /// The number of users in that cluster.
     pub cluster_users: u64,
 }
 
@@ -80,68 +85,74 @@ pub struct RecommendResponse {
 pub struct ScoredItem {
     /// Its id.
     pub id: String,
-    /// What it was ranked by: `mean + width`.
+    /// The score it was ranked by: `mean + width`.
     pub score: f64,
-    /// The reward that is expected of it.
+    /// Its expected reward.
     pub mean: f64,
-    /// What the uncertainty about that adds.
+    /// The exploration bonus for the uncertainty of `mean`.
     pub width: f64,
 }
 
-/// What an item that was shown has brought.
+/// The reward of an item that was shown (`reward`), or of a whole list (`rewards`).
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct FeedbackRequest<'a> {
-    /// From the recommendation.
+    /// The decision of the recommendation.
     #[serde(borrow)]
     #[schema(value_type = String)]
     pub decision: Text<'a>,
-    /// Within the range that the server was started with, 0 to 1 if nothing was said.
+    /// The reward, within the range that the server was started with, by default 0 to 1.
+    #[serde(default)]
     #[schema(example = 1.0)]
-    pub reward: f64,
-    /// Which of the items shown; the first if left out. Each takes one reward.
+    pub reward: Option<f64>,
+    /// In place of `reward` and `item`: the rewards of the items shown, in order from the first, as far as
+    /// the user looked. They are learned as one round.
+    #[serde(default)]
+    #[schema(example = json!([0.0, 1.0]))]
+    pub rewards: Option<Vec<f64>>,
+    /// The id of the item, by default the first item shown. Each item takes one reward.
     #[serde(borrow, default)]
     #[schema(value_type = Option<String>)]
     pub item: Option<Text<'a>>,
 }
 
-/// Whether it was learned.
+/// The result of feedback.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FeedbackResponse {
-    /// False if the item had its reward already; nothing is changed then.
+    /// False if the item, or each item of the list, has its reward already. Nothing is changed then.
     pub applied: bool,
 }
 
-/// Several users who are served on the same history.
+/// Recommendations to several users on the same history.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct RecommendBatchRequest<'a> {
-    /// Each as for a single recommendation.
+    /// The requests, each as for a single recommendation.
     #[serde(borrow)]
     pub requests: Vec<RecommendRequest<'a>>,
 }
 
-/// The answers, in the order of the requests.
+/// The recommendations, in the order of the requests.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct RecommendBatchResponse {
-    /// Each as for a single recommendation.
+    /// The answers, each as for a single recommendation.
     pub decisions: Vec<RecommendResponse>,
 }
 
-/// What several users gave in one time slot.
+/// The rewards of several users in one time slot.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct FeedbackBatchRequest<'a> {
-    /// Each as for a single reward. All are learned as one round, or none is. With none in it, time
-    /// passes.
+    /// The rewards, each as for a single one. All are learned as one round, or none is. An empty list is a
+    /// round without rewards.
     #[serde(borrow)]
     pub feedback: Vec<FeedbackRequest<'a>>,
 }
 
-/// Whether each was learned, in the order given.
+/// The result of feedback, in the order of the rewards.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct FeedbackBatchResponse {
-    /// False if the item had its reward already.
+    /// False for an item that has its reward already.
     pub applied: Vec<bool>,
 }
 
@@ -157,66 +168,67 @@ pub struct CatalogueItem {
     pub features: Vec<f64>,
 }
 
-/// What became of a list of items.
+/// The result of an upload of items.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ItemsPut {
-    /// Items read.
+    /// The number of items read.
     pub items: u64,
-    /// Items that were not in the catalogue just so.
+    /// The number of items that were new or had other features.
     pub changed: u64,
 }
 
-/// Part of the catalogue.
+/// A page of the catalogue.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ItemsPage {
     /// The items.
     pub items: Vec<CatalogueItem>,
-    /// To be given as `after` for the next part.
+    /// The value of `after` for the next page; null on the last one.
     pub next: Option<String>,
-    /// Items in the catalogue.
+    /// The number of items in the catalogue.
     pub total: u64,
 }
 
-/// Whether an item was taken out.
+/// The result of removing an item.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Removed {
-    /// False if it was not there.
+    /// False if the item was not in the catalogue.
     pub removed: bool,
 }
 
-/// Whether a user was forgotten.
+/// The result of forgetting a user.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Forgotten {
-    /// Decisions made for her before can no longer be answered.
+    /// Always true. Earlier decisions for the user no longer accept a reward.
     pub forgotten: bool,
-    /// Whether she had given any reward.
+    /// True if the user had given a reward.
     pub known: bool,
 }
 
-/// What is known of a user.
+/// A user's statistics.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UserCard {
-    /// Her id.
+    /// The user's id.
     pub user: String,
-    /// Rewards learned from her.
+    /// The number of rewards learned from the user.
     pub count: u64,
-    /// Share of the rounds in which she was served.
+    /// The share of the rounds in which the user was served.
     pub frequency: f64,
-    /// When her first reward came, in milliseconds since 1970.
+    /// The time of the first reward, in milliseconds since 1970.
     pub first_seen: u64,
-    /// When her last reward came.
+    /// The time of the last reward, in milliseconds since 1970.
     pub last_seen: u64,
-    /// The cluster that she is served from; with `sclub-soft` her most probable one, 0 where that is none.
+    /// The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
+    /// probably are in none.
     pub cluster: u64,
-    /// Users in it.
+    /// The number of users in that cluster.
     pub cluster_users: u64,
-    /// Her own estimate; with `sclub-soft` from her rewards and what all users have in common.
+    /// The user's own estimate; with `sclub-soft` from their rewards and what all users have in common.
     pub estimate: Vec<f64>,
-    /// Her cluster's estimate; with `sclub-soft` that of all clusters by their probability.
+    /// The cluster's estimate; with `sclub-soft` the mean of all clusters, weighted by their probability.
     pub cluster_estimate: Vec<f64>,
-    /// How she last came to be where she is.
+    /// The last split or merge that put the user into this cluster.
     pub last_change: Option<HistoryEntry>,
-    /// How probable each cluster is; not there where the policy knows no probabilities.
+    /// The probability of each cluster; absent if the policy has no probabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementCard>,
 }
@@ -226,92 +238,92 @@ pub struct UserCard {
 pub struct ClusterLine {
     /// Its label.
     pub cluster: u64,
-    /// Users in it.
+    /// The number of users in it.
     pub users: u64,
-    /// Rewards learned from them.
+    /// The number of rewards learned from them.
     pub count: u64,
-    /// Their estimate.
+    /// Its estimate.
     pub estimate: Vec<f64>,
 }
 
-/// Part of the clusters, largest first.
+/// A page of the clusters, largest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClustersPage {
     /// The clusters.
     pub clusters: Vec<ClusterLine>,
-    /// To be given as `after` for the next part.
+    /// The value of `after` for the next page; null on the last one.
     pub next: Option<u64>,
-    /// Clusters there are.
+    /// The number of clusters.
     pub total: u64,
 }
 
-/// What is known of a cluster.
+/// A cluster's statistics.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClusterCard {
     /// Its label.
     pub cluster: u64,
-    /// Users in it.
+    /// The number of users in it.
     pub users: u64,
-    /// Rewards learned from them.
+    /// The number of rewards learned from them.
     pub count: u64,
-    /// Rewards learned from them for each round.
+    /// The number of rewards learned from them per round.
     pub frequency: f64,
-    /// Their estimate.
+    /// Its estimate.
     pub estimate: Vec<f64>,
-    /// The items of the catalogue that are expected to bring the most.
+    /// The items of the catalogue with the highest expected reward.
     pub favourites: Vec<Favourite>,
     /// Some of the users in it.
     pub members: Vec<String>,
-    /// The last merge that made it what it is.
+    /// The last merge into this cluster.
     pub last_change: Option<HistoryEntry>,
 }
 
-/// An item that a cluster likes.
+/// An item with a high expected reward in a cluster.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Favourite {
     /// Its id.
     pub id: String,
-    /// The reward that is expected of it.
+    /// Its expected reward.
     pub mean: f64,
 }
 
 /// A split or a merge.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct HistoryEntry {
-    /// Its place among all changes, from 1.
+    /// Its number among all changes, from 1.
     pub change: u64,
-    /// When, in milliseconds since 1970.
+    /// The time of the change, in milliseconds since 1970.
     pub at: u64,
-    /// In which round.
+    /// The round in which it happened.
     pub round: u64,
-    /// `split` or `merge`.
+    /// The kind of change, `split` or `merge`.
     pub kind: &'static str,
-    /// Split: the cluster that was left.
+    /// Split: the old cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// Split: the new cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub into: Option<u64>,
-    /// Split: how many left.
+    /// Split: the number of users who moved to the new cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<u64>,
-    /// Merge: the cluster that goes on.
+    /// Merge: the cluster that stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<u64>,
-    /// Merge: the cluster that is no more.
+    /// Merge: the cluster that was merged into it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gone: Option<u64>,
-    /// Who was being served; null if she was forgotten.
+    /// The user who was being served; null if they were forgotten.
     pub user: Option<String>,
-    /// What made it happen.
+    /// The reason for the change.
     pub why: WhyEntry,
 }
 
-/// The inequalities that made a change happen.
+/// The inequalities that caused a change.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct WhyEntry {
     /// `estimates` or `frequencies` (a split: too far apart), `both` (a merge: both close enough),
-    /// `connected`, or `forgotten`: whose doing it was is no longer known.
+    /// `connected`, or `forgotten`: the user who caused it was forgotten.
     pub reason: &'static str,
     /// The two sides for the estimates.
     pub estimates: Option<SidesEntry>,
@@ -322,213 +334,219 @@ pub struct WhyEntry {
 /// The two sides of an inequality.
 #[derive(Debug, Clone, Copy, Serialize, ToSchema)]
 pub struct SidesEntry {
-    /// How far apart they are.
+    /// The distance between them.
     pub distance: f64,
-    /// How far apart they may be.
+    /// The maximum distance that is allowed.
     pub threshold: f64,
 }
 
-/// Part of the history, newest first.
+/// A page of the history, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct HistoryPage {
     /// The changes.
     pub changes: Vec<HistoryEntry>,
-    /// To be given as `before` for the next part.
+    /// The value of `before` for the next page; null on the last one.
     pub next: Option<u64>,
-    /// Changes there have been.
+    /// The number of changes so far.
     pub total: u64,
 }
 
-/// How things stand.
+/// The state of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StateCard {
-    /// Events in the log.
+    /// The number of events in the log.
     pub events: u64,
-    /// Rounds learned.
+    /// The number of rounds learned.
     pub rounds: u64,
-    /// Users who have given a reward.
+    /// The number of users who have given a reward.
     pub users: u64,
-    /// Clusters.
+    /// The number of clusters.
     pub clusters: u64,
-    /// Hash of everything learned; not there unless it was asked for.
+    /// A hash of everything learned; absent unless the request has `hash=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hash: Option<String>,
-    /// The policy.
+    /// The policy's name.
     pub policy: &'static str,
-    /// Its name in prose.
+    /// The policy's display name.
     pub policy_title: &'static str,
-    /// One line: what it does.
+    /// A one-line description of the policy.
     pub policy_summary: &'static str,
-    /// Where its constants come from: `tuned`, `released`, or `default` where the policy has one set only.
+    /// The preset of its constants: `tuned`, `released`, or `default` for policies with one set only.
     pub preset: &'static str,
-    /// The constants that are not the preset's.
+    /// The constants that differ from the preset.
     pub constants: BTreeMap<String, Literal>,
-    /// Features per item, once that is known.
+    /// The number of features per item, once it is known.
     pub dim: Option<u64>,
-    /// Items in the catalogue.
+    /// The context features of requests, as they were declared.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<String>,
+    /// How context features are joined with those of an item: `append` or `cross`; absent without any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_mode: Option<&'static str>,
+    /// The number of items in the catalogue.
     pub items: u64,
-    /// Clusters of one user.
+    /// The number of clusters of one user.
     pub singletons: u64,
-    /// What the policy says of its clusters as a whole; not there where it fits nothing.
+    /// A summary of the clustering; absent if the policy has no fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clustering: Option<ClusteringCard>,
-    /// Rewards learned.
+    /// The number of rewards learned.
     pub rewards: u64,
     /// Their sum.
     pub reward_sum: f64,
-    /// Decisions handed out since the start.
+    /// The number of decisions made since the server started.
     pub decisions: u64,
-    /// Users who were said to exist before the first round.
+    /// The number of users that were declared before the first round.
     pub expected_users: u64,
-    /// Seconds since the start.
+    /// The number of seconds since the server started.
     pub uptime_seconds: u64,
-    /// Whether writes work.
+    /// False if the server is read-only.
     pub writable: bool,
-    /// Why not.
+    /// The reason why the server is read-only.
     pub read_only_reason: Option<String>,
     /// Version of the server.
     pub version: &'static str,
 }
 
-/// What `/v1/stream` sends once a second.
+/// The message that `/v1/stream` sends once a second.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SecondCard {
-    /// When, in milliseconds since 1970.
+    /// The time of the message, in milliseconds since 1970.
     pub at: u64,
-    /// Events in the log.
+    /// The number of events in the log.
     pub events: u64,
-    /// Rounds learned.
+    /// The number of rounds learned.
     pub rounds: u64,
-    /// Users who have given a reward.
+    /// The number of users who have given a reward.
     pub users: u64,
-    /// Clusters.
+    /// The number of clusters.
     pub clusters: u64,
-    /// Clusters of one user.
+    /// The number of clusters of one user.
     pub singletons: u64,
-    /// Items in the catalogue.
+    /// The number of items in the catalogue.
     pub items: u64,
-    /// Recommendations in the last second.
+    /// The number of recommendations in the last second.
     pub recommends_per_second: f64,
-    /// Rewards sent in the last second.
+    /// The number of feedback calls in the last second.
     pub feedbacks_per_second: f64,
-    /// Mean of the rewards learned in the last second.
+    /// The mean of the rewards learned in the last second.
     pub reward_rate: Option<f64>,
-    /// Median time of a recommendation.
+    /// The median latency of a recommendation.
     pub recommend_p50_ms: Option<f64>,
-    /// 99th percentile of it.
+    /// The 99th percentile of the latency of a recommendation.
     pub recommend_p99_ms: Option<f64>,
-    /// 99th percentile of the time that a reward takes.
+    /// The 99th percentile of the latency of feedback.
     pub feedback_p99_ms: Option<f64>,
-    /// Whether a fit is being computed.
+    /// True if a fit is being computed.
     pub fitting: bool,
-    /// Fits taken so far.
+    /// The number of fits so far.
     pub fits: u64,
-    /// Whether writes work.
+    /// False if the server is read-only.
     pub writable: bool,
 }
 
-/// How many users exist before the first round.
+/// A declaration of the users who exist before the first round.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct ExpectRequest {
-    /// So many.
+    /// The number of users who exist before the first round.
     #[schema(example = 1000)]
     pub users: u64,
 }
 
-/// How many users exist before the first round.
+/// The result of declaring users.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ExpectResponse {
-    /// So many.
+    /// The number of users who exist before the first round.
     pub expected_users: u64,
 }
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CompactResponse {
-    /// The last event that was looked at.
+    /// The number of the last event that was compacted.
     pub events: u64,
-    /// Rewards, decisions and requests to forget that are no longer in the folder.
+    /// The number of rewards, decisions and requests to forget that were removed from the folder.
     pub dropped: u64,
-    /// Size of the folder before.
+    /// The size of the folder before.
     pub bytes_before: u64,
-    /// And after.
+    /// The size of the folder after.
     pub bytes_after: u64,
 }
 
-/// Where a snapshot is.
+/// A snapshot.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SnapshotResponse {
-    /// The last event in it.
+    /// The number of the last event in it.
     pub at: u64,
 }
 
-/// Whether requests can be answered.
+/// The readiness of the server.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Ready {
-    /// Whether they can.
+    /// True if the server answers requests.
     pub ready: bool,
-    /// Whether writes work too.
+    /// False if the server is read-only.
     pub writable: bool,
-    /// What is the matter.
+    /// The reason why the server is not ready or not writable.
     pub reason: Option<String>,
 }
 
-/// Part of a list of items.
+/// The page of the catalogue to return.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ItemsQuery {
-    /// `next` of the part before.
+    /// The `next` of the previous page.
     pub after: Option<String>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
 }
 
-/// Part of a list of clusters.
+/// The page of the clusters to return.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ClustersQuery {
-    /// `next` of the part before.
+    /// The `next` of the previous page.
     pub after: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
 }
 
-/// What to tell of a cluster.
+/// The amount of detail about a cluster.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterQuery {
-    /// At most so many favourites.
+    /// The maximum number of favourites.
     #[param(default = 10, maximum = 1000)]
     pub items: Option<usize>,
-    /// At most so many members.
+    /// The maximum number of members.
     #[param(default = 20, maximum = 1000)]
     pub members: Option<usize>,
 }
 
-/// Part of the history.
+/// The page of the history to return.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
-    /// `next` of the part before.
+    /// The `next` of the previous page.
     pub before: Option<u64>,
-    /// At most so many.
+    /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
 }
 
-/// What to tell of the state.
+/// The optional parts of the state.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct StateQuery {
-    /// True for a hash of everything learned, which costs time at many users.
+    /// True to include a hash of everything learned. It takes time with many users.
     #[param(default = false)]
     pub hash: Option<bool>,
 }

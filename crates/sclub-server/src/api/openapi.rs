@@ -1,4 +1,4 @@
-//! The description of the API, made from the code.
+//! The OpenAPI description, generated from the code.
 
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
@@ -42,29 +42,29 @@ use super::{admin, calls, items, look, model, stream};
     modifiers(&Key),
     security((), ("key" = [])),
     tags(
-        (name = "recommend", description = "The two calls that an application makes. Role: write."),
-        (name = "items", description = "The catalogue. Role: write to change it, read to see it."),
-        (name = "look", description = "What is known. Role: read."),
+        (name = "recommend", description = "The two calls of an application. Role: write."),
+        (name = "items", description = "The catalogue. Role: write to change it, read to read it."),
+        (name = "look", description = "Users, clusters, history and the state of the server. Role: read."),
         (name = "admin", description = "For operators. Role: admin.")
     )
 )]
 struct Document;
 
-/// Says how a key is sent. Without keys on the server nobody need send one.
+/// Describes how an API key is sent. Needed only if the server has keys.
 struct Key;
 
 impl Modify for Key {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let key = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
-            .description(Some("A key that the server knows, where it asks for keys."))
+            .description(Some("An API key, if the server has keys."))
             .build();
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("key", SecurityScheme::Http(key));
     }
 }
 
-/// The description of the API, as JSON.
+/// The OpenAPI description as JSON.
 pub fn document() -> String {
     let mut text = Document::openapi().to_pretty_json().expect("plain data");
     text.push('\n');

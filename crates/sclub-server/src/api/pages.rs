@@ -1,4 +1,4 @@
-//! The page, the browser of the API, and the API's description: all in the binary.
+//! The dashboard, the API browser and the OpenAPI description. All files are in the binary.
 
 use axum::Router;
 use axum::body::Body;
@@ -9,16 +9,16 @@ use axum::routing::get;
 use super::{Answer, Shared, openapi};
 use crate::edge::page::secure;
 
-/// A file that the binary serves.
+/// A file in the binary.
 #[derive(Debug, Clone, Copy)]
 struct File {
     path: &'static str,
     kind: &'static str,
     bytes: &'static [u8],
-    /// True where the bytes are compressed and sent so. Every browser that runs the page's modules can read
-    /// them.
+    /// True if the bytes are gzip-compressed. They are sent as they are: every browser that supports the
+    /// page's modules can read them.
     is_gzip: bool,
-    /// Whether a browser need never ask again: the version is part of the path.
+    /// True if browsers may cache the file forever, because its path has a version.
     is_fixed: bool,
 }
 
@@ -26,7 +26,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JS: &str = "text/javascript; charset=utf-8";
 
-/// A file of our own.
+/// A file of this project.
 macro_rules! own {
     ($path:expr, $kind:expr, $name:literal) => {
         File {
@@ -42,7 +42,7 @@ macro_rules! own {
     };
 }
 
-/// A file of others, kept as it is or compressed.
+/// A third-party file, unchanged or compressed.
 macro_rules! vendored {
     ($kind:expr, $name:literal, $is_gzip:literal, $end:literal) => {
         File {
@@ -88,7 +88,7 @@ const FILES: &[File] = &[
     vendored!(CSS, "swagger-ui-5.34.1/swagger-ui.css", true, ".gz"),
 ];
 
-/// The pages' paths.
+/// The routes of the pages.
 pub(super) fn routes() -> Router<Shared> {
     let document: &'static str = Box::leak(openapi::document().into_boxed_str());
     let description = File {
@@ -135,7 +135,7 @@ mod tests {
         FILES.iter().filter(|file| !file.is_fixed)
     }
 
-    /// What stands between two marks, wherever it does.
+    /// Every text between two marks.
     fn between<'a>(text: &'a str, before: &str, after: char) -> Vec<&'a str> {
         let pieces = text.split(before).skip(1);
         pieces

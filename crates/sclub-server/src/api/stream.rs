@@ -1,4 +1,4 @@
-//! Changes as they happen, and each second summed up.
+//! The stream of changes and of a summary each second.
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
@@ -17,8 +17,8 @@ use crate::edge::{ApiError, Closing};
 use crate::engine::Engine;
 use crate::state::{Record, Served};
 
-/// Changes as they happen (`change`, each as in the history) and how things stand once a second
-/// (`state`), as server-sent events. Who is slow misses changes; `missed` says how many.
+/// Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as
+/// server-sent events. A slow client misses changes; `missed` has their number.
 #[utoipa::path(get, path = "/v1/stream", tag = "look", responses(
     (status = 200, body = SecondCard, content_type = "text/event-stream", description = "Server-sent events")))]
 pub(super) async fn listen(
@@ -55,7 +55,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// The next event; none at the end.
+    /// The next event; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         tokio::select! {
             () = self.closing.clone().wait() => None,
@@ -75,7 +75,7 @@ impl Listener {
     }
 }
 
-/// The last second as an event.
+/// The event with the summary of the last second.
 pub(super) fn second(engine: &Engine) -> Bytes {
     let summary = engine.meters().second();
     let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);

@@ -1,4 +1,4 @@
-//! How many connections each address has.
+//! The number of connections of each address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,36 +10,36 @@ use super::guard::client;
 /// addresses than there are connections.
 #[derive(Debug)]
 pub(super) struct Addresses {
-    /// 0 is no limit.
-    most: usize,
+    /// The maximum number of connections of an address; 0 is no limit.
+    max: usize,
     counts: Mutex<HashMap<IpAddr, usize>>,
 }
 
-/// A connection that counts until this is dropped.
+/// A connection that is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// `None` where nothing is counted.
+    /// `None` if there is no limit.
     of: Option<(Arc<Addresses>, IpAddr)>,
 }
 
 impl Addresses {
-    pub(super) fn new(most: usize) -> Arc<Self> {
+    pub(super) fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
+            max,
             counts: Mutex::default(),
         })
     }
 
     /// Counts a connection, unless its address has too many.
     pub(super) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
-        if self.most == 0 {
+        if self.max == 0 {
             return Some(Counted { of: None });
         }
         let client = client(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let count = counts.entry(client).or_default();
-        // It has at least one then, so no entry is left behind.
-        if *count >= self.most {
+        // The entry has at least one connection then, so it is removed with the last of them.
+        if *count >= self.max {
             return None;
         }
         *count += 1;

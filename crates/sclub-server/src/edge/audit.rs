@@ -1,6 +1,6 @@
-//! A record of every call that only an administrator may make, refused ones included.
+//! The audit log: every call that needs the admin role, including refused ones.
 //!
-//! It names keys, addresses and routes by their patterns. It never names users.
+//! It has the names of keys, addresses, and routes as patterns. It never has user ids.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use axum::http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
 
-/// Where calls are recorded: the ordinary log, or a file of JSON lines.
+/// The audit log: the ordinary log, or a file of JSON lines.
 #[derive(Debug, Clone)]
 pub struct Audit(Arc<Sink>);
 
@@ -32,7 +32,7 @@ struct Out {
 /// A line of the file.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
-    /// Milliseconds since 1970.
+    /// The time of the call, in milliseconds since 1970.
     at: u64,
     key: &'a str,
     address: SocketAddr,
@@ -44,15 +44,15 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// To the ordinary log, at level info with the target `audit`.
+    /// An audit log in the ordinary log, at level info with the target `audit`.
     pub fn to_log() -> Self {
         Self(Arc::new(Sink::Log))
     }
 
-    /// To the end of a file that only its owner can read.
+    /// An audit log that is appended to a file, which only its owner can read.
     ///
     /// # Errors
-    /// A sentence that names the file.
+    /// If the file cannot be opened; the message names it.
     pub fn to_file(path: &Path) -> Result<Self, String> {
         let file = open(path)?;
         let out = Mutex::new(Out {
@@ -62,7 +62,7 @@ impl Audit {
         Ok(Self(Arc::new(Sink::File(path.to_owned(), out))))
     }
 
-    /// The file, if it goes to one.
+    /// The path of the file, if there is one.
     pub fn file(&self) -> Option<&Path> {
         match &*self.0 {
             Sink::Log => None,
@@ -70,10 +70,10 @@ impl Audit {
         }
     }
 
-    /// Opens the file anew: the old one may have been renamed.
+    /// Opens the file again: the old one may have been renamed.
     ///
     /// # Errors
-    /// A sentence that names the file; the old one stays in use.
+    /// If the file cannot be opened; the message names it. The old one stays in use.
     pub fn reopen(&self) -> Result<(), String> {
         if let Sink::File(path, out) = &*self.0 {
             let file = open(path)?;
@@ -122,7 +122,7 @@ fn open(path: &Path) -> Result<File, String> {
     options.open(path).map_err(failed)
 }
 
-/// A call on its way. Recorded when it is answered, or when it is given up.
+/// A call in flight. It is recorded when it is answered, or when the client disconnects.
 #[derive(Debug)]
 pub(super) struct Call {
     audit: Audit,
@@ -155,12 +155,12 @@ impl Call {
         }
     }
 
-    /// Whose key it was made with.
+    /// Sets the name of the key that it was made with.
     pub(super) fn by(&mut self, key: Option<Arc<str>>) {
         self.key = key;
     }
 
-    /// Records what was answered.
+    /// Records the call with the status of its answer.
     pub(super) fn answered(mut self, status: StatusCode) {
         self.status = Some(status);
     }
@@ -168,12 +168,12 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        // The caller has left before the answer, which is no status of HTTP but is often written so.
-        const LEFT: u16 = 499;
+        // The client disconnected before the answer. Not an HTTP status, but commonly used for this.
+        const CLIENT_CLOSED: u16 = 499;
         let status = match self.status {
             Some(status) => status.as_u16(),
             None if std::thread::panicking() => StatusCode::INTERNAL_SERVER_ERROR.as_u16(),
-            None => LEFT,
+            None => CLIENT_CLOSED,
         };
         let at = SystemTime::now().duration_since(UNIX_EPOCH);
         let id = self.id.as_ref().and_then(|id| id.to_str().ok());

@@ -1,6 +1,6 @@
-//! Bodies of requests, in limits.
+//! Request bodies, with limits on their length.
 //!
-//! The time a body may take is watched by the connection; here its end becomes the answer 408.
+//! The connection watches the time that a body takes. Its timeout becomes the answer 408 here.
 
 use axum::body::{Body, HttpBody};
 use axum::http::HeaderMap;
@@ -11,19 +11,19 @@ use http_body_util::BodyExt;
 use super::error::ApiError;
 use super::stall::Stalled;
 
-/// Whether a body that a browser sends is JSON by its own account. Without that, any page could post
-/// here without being asked for leave. Whoever else sends something is taken to mean JSON.
+/// Checks that a browser sends a body as JSON. Otherwise any web page could post here without a CORS
+/// preflight. Clients that are not browsers need no content type.
 ///
 /// # Errors
-/// 415.
+/// 415, if the content type is another one.
 pub fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
     check_type(headers, &["application/json"])
 }
 
-/// As [`check_json`], and also takes what JSON lines are called.
+/// Like [`check_json`], but also accepts the content types of JSON lines.
 ///
 /// # Errors
-/// 415.
+/// 415, if the content type is another one.
 pub fn check_json_lines(headers: &HeaderMap) -> Result<(), ApiError> {
     check_type(
         headers,
@@ -53,26 +53,27 @@ fn check_type(headers: &HeaderMap, taken: &[&str]) -> Result<(), ApiError> {
         return Ok(());
     }
     Err(ApiError::wrong_type(
-        "a browser has to send the Content-Type application/json",
+        "the Content-Type must be application/json in requests of a browser",
     ))
 }
 
-/// A whole body of up to `most` bytes. One that says to be longer is refused before it is read.
+/// Reads a whole body of up to `max` bytes. One whose `Content-Length` is larger is refused before it is
+/// read.
 ///
 /// # Errors
-/// 413, 408, or 400 if it broke off.
-pub async fn whole(headers: &HeaderMap, mut body: Body, most: usize) -> Result<Bytes, ApiError> {
-    let too_large = || ApiError::too_large(format!("the body is longer than {most} bytes"));
-    let said = headers
+/// 413 if it is too long, 408 if it is too slow, 400 if it is incomplete.
+pub async fn whole(headers: &HeaderMap, mut body: Body, max: usize) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::too_large(format!("the body is longer than {max} bytes"));
+    let declared = headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse().ok());
-    if said.is_some_and(|said: u64| said > most as u64) {
+    if declared.is_some_and(|declared: u64| declared > max as u64) {
         return Err(too_large());
     }
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
     while let Some(part) = next_part(&mut body).await? {
-        if first.len().max(all.len()) + part.len() > most {
+        if first.len().max(all.len()) + part.len() > max {
             return Err(too_large());
         }
         if first.is_empty() && all.is_empty() {
@@ -80,7 +81,9 @@ pub async fn whole(headers: &HeaderMap, mut body: Body, most: usize) -> Result<B
             first = part;
         } else {
             if all.is_empty() {
-                all.reserve(said.map_or(first.len() + part.len(), |said| said as usize));
+                all.reserve(
+                    declared.map_or(first.len() + part.len(), |declared| declared as usize),
+                );
                 all.extend_from_slice(&first);
             }
             all.extend_from_slice(&part);
@@ -99,7 +102,7 @@ async fn next_part(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
             if error.into_inner().is::<Stalled>() {
                 ApiError::timeout("the body did not arrive in time")
             } else {
-                ApiError::bad_body("the body broke off or was badly sent")
+                ApiError::bad_body("the body is incomplete or malformed")
             }
         })?;
         match frame.into_data() {
@@ -113,28 +116,28 @@ async fn next_part(body: &mut Body) -> Result<Option<Bytes>, ApiError> {
 /// A line of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// Which one it is, from 1; empty ones count.
+    /// The line number, from 1; empty lines count.
     pub number: u64,
-    /// What it says, without its end.
+    /// The text, without the line end.
     pub bytes: Bytes,
 }
 
-/// The lines of a body of any length, of which only one has to fit in memory.
+/// The lines of a body of any length. One line at a time is in memory.
 #[derive(Debug)]
 pub struct Lines {
     body: Body,
-    most: usize,
+    max: usize,
     read: BytesMut,
     searched: usize,
     lines: u64,
     ended: bool,
 }
 
-/// The lines of a body, each of up to `most` bytes.
-pub fn lines(body: Body, most: usize) -> Lines {
+/// The lines of a body, each of up to `max` bytes.
+pub fn lines(body: Body, max: usize) -> Lines {
     Lines {
         body,
-        most,
+        max,
         read: BytesMut::new(),
         searched: 0,
         lines: 0,
@@ -146,7 +149,8 @@ impl Lines {
     /// The next line that is not empty; `None` at the end.
     ///
     /// # Errors
-    /// 413 that names the line, 408, or 400 if the body broke off. After an error there is no more.
+    /// 413 if a line is too long (the message has its number), 408 if the body is too slow, 400 if it is
+    /// incomplete. After an error there are no more lines.
     pub async fn next(&mut self) -> Result<Option<Line>, ApiError> {
         let outcome = self.advance().await;
         if outcome.is_err() {
@@ -196,12 +200,12 @@ impl Lines {
     }
 
     fn check_length(&self, length: usize) -> Result<(), ApiError> {
-        if length <= self.most {
+        if length <= self.max {
             return Ok(());
         }
-        let (line, most) = (self.lines + 1, self.most);
+        let (line, max) = (self.lines + 1, self.max);
         Err(ApiError::too_large(format!(
-            "line {line} is longer than {most} bytes"
+            "line {line} is longer than {max} bytes"
         )))
     }
 }

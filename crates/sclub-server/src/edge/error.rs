@@ -1,4 +1,4 @@
-//! Errors as callers see them.
+//! Error answers.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -14,33 +14,33 @@ use utoipa::ToSchema;
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorBody {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorDetail,
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ErrorDetail {
-    /// For programs: one word that stays the same.
+    /// The error code for programs. It does not change.
     pub code: Cow<'static, str>,
-    /// For people: a sentence.
+    /// The error message for people.
     pub message: String,
-    /// The field of the request that is wrong, if it is one.
+    /// The invalid field of the request, if any.
     pub field: Option<Cow<'static, str>>,
 }
 
-/// An answer that is not a success.
+/// An error answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
-    /// HTTP's number for it.
+    /// The HTTP status.
     pub status: StatusCode,
-    /// For programs: one word that stays the same.
+    /// The error code for programs. It does not change.
     pub code: &'static str,
-    /// For people: a sentence.
+    /// The error message for people.
     pub message: String,
-    /// The field of the request that is wrong, if it is one.
+    /// The invalid field of the request, if any.
     pub field: Option<Cow<'static, str>>,
-    /// Seconds after which it is worth to try again.
+    /// The number of seconds after which to retry.
     pub retry_after: Option<u64>,
 }
 
@@ -56,47 +56,47 @@ impl ApiError {
         }
     }
 
-    /// Names the field that is wrong.
+    /// Sets the invalid field.
     #[must_use]
     pub fn field(mut self, field: impl Into<Cow<'static, str>>) -> Self {
         self.field = Some(field.into());
         self
     }
 
-    /// Says when to try again.
+    /// Sets the time after which to retry.
     #[must_use]
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after = Some(seconds);
         self
     }
 
-    /// 400: the body is not the JSON that is needed.
+    /// 400: the body is not valid JSON for this call.
     pub fn bad_json(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_json", message)
     }
 
-    /// 400: the body broke off or was not sent as HTTP has it.
+    /// 400: the body is incomplete or malformed.
     pub fn bad_body(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_body", message)
     }
 
-    /// 401: no key, or an unknown one.
+    /// 401: no API key, or an unknown one.
     pub fn unauthorized(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
     }
 
-    /// 403: a key that may not do this.
+    /// 403: the role of the key does not allow this.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
-    /// 404: there is no such thing. The code is `unknown_` and its kind.
+    /// 404: not found. The code is `unknown_` and the kind of thing.
     pub fn unknown(code: &'static str, message: impl Into<String>) -> Self {
         debug_assert!(code.starts_with("unknown_"));
         Self::new(StatusCode::NOT_FOUND, code, message)
     }
 
-    /// 405: the path is there, but not for this method.
+    /// 405: the path does not have this method.
     pub fn wrong_method(message: impl Into<String>) -> Self {
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", message)
     }
@@ -106,12 +106,12 @@ impl ApiError {
         Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", message)
     }
 
-    /// 409: not in this state.
+    /// 409: not allowed in this state.
     pub fn conflict(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, code, message)
     }
 
-    /// 410: the decision's lifetime has ended.
+    /// 410: the decision has expired.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "expired", message)
     }
@@ -121,17 +121,17 @@ impl ApiError {
         Self::new(StatusCode::GONE, "forgotten", message)
     }
 
-    /// 413: more than is taken.
+    /// 413: the body is too large.
     pub fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     }
 
-    /// 415: a body that is not JSON by its own account.
+    /// 415: the content type is not JSON.
     pub fn wrong_type(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "wrong_type", message).field("Content-Type")
     }
 
-    /// 422: a field has a value that it cannot have.
+    /// 422: a field has an invalid value.
     pub fn invalid(field: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", message).field(field)
     }
@@ -141,18 +141,18 @@ impl ApiError {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limited", message).retry_after(retry_after)
     }
 
-    /// 500. Says nothing of the inside; log it before.
+    /// 500: an internal error. The answer has no details; log them before.
     pub fn internal() -> Self {
-        let message = "something went wrong inside the server, its log has more";
+        let message = "internal error; the server's log has the details";
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
-    /// 503: nothing can be written now.
+    /// 503: the server is read-only.
     pub fn read_only(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "read_only", message)
     }
 
-    /// 503: too much to do.
+    /// 503: the server is overloaded.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).retry_after(1)
     }
@@ -189,8 +189,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Gives a router our answers for paths it does not know and methods a path does not take. The latter
-/// only for routes it has by now, so this comes after the last of them.
+/// Sets a router's answers for unknown paths and methods. Unknown methods are answered only for the routes
+/// that the router has by now, so call this after the last of them.
 pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .fallback(unknown_path)
@@ -198,7 +198,7 @@ pub fn with_fallbacks<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Ro
 }
 
 async fn unknown_path(uri: Uri) -> ApiError {
-    let message = format!("there is nothing at {}", shortened(uri.path()));
+    let message = format!("there is no path {}", shortened(uri.path()));
     ApiError::unknown("unknown_path", message)
 }
 
@@ -207,16 +207,16 @@ async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     ApiError::wrong_method(format!("{path} does not take {method}"))
 }
 
-/// A path that somebody made up, in a length to be repeated.
+/// A path of a request, shortened for an error message.
 fn shortened(path: &str) -> Cow<'_, str> {
-    const MOST: usize = 100;
-    match path.char_indices().nth(MOST) {
+    const MAX_LENGTH: usize = 100;
+    match path.char_indices().nth(MAX_LENGTH) {
         None => Cow::Borrowed(path),
         Some((end, _)) => Cow::Owned(format!("{}…", &path[..end])),
     }
 }
 
-/// The answer in place of a handler's that panicked. What it said goes to the log.
+/// The answer for a handler that panicked. The panic's message goes to the log.
 pub(super) fn panicked(payload: &(dyn Any + Send), id: &HeaderValue) -> Response {
     let said = payload
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! Who is let through, and how often.
+//! Authorization by API keys, and rate limits.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -28,15 +28,15 @@ use super::serve::{Peer, request_id};
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const SECOND: u64 = 1_000_000_000;
 const SHARDS: usize = 16;
-/// Addresses that a shard keeps a bucket for.
-const ADDRESSES: usize = 4096;
+/// The maximum number of addresses with a bucket of their own, for each shard.
+const MAX_ADDRESSES: usize = 4096;
 
-/// Who calls. An extractor: whoever it is has all rights where no keys are asked for.
+/// The caller of a request. An extractor. Without keys, every caller has all rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {
-    /// The name of the key; `None` where none was asked for.
+    /// The name of the key; `None` if the server has no keys.
     pub name: Option<Arc<str>>,
-    /// What the caller may do.
+    /// The caller's role.
     pub role: Role,
 }
 
@@ -52,28 +52,28 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Asks for keys, and limits how often each is used.
+/// Checks API keys, and limits the rate of each.
 #[derive(Clone)]
 pub struct Guard(Arc<Inner>);
 
 struct Inner {
-    held: RwLock<Held>,
-    /// Whether a key is asked for. Stays as it was at the start: the routes were built for it.
+    held: RwLock<KeyTable>,
+    /// True if a key is required. It cannot change: the routes were built for it.
     asks: bool,
     rates: Option<Rates>,
     audit: Option<Audit>,
 }
 
-/// The keys in force, and a bucket for each.
-struct Held {
+/// The keys in use, and a bucket for each.
+struct KeyTable {
     keys: Keys,
     buckets: Vec<Bucket>,
 }
 
-/// When a bucket is full again, as in [`Rates`].
+/// The time at which a bucket is full again, as in [`Rates`].
 type Bucket = Arc<AtomicU64>;
 
-/// A request that is not let through, and whose key it had.
+/// A refused request, and the name of its key.
 struct Denied {
     name: Option<Arc<str>>,
     error: ApiError,
@@ -95,31 +95,34 @@ impl fmt::Debug for Guard {
 }
 
 impl Guard {
-    /// A guard that lets each key, or each address without keys, make `rate` requests a second, and
-    /// that many at once; 0 is no limit. Addresses are those of the connections: behind a proxy that
-    /// is the proxy's.
+    /// A guard that limits each key, or each address without keys, to `rate` requests a second, with bursts
+    /// of as many; 0 is no limit. Addresses are those of the connections: behind a proxy that is the
+    /// proxy's.
     pub fn new(keys: Keys, rate: u32) -> Self {
         Self::with_audit(keys, rate, None)
     }
 
-    /// As [`Guard::new`], and calls of routes that need the role [`Role::Admin`] are recorded.
+    /// Like [`Guard::new`], and records calls of routes that need the role [`Role::Admin`].
     pub fn with_audit(keys: Keys, rate: u32, audit: Option<Audit>) -> Self {
         let buckets = keys.names().map(|_| Bucket::default()).collect();
         Self(Arc::new(Inner {
             asks: !keys.is_none(),
-            held: RwLock::new(Held { keys, buckets }),
+            held: RwLock::new(KeyTable { keys, buckets }),
             rates: (rate > 0).then(|| Rates::new(rate)),
             audit,
         }))
     }
 
-    /// Puts other keys in force. A key that keeps its name keeps its rate, also with another secret.
+    /// Replaces the keys. A key that keeps its name keeps its bucket, even with another secret.
     ///
     /// # Errors
-    /// A sentence, if there were keys and would be none, or the other way round.
+    /// If there were keys and would be none, or the other way round.
     pub fn replace_keys(&self, keys: Keys) -> Result<(), String> {
         if keys.is_none() == self.0.asks {
-            return Err("whether keys are needed can only be changed by a restart".to_owned());
+            return Err(
+                "keys cannot be introduced or abolished while the server runs; restart it"
+                    .to_owned(),
+            );
         }
         let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
         let bucket = |name: &Arc<str>| {
@@ -127,12 +130,12 @@ impl Guard {
             before.map_or_else(Bucket::default, |at| Arc::clone(&held.buckets[at]))
         };
         let buckets = keys.names().map(bucket).collect();
-        *held = Held { keys, buckets };
+        *held = KeyTable { keys, buckets };
         Ok(())
     }
 
-    /// Puts the routes of a router behind the guard. Where there is nothing to guard, the router stays
-    /// as it is, and requests pay nothing.
+    /// Puts the routes of a router behind the guard. Without keys, rate limit and audit log, the router is
+    /// returned unchanged, at no cost for requests.
     pub fn protect<S>(&self, role: Role, router: Router<S>) -> Router<S>
     where
         S: Clone + Send + Sync + 'static,
@@ -144,7 +147,7 @@ impl Guard {
         }
     }
 
-    /// A layer for routes that need a role; [`Guard::protect`] is better for a whole router.
+    /// A layer for routes that need a role. For a whole router, use [`Guard::protect`].
     pub fn require(&self, role: Role) -> Require {
         Require {
             guard: self.clone(),
@@ -152,7 +155,7 @@ impl Guard {
         }
     }
 
-    /// Who records calls of routes that need a role.
+    /// The audit log for routes that need a role.
     fn audit(&self, role: Role) -> Option<&Audit> {
         self.0.audit.as_ref().filter(|_| role == Role::Admin)
     }
@@ -171,7 +174,7 @@ impl Guard {
         ))
     }
 
-    /// Lets a request through, with its [`Caller`], or not.
+    /// Checks a request and adds its [`Caller`].
     fn admit(&self, role: Role, request: &mut Request) -> Result<(), Denied> {
         let rates = &self.0.rates;
         let by_address = |request: &Request| match rates {
@@ -183,7 +186,7 @@ impl Guard {
         }
         let Some(secret) = secret(request.headers()) else {
             by_address(request)?;
-            let message = "a key is needed, in the header Authorization: Bearer KEY";
+            let message = "an API key is required, in the header Authorization: Bearer KEY";
             return Err(ApiError::unauthorized(message).into());
         };
         let caller = {
@@ -204,13 +207,15 @@ impl Guard {
         };
         let Some(caller) = caller else {
             by_address(request)?;
-            return Err(ApiError::unauthorized("the key is not known").into());
+            return Err(ApiError::unauthorized("unknown API key").into());
         };
         if caller.role < role {
             let has = caller.role;
             return Err(Denied {
                 name: caller.name,
-                error: ApiError::forbidden(format!("the key may {has}, this needs {role}")),
+                error: ApiError::forbidden(format!(
+                    "the key has the role {has}; this call needs {role}"
+                )),
             });
         }
         request.extensions_mut().insert(caller);
@@ -218,7 +223,7 @@ impl Guard {
     }
 }
 
-/// The secret that a request brings.
+/// The secret in the headers of a request.
 fn secret(headers: &HeaderMap) -> Option<&[u8]> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| {
         let (scheme, secret) = value.as_bytes().split_at_checked(7)?;
@@ -299,15 +304,15 @@ where
     }
 }
 
-/// Buckets of tokens, each kept as the time at which it would be full again: nanoseconds since `origin`.
+/// Token buckets, each stored as the time at which it will be full again: nanoseconds since `origin`.
 struct Rates {
     origin: Instant,
-    /// Nanoseconds for a token to come.
+    /// The nanoseconds after which a bucket gets another token.
     step: u64,
     rate: u32,
     hasher: RandomState,
     shards: [Mutex<Shard>; SHARDS],
-    /// For all addresses that find no room.
+    /// The common bucket of all addresses without one of their own.
     crowd: AtomicU64,
 }
 
@@ -333,15 +338,15 @@ impl Rates {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Takes a token: when the bucket is full again. A bucket holds a second's worth.
+    /// Takes a token. Returns the time at which the bucket is full again. A bucket has tokens for a second.
     fn take(&self, full_at: u64, now: u64) -> Result<u64, ApiError> {
         let next = full_at.max(now) + self.step;
-        // One token may always be taken from a full bucket.
+        // A full bucket always has at least one token.
         let over = (next - now).saturating_sub(SECOND.max(self.step));
         if over == 0 {
             return Ok(next);
         }
-        let message = format!("more than {} requests a second", self.rate);
+        let message = format!("more than {} requests a second; retry later", self.rate);
         Err(ApiError::rate_limited(message, over.div_ceil(SECOND)))
     }
 
@@ -371,12 +376,12 @@ impl Rates {
             *full_at = self.take(*full_at, now)?;
             return Ok(());
         }
-        if shard.full_at.len() >= ADDRESSES && now >= shard.swept_at.saturating_add(SECOND) {
-            // A full bucket is as good as none.
+        if shard.full_at.len() >= MAX_ADDRESSES && now >= shard.swept_at.saturating_add(SECOND) {
+            // A full bucket needs no entry.
             shard.full_at.retain(|_, full_at| *full_at > now);
             shard.swept_at = now;
         }
-        if shard.full_at.len() >= ADDRESSES {
+        if shard.full_at.len() >= MAX_ADDRESSES {
             drop(shard);
             return self.take_shared(&self.crowd, now);
         }
@@ -386,7 +391,8 @@ impl Rates {
     }
 }
 
-/// Who is behind an address: with IPv6, whoever has the first half has all of the second.
+/// The client of an address. With IPv6 this is the network of 64 bits: one client can use all of its
+/// addresses.
 pub(super) fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -401,7 +407,7 @@ pub(super) fn client(address: IpAddr) -> IpAddr {
 mod tests {
     use super::*;
 
-    /// How many of `tries` at once are let through.
+    /// The number of `tries` at once that are admitted.
     fn passed(rates: &Rates, address: IpAddr, now: u64, tries: usize) -> usize {
         (0..tries)
             .filter(|_| rates.take_address_at(address, now).is_ok())
@@ -481,15 +487,15 @@ mod tests {
                     .is_ok(),
             );
         }
-        assert_eq!(kept(&rates), SHARDS * ADDRESSES);
-        // Each that has room, and a second's worth of the crowd.
-        assert_eq!(passed, SHARDS * ADDRESSES + 100);
-        // Buckets that are full by now make room.
+        assert_eq!(kept(&rates), SHARDS * MAX_ADDRESSES);
+        // Those with a bucket of their own, and a second's worth from the common one.
+        assert_eq!(passed, SHARDS * MAX_ADDRESSES + 100);
+        // Buckets that are full by now are removed.
         assert_eq!(
             super::tests::passed(&rates, IpAddr::from([9, 9, 9, 9]), 9 * SECOND, 500),
             100
         );
-        assert!(kept(&rates) <= (SHARDS - 1) * ADDRESSES + 1);
+        assert!(kept(&rates) <= (SHARDS - 1) * MAX_ADDRESSES + 1);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who may do what: keys with roles.
+//! API keys with roles.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 /// The environment variable with keys, `role:name:secret` with commas or new lines between.
 pub const VARIABLE: &str = "SCLUB_API_KEYS";
 
-/// What stands before a secret of which only the hash is given.
-const HASHED: &str = "sha256:";
+/// The prefix of a secret that is given as its hash.
+const HASH_PREFIX: &str = "sha256:";
 
-const LEAST_SECRET: usize = 16;
-const MOST_SECRET: usize = 512;
-const MOST_NAME: usize = 64;
+const MIN_SECRET_LENGTH: usize = 16;
+const MAX_SECRET_LENGTH: usize = 512;
+const MAX_NAME_LENGTH: usize = 64;
 
-/// What a key allows; each role may do what the ones before it may.
+/// The role of a key. Each role includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// Look.
+    /// May read everything.
     Read,
-    /// Recommend, give feedback, change items.
+    /// May recommend, send feedback and change items.
     Write,
-    /// Forget users, look after the server.
+    /// May forget users and administer the server.
     Admin,
 }
 
@@ -53,14 +53,14 @@ impl FromStr for Role {
     }
 }
 
-/// A key without its secret, of which only the SHA-256 is kept.
+/// A key. Of its secret only the SHA-256 is kept.
 struct Key {
     name: Arc<str>,
     role: Role,
     digest: [u8; 32],
 }
 
-/// The keys that are known. Secrets are nowhere in it.
+/// The keys of a server, without their secrets.
 #[derive(Clone)]
 pub struct Keys(Arc<[Key]>);
 
@@ -74,16 +74,16 @@ impl fmt::Debug for Keys {
 /// A key that was recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known<'a> {
-    /// Which key it is, from 0.
+    /// The index of the key, from 0.
     pub index: usize,
-    /// The name it was given.
+    /// Its name.
     pub name: &'a Arc<str>,
-    /// What it allows.
+    /// Its role.
     pub role: Role,
 }
 
 impl Keys {
-    /// No keys: nothing is asked.
+    /// No keys: every caller has full access.
     pub fn none() -> Self {
         Self(Arc::new([]))
     }
@@ -91,7 +91,7 @@ impl Keys {
     /// The keys of a file if one is given, else those of [`VARIABLE`] if it is set, else none.
     ///
     /// # Errors
-    /// A sentence, if both are given, or what is given cannot be read.
+    /// If both are given, or the keys cannot be read.
     pub fn load(file: Option<&Path>) -> Result<Self, String> {
         match (file, std::env::var_os(VARIABLE)) {
             (None, None) => Ok(Self::none()),
@@ -101,18 +101,18 @@ impl Keys {
                 None => Err(format!("{VARIABLE} is not UTF-8")),
             },
             (Some(file), Some(_)) => Err(format!(
-                "keys are given both in {} and in {VARIABLE}, only one can hold",
+                "keys are given both in {} and in {VARIABLE}; remove one of them",
                 file.display()
             )),
         }
     }
 
-    /// Keys from a file with one `role name secret` a line. In place of a secret there may be `sha256:` and
-    /// the 64 hex digits of its SHA-256; so too in [`VARIABLE`]. Empty lines and those with `#` in front do
-    /// not count. Warns if others than the owner can read the file.
+    /// Reads keys from a file with one `role name secret` a line. Instead of a secret there may be `sha256:`
+    /// and the 64 hex digits of its SHA-256, as in [`VARIABLE`]. Empty lines and lines that start with `#`
+    /// are ignored. Logs a warning if others than the owner can read the file.
     ///
     /// # Errors
-    /// A sentence with the file and the line, never with what stands there.
+    /// A message with the file and the line number, never with the contents of the line.
     pub fn from_file(file: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(file)
             .map_err(|error| format!("cannot read the keys in {}: {error}", file.display()))?;
@@ -124,10 +124,10 @@ impl Keys {
         Self::collect(entries, "line").map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Keys from a list as [`VARIABLE`] holds it.
+    /// Parses keys from a list in the syntax of [`VARIABLE`].
     ///
     /// # Errors
-    /// A sentence with the number of the entry, never with what stands there.
+    /// A message with the number of the entry, never with its contents.
     pub fn from_list(list: &str) -> Result<Self, String> {
         let entries = list
             .split([',', '\n'])
@@ -147,9 +147,9 @@ impl Keys {
         for (at, words) in entries {
             let key = key(&words).and_then(|key| {
                 if keys.iter().any(|other| other.name == key.name) {
-                    Err("its name was given to a key before".to_owned())
+                    Err("its name is that of an earlier key".to_owned())
                 } else if keys.iter().any(|other| other.digest == key.digest) {
-                    Err("its secret is that of a key before".to_owned())
+                    Err("its secret is that of an earlier key".to_owned())
                 } else {
                     Ok(key)
                 }
@@ -157,34 +157,34 @@ impl Keys {
             keys.push(key.map_err(|reason| format!("{unit} {at}: {reason}"))?);
         }
         if keys.is_empty() {
-            // Whoever points to keys wants to be asked for one.
-            return Err("there is no key in it".to_owned());
+            // An empty list must not disable authorization.
+            return Err("it has no keys".to_owned());
         }
         Ok(Self(keys.into()))
     }
 
-    /// Whether there are none, so that nothing is asked.
+    /// Returns true if there are no keys.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Their names, in order.
+    /// The names of the keys, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.0.iter().map(|key| &key.name)
     }
 
-    /// As [`Keys::is_none`].
+    /// The same as [`Keys::is_none`].
     pub fn is_empty(&self) -> bool {
         self.is_none()
     }
 
-    /// The key with this secret. The time it takes does not depend on which one it is, nor on how much
-    /// of a wrong secret is right.
+    /// The key with this secret. The search takes the same time for every key, and for a wrong secret that
+    /// is almost right.
     pub fn find(&self, secret: &[u8]) -> Option<Known<'_>> {
         let given = sha256(secret);
         let mut found = u32::MAX;
@@ -201,35 +201,35 @@ impl Keys {
     }
 }
 
-/// A key from its three words. The reason of a failure repeats none of them: they may be mixed up, and
-/// one is the secret.
+/// Parses a key from its three words. Errors repeat none of them: they may be in the wrong order, and one
+/// is the secret.
 fn key(words: &[&str]) -> Result<Key, String> {
     let &[role, name, secret] = words else {
         return Err(format!(
-            "needs a role, a name and a secret, but has {} parts",
+            "it has {} parts; it must have a role, a name and a secret",
             words.len()
         ));
     };
     let role = role
         .parse()
-        .map_err(|()| "the role is none of read, write, admin")?;
+        .map_err(|()| "the role must be read, write or admin")?;
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
-    if name.is_empty() || name.len() > MOST_NAME || !plain(name) {
+    if name.is_empty() || name.len() > MAX_NAME_LENGTH || !plain(name) {
         return Err(format!(
-            "the name is not 1 to {MOST_NAME} visible ASCII characters"
+            "the name must have 1 to {MAX_NAME_LENGTH} visible ASCII characters"
         ));
     }
-    if secret.len() < LEAST_SECRET {
+    if secret.len() < MIN_SECRET_LENGTH {
         return Err(format!(
-            "the secret is shorter than {LEAST_SECRET} characters"
+            "the secret is too short; it must have at least {MIN_SECRET_LENGTH} characters"
         ));
     }
-    if secret.len() > MOST_SECRET || !plain(secret) {
+    if secret.len() > MAX_SECRET_LENGTH || !plain(secret) {
         return Err(format!(
-            "the secret is not up to {MOST_SECRET} visible ASCII characters"
+            "the secret must have at most {MAX_SECRET_LENGTH} characters, all visible ASCII"
         ));
     }
-    let digest = match secret.strip_prefix(HASHED) {
+    let digest = match secret.strip_prefix(HASH_PREFIX) {
         Some(hex) => read_hex(hex).ok_or("after sha256: there must be 64 hex digits")?,
         None => sha256(secret.as_bytes()),
     };
@@ -240,8 +240,8 @@ fn key(words: &[&str]) -> Result<Key, String> {
     })
 }
 
-/// The hash that secrets are compared by. It is fast, so a secret has to be random: of one that is not,
-/// the hash can be found by trying.
+/// The hash that secrets are compared by. It is fast, so secrets must be random: others could be found from
+/// their hash by trial.
 fn sha256(secret: &[u8]) -> [u8; 32] {
     let digest = digest(&SHA256, secret);
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
@@ -253,7 +253,7 @@ fn read_hex(hex: &str) -> Option<[u8; 32]> {
         .chunks(2)
         .map(|pair| pair.iter().fold(0, |byte, digit| byte * 16 + *digit as u8))
         .collect();
-    // An odd digit at the end would make another byte.
+    // Checked here because chunks(2) accepts an odd digit at the end.
     (hex.len() == 64).then(|| bytes.try_into().ok())?
 }
 
@@ -266,25 +266,25 @@ fn warn_if_open(file: &Path) {
     let mode = about.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let file = file.display();
-        tracing::warn!(%file, mode = format!("{mode:o}"), "others can read the keys, chmod 600 it");
+        tracing::warn!(%file, mode = format!("{mode:o}"), "other users of this machine can read the keys; run chmod 600 on the file");
     }
 }
 
 #[cfg(not(unix))]
 fn warn_if_open(_: &Path) {}
 
-/// Whether a server with these keys may listen at this address: without keys only where this machine
-/// alone can reach it.
+/// Checks that a server with these keys may listen on this address. Without keys only loopback addresses are
+/// allowed.
 ///
 /// # Errors
-/// A sentence that says what to do.
+/// If it may not; the message says what to do.
 pub fn check_bind(addr: SocketAddr, keys: &Keys, insecure: bool) -> Result<(), String> {
     if !keys.is_none() || insecure || addr.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     Err(format!(
-        "without keys anybody who reaches {addr} could change everything: give keys (--keys FILE or \
-         {VARIABLE}), or listen on 127.0.0.1, or say --insecure"
+        "without API keys, any client that reaches {addr} would have full access; set keys (--keys FILE \
+         or {VARIABLE}), listen on 127.0.0.1, or pass --insecure"
     ))
 }
 
@@ -335,7 +335,7 @@ mod tests {
             let find = |secret: &str| keys.find(secret.as_bytes()).map(|key| key.role);
             assert_eq!(find("dddddddddddddddd"), Some(Role::Admin));
             assert_eq!(find("aaaaaaaaaaaaaaaa"), Some(Role::Read));
-            // Who has read the file has no secret.
+            // The hash itself is not accepted as a secret.
             assert_eq!(find(HASH), None);
             assert_eq!(find(&format!("sha256:{HASH}")), None);
         }
@@ -350,7 +350,7 @@ mod tests {
             (&format!("{HASH}00"), "after sha256: there must be"),
             (&HASH.replace('9', "g"), "after sha256: there must be"),
             ("0123456789abcdef", "after sha256: there must be"),
-            ("", "the secret is shorter"),
+            ("", "the secret is too short"),
         ] {
             let error = Keys::from_list(&format!("read:d:sha256:{wrong}")).unwrap_err();
             assert!(error.contains(reason), "{wrong}: {error}");
@@ -359,7 +359,7 @@ mod tests {
         let both = format!("read:a:dddddddddddddddd,read:b:sha256:{HASH}");
         let error = Keys::from_list(&both).unwrap_err();
         assert!(
-            error.contains("entry 2: its secret is that of a key before"),
+            error.contains("entry 2: its secret is that of an earlier key"),
             "{error}"
         );
     }
@@ -382,24 +382,24 @@ mod tests {
         let cases = [
             (
                 "read:a:0123456789abcdef,write:b:0123456789abcde",
-                "entry 2: the secret is shorter",
+                "entry 2: the secret is too short",
             ),
-            ("0123456789abcdef:a:read", "entry 1: the role is none of"),
+            ("0123456789abcdef:a:read", "entry 1: the role must be"),
             (
                 "read:0123456789abcdef",
-                "entry 1: needs a role, a name and a secret, but has 2",
+                "entry 1: it has 2 parts; it must have a role, a name and a secret",
             ),
-            ("read::0123456789abcdef", "entry 1: the name is not"),
-            ("read:a:0123456789 abcdef", "entry 1: the secret is not"),
+            ("read::0123456789abcdef", "entry 1: the name must have"),
+            ("read:a:0123456789 abcdef", "entry 1: the secret must have"),
             (
                 "read:a:0123456789abcdef,read:a:0123456789abcdeX",
-                "entry 2: its name was given",
+                "entry 2: its name is that",
             ),
             (
                 "read:a:0123456789abcdef,read:b:0123456789abcdef",
                 "entry 2: its secret is that",
             ),
-            (" \n,", "there is no key"),
+            (" \n,", "it has no keys"),
         ];
         for (list, reason) in cases {
             let error = Keys::from_list(list).unwrap_err();
@@ -418,7 +418,7 @@ mod tests {
         .unwrap();
         let error = Keys::from_file(&file).unwrap_err();
         assert!(
-            error.ends_with("line 4: the role is none of read, write, admin"),
+            error.ends_with("line 4: the role must be read, write or admin"),
             "{error}"
         );
     }

@@ -1,5 +1,5 @@
-//! What lies between sockets and a [`Router`](axum::Router): connections, TLS, keys, rates, limits on
-//! what is read, and the shape of errors. It knows nothing of what is served.
+//! The layer between sockets and a [`Router`](axum::Router): connections, TLS, API keys, rate limits, limits
+//! on requests, and the form of errors. It does not depend on the API.
 
 mod addresses;
 pub mod audit;

@@ -8,7 +8,7 @@ use super::keys::Keys;
 use super::tls::Tls;
 use crate::settings::Settings;
 
-/// The files of a server, and who has to know what is in them.
+/// The files of a server, and the parts of the server that use them.
 #[derive(Debug)]
 pub struct Reload {
     keys: Option<(PathBuf, Guard)>,
@@ -29,15 +29,15 @@ impl Reload {
         }
     }
 
-    /// Reads each file again. What cannot be read is logged as an error, and what was read before stays
-    /// in force. Connections go on. Blocks.
+    /// Reads each file again. If a file cannot be read, that is logged as an error, and its old contents stay
+    /// in use. Connections are not affected. Blocks.
     pub fn run(&self) {
         let note = |what: &str, outcome: Result<(), String>| match outcome {
-            Ok(()) => tracing::info!(what, "read again"),
+            Ok(()) => tracing::info!(what, "reloaded"),
             Err(error) => tracing::error!(
                 what,
                 error,
-                "cannot be read again, what was read before stays in force"
+                "cannot be reloaded; the old contents stay in use"
             ),
         };
         if let Some((file, guard)) = &self.keys {
@@ -51,9 +51,7 @@ impl Reload {
             note("audit log", audit.reopen());
         }
         if self.keys.is_none() && self.tls.is_none() && self.audit.is_none() {
-            tracing::info!(
-                "asked to read files again, but no keys, certificate or audit log come from a file"
-            );
+            tracing::info!("nothing to reload: no keys, certificate or audit log come from a file");
         }
     }
 }

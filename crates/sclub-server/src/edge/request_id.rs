@@ -1,4 +1,4 @@
-//! A short id for each request, so that an answer can be found in the logs.
+//! A short id for each request, which its answer and the logs have.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ const MAX_LENGTH: usize = 64;
 const PREFIX: usize = 8;
 const DIGITS: &[u8; 32] = b"0123456789abcdefghijklmnopqrstuv";
 
-/// Hands out ids: a prefix that is random for each server, and a counter. Each costs one small
+/// Makes request ids: a prefix that is random for each server, and a counter. An id costs one small
 /// allocation.
 #[derive(Debug)]
 pub(super) struct RequestIds {
@@ -22,7 +22,7 @@ pub(super) struct RequestIds {
 
 impl RequestIds {
     pub(super) fn new() -> Self {
-        // Ids must differ between servers; nobody has to be unable to guess them.
+        // Ids must differ between servers; they need not be unpredictable.
         let mut random = RandomState::new().build_hasher().finish();
         let prefix = std::array::from_fn(|_| {
             let digit = DIGITS[(random % 32) as usize];
@@ -55,17 +55,17 @@ impl RequestIds {
         HeaderValue::from_bytes(&room[start..]).expect("letters and digits")
     }
 
-    /// The request's own id if it has a sensible one, else a new one.
+    /// The id in the request's header if it is valid, else a new one.
     pub(super) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         match headers.get(REQUEST_ID) {
-            Some(own) if is_sensible(own.as_bytes()) => own.clone(),
+            Some(own) if is_valid(own.as_bytes()) => own.clone(),
             _ => self.next(),
         }
     }
 }
 
-/// Whether an id can go into logs as it is.
-fn is_sensible(id: &[u8]) -> bool {
+/// Returns true if an id is safe to write into logs.
+fn is_valid(id: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
     (1..=MAX_LENGTH).contains(&id.len()) && id.iter().all(is_plain)
 }
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_differ_and_are_sensible() {
+    fn ids_differ_and_are_valid() {
         let (ids, others) = (RequestIds::new(), RequestIds::new());
         let mut seen = std::collections::HashSet::new();
         for _ in 0..2000 {
             for id in [ids.next(), others.next()] {
-                assert!(is_sensible(id.as_bytes()), "{id:?}");
+                assert!(is_valid(id.as_bytes()), "{id:?}");
                 assert!(seen.insert(id.as_bytes().to_vec()), "{id:?}");
             }
         }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn own_ids_are_kept_if_sensible() {
+    fn ids_of_requests_are_kept_if_valid() {
         let ids = RequestIds::new();
         let of = |own: &[u8]| {
             let mut headers = HeaderMap::new();

@@ -1,8 +1,8 @@
-//! Connections: taken, limited, watched and drained.
+//! Connections: accepted, limited, watched and drained.
 //!
-//! Of the settings of hyper: `pipeline_flush` stays off, as it helps only callers that send requests
-//! before they have the answers, and is called experimental. `header_read_timeout` stays off too: it
-//! makes a timer for each request, where `stall` needs none.
+//! Two settings of hyper stay off. `pipeline_flush` is experimental and helps only clients that send
+//! requests before they have the answers. `header_read_timeout` makes a timer for each request; `stall`
+//! needs none.
 
 use std::convert::Infallible;
 use std::io;
@@ -39,19 +39,20 @@ use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
 use super::tls::Tls;
 use crate::settings::Settings;
 
-/// Most bytes in the head of a request.
+/// The maximum length of the head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
-/// Most bytes that a connection reads or writes at once.
+/// The maximum number of bytes that a connection reads or writes at once.
 const BUFFER: usize = 64 << 10;
-/// Connections over the limit that are told so at once; more are closed without a word.
-const REFUSALS: usize = 64;
-const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// Between attempts to accept, while the system has no room for another connection.
-const BACK_OFF: Duration = Duration::from_millis(100);
-/// For tasks to end once they were told to.
-const LAST_CALL: Duration = Duration::from_secs(1);
+/// The maximum number of refused connections that are being answered. Further ones are closed without an
+/// answer.
+const MAX_REFUSALS: usize = 64;
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time between attempts to accept, while the system has no room for another connection.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+/// The time that tasks have to end after they were told to.
+const TASK_END_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The answer to a connection that is one too many, before anything of it is read.
+/// The answer to a connection over the limit. Nothing is read from it before.
 fn refusal(id: &HeaderValue, message: &str) -> Vec<u8> {
     let body = format!(
         "{{\"error\":{{\"code\":\"overloaded\",\"message\":\"{message}\",\"field\":null}}}}"
@@ -69,23 +70,24 @@ fn refusal(id: &HeaderValue, message: &str) -> Vec<u8> {
     (head + &body).into_bytes()
 }
 
-/// How connections are served.
+/// The options of [`serve`].
 #[derive(Debug, Clone)]
 pub struct EdgeOptions {
-    /// Speaks TLS if given.
+    /// The certificate and key for TLS, if it is used.
     pub tls: Option<Tls>,
-    /// For a peer to finish TLS's handshake, to send the head of a request (which is also how long a
-    /// connection may idle), to send the next KiB of a body or its rest, and to take some of an answer.
+    /// The time that a peer has to finish the TLS handshake, to send the head of a request (so this is also
+    /// the idle timeout of a connection), to send the next KiB of a body or its rest, and to receive some of
+    /// an answer.
     pub timeout: Duration,
-    /// For requests in flight to be answered once the server is to end.
+    /// The time that requests in flight have to be answered after the shutdown began.
     pub drain: Duration,
-    /// Most connections at once. Further ones are answered 503 and closed (with TLS just closed), so
-    /// that a balancer in front knows at once instead of waiting in a queue.
+    /// The maximum number of connections. Further ones are answered 503 and closed (with TLS just closed), so
+    /// that a load balancer knows at once instead of waiting in a queue.
     pub max_connections: usize,
-    /// Most connections at once from one address, or from one IPv6 network of 64 bits; 0 is no limit.
+    /// The maximum number of connections from one address, or one IPv6 network of 64 bits; 0 is no limit.
     /// Further ones are refused in the same way.
     pub max_connections_per_address: usize,
-    /// What a browser may be made to send here.
+    /// The requests of browsers that are accepted.
     pub site: Site,
 }
 
@@ -104,23 +106,27 @@ impl Default for EdgeOptions {
 }
 
 impl EdgeOptions {
-    /// As the settings have it; reads TLS's files. What browsers may send depends on keys too, so
-    /// [`EdgeOptions::site`] is not set.
+    /// The options of these settings; reads the TLS files. [`EdgeOptions::site`] is not set, since it depends
+    /// on keys too.
     ///
     /// # Errors
-    /// A sentence that names the setting or the file.
+    /// A message that names the setting or the file.
     pub fn from_settings(settings: &Settings) -> Result<Self, String> {
         if settings.timeout == 0 {
-            return Err("timeout is 0 seconds, it has to be at least 1".to_owned());
+            return Err("timeout is 0 seconds; it must be at least 1".to_owned());
         }
         if settings.max_connections == 0 {
-            return Err("max-connections is 0, it has to be at least 1".to_owned());
+            return Err("max-connections is 0; it must be at least 1".to_owned());
         }
         let tls = match (&settings.tls_cert, &settings.tls_key) {
             (None, None) => None,
             (Some(cert), Some(key)) => Some(Tls::load(cert, key)?),
-            (Some(_), None) => return Err("tls-cert is given without tls-key".to_owned()),
-            (None, Some(_)) => return Err("tls-key is given without tls-cert".to_owned()),
+            (Some(_), None) => {
+                return Err("tls-cert is set without tls-key; set both or none".to_owned());
+            }
+            (None, Some(_)) => {
+                return Err("tls-key is set without tls-cert; set both or none".to_owned());
+            }
         };
         Ok(Self {
             tls,
@@ -132,14 +138,14 @@ impl EdgeOptions {
     }
 }
 
-/// How a server ended.
+/// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Drained {
-    /// Requests that had no whole answer when the time was up.
+    /// The number of requests without a complete answer when the time was up.
     pub cut: usize,
 }
 
-/// A connection, as its requests know it, with the id of the request.
+/// The connection of a request, and the id of the request.
 #[derive(Debug, Clone)]
 struct Connection {
     pulse: Arc<Pulse>,
@@ -152,8 +158,7 @@ pub(super) fn request_id(extensions: &axum::http::Extensions) -> Option<HeaderVa
     connection.map(|connection| connection.id.clone())
 }
 
-/// The other end of the connection that a request came on. An extractor; fails to be there only in a
-/// router that [`serve`] does not run, and is `0.0.0.0:0` then.
+/// The address of the client. An extractor. In a router that is not run by [`serve`] it is `0.0.0.0:0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub SocketAddr);
 
@@ -175,23 +180,23 @@ impl<S: Sync> FromRequestParts<S> for Peer {
     }
 }
 
-/// Tells when the server begins to end, for answers that have no end of their own. An extractor; in a
-/// router that [`serve`] does not run it never tells.
+/// A signal for the beginning of a shutdown, for answers without an end. An extractor. In a router that is
+/// not run by [`serve`] the signal never comes.
 #[derive(Debug, Clone)]
 pub struct Closing(Option<watch::Receiver<Stage>>);
 
 impl Closing {
-    /// Whether the server has begun to end.
+    /// Returns true if the shutdown has begun.
     pub fn is_closing(&self) -> bool {
         self.0
             .as_ref()
             .is_some_and(|stage| *stage.borrow() != Stage::Open)
     }
 
-    /// Returns when the server begins to end.
+    /// Waits for the beginning of the shutdown.
     pub async fn wait(mut self) {
         match &mut self.0 {
-            // An error says that the server is gone, which will do.
+            // An error means that the server is gone.
             Some(stage) => drop(stage.wait_for(|stage| *stage != Stage::Open).await),
             None => std::future::pending().await,
         }
@@ -209,7 +214,7 @@ impl<S: Sync> FromRequestParts<S> for Closing {
     }
 }
 
-/// What the connections of a server share.
+/// The data that all connections of a server share.
 struct Server {
     http: http1::Builder,
     router: Router,
@@ -219,10 +224,10 @@ struct Server {
     cut: AtomicUsize,
 }
 
-/// Serves a router on a listener until `shutdown`, then lets requests in flight end.
+/// Serves a router on a listener until `shutdown`, then waits for requests in flight.
 ///
 /// # Errors
-/// Only if the listener cannot be used at all.
+/// If the listener cannot be used at all.
 pub async fn serve(
     listener: std::net::TcpListener,
     router: Router,
@@ -256,8 +261,8 @@ pub async fn serve(
     let all = || free.acquire_many(most as u32);
     if tokio::time::timeout(drain, all()).await.is_err() {
         stage.send_replace(Stage::Over);
-        // Only a handler that blocks its thread is longer.
-        let _ = tokio::time::timeout(LAST_CALL, all()).await;
+        // Only a handler that blocks its thread takes longer.
+        let _ = tokio::time::timeout(TASK_END_TIMEOUT, all()).await;
     }
     Ok(Drained {
         cut: server.cut.load(Relaxed),
@@ -278,18 +283,18 @@ async fn accept(
     free: &Arc<Semaphore>,
     stage: &watch::Receiver<Stage>,
 ) {
-    let refusals = Arc::new(Semaphore::new(REFUSALS));
+    let refusals = Arc::new(Semaphore::new(MAX_REFUSALS));
     let mut failing = false;
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
-            Err(error) if of_one_connection(&error) => continue,
+            Err(error) if is_connection_error(&error) => continue,
             Err(error) => {
                 if !failing {
-                    tracing::error!(%error, "no connection can be accepted for now");
+                    tracing::error!(%error, "cannot accept connections at the moment");
                 }
                 failing = true;
-                tokio::time::sleep(BACK_OFF).await;
+                tokio::time::sleep(ACCEPT_RETRY).await;
                 continue;
             }
         };
@@ -299,9 +304,9 @@ async fn accept(
         }
         let _ = stream.set_nodelay(true);
         let refused = match Arc::clone(free).try_acquire_owned() {
-            Err(_) => "all connections of the server are in use",
+            Err(_) => "the server has reached its maximum number of connections",
             Ok(permit) => match server.addresses.take(peer.ip()) {
-                None => "too many connections are open from this address",
+                None => "too many connections from this address",
                 Some(counted) => {
                     let pulse = Pulse::new(peer, stage.clone(), server.options.timeout);
                     tokio::spawn(connection(
@@ -324,8 +329,8 @@ async fn accept(
     }
 }
 
-/// Whether it was the connection that failed, and not the system.
-fn of_one_connection(error: &io::Error) -> bool {
+/// Returns true if one connection failed, not the system.
+fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
         error.kind(),
@@ -334,10 +339,10 @@ fn of_one_connection(error: &io::Error) -> bool {
 }
 
 async fn refuse(mut stream: TcpStream, answer: Vec<u8>, _permit: OwnedSemaphorePermit) {
-    let _ = tokio::time::timeout(REFUSAL_TIME, async {
+    let _ = tokio::time::timeout(REFUSAL_TIMEOUT, async {
         stream.write_all(&answer).await?;
         stream.shutdown().await?;
-        // What the peer has sent must be read, or the refusal may not reach it.
+        // The peer's data must be read, or the refusal may not reach it.
         let mut room = [0; 1024];
         while stream.read(&mut room).await? > 0 {}
         io::Result::Ok(())
@@ -369,7 +374,7 @@ async fn connection(
     }
 }
 
-/// Answers the requests of a connection until it ends, its peer is too slow, or the server is over.
+/// Answers the requests of a connection until it ends, the peer is too slow, or the shutdown times out.
 async fn requests<S>(server: &Server, stream: S, pulse: Arc<Pulse>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -377,7 +382,7 @@ where
     let service = service_fn(|request| answer(server, request, &pulse));
     let stream = TokioIo::new(Watched::new(stream, Arc::clone(&pulse)));
     let mut http = pin!(server.http.serve_connection(stream, service));
-    // Looked at only when one of them has something to say, not each time that bytes come.
+    // Polled only when the alarm wakes up, not each time that bytes arrive.
     let mut alarms = FuturesUnordered::new();
     alarms.push(alarm(&pulse, Stage::Open));
     let peer = pulse.peer;
@@ -396,7 +401,7 @@ where
                     alarms.push(self::alarm(&pulse, Stage::Draining));
                 }
                 Alarm::Over => {
-                    if pulse.answers() {
+                    if pulse.is_answering() {
                         server.cut.fetch_add(1, Relaxed);
                     }
                     return;
@@ -410,21 +415,21 @@ where
     }
 }
 
-/// Why a connection has to do something other than to wait for bytes.
+/// An event that interrupts a connection's wait for bytes.
 enum Alarm {
     Drain,
     Over,
     TooSlow,
 }
 
-/// Waits for the server to get past a stage, or for the peer to be too slow.
+/// Waits until the server leaves a stage, or the peer is too slow.
 async fn alarm(pulse: &Pulse, past: Stage) -> Alarm {
     let mut stage = pulse.stage.clone();
     let mut later = pin!(async {
         let stage = stage.wait_for(|stage| *stage != past).await;
         stage.map_or(Stage::Over, |stage| *stage)
     });
-    while let Some(next) = pulse.look() {
+    while let Some(next) = pulse.next_check() {
         tokio::select! {
             stage = later.as_mut() => return match stage {
                 Stage::Over => Alarm::Over,
@@ -459,7 +464,7 @@ async fn answer(
     Ok(response.map(|body| Answer::new(body, Arc::clone(pulse))))
 }
 
-/// Has the router answer a request.
+/// Answers a request by the router.
 async fn handle(
     server: &Server,
     request: Request<Incoming>,

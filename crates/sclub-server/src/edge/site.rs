@@ -1,9 +1,9 @@
-//! What a browser may be made to send: under which host name, and from which site.
+//! Protection against pages of other web sites: checks of the host name and of the origin.
 //!
 //! A page of another web site can make a browser send requests here. Two checks stop it. The request's
-//! `Host` must be a name that the server goes by: otherwise a page could point a name of its own at this
-//! address and read everything (DNS rebinding). And a request that says to come from another site is
-//! refused. Clients that are no browsers send neither `Origin` nor `Sec-Fetch-Site` and notice nothing.
+//! `Host` must be a host name of this server: otherwise a page could point a name of its own at this
+//! address and read everything (DNS rebinding). And a request whose headers name another site is refused.
+//! Clients that are not browsers send neither `Origin` nor `Sec-Fetch-Site` and are not affected.
 //!
 //! Nothing here allocates unless a request is refused.
 
@@ -19,18 +19,18 @@ use super::error::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The longest name that DNS can have.
+/// The maximum length of a name in DNS.
 const MAX_NAME: usize = 253;
 
-/// The pattern of the route that a method and a path lead to, if the route is one to be audited.
+/// Returns the pattern of the route for a method and a path, if the route is audited.
 pub type AuditedRoute = fn(&Method, &str) -> Option<&'static str>;
 
-/// Which requests of browsers are let through. By default: any host, any site.
+/// The requests of browsers that are accepted. By default: any host, any site.
 #[derive(Clone, Default)]
 pub struct Site {
-    /// Host names beside addresses and `localhost`; any if `None`.
+    /// The allowed host names beside addresses and `localhost`; any if `None`.
     names: Option<Arc<[String]>>,
-    /// Paths, with all below them, that pages of other sites may not call.
+    /// The path prefixes that pages of other sites may not call.
     own: &'static [&'static str],
     audit: Option<(Audit, AuditedRoute)>,
 }
@@ -45,55 +45,59 @@ impl fmt::Debug for Site {
 }
 
 impl Site {
-    /// Limits the host names to these, beside IP addresses, `localhost` and what ends in `.localhost`.
+    /// Limits the host names to these, IP addresses, `localhost` and names that end in `.localhost`.
     ///
-    /// Without keys that is done even if there are no names. With keys another site knows nothing that
-    /// would let it in, so without names any host will do.
+    /// With keys and without names, any host is allowed: another site has no key.
     ///
     /// # Errors
-    /// A sentence about the first name that cannot be one.
+    /// If a name is not a host name; the message has the first such name.
     pub fn new(names: &[String], has_keys: bool) -> Result<Self, String> {
         names.iter().try_for_each(|name| check_name(name))?;
         let is_limited = !has_keys || !names.is_empty();
         Ok(Self {
-            names: is_limited.then(|| names.iter().map(|name| plain(name).to_owned()).collect()),
+            names: is_limited.then(|| {
+                names
+                    .iter()
+                    .map(|name| without_dot(name).to_owned())
+                    .collect()
+            }),
             ..Self::default()
         })
     }
 
-    /// Refuses requests from other sites to these paths and all below them.
+    /// Refuses requests from other sites to these paths and all paths below them.
     #[must_use]
     pub fn own(mut self, paths: &'static [&'static str]) -> Self {
         self.own = paths;
         self
     }
 
-    /// Has refused calls of the routes that `route` finds audited.
+    /// Records refused calls of the routes for which `route` returns a pattern in the audit log.
     #[must_use]
     pub fn audited(mut self, audit: Audit, route: AuditedRoute) -> Self {
         self.audit = Some((audit, route));
         self
     }
 
-    /// Who audits a refused request, and under which pattern.
+    /// The audit log for a refused request, and the pattern of its route.
     pub(super) fn audit_of(&self, method: &Method, path: &str) -> Option<(&Audit, &'static str)> {
         let (audit, route) = self.audit.as_ref()?;
         Some((audit, route(method, path)?))
     }
 
-    /// Checks a request before anything is done for it.
+    /// Checks a request. Called before anything else.
     ///
     /// # Errors
     /// 421 `wrong_host` or 403 `cross_site`.
     pub fn check<B>(&self, request: &Request<B>) -> Result<(), ApiError> {
-        // A whole URL in the first line counts more than the header, but both must be right.
+        // A full URL in the request line takes precedence over the header, but both must be allowed.
         let url = request.uri().authority();
         let url = url.map(|authority| authority.as_str().as_bytes());
         let headers = request.headers().get_all(HOST);
         let mut headers = headers.iter().map(|value| value.as_bytes());
         let header = headers.next();
         if let Some(names) = &self.names {
-            // No browser leaves the host out; HTTP/1.0 does, as in some balancers' health checks.
+            // Every browser sends the host. HTTP/1.0 does not, as in health checks of some load balancers.
             let mut hosts = url.into_iter().chain(header).chain(headers);
             if let Some(wrong) = hosts.find(|host| !is_known(names, host)) {
                 return Err(wrong_host(wrong));
@@ -119,23 +123,23 @@ impl Site {
     }
 }
 
-/// Checks that a name can be a host's.
+/// Checks that a name is a valid host name.
 fn check_name(name: &str) -> Result<(), String> {
     let is_label = |label: &str| {
         let known = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         !label.is_empty() && label.bytes().all(known)
     };
-    if name.len() <= MAX_NAME && plain(name).split('.').all(is_label) {
+    if name.len() <= MAX_NAME && without_dot(name).split('.').all(is_label) {
         return Ok(());
     }
     Err(format!(
-        "host '{}' is not a host name such as sclub.example.org, without http:// and without a port",
+        "host '{}' is not a host name; give a name such as sclub.example.org, without http:// and port",
         name.escape_debug()
     ))
 }
 
-/// A name without the dot that may end it.
-fn plain(name: &str) -> &str {
+/// A name without the trailing dot.
+fn without_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
@@ -147,7 +151,7 @@ fn is_known(names: &[String], host: &[u8]) -> bool {
         let inner = inner.strip_suffix(']').unwrap_or(inner);
         return inner.parse::<Ipv6Addr>().is_ok();
     }
-    let name = plain(name);
+    let name = without_dot(name);
     let ends_in_localhost = || {
         let end = name.len().checked_sub(".localhost".len());
         end.and_then(|end| name.get(end..))
@@ -159,7 +163,7 @@ fn is_known(names: &[String], host: &[u8]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The host of `host:port`; `None` if it is not of that form.
+/// The host of `host:port`; `None` if it is malformed.
 fn without_port(authority: &str) -> Option<&str> {
     let end = if authority.starts_with('[') {
         authority.find(']')? + 1
@@ -181,12 +185,12 @@ fn is_cross_site(headers: &HeaderMap, host: Option<&[u8]>) -> bool {
     let Some(origin) = headers.get(ORIGIN) else {
         return false;
     };
-    !host.is_some_and(|host| is_of(origin.as_bytes(), host))
+    !host.is_some_and(|host| has_host(origin.as_bytes(), host))
 }
 
-/// Whether an origin, `scheme://host:port`, has this host and port. Whether TLS ends in front of us is not
-/// known, so a missing port is that of the origin's scheme.
-fn is_of(origin: &[u8], host: &[u8]) -> bool {
+/// Returns true if an origin, `scheme://host:port`, has this host and port. A missing port is the default of
+/// the origin's scheme, since TLS may end at a proxy in front of this server.
+fn has_host(origin: &[u8], host: &[u8]) -> bool {
     let starts = |scheme: &[u8]| {
         let (start, rest) = origin.split_at_checked(scheme.len())?;
         start.eq_ignore_ascii_case(scheme).then_some(rest)
@@ -201,11 +205,14 @@ fn is_of(origin: &[u8], host: &[u8]) -> bool {
 }
 
 fn wrong_host(host: &[u8]) -> ApiError {
-    const SHOWN: usize = 100;
-    let name: String = String::from_utf8_lossy(host).chars().take(SHOWN).collect();
+    const MAX_SHOWN: usize = 100;
+    let name: String = String::from_utf8_lossy(host)
+        .chars()
+        .take(MAX_SHOWN)
+        .collect();
     let message = format!(
-        "the server does not go by the host name '{name}': call it by its IP address or as \
-         localhost, or start it with --host and that name"
+        "'{name}' is not a host name of this server; use its IP address or localhost, or start the \
+         server with --host and that name"
     );
     ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message).field("Host")
 }
@@ -308,7 +315,7 @@ mod tests {
             ("ftp://a.example", "a.example", false),
         ] {
             assert_eq!(
-                is_of(origin.as_bytes(), host.as_bytes()),
+                has_host(origin.as_bytes(), host.as_bytes()),
                 same,
                 "{origin} {host}"
             );

@@ -1,14 +1,14 @@
-//! Who is slow, and for how long.
+//! Detection of slow peers.
 //!
-//! A connection waits for its peer in three places: for the head of a request, for its body, and for
-//! the peer to take an answer. [`Pulse`] notes since when it waits for a head or for bytes to be taken,
-//! which costs a request two stores and no timer; the connection's task looks at it once in a while.
-//! [`Arriving`] watches the body, and is the only one to use a timer, if the body is not there yet.
+//! A connection waits for its peer in three places: for the head of a request, for its body, and for the
+//! peer to receive an answer. [`Pulse`] records since when it waits for a head or for bytes to be received,
+//! which costs a request two stores and no timer; the connection's task checks it now and then. [`Arriving`]
+//! watches the body, and uses a timer if the body has not arrived yet.
 //!
-//! Two rules hold for a body and for an answer. One wait may not be longer than the timeout. And all waits
-//! together may not be longer than the timeout and a second for each 16 KiB that have come, or gone: so
-//! a long body or download may take as long as it needs at an honest speed, and nobody holds a connection
-//! for hours with a byte now and then.
+//! Two rules hold for a body and for an answer. A single wait may not be longer than the timeout. All waits
+//! together may not be longer than the timeout plus a second for each 16 KiB transferred. So a long body or
+//! download may take the time it needs at a reasonable speed, but no peer can hold a connection for hours
+//! with a byte now and then.
 
 use std::fmt;
 use std::io;
@@ -27,30 +27,30 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
-/// A body has to bring this much in each timeout, or to end.
-const LEAST_BYTES: usize = 1024;
+/// The minimum number of bytes of a body in each timeout, unless it ends.
+const MIN_BYTES: usize = 1024;
 
-/// Bytes that earn a peer another second.
-const BYTES_A_SECOND: u64 = 16 << 10;
+/// The number of transferred bytes for which a peer gets another second.
+const BYTES_PER_SECOND: u64 = 16 << 10;
 
-/// How long a peer may keep us waiting in all that has sent, or taken, so many bytes.
+/// The total time that a peer may keep the server waiting while it transfers a number of bytes.
 fn allowance(timeout: Duration, bytes: u64) -> Duration {
-    let micros = bytes.saturating_mul(1_000_000) / BYTES_A_SECOND;
+    let micros = bytes.saturating_mul(1_000_000) / BYTES_PER_SECOND;
     timeout.saturating_add(Duration::from_micros(micros))
 }
 
-/// How far the server is.
+/// The stage of a server's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It serves.
+    /// It accepts connections and requests.
     Open,
-    /// It takes nothing new and ends what it has.
+    /// It accepts no more requests and finishes those in flight.
     Draining,
-    /// It ends.
+    /// The time to finish is up: connections are closed.
     Over,
 }
 
-/// What is known of a connection. Times are milliseconds since `origin`, plus one; 0 is "does not wait".
+/// The waits of a connection. Times are milliseconds since `origin`, plus one; 0 is "does not wait".
 #[derive(Debug)]
 pub(super) struct Pulse {
     pub(super) peer: SocketAddr,
@@ -59,10 +59,10 @@ pub(super) struct Pulse {
     origin: Instant,
     head_since: AtomicU64,
     write_since: AtomicU64,
-    /// Milliseconds that were waited for the peer to take this answer, waits that are over.
+    /// The milliseconds of all finished waits for the peer to receive this answer.
     write_waited: AtomicU64,
-    /// Bytes of this answer that were taken since the first wait. Those before it only filled the buffers
-    /// of the system.
+    /// The number of bytes of this answer that were received since the first wait. The bytes before it only
+    /// filled the system's buffers.
     write_bytes: AtomicU64,
     half_read: AtomicBool,
 }
@@ -86,7 +86,7 @@ impl Pulse {
         self.origin.elapsed().as_millis() as u64 + 1
     }
 
-    /// A request is there, so nothing more is waited for. `whole` if it has no body.
+    /// A request has arrived, so the wait is over. `whole` is true if it has no body.
     pub(super) fn request(&self, whole: bool) {
         self.head_since.store(0, Relaxed);
         self.write_waited.store(0, Relaxed);
@@ -96,8 +96,8 @@ impl Pulse {
         }
     }
 
-    /// Whether a request is being answered.
-    pub(super) fn answers(&self) -> bool {
+    /// Returns true if a request is being answered.
+    pub(super) fn is_answering(&self) -> bool {
         self.head_since.load(Relaxed) == 0
     }
 
@@ -105,8 +105,8 @@ impl Pulse {
         self.head_since.store(self.now(), Relaxed);
     }
 
-    /// Notes whether the peer makes us wait. Only the connection's task calls it, so loads and stores will
-    /// do.
+    /// Records whether a write has to wait for the peer. Only the connection's task calls it, so plain loads
+    /// and stores suffice.
     fn wrote<T>(&self, outcome: Poll<T>) -> Poll<T> {
         let since = self.write_since.load(Relaxed);
         match (outcome.is_pending(), since) {
@@ -133,11 +133,12 @@ impl Pulse {
         outcome
     }
 
-    /// When to look again; `None` if the peer has kept us waiting for too long.
+    /// The time of the next check; `None` if the peer has kept the server waiting for too long.
     ///
-    /// No wait may last longer than the timeout, so one that begins after this look is still going on at
-    /// the next, or is over. One that has less time than that is ended at the next look.
-    pub(super) fn look(&self) -> Option<Instant> {
+    /// The next check is at most one timeout away, so no single wait that begins after this check can exceed
+    /// the timeout before it. A wait with less time left, because of earlier waits, is ended at the next
+    /// check.
+    pub(super) fn next_check(&self) -> Option<Instant> {
         let now = Instant::now();
         let begun = |since: u64| self.origin + Duration::from_millis(since);
         let head_end = match self.head_since.load(Relaxed) {
@@ -157,7 +158,7 @@ impl Pulse {
     }
 }
 
-/// A stream that tells a [`Pulse`] what it waits for.
+/// A stream that records its waits in a [`Pulse`].
 pub(super) struct Watched<S> {
     stream: S,
     pulse: Arc<Pulse>,
@@ -182,7 +183,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let outcome = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if buffer.filled().len() > before && !self.pulse.answers() {
+        if buffer.filled().len() > before && !self.pulse.is_answering() {
             self.pulse.half_read.store(true, Relaxed);
         }
         outcome
@@ -217,9 +218,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Watched<S> {
         self.pulse.wrote(outcome)
     }
 
-    /// Ends our side. If the peer still sends a request that was answered early (too large, say), what
-    /// comes is thrown away until it stops: closing at once would reset the connection, and the peer
-    /// might never see the answer.
+    /// Closes the sending side. If the peer still sends a request that was answered early (because it is too
+    /// large, for example), its data is read and dropped until it stops: closing at once would reset the
+    /// connection, and the peer might never see the answer.
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.shut {
             let outcome = Pin::new(&mut self.stream).poll_shutdown(cx);
@@ -253,17 +254,17 @@ impl fmt::Display for Stalled {
 
 impl std::error::Error for Stalled {}
 
-/// The body of a request, that fails if its sender is slower than [`LEAST_BYTES`] in a timeout, or slower
-/// on average than [`allowance`] has it. The time that we take ourselves does not count.
+/// The body of a request. It fails if its sender is slower than [`MIN_BYTES`] in a timeout, or exceeds the
+/// total of [`allowance`]. The time that the server takes itself does not count.
 pub(super) struct Arriving {
     body: Incoming,
     pulse: Arc<Pulse>,
     timer: Option<Pin<Box<Sleep>>>,
     waits_since: Option<Instant>,
-    /// In all.
+    /// The total time waited.
     waited: Duration,
     bytes: u64,
-    /// Since the last [`LEAST_BYTES`] were there.
+    /// The time waited since the last [`MIN_BYTES`] arrived.
     waited_lately: Duration,
     bytes_lately: usize,
 }
@@ -282,7 +283,7 @@ impl Arriving {
         }
     }
 
-    /// Waits on, for as long as the sender still has.
+    /// Waits until the time of the sender is up.
     fn wait(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let timer = match (self.waits_since, &mut self.timer) {
             (Some(_), Some(timer)) => timer,
@@ -309,7 +310,7 @@ impl Arriving {
         }
         self.bytes += bytes as u64;
         self.bytes_lately += bytes;
-        if self.bytes_lately >= LEAST_BYTES {
+        if self.bytes_lately >= MIN_BYTES {
             self.bytes_lately = 0;
             self.waited_lately = Duration::ZERO;
         }
@@ -350,7 +351,7 @@ impl HttpBody for Arriving {
     }
 }
 
-/// The body of an answer. When it is gone, the next request is waited for.
+/// The body of an answer. When it is dropped, the connection waits for the next request.
 pub(super) struct Answer {
     body: Body,
     pulse: Arc<Pulse>,

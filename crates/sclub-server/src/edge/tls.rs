@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 
-/// What is needed to speak TLS. Clones share it, so that [`Tls::reload`] reaches them all.
+/// The TLS configuration of a server. Clones share it, so that [`Tls::reload`] changes all of them.
 #[derive(Clone)]
 pub struct Tls(Arc<RwLock<TlsAcceptor>>);
 
@@ -24,7 +24,7 @@ impl Tls {
     /// Reads a chain of certificates, the server's own first, and its private key, both PEM.
     ///
     /// # Errors
-    /// A sentence that names the file.
+    /// If a file cannot be used; the message names it.
     pub fn load(cert: &Path, key: &Path) -> Result<Self, String> {
         Ok(Self(Arc::new(RwLock::new(read(cert, key)?))))
     }
@@ -32,14 +32,14 @@ impl Tls {
     /// Reads both files again, for connections from now on.
     ///
     /// # Errors
-    /// As [`Tls::load`]; what was read before stays in force.
+    /// As [`Tls::load`]. The old certificate stays in use then.
     pub fn reload(&self, cert: &Path, key: &Path) -> Result<(), String> {
         let acceptor = read(cert, key)?;
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
         Ok(())
     }
 
-    /// What a new connection is accepted with.
+    /// The acceptor for a new connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.0
             .read()
@@ -68,10 +68,10 @@ fn read(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
         .with_single_cert(chain, secret)
         .map_err(|error| match error {
             Error::InconsistentKeys(_) => {
-                format!("the private key {key_file} is not that of the certificate {cert_file}")
+                format!("the private key {key_file} does not belong to the certificate {cert_file}")
             }
             Error::InvalidCertificate(_) => {
-                format!("the certificate {cert_file} is not one: {error}")
+                format!("the certificate {cert_file} is invalid: {error}")
             }
             _ => format!("the private key {key_file} cannot be used: {error}"),
         })?;
@@ -79,11 +79,11 @@ fn read(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Why a PEM file cannot be read, without what stands in it.
+/// The reason why a PEM file cannot be read, without the contents of the file.
 fn reason(error: &PemError) -> String {
     match error {
         PemError::Io(error) => format!("cannot be read: {error}"),
-        PemError::NoItemsFound => "there is none in the file, it has to be PEM".to_owned(),
-        _ => "the file is damaged, it has to be PEM".to_owned(),
+        PemError::NoItemsFound => "the file has none; it must be PEM".to_owned(),
+        _ => "the file is damaged; it must be PEM".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! Copies: a running server's folder as a stream, and a folder from a stream.
+//! Backup and restore: a data folder as a stream, also of a running server, and a folder from a stream.
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -14,24 +14,23 @@ use crate::state::{Effect, State};
 use crate::store::archive::{self, Frames, Kind, Writer, damaged};
 use crate::store::{Batches, Epochs, Folder, Log, StoreError};
 
-/// How often files that went while they were being opened are looked for again.
-const TRIES: usize = 5;
+/// The number of attempts to open all files, since some may be removed meanwhile.
+const MAX_ATTEMPTS: usize = 5;
 
-/// Everything that goes into a copy, opened: it stays readable whatever is removed meanwhile.
+/// The files of a backup. They are open, so they stay readable even if they are removed meanwhile.
 struct Sources {
     snapshot: Option<(u64, Box<dyn Read + Send>)>,
     log: Batches,
-    /// The last batch of the log that belongs to it.
+    /// The last batch of the log in the backup.
     position: u64,
     journal: Batches,
 }
 
 impl Engine {
-    /// Writes a copy of everything into `out`. Recommending, learning, snapshots and compactions go
-    /// on.
+    /// Writes a backup into `out`. Recommending, learning, snapshots and compactions go on.
     ///
     /// # Errors
-    /// If something cannot be read, or `out` cannot be written.
+    /// If a file cannot be read, or `out` cannot be written.
     pub async fn backup(&self, out: &mut dyn Write) -> Result<(), FoldError> {
         let folder = &self.shared.folder;
         let mut tries = 0;
@@ -39,15 +38,15 @@ impl Engine {
             let journaled = self.flush_journal().await?;
             match self.sources(journaled) {
                 Ok(sources) => break sources,
-                // A snapshot or a compaction came between.
-                Err(_) if tries < TRIES => tries += 1,
+                // A snapshot or a compaction removed a file meanwhile.
+                Err(_) if tries < MAX_ATTEMPTS => tries += 1,
                 Err(error) => return Err(error.into()),
             }
         };
         Ok(write(folder, sources, &self.shared.epochs, out)?)
     }
 
-    /// Opens what goes into a copy. It fails if files are removed just then.
+    /// Opens the files of a backup. It fails if one is removed meanwhile.
     fn sources(&self, journaled: u64) -> Result<Sources, StoreError> {
         let folder = &self.shared.folder;
         let journal = folder.journal.read(folder.journal.first()? - 1)?;
@@ -57,7 +56,7 @@ impl Engine {
     }
 }
 
-/// Writes a copy of a folder that no server uses.
+/// Writes a backup of a folder that no server uses.
 ///
 /// # Errors
 /// As [`Engine::backup`].
@@ -80,9 +79,9 @@ fn sources(
         Some(at) => Some((at, folder.snapshots.read(at)?)),
         None => None,
     };
-    // After the snapshot was opened: it is of no later batch.
+    // Read after the snapshot was opened, so that the snapshot is of no later batch.
     let position = position();
-    // The copy's journal catches up from its log, and must find every request to forget there.
+    // The journal of the backup is completed from its log, which must have every request to forget.
     let after = newest.unwrap_or(0).min(journaled);
     Ok(Sources {
         snapshot,
@@ -116,7 +115,7 @@ fn write(
     }
     for batch in sources.journal {
         let (number, bytes) = batch?;
-        // Later ones are of rewards that are not in the copy.
+        // Later pages have rewards that are not in the backup.
         if Page::decode(&bytes)?.position > sources.position {
             break;
         }
@@ -125,8 +124,8 @@ fn write(
     writer.finish()
 }
 
-/// Makes a data folder of a backup, also of one that version 0.1 wrote. `data` must be empty or not
-/// exist; there is nothing in it until the whole backup was checked.
+/// Makes a data folder from a backup, also from one of version 0.1. `data` must be empty or not exist. It
+/// stays so until the whole backup was verified.
 ///
 /// # Errors
 /// If the backup is damaged or cannot be read, the folder is not empty, or it cannot be written.
@@ -143,7 +142,7 @@ pub fn restore(env: &Env, from: &mut dyn Read, data: &Path) -> Result<(), StoreE
         let path = data.display();
         return Err(StoreError::Refused(format!("{path} is not empty")));
     }
-    let beside = beside(data)?;
+    let beside = unfinished_path(data)?;
     if disk.names(&beside).is_ok() {
         disk.remove_dir_all(&beside).map_err(unwritable(&beside))?;
     }
@@ -153,7 +152,7 @@ pub fn restore(env: &Env, from: &mut dyn Read, data: &Path) -> Result<(), StoreE
         _ => fill(env, &mut frames, &beside),
     };
     if let Err(error) = filled {
-        // It is of no use, and is removed the next time if not now.
+        // If the unfinished folder cannot be removed now, the next restore removes it.
         let _ = disk.remove_dir_all(&beside);
         return Err(error);
     }
@@ -165,8 +164,8 @@ pub fn restore(env: &Env, from: &mut dyn Read, data: &Path) -> Result<(), StoreE
     disk.sync_dir(parent).map_err(unwritable(parent))
 }
 
-/// Where the folder is made.
-fn beside(data: &Path) -> Result<PathBuf, StoreError> {
+/// The path of the unfinished folder.
+fn unfinished_path(data: &Path) -> Result<PathBuf, StoreError> {
     let name = data.file_name().ok_or_else(|| {
         StoreError::Refused(format!("{} is not the name of a folder", data.display()))
     })?;
@@ -184,7 +183,7 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
             Kind::Identity => folder.set_identity(bytes)?,
             Kind::Epochs => {
                 let epochs = postcard::from_bytes(bytes);
-                folder.set_epochs(&epochs.map_err(|_| damaged("its epochs cannot be read"))?)?;
+                folder.set_epochs(&epochs.map_err(|_| damaged("its epochs cannot be decoded"))?)?;
             }
             Kind::SnapshotStart => {
                 newest = number;
@@ -193,12 +192,12 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
                 folder.snapshots.write(number, &mut copy)?;
             }
             Kind::Batch | Kind::Journal if number == 0 => {
-                return Err(damaged("a batch in it has no number"));
+                return Err(damaged("a batch has no number"));
             }
             Kind::Batch => folder.log.fill(number - 1, bytes)?,
             Kind::Journal => folder.journal.fill(number - 1, bytes)?,
             Kind::End => break,
-            _ => return Err(damaged("a frame of it is out of place")),
+            _ => return Err(damaged("a frame is in the wrong place")),
         }
     }
     if (1..newest).contains(&folder.log.last()) {
@@ -209,21 +208,22 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
     folder.close()
 }
 
-/// Turns a backup of version 0.1 into a folder: its events are applied and written anew. Decisions
-/// that version 0.1 handed out cannot be answered any more.
+/// Converts a backup of version 0.1 into a folder: its events are applied, and a snapshot is written.
+/// Decisions of version 0.1 no longer accept a reward.
 fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreError> {
-    let unfit = |error: &dyn std::fmt::Display| damaged(format!("it cannot be applied: {error}"));
+    let unfit =
+        |error: &dyn std::fmt::Display| damaged(format!("an event cannot be applied: {error}"));
     let folder = Folder::open(env, path)?;
     let mut identity = None;
     let mut base = 0;
-    // A log that was never rewritten needs no snapshot.
+    // A log that was never compacted needs no snapshot.
     let mut events: Vec<(u64, Vec<u8>)> = Vec::new();
     let mut state: Option<State> = None;
     loop {
         let (kind, number, bytes) = frames.frame()?;
         match kind {
             Kind::Identity => identity = Some(Identity::decode(bytes).map_err(|e| unfit(&e))?),
-            // Decisions of the new folder must not have the numbers of old ones.
+            // Decisions of the new folder must not reuse the numbers of old ones.
             Kind::OldEpoch => folder.set_epochs(&Epochs::after(number))?,
             Kind::OldBase => base = number,
             Kind::OldEvents => {
@@ -251,11 +251,11 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
     let mut state = match state {
         Some(state) => state,
         None if base == 0 => State::new(identity).map_err(|error| unfit(&error))?,
-        None => return Err(damaged("the snapshot at its base is missing")),
+        None => return Err(damaged("its first snapshot is missing")),
     };
     let begun_at = state.position();
     if begun_at > 0 {
-        // The log begins after it.
+        // The log begins after the snapshot.
         let save = &mut |out: &mut dyn Write| state.save(out);
         folder.snapshots.write(begun_at, save)?;
     }
@@ -269,7 +269,7 @@ fn fill_from_old(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), 
         let position = state.position();
         match state.replay(position + 1, &batch, &mut Effect::default()) {
             Ok(()) => folder.log.fill(position, &batch.encode())?,
-            // Version 0.1 could log what it could not apply. It was never acknowledged.
+            // Version 0.1 could log events that it could not apply. They were never acknowledged.
             Err(rejected) => tracing::warn!(event = number, %rejected, "left out"),
         }
     }

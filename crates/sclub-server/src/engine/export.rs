@@ -1,25 +1,29 @@
-//! The journal as JSON lines.
+//! The export of the journal as JSON lines.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
 use serde::Serialize;
 
 use super::Engine;
-use super::fold::FoldError;
+use super::fold::{self, FoldError};
 use super::journal::{Page, forgotten};
+use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
 use crate::state::Answered;
 use crate::store::{Folder, Log, Segments, StoreError};
 
-/// A line: an item that was shown, and its reward.
+/// A line: an item shown, and its reward.
 #[derive(Debug, Serialize)]
 struct Line<'a> {
     decision: u64,
     user: &'a str,
     item: &'a str,
     features: Option<&'a [f64]>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    context: BTreeMap<&'a str, ContextValue>,
     score: f64,
     cluster: u64,
     reward: Option<f64>,
@@ -28,26 +32,29 @@ struct Line<'a> {
 }
 
 impl Engine {
-    /// Writes every reward in the order in which it was learned, then every item shown that has none.
+    /// Writes every reward in the order in which it was learned, then every item shown without a reward.
     /// Returns the number of lines.
     ///
     /// # Errors
     /// If the journal is damaged, or `out` cannot be written.
     pub async fn export(&self, out: &mut dyn Write) -> Result<u64, FoldError> {
         self.flush_journal().await?;
-        Ok(export(&self.shared.folder.journal, out)?)
+        let context = self.shared.read().identity().context.clone();
+        Ok(export(&self.shared.folder.journal, &context, out)?)
     }
 }
 
-/// Writes the journal of a folder that no server uses, as [`Engine::export`] does.
+/// Exports the journal of a folder that no server uses, like [`Engine::export`].
 ///
 /// # Errors
 /// As [`Engine::export`].
 pub fn export_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<u64, FoldError> {
-    Ok(export(&Folder::open(env, data)?.journal, out)?)
+    let folder = Folder::open(env, data)?;
+    let context = fold::identity(&folder)?.map(|identity| identity.context);
+    Ok(export(&folder.journal, &context.unwrap_or_default(), out)?)
 }
 
-fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
+fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<u64, StoreError> {
     let mut lines = 0;
     let mut answered = Answered::default();
     let forgotten = forgotten(journal)?;
@@ -72,6 +79,7 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
                     user: &row.user,
                     item: &item.id,
                     features: features(item),
+                    context: context.decode(&row.context),
                     score: row.score,
                     cluster: row.cluster,
                     reward: Some(row.reward),
@@ -100,6 +108,7 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
                         user: &row.user,
                         item: &item.id,
                         features: features(item),
+                        context: context.decode(&row.context),
                         score,
                         cluster: row.cluster,
                         reward: None,
@@ -116,7 +125,7 @@ fn export(journal: &Segments, out: &mut dyn Write) -> Result<u64, StoreError> {
 
 type Visit<'a> = dyn FnMut(u64, &Page, &[Item]) -> Result<(), StoreError> + 'a;
 
-/// Visits the batches of a journal, each with the items that its file has named.
+/// Visits the pages of a journal, each with the items that its file has so far.
 fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<(), StoreError> {
     let mut items = Vec::new();
     for batch in batches {
@@ -130,11 +139,12 @@ fn each_page(batches: crate::store::Batches, visit: &mut Visit<'_>) -> Result<()
 }
 
 fn item(items: &[Item], place: u32) -> Result<&Item, StoreError> {
-    let missing = || StoreError::Refused("the journal names an item that it does not have".into());
+    let missing =
+        || StoreError::Refused("the journal refers to an item that it does not have".into());
     items.get(place as usize).ok_or_else(missing)
 }
 
-/// None where they were no longer known when the decision was written down.
+/// The features of an item; `None` if they were no longer known when the decision was written.
 fn features(item: &Item) -> Option<&[f64]> {
     (!item.features.is_empty()).then_some(&item.features)
 }

@@ -1,9 +1,9 @@
-//! Fits, computed beside serving.
+//! Fits, computed in the background.
 //!
-//! After each batch the writer asks the policy whether a fit is due. If so, what it takes of the state
-//! goes to a thread of its own, and recommending and learning go on. What comes of it goes the way of
-//! every write: it is logged, and takes effect at its event. A fit that a crash or the end of the
-//! server comes before was never made; it is due again after the start.
+//! After each batch the owner of the log asks the policy whether a fit is due. If so, a copy of the data that
+//! it needs goes to another thread, and recommending and learning go on. The result is a write like any
+//! other: it is logged, and takes effect at its event. If the server ends or crashes before that, the fit is
+//! due again after the start.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,13 +18,12 @@ use super::owner::{Command, WriteRequest};
 use super::{OpenError, Shared, lock};
 use crate::state::Effect;
 
-/// Threads that share the pieces of a fit.
+/// The threads that share the pieces of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Threads(usize);
 
 impl Threads {
-    /// So many; with 0 one less than there are cores, so that one is left for serving, and at least
-    /// one.
+    /// A number of threads. 0 is one less than there are cores, but at least one.
     pub fn new(asked: usize) -> Self {
         Self(match asked {
             0 => available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
@@ -48,7 +47,7 @@ impl Workers for Threads {
         scope(|scope| {
             for _ in 1..self.0.min(pieces) {
                 let helper = Builder::new().name("sclub-fit".to_owned());
-                // If there is none to be had, the others take its pieces.
+                // If the thread cannot be started, the others take its pieces.
                 let _ = helper.spawn_scoped(scope, take);
             }
             take();
@@ -56,21 +55,21 @@ impl Workers for Threads {
     }
 }
 
-/// What is to be seen of fits from outside.
+/// The status of fits, readable by all threads.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     running: AtomicBool,
-    /// How long the last one took, in nanoseconds; 0 before the first.
+    /// The time that the last fit took, in nanoseconds; 0 before the first.
     took: AtomicU64,
 }
 
 impl Watch {
-    /// Whether one is being computed, or waits to be recorded.
+    /// Returns true if a fit is being computed, or waits to be logged.
     pub fn is_running(&self) -> bool {
         self.running.load(Ordering::SeqCst)
     }
 
-    /// How long the last one was computed.
+    /// The time that the last fit took to compute.
     pub fn took(&self) -> Option<Duration> {
         match self.took.load(Ordering::SeqCst) {
             0 => None,
@@ -79,21 +78,21 @@ impl Watch {
     }
 }
 
-/// The writer's side: which fit is on its way.
+/// The fits, as the owner of the log sees them.
 #[derive(Debug)]
 pub(super) struct Fits {
     orders: mpsc::UnboundedSender<Box<dyn Refit>>,
     watch: Arc<Watch>,
     is_out: bool,
-    /// Whether the one on its way has somebody in it who was forgotten meanwhile.
+    /// True if a user was forgotten since the current fit was begun.
     stale: bool,
-    /// Rounds before which none is begun, because the last one went wrong.
+    /// The round before which no fit is begun, because the last one failed.
     not_before: u64,
 }
 
 impl Fits {
-    /// Starts the task that computes. It knows nothing but what it is handed, and nobody waits for it
-    /// at the end: it ends when it finds nobody to send its fit to.
+    /// Starts the task that computes fits. A shutdown does not wait for it: it ends when it cannot send its
+    /// result.
     pub fn start(
         shared: &Shared,
         workers: Box<dyn Workers + Send + Sync>,
@@ -111,20 +110,20 @@ impl Fits {
         })
     }
 
-    /// The one on its way has come. Returns it if it may take effect.
+    /// A fit is computed. Returns it if it may take effect.
     pub fn arrived(&mut self, fit: Option<Vec<u8>>, rounds: u64) -> Option<Vec<u8>> {
         self.is_out = false;
         let is_stale = std::mem::take(&mut self.stale);
         if fit.is_none() {
-            self.failed("it ended with a panic", rounds);
+            self.failed("the computation panicked", rounds);
         }
         if is_stale {
-            tracing::info!("a fit is left out: somebody in it was forgotten meanwhile");
+            tracing::info!("a fit is dropped: a user in it was forgotten meanwhile");
         }
         fit.filter(|_| !is_stale)
     }
 
-    /// Looks at what was applied.
+    /// Takes note of a batch that was applied.
     pub fn applied(&mut self, effect: &Effect, rounds: u64) {
         self.stale |= effect.forgot && self.is_out;
         if let Some(reason) = &effect.fit_refused {
@@ -132,17 +131,17 @@ impl Fits {
         }
     }
 
-    /// Nothing good would come of the same again: there has to be as much again to learn from.
+    /// A fit failed. The same data would fail again, so the next one waits for twice as many rounds.
     fn failed(&mut self, reason: &str, rounds: u64) {
         self.not_before = rounds.saturating_mul(2).max(rounds + 1);
-        tracing::error!(reason, next = self.not_before, "a fit came to nothing");
+        tracing::error!(reason, next = self.not_before, "a fit failed");
     }
 }
 
 impl Shared {
-    /// Begins a fit if one is due and none is on its way.
+    /// Begins a fit if one is due and none is being computed.
     pub(super) fn begin_fit(&self, fits: &mut Fits) {
-        // What came is in force by now, if it came to anything.
+        // The previous fit has taken effect by now, or was dropped.
         fits.watch.running.store(fits.is_out, Ordering::SeqCst);
         let is_idle =
             !fits.is_out && !self.closing.load(Ordering::SeqCst) && lock(&self.read_only).is_none();
@@ -150,38 +149,37 @@ impl Shared {
             return;
         }
         let not_before = fits.not_before;
-        let refit = self.state.study(|state| {
+        let refit = self.state.read_long(|state| {
             let policy = state.policy().filter(|_| state.rounds() >= not_before);
             policy.and_then(|policy| policy.refit())
         });
         let Some(refit) = refit else { return };
-        tracing::debug!(rounds = refit.rounds(), "a fit begins");
+        tracing::debug!(rounds = refit.rounds(), "computing a fit");
         fits.is_out = true;
         fits.watch.running.store(true, Ordering::SeqCst);
         if fits.orders.send(refit).is_err() {
-            tracing::error!("the thread that fits has ended");
+            tracing::error!("the thread that computes fits has ended");
         }
     }
 }
 
-/// Lets every other thread go first, where the system can do that for a thread. Threads that it starts
-/// inherit it.
+/// Lowers the priority of this thread and of those that it starts, if the system supports that.
 pub(super) fn lower_priority() {
     #[cfg(target_os = "linux")]
     {
-        /// Of the 20 steps there are.
+        /// The niceness is raised by half of its range.
         const STEPS: i32 = 10;
         let name = std::thread::current().name().map(str::to_owned);
-        // In a simulation there is one thread for everything.
+        // A simulation has one thread for everything.
         if name.is_some_and(|name| name.starts_with("sclub-"))
             && let Err(error) = rustix::process::setpriority_process(None, STEPS)
         {
-            tracing::debug!(%error, "this thread keeps the priority of the others");
+            tracing::debug!(%error, "cannot lower the priority of this thread");
         }
     }
 }
 
-/// Computes what is ordered and sends it to the owner of the log, until there is nobody to send it to.
+/// Computes fits and sends them to the owner of the log, until the owner is gone.
 async fn compute(
     mut orders: mpsc::UnboundedReceiver<Box<dyn Refit>>,
     queue: mpsc::WeakSender<WriteRequest>,
@@ -197,7 +195,7 @@ async fn compute(
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         watch.took.store(nanos.max(1), Ordering::SeqCst);
         let bytes = fit.as_ref().map(Vec::len);
-        tracing::info!(rounds, ?took, bytes, "a fit is computed");
+        tracing::info!(rounds, ?took, bytes, "computed a fit");
         let (reply, _) = oneshot::channel();
         let command = Command::Fit(fit);
         let Some(queue) = queue.upgrade() else { return };

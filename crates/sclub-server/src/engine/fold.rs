@@ -1,49 +1,49 @@
-//! State from snapshots and the log: the one path by which it is made again.
+//! Recovery: the state from a snapshot and the log.
 
 use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
 use crate::state::{Effect, LoadError, State};
 use crate::store::{Folder, Log, StoreError};
 
-/// Why the state cannot be made.
+/// The reason why the state cannot be recovered.
 #[derive(Debug, thiserror::Error)]
 pub enum FoldError {
     /// A file cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The folder is for something else.
+    /// The identity of the folder is missing or unsupported.
     #[error("{folder}: {misfit}")]
     Identity {
-        /// Which folder.
+        /// The folder.
         folder: String,
-        /// What does not fit.
+        /// The reason.
         misfit: Misfit,
     },
-    /// A batch cannot follow those before it.
+    /// A batch of the log is invalid after those before it.
     #[error("batch {number} of the log cannot be applied: {reason}")]
     Batch {
         /// Its number.
         number: u64,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
     /// A snapshot cannot be read.
     #[error("the snapshot {file} cannot be read: {reason}")]
     Snapshot {
-        /// Which file.
+        /// The file.
         file: String,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
-    /// The folder holds nothing.
-    #[error("there is nothing in {0}")]
+    /// The folder is empty.
+    #[error("{0} has no data of a server")]
     Empty(String),
 }
 
-/// What a folder is for; none if it is new.
+/// The identity of a folder; `None` if it is new.
 ///
 /// # Errors
-/// If that cannot be read.
+/// If it cannot be read.
 pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
     let wrong = |misfit: Misfit| FoldError::Identity {
         folder: folder.path().display().to_string(),
@@ -52,11 +52,11 @@ pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
     match folder.identity()? {
         Some(bytes) => Identity::decode(&bytes).map(Some).map_err(wrong),
         None if folder.log.last() == 0 => Ok(None),
-        None => Err(wrong(Misfit("its identity is missing".to_owned()))),
+        None => Err(wrong(Misfit("the folder's identity is missing".to_owned()))),
     }
 }
 
-/// The state after batch `upto`, from the newest snapshot that can be read: the fastest way.
+/// The state after batch `upto`, from the newest snapshot that can be read. This is the fastest way.
 ///
 /// # Errors
 /// If the log or every snapshot is damaged.
@@ -68,7 +68,8 @@ pub fn newest(
 ) -> Result<State, FoldError> {
     let mut failed = None;
     let mut unreadable = Vec::new();
-    // Only where there is another way: what cannot be read now may be all there is, and be read later.
+    // Called only once the state can be recovered without these snapshots: a snapshot that cannot be read now
+    // may be the only one, and be readable later.
     let disregard = |unreadable: &[u64]| {
         for &at in unreadable {
             folder.snapshots.disregard(at);
@@ -81,8 +82,8 @@ pub fn newest(
                 return apply(folder, state, upto, watch);
             }
             Err(error) => {
-                // The log goes back to the one before.
-                tracing::error!(%error, "trying an older snapshot");
+                // The log goes back to the older snapshot.
+                tracing::error!(%error, "a snapshot cannot be read; trying an older one");
                 unreadable.push(at);
                 failed = Some(error);
             }
@@ -97,8 +98,8 @@ pub fn newest(
     }
 }
 
-/// The state after batch `upto`, from as far back as the log goes: the strictest way. Returns also the
-/// event with which it begins.
+/// The state after batch `upto`, from the oldest snapshot. This is the strictest way. Also returns the number
+/// of the event with which it begins.
 ///
 /// # Errors
 /// If the log or the oldest snapshot is damaged.
@@ -159,7 +160,7 @@ fn apply(
     }
 }
 
-/// A batch of the log.
+/// Decodes a batch of the log.
 pub(super) fn decode((number, bytes): (u64, Vec<u8>)) -> Result<(u64, Batch), FoldError> {
     match Batch::decode(&bytes) {
         Ok(batch) => Ok((number, batch)),
@@ -170,7 +171,7 @@ pub(super) fn decode((number, bytes): (u64, Vec<u8>)) -> Result<(u64, Batch), Fo
     }
 }
 
-/// The state in a snapshot.
+/// Loads the state from a snapshot.
 fn snapshot(folder: &Folder, identity: &Identity, at: u64) -> Result<State, FoldError> {
     let broken = |reason: String| FoldError::Snapshot {
         file: folder.snapshots.path(at).display().to_string(),

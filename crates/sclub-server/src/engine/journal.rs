@@ -1,11 +1,11 @@
-//! The journal: what was shown to whom, and what it brought, for analysis.
+//! The journal: items shown and their rewards, for analysis.
 //!
-//! Decisions come from the threads that recommend, through [`Pending`]. Rewards and requests to forget
-//! come from the log, which the keeper of the journal reads behind the owner: so the journal catches up
-//! by itself after a crash or a failing disk. The log keeps what the journal has not read.
+//! Decisions come from the threads that recommend, through [`Pending`]. Rewards and requests to forget come
+//! from the log, which the journal's task reads after the owner has written it. So the journal catches up by
+//! itself after a crash or a disk failure. The log is kept until the journal has read it.
 //!
-//! Each batch of the journal names the items it mentions that its file has not named yet, so every file
-//! can be read by itself.
+//! Each batch of the journal has the items that its file does not have yet, so every file can be read by
+//! itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,20 +15,21 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{OpenError, Shared, lock};
-use crate::decision::{Features, Handed};
-use crate::event::{Batch, Event, Item, Reward, from_bytes, to_bytes};
+use crate::context::Context;
+use crate::decision::{DecisionContents, Features};
+use crate::event::{Batch, Event, Item, Reward, from_bytes_with_context, write_with_context};
 use crate::store::{Log, Segments, StoreError};
 
-/// Milliseconds between two looks at what there is to write.
+/// The milliseconds between two writes.
 const TICK: u64 = 100;
-/// Milliseconds of service after which a new file is begun, and old ones are looked through.
+/// The milliseconds of service after which a new file is begun, and old ones are dropped.
 const DAY: u64 = 24 * 3600 * 1000;
-/// Batches of the log that go into one batch of the journal, and their bytes.
+/// The maximum number of batches of the log, and of bytes, in one batch of the journal.
 const MAX_BATCHES: usize = 4096;
 const MAX_BYTES: usize = 16 << 20;
 
-/// Decisions handed out, one after another in one piece of memory: they are written by the threads
-/// that answer and read by the keeper, and memory that changes hands is slow to free.
+/// Decisions that wait for the journal, in one buffer: the threads that answer write it and the journal's task
+/// reads it, and many small allocations are slow to free on another thread.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     bytes: Vec<u8>,
@@ -36,7 +37,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds a decision, unless there are too many already.
+    /// Adds a decision. Returns false if the buffer is full.
     pub fn push(&mut self, decision: &[u8]) -> bool {
         const MAX_DECISIONS: usize = 1 << 17;
         const MAX_BYTES: usize = 64 << 20;
@@ -59,13 +60,13 @@ impl Pending {
             .map(|(start, &end)| &self.bytes[start..end])
     }
 
-    /// Empties it, and keeps some of its memory.
+    /// Empties the buffer, and keeps some of its memory.
     fn clear(&mut self) {
-        const KEPT: usize = 4 << 20;
+        const MIN_CAPACITY: usize = 4 << 20;
         self.bytes.clear();
         self.ends.clear();
-        self.bytes.shrink_to(KEPT);
-        self.ends.shrink_to(KEPT / 64);
+        self.bytes.shrink_to(MIN_CAPACITY);
+        self.ends.shrink_to(MIN_CAPACITY / 64);
     }
 }
 
@@ -74,13 +75,13 @@ impl Pending {
 pub(super) struct Page {
     /// The batch of the log up to which rewards are in the journal.
     pub position: u64,
-    /// Events up to there.
+    /// The number of events up to there.
     pub events: u64,
-    /// The service clock.
+    /// The service-clock time.
     pub clock: u64,
-    /// How many items the file has named before these.
+    /// The number of items that the file has before these.
     pub items_before: u32,
-    /// Items that are named for the first time in this file.
+    /// The items that are new in this file.
     pub items: Vec<Item>,
     /// Decisions.
     pub shown: Vec<ShownRow>,
@@ -90,7 +91,7 @@ pub(super) struct Page {
     pub forgotten: Vec<(String, u64)>,
 }
 
-/// A decision; items by their place among those that the file has named.
+/// A decision. Its items are given as their index among the items of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ShownRow {
     pub number: u64,
@@ -99,6 +100,9 @@ pub(super) struct ShownRow {
     pub user: String,
     pub cluster: u64,
     pub items: Vec<(u32, f64)>,
+    /// In [`Contexts`], if there is one.
+    #[serde(skip)]
+    pub context: Vec<f64>,
 }
 
 /// A reward.
@@ -113,19 +117,44 @@ pub(super) struct RewardRow {
     pub item: u32,
     pub score: f64,
     pub reward: f64,
+    /// In [`Contexts`], if there is one.
+    #[serde(skip)]
+    pub context: Vec<f64>,
+}
+
+/// The contexts of the rows of a page.
+#[derive(Default, Serialize, Deserialize)]
+struct Contexts {
+    shown: Vec<Vec<f64>>,
+    rewards: Vec<Vec<f64>>,
 }
 
 impl Page {
     pub fn encode(&self) -> Vec<u8> {
-        to_bytes(self)
+        let contexts = Contexts {
+            shown: self.shown.iter().map(|row| row.context.clone()).collect(),
+            rewards: self.rewards.iter().map(|row| row.context.clone()).collect(),
+        };
+        let mut all = contexts.shown.iter().chain(&contexts.rewards);
+        let has_context = all.any(|context| !context.is_empty());
+        let mut bytes = Vec::with_capacity(256);
+        write_with_context(self, has_context.then_some(&contexts), &mut bytes);
+        bytes
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        from_bytes(bytes)
-            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))
+        let (mut page, contexts): (Self, Contexts) = from_bytes_with_context(bytes)
+            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))?;
+        for (row, context) in page.shown.iter_mut().zip(contexts.shown) {
+            row.context = context;
+        }
+        for (row, context) in page.rewards.iter_mut().zip(contexts.rewards) {
+            row.context = context;
+        }
+        Ok(page)
     }
 
-    /// Takes out everything of users who were forgotten later. Returns whether there was anything.
+    /// Removes the rows of users who were forgotten later. Returns true if there were any.
     fn forget(&mut self, forgotten: &HashMap<String, u64>) -> bool {
         let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
         let before = self.shown.len() + self.rewards.len() + self.forgotten.len();
@@ -136,7 +165,7 @@ impl Page {
     }
 }
 
-/// The items that a file has named so far.
+/// The items that a file has so far.
 #[derive(Debug, Default)]
 struct Dictionary {
     file: Option<u64>,
@@ -146,7 +175,7 @@ struct Dictionary {
 }
 
 impl Dictionary {
-    /// The place of an item that is named by its features.
+    /// The index of an item with these features. A new item is added to the page.
     fn place(&mut self, page: &mut Page, id: &str, features: &[f64]) -> u32 {
         let mut hasher = blake3::Hasher::new();
         hasher.update(id.as_bytes());
@@ -165,12 +194,12 @@ impl Dictionary {
     }
 }
 
-/// What the keeper can be asked for.
+/// A request to the journal's task.
 #[derive(Debug)]
 pub(super) enum JournalRequest {
-    /// Write everything. The answer is the batch of the log up to which everything is written.
+    /// Write everything. The answer is the batch of the log up to which the journal is complete.
     Flush(oneshot::Sender<Result<u64, StoreError>>),
-    /// Take everything of forgotten users out of the files. The answer is the number of rows.
+    /// Remove the rows of forgotten users from the files. The answer is the number of rows.
     Forget(oneshot::Sender<Result<u64, StoreError>>),
     Stop(oneshot::Sender<()>),
 }
@@ -186,13 +215,15 @@ pub(super) struct Keeper {
     position: u64,
     events: u64,
     dictionary: Dictionary,
-    /// The service clock when old files were last looked through.
+    /// The context features of the folder.
+    context: Context,
+    /// The service-clock time when old files were last dropped.
     retired_at: Option<u64>,
     is_failing: bool,
 }
 
 impl Keeper {
-    /// Finds out how far the journal has come.
+    /// Opens the journal and finds the batch up to which it is complete.
     pub fn open(shared: Arc<Shared>) -> Result<Self, OpenError> {
         let journal = &shared.folder.journal;
         let last = journal.last();
@@ -202,11 +233,13 @@ impl Keeper {
         }
         let first = shared.folder.log.first()?;
         if position + 1 < first {
-            // The journal was off for a while, or this is a copy without one.
+            // The journal was disabled for a while, or this is a copy without one.
             let state = shared.read();
             (position, events) = (state.position(), state.events());
         }
+        let context = shared.read().identity().context.clone();
         let mut keeper = Self {
+            context,
             taken: Pending::default(),
             last,
             position,
@@ -222,7 +255,7 @@ impl Keeper {
                 keeper.drop_all()?;
             }
         }
-        keeper.tell_position();
+        keeper.publish_position();
         Ok(keeper)
     }
 
@@ -230,12 +263,12 @@ impl Keeper {
         &self.shared.folder.journal
     }
 
-    fn tell_position(&self) {
+    fn publish_position(&self) {
         let journaled = &self.shared.journaled;
         journaled.store(self.position, Ordering::SeqCst);
     }
 
-    /// Writes what there is until told to stop.
+    /// Writes decisions and rewards until it is told to stop.
     pub async fn run(mut self, mut requests: mpsc::Receiver<JournalRequest>) {
         loop {
             let tick = self.shared.env().clock.sleep(TICK);
@@ -266,12 +299,12 @@ impl Keeper {
         }
     }
 
-    /// Writes everything that there is. What cannot be written stays for the next time.
+    /// Writes everything that waits. If that fails, it stays for the next time.
     fn write(&mut self) -> Result<(), StoreError> {
         if !self.shared.has_journal() {
             return Ok(());
         }
-        // What comes while this is written is for the next time: nobody may wait for a busy server.
+        // Decisions that come meanwhile are left for the next time, so that this ends on a busy server.
         let upto = self.shared.read().position();
         let mut written = Ok(());
         for _ in 0..2 {
@@ -287,14 +320,14 @@ impl Keeper {
             Err(error) if !self.is_failing => {
                 tracing::error!(%error, "the journal cannot be written")
             }
-            Ok(()) if self.is_failing => tracing::info!("the journal is written again"),
+            Ok(()) if self.is_failing => tracing::info!("the journal can be written again"),
             _ => {}
         }
         self.is_failing = written.is_err();
         written
     }
 
-    /// Writes the decisions that were taken, and some batches of the log up to `upto`.
+    /// Writes the waiting decisions, and some batches of the log up to `upto`.
     fn write_page(&mut self, upto: u64) -> Result<(), StoreError> {
         let file = self.journal().next_file()?;
         if self.dictionary.file != Some(file) {
@@ -317,10 +350,10 @@ impl Keeper {
             appended.map_err(StoreError::from)
         });
         if let Err(error) = added {
-            // The items of this page are not in the file.
+            // The items of this page did not get into the file.
             self.dictionary.file = None;
             if let StoreError::Refused(_) = error {
-                // It is too long, and would be the next time.
+                // The page is too long, and would be so the next time.
                 self.shared
                     .meters
                     .unnoted
@@ -332,18 +365,18 @@ impl Keeper {
         self.taken.clear();
         self.last += 1;
         (self.position, self.events) = (page.position, page.events);
-        self.tell_position();
+        self.publish_position();
         Ok(())
     }
 
     fn add_decisions(&mut self, page: &mut Page) {
         for bytes in self.taken.decisions() {
-            let Some(handed) = Handed::decode(bytes) else {
+            let Some(handed) = DecisionContents::decode(bytes) else {
                 continue;
             };
-            // For each anew: nobody waits for a long page.
+            // Locked for each decision, so that writers do not wait for a long page.
             let state = self.shared.state.read();
-            // Between the decision and now the user may have been forgotten.
+            // The user may have been forgotten since the decision.
             if state.is_forgotten(&handed.user, handed.event) {
                 continue;
             }
@@ -373,6 +406,7 @@ impl Keeper {
                 user: handed.user.into_owned(),
                 cluster: handed.cluster,
                 items,
+                context: handed.context,
             });
         }
     }
@@ -417,18 +451,20 @@ impl Keeper {
     }
 
     fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
+        let (features, context) = self.context.split(&reward.features);
         RewardRow {
             number: reward.number,
-            // What version 0.1 learned does not say which event the decision followed. It was made
-            // before this one.
+            // Rewards of version 0.1 do not have the event that the decision followed. It was made before this
+            // event.
             event: reward.event.min(page.events.saturating_sub(1)),
             decided: reward.decided,
             rewarded: at,
             user: reward.user.clone(),
             cluster: reward.cluster,
-            item: self.dictionary.place(page, &reward.item, &reward.features),
+            item: self.dictionary.place(page, &reward.item, features),
             score: reward.score,
             reward: reward.reward,
+            context: context.to_vec(),
         }
     }
 
@@ -452,7 +488,7 @@ impl Keeper {
         Ok(rows)
     }
 
-    /// Begins a file a day, and drops those that are older than wanted.
+    /// Begins a file each day, and drops files older than `journal-days`.
     fn retire(&mut self) -> Result<(), StoreError> {
         let clock = self.shared.clock();
         let is_due = self
@@ -461,16 +497,16 @@ impl Keeper {
         if !is_due || self.last == 0 {
             return Ok(());
         }
-        // A start has begun a file already.
+        // Opening the journal has begun a file already.
         if self.retired_at.is_some() {
             self.journal().append(self.last, &[])?;
-            // It says when the file was begun, also where nothing else comes for long.
+            // This page records when the file was begun, even if no other page follows for long.
             self.write_page(self.position)?;
         }
         let journal = &self.shared.folder.journal;
         let kept = self.shared.settings.journal_days.saturating_mul(DAY);
         for (until, _) in journal.closed()? {
-            // Everything in a file is older than the first batch after it.
+            // All pages of a file are older than the first page of the next one.
             let next = journal.read(until - 1)?.next();
             let Some(next) = next else { break };
             if Page::decode(&next?.1)?.clock.saturating_add(kept) >= clock {
@@ -491,7 +527,7 @@ impl Keeper {
     }
 }
 
-/// The last batch of a journal; none where it has none any more.
+/// The last batch of a journal; `None` if all were dropped.
 pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> {
     let last = journal.last();
     if journal.first()? > last {
@@ -520,7 +556,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn pending_decisions_are_read_as_they_were_pushed() {
         let mut pending = Pending::default();
         assert!(pending.is_empty() && pending.decisions().next().is_none());
         let all = [&b"one"[..], b"", b"three"];

@@ -1,15 +1,15 @@
-//! Log, then apply.
+//! The engine: writes are validated, logged, then applied.
 //!
-//! Four tasks, each the owner of its files, and each on a thread of its own in a real server:
+//! It has four tasks. Each has a thread of its own in a real server, and only it changes its files:
 //!
 //! | task | does | owns |
 //! |---|---|---|
 //! | `owner` | admits writes, appends them to the log, applies them, answers | the log |
-//! | `journal` | writes down what was shown and what it brought | the journal |
+//! | `journal` | records items shown and their rewards, for analysis | the journal |
 //! | `upkeep` | takes snapshots, compacts | the snapshots |
-//! | `fit` | computes the policy's fits | nothing |
+//! | `fit` | computes the policy's fits | no files |
 //!
-//! Whoever recommends reads the state and waits for none of them.
+//! Recommendations read the state and wait for none of them.
 
 mod backup;
 mod export;
@@ -18,7 +18,7 @@ mod fold;
 mod journal;
 mod owner;
 mod recommend;
-mod shelf;
+mod state_lock;
 mod upkeep;
 mod verify;
 
@@ -35,11 +35,11 @@ pub use backup::{backup_folder, restore};
 pub use export::export_folder;
 pub use fit::Threads;
 pub use fold::FoldError;
-pub use recommend::{Among, Asked, MOST_INLINE, Recommended};
+pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
-use crate::decision::{Handed, Sealer, first_number};
+use crate::decision::{DecisionContents, Sealer, first_number};
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
@@ -50,48 +50,48 @@ use crate::store::{Epochs, Folder, Origin, StoreError};
 use fit::{Fits, Watch};
 use journal::{JournalRequest, Pending};
 use owner::{Answer, Command, Done, Owner, WriteRequest};
-use shelf::Shelf;
+use state_lock::StateLock;
 use upkeep::UpkeepRequest;
 
-/// Writes that may wait.
+/// The maximum number of writes in the queue.
 const QUEUE: usize = 8192;
 
-/// Changes that a slow listener may lag behind.
+/// The maximum number of changes that a slow listener may lag behind.
 const LISTENERS: usize = 1024;
 
-/// Recommends, learns, and loses nothing that was acknowledged.
+/// Recommends and learns. Acknowledged writes are never lost.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<Shared>,
-    /// The only one that keeps the owner of the log going.
+    /// The only strong sender: the owner of the log ends when it is dropped.
     queue: mpsc::Sender<WriteRequest>,
     journal: mpsc::Sender<JournalRequest>,
     upkeep: mpsc::Sender<UpkeepRequest>,
 }
 
-/// What the engine's tasks share.
+/// The data that the engine's tasks share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    state: Shelf,
+    state: StateLock,
     folder: Folder,
     settings: Settings,
     sealer: Sealer,
-    /// Whether the policy looks at the ids of items.
+    /// True if the policy uses the ids of items.
     has_item_ids: bool,
     time: Time,
     epochs: Epochs,
-    /// Name of this run of this copy of the folder.
+    /// The random number that identifies this run of this copy of the folder.
     life: u64,
-    /// Number of the next item shown.
+    /// The number of the next item shown.
     number: AtomicU64,
-    /// Decisions handed out that are not in the journal yet.
+    /// Decisions that are not in the journal yet.
     pending: Mutex<Pending>,
     queue: mpsc::WeakSender<WriteRequest>,
     changes: broadcast::Sender<Record>,
-    /// Why nothing can be written, if nothing can.
+    /// The reason why the engine is read-only, if it is.
     read_only: Mutex<Option<String>>,
     closing: AtomicBool,
-    /// Bytes appended to the log since the newest snapshot was begun.
+    /// The number of bytes appended to the log since the newest snapshot was begun.
     log_bytes: AtomicU64,
     /// The batch of the log up to which everything is in the journal.
     journaled: AtomicU64,
@@ -102,8 +102,8 @@ pub(crate) struct Shared {
 
 /// The service clock: milliseconds for which this folder has been served.
 ///
-/// It goes on from the last stamp in the log and follows the monotonic clock, so no wrong reading of
-/// the time of day moves it.
+/// It continues from the last stamp in the log and follows the monotonic clock, so changes of the wall clock
+/// do not affect it.
 #[derive(Debug, Clone, Copy)]
 struct Time {
     clock: u64,
@@ -125,17 +125,17 @@ impl Shared {
         clock + self.env().clock.monotonic().saturating_sub(monotonic)
     }
 
-    /// How long a decision can be answered, in milliseconds.
+    /// The time for which a decision accepts a reward, in milliseconds.
     fn lifetime(&self) -> u64 {
         self.settings.lifetime.saturating_mul(1000)
     }
 
-    /// Whether decisions and rewards are kept for analysis.
+    /// Returns true if decisions and rewards are kept for analysis.
     fn has_journal(&self) -> bool {
         self.settings.journal_days > 0
     }
 
-    /// Writes that wait.
+    /// The number of writes in the queue.
     fn waiting(&self) -> usize {
         self.queue
             .upgrade()
@@ -149,22 +149,22 @@ impl Shared {
         let sent = queue.try_send(WriteRequest { command, reply });
         drop(queue);
         match sent {
-            Ok(()) => answer
-                .await
-                .unwrap_or_else(|_| Err(Refusal::Unknown("the server is going down".to_owned()))),
+            Ok(()) => answer.await.unwrap_or_else(|_| {
+                Err(Refusal::Unknown("the server is shutting down".to_owned()))
+            }),
             Err(mpsc::error::TrySendError::Full(_)) => Err(Refusal::Overloaded),
             Err(mpsc::error::TrySendError::Closed(_)) => Err(Refusal::Closing),
         }
     }
 }
 
-/// Why an engine cannot start.
+/// The reason why an engine cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The state cannot be made.
+    /// The state cannot be restored.
     #[error(transparent)]
     Fold(#[from] FoldError),
-    /// The settings do not fit.
+    /// The settings are invalid, or differ from the folder's.
     #[error(transparent)]
     Settings(#[from] Misfit),
     /// A thread cannot be started.
@@ -180,17 +180,19 @@ impl From<StoreError> for OpenError {
 
 /// A reward.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Given<'a> {
+pub struct Feedback<'a> {
     /// The decision.
     pub decision: &'a str,
-    /// Which of the items shown; the first by default.
+    /// The id of the item; by default the first item shown.
     pub item: Option<&'a str>,
     /// The reward.
     pub reward: f64,
+    /// The rewards of the items that were shown after it, in order, as far as the user looked.
+    pub more: &'a [f64],
 }
 
 impl Engine {
-    /// Opens a data folder and makes the state from it.
+    /// Opens a data folder and restores the state.
     ///
     /// # Errors
     /// If the folder is damaged, or was made for other settings.
@@ -198,7 +200,7 @@ impl Engine {
         Self::start(Folder::open(&env, data)?, settings)
     }
 
-    /// As [`Engine::open`], with a folder that is open already.
+    /// Like [`Engine::open`], with a folder that is open already.
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -207,7 +209,7 @@ impl Engine {
         Self::start_with(folder, settings, Box::new(workers))
     }
 
-    /// As [`Engine::start`], with other workers for the fits.
+    /// Like [`Engine::start`], with other workers for the fits.
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -238,7 +240,8 @@ impl Engine {
             && asked != has
         {
             return Err(Misfit(format!(
-                "dim {asked} was asked for, and the items in the folder have {has} features"
+                "dim is {asked}, and the items in the folder have {has} features; omit dim, or use another \
+                 folder"
             ))
             .into());
         }
@@ -253,7 +256,7 @@ impl Engine {
             epochs,
             life: epoch.life,
             number: AtomicU64::new(first_number(epoch.number)),
-            state: Shelf::new(state),
+            state: StateLock::new(state),
             folder,
             settings: settings.clone(),
             sealer: Sealer::new(key),
@@ -288,22 +291,22 @@ impl Engine {
         })
     }
 
-    /// What is known, while the guard is held.
+    /// The state. Writes wait while the guard is held.
     pub fn state(&self) -> RwLockReadGuard<'_, State> {
         self.shared.read()
     }
 
-    /// The settings in force.
+    /// The settings.
     pub fn settings(&self) -> &Settings {
         &self.shared.settings
     }
 
-    /// Whether the policy looks at the ids of items ([`crate::state::item_id`]).
+    /// Returns true if the policy uses the ids of items ([`crate::state::item_id`]).
     pub fn has_item_ids(&self) -> bool {
         self.shared.has_item_ids
     }
 
-    /// Counts and times.
+    /// The metrics.
     pub fn meters(&self) -> &Meters {
         &self.shared.meters
     }
@@ -313,22 +316,22 @@ impl Engine {
         &self.shared.folder
     }
 
-    /// Why nothing can be written, if nothing can.
+    /// The reason why the engine is read-only, if it is.
     pub fn read_only(&self) -> Option<String> {
         lock(&self.shared.read_only).clone()
     }
 
-    /// Splits and merges as they happen.
+    /// A receiver of splits and merges as they happen.
     pub fn changes(&self) -> broadcast::Receiver<Record> {
         self.shared.changes.subscribe()
     }
 
-    /// Whether a fit is being computed, or waits to be recorded.
+    /// Returns true if a fit is being computed, or waits to be logged.
     pub fn is_fitting(&self) -> bool {
         self.shared.fitting.is_running()
     }
 
-    /// How long the last fit was computed, if there was one since the start.
+    /// The time that the last fit took to compute, if there was one since the start.
     pub fn fit_took(&self) -> Option<Duration> {
         self.shared.fitting.took()
     }
@@ -338,20 +341,20 @@ impl Engine {
         self.shared.env().clock.wall()
     }
 
-    /// Writes that wait.
+    /// The number of writes in the queue.
     pub fn waiting(&self) -> usize {
         self.shared.waiting()
     }
 
-    /// A hash of the whole state. That takes time at many users, and learning waits meanwhile; the
-    /// last one is remembered.
+    /// A hash of the whole state. It takes time with many users, and learning waits meanwhile. The last one is
+    /// cached.
     pub fn hash(&self) -> String {
         self.hashed().1.unwrap_or_default()
     }
 
-    /// What is known, with its hash.
+    /// The state, with its hash.
     pub fn hashed(&self) -> (RwLockReadGuard<'_, State>, Option<String>) {
-        self.shared.state.study(|state| {
+        self.shared.state.read_long(|state| {
             let mut known = lock(&self.shared.hash);
             let hash = match &*known {
                 Some((events, hash)) if *events == state.events() => hash.clone(),
@@ -362,58 +365,70 @@ impl Engine {
         })
     }
 
-    /// Looks at the state for as long as it takes: learning waits meanwhile, and recommending does
-    /// not.
-    pub fn study<T>(&self, look: impl FnOnce(&State) -> T) -> T {
-        self.shared.state.study(look)
+    /// Reads the state for a long time: learning waits meanwhile, recommending does not.
+    pub fn read_long<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+        self.shared.state.read_long(look)
     }
 
-    /// Learns one round of rewards. Returns for each whether it was new.
+    /// Learns one round of rewards. Returns true for each that was new.
     ///
     /// # Errors
     /// If one of them is refused; then none is learned.
-    pub async fn feedback(&self, round: &[Given<'_>]) -> Result<Vec<bool>, Refusal> {
-        let alone = round.len() == 1;
-        let answers = round
-            .iter()
-            .enumerate()
-            .map(|(index, given)| match self.answer(given) {
-                Err(refusal) if !alone => Err(refusal.within("feedback", index)),
-                other => other,
-            })
-            .collect::<Result<Vec<_>, _>>()?;
-        match self.shared.ask(Command::Learn(answers)).await? {
-            Done::Applied(applied) => Ok(applied),
-            _ => Err(Refusal::Closing),
+    pub async fn feedback(&self, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
+        let mut answers = Vec::with_capacity(round.len());
+        for (entry, given) in round.iter().enumerate() {
+            self.answer(entry, given, &mut answers)
+                .map_err(|refusal| match round.len() {
+                    1 => refusal,
+                    _ => refusal.within("feedback", entry),
+                })?;
         }
+        let entries: Vec<usize> = answers.iter().map(|answer| answer.entry).collect();
+        let Done::Applied(applied) = self.shared.ask(Command::Learn(answers)).await? else {
+            return Err(Refusal::Closing);
+        };
+        let mut is_new = vec![false; round.len()];
+        for (entry, applied) in entries.into_iter().zip(applied) {
+            is_new[entry] |= applied;
+        }
+        Ok(is_new)
     }
 
-    /// Whether a reward could be sent, as far as that can be told without the log.
+    /// Validates a reward, as far as that is possible without writing.
     ///
     /// # Errors
     /// As [`Engine::feedback`].
-    pub fn check(&self, given: &Given<'_>) -> Result<(), Refusal> {
-        self.answer(given).map(drop)
+    pub fn check(&self, given: &Feedback<'_>) -> Result<(), Refusal> {
+        self.answer(0, given, &mut Vec::new())
     }
 
-    /// A reward with what its decision says.
-    fn answer(&self, given: &Given<'_>) -> Result<Answer, Refusal> {
+    /// Adds the rewards of an entry, with the contents of its decision.
+    fn answer(
+        &self,
+        entry: usize,
+        given: &Feedback<'_>,
+        answers: &mut Vec<Answer>,
+    ) -> Result<(), Refusal> {
         let shared = &self.shared;
         let Settings {
             reward_min,
             reward_max,
             ..
         } = shared.settings;
-        if !(reward_min..=reward_max).contains(&given.reward) {
-            let message = format!(
-                "the reward is {}, and it must be from {reward_min} to {reward_max}",
-                given.reward
-            );
-            return Err(Refusal::invalid("reward", message));
+        let rewards = || std::iter::once(given.reward).chain(given.more.iter().copied());
+        for (place, reward) in rewards().enumerate() {
+            if !(reward_min..=reward_max).contains(&reward) {
+                let message =
+                    format!("the reward is {reward}; it must be from {reward_min} to {reward_max}");
+                return Err(match given.more {
+                    [] => Refusal::invalid("reward", message),
+                    _ => Refusal::invalid(format!("rewards[{place}]"), message),
+                });
+            }
         }
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
-        let handed = Handed::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
+        let handed = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
         let clock = match shared.epochs.origin(&handed) {
             Origin::Own { clock } => clock,
             Origin::OtherCopy => return Err(Refusal::OtherCopy),
@@ -422,7 +437,7 @@ impl Engine {
         if shared.clock() > clock.saturating_add(shared.lifetime()) {
             return Err(Refusal::Expired);
         }
-        let position = match given.item {
+        let first = match given.item {
             None => 0,
             Some(id) => handed
                 .shown
@@ -434,23 +449,35 @@ impl Engine {
                     field: "item",
                 })?,
         };
-        let shown = handed.shown.into_iter().nth(position);
-        let shown = shown.ok_or(Refusal::UnknownDecision)?;
-        Ok(Answer {
-            number: handed.number + position as u64,
-            user: handed.user.into_owned(),
-            item: shown.item.into_owned(),
-            features: shown.features,
-            score: shown.score,
-            cluster: handed.cluster,
-            decided: handed.at,
-            clock,
-            event: handed.event,
-            reward: given.reward,
-        })
+        if handed.shown.is_empty() {
+            return Err(Refusal::UnknownDecision);
+        }
+        let (shown, given_rewards) = (handed.shown.len() - first, given.more.len() + 1);
+        if given_rewards > shown {
+            let message = format!("there are {given_rewards} rewards for {shown} items shown");
+            return Err(Refusal::invalid("rewards", message));
+        }
+        let shown = handed.shown.into_iter().enumerate().skip(first);
+        for ((place, shown), reward) in shown.zip(rewards()) {
+            answers.push(Answer {
+                entry,
+                number: handed.number + place as u64,
+                user: handed.user.clone().into_owned(),
+                item: shown.item.into_owned(),
+                features: shown.features,
+                context: handed.context.clone(),
+                score: shown.score,
+                cluster: handed.cluster,
+                decided: handed.at,
+                clock,
+                event: handed.event,
+                reward,
+            });
+        }
+        Ok(())
     }
 
-    /// Puts items into the catalogue. Returns how many were not there just so.
+    /// Inserts or replaces items of the catalogue. Returns the number that were new or changed.
     ///
     /// # Errors
     /// If one of them is refused; then none is changed.
@@ -461,22 +488,22 @@ impl Engine {
     /// Takes an item out of the catalogue. Returns whether it was there.
     ///
     /// # Errors
-    /// If nothing can be written.
+    /// If the engine is read-only.
     pub async fn remove(&self, item: &str) -> Result<bool, Refusal> {
         let changed = self.change(Command::Remove(item.to_owned())).await?;
         Ok(changed > 0)
     }
 
-    /// Forgets a user. Returns whether anything was known of the user.
+    /// Forgets a user. Returns true if the user had given a reward.
     ///
     /// # Errors
-    /// If nothing can be written.
+    /// If the engine is read-only.
     pub async fn forget(&self, user: &str) -> Result<bool, Refusal> {
         let changed = self.change(Command::Forget(user.to_owned())).await?;
         Ok(changed > 0)
     }
 
-    /// Declares how many users exist before the first round.
+    /// Declares the number of users who exist before the first round.
     ///
     /// # Errors
     /// After the first round.
@@ -501,25 +528,25 @@ impl Engine {
         answered(sent.is_ok(), answer).await
     }
 
-    /// Removes everything of forgotten users from the folder. Recommending and learning go on.
+    /// Removes all data of forgotten users from the folder. Recommending and learning go on.
     ///
     /// # Errors
-    /// If something cannot be read or written. It can be done again.
+    /// If a file cannot be read or written. It can be repeated.
     pub async fn compact(&self) -> Result<Compacted, FoldError> {
         let (reply, answer) = oneshot::channel();
         let sent = self.upkeep.send(UpkeepRequest::Compact(reply)).await;
         answered(sent.is_ok(), answer).await
     }
 
-    /// Writes every decision that waits into the journal. Returns the batch of the log up to which
-    /// the journal has everything.
+    /// Writes all waiting decisions into the journal. Returns the batch of the log up to which the journal is
+    /// complete.
     async fn flush_journal(&self) -> Result<u64, FoldError> {
         let (reply, answer) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         Ok(answered(sent.is_ok(), answer).await?)
     }
 
-    /// Stops: what is in the queue is finished, the journal written, and a last snapshot taken.
+    /// Stops: finishes the writes in the queue, writes the journal, and takes a last snapshot.
     pub async fn close(&self) {
         let shared = &self.shared;
         if shared.closing.swap(true, Ordering::SeqCst) {
@@ -543,7 +570,7 @@ impl Engine {
         }
         upkeep::last_snapshot(shared);
         if let Err(error) = shared.folder.close() {
-            tracing::warn!(%error, "how far the log has come is not written down");
+            tracing::warn!(%error, "cannot record the end of the log");
         }
     }
 }
@@ -553,14 +580,14 @@ async fn answered<T, E: From<StoreError>>(
     is_sent: bool,
     answer: oneshot::Receiver<Result<T, E>>,
 ) -> Result<T, E> {
-    let closing = || Err(StoreError::Refused("the server is closing".to_owned()).into());
+    let closing = || Err(StoreError::Refused("the server is shutting down".to_owned()).into());
     match is_sent {
         true => answer.await.unwrap_or_else(|_| closing()),
         false => closing(),
     }
 }
 
-/// A lock whose data stays good whatever happens to who holds it.
+/// Locks a mutex whose data stays valid even if a holder panics.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,11 @@
 //! The owner of the log: the one task that writes to it and changes the state.
 //!
-//! It takes the writes that wait, admits them against the state, appends them as one batch (so that
-//! many share one sync), applies the batch, and only then answers.
+//! It takes writes from the queue, admits them against the state, appends them as one batch (so that many
+//! share one sync), applies the batch, and only then answers.
 //!
-//! If an append fails, what it wrote may still become durable. Those who wait for it are answered only
-//! once the log has gone on in a new file, which makes it void: then they are told that nothing was
-//! written. The owner tries that again and again, so writing goes on by itself as soon as the device
-//! does.
+//! If an append fails, its bytes may still become durable. So its callers are answered only after a new file
+//! of the log was begun, which makes the failed append void: then the answer is that nothing was written.
+//! The owner retries this, so writing resumes by itself as soon as the device works.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,22 +20,23 @@ use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::state::{Ahead, Effect, State};
 use crate::store::{AppendError, Log, StoreError};
 
-/// Rounds and bytes that share one append.
+/// The maximum number of rounds, and of bytes, in one append.
 const MAX_ROUNDS_PER_COMMIT: usize = 1024;
 const MAX_BYTES_PER_COMMIT: usize = 4 << 20;
 
-/// After a batch of this many rounds there are more on their way: waiting a moment for them lets more
-/// rounds share a sync. A writer that is alone never waits.
-const BUSY: usize = 4;
+/// After a batch of at least this many rounds more are likely to come, so the owner waits a moment: more
+/// rounds share a sync. A single writer never waits.
+const MIN_ROUNDS_TO_WAIT: usize = 4;
+/// The microseconds of this wait.
 const GROUP_WAIT: u64 = 60;
 
-/// Milliseconds between two tries to write after one that failed.
-const RETRY: u64 = 200;
+/// The milliseconds between two attempts to write after a failure.
+const RETRY_INTERVAL: u64 = 200;
 
-/// Milliseconds after which those who wait for a failed append are told that its outcome is unknown.
-const UNDECIDED: u64 = 10_000;
+/// The milliseconds after which the callers of a failed append are answered that its outcome is unknown.
+const UNDECIDED_TIMEOUT: u64 = 10_000;
 
-/// Least milliseconds between two events that let go of expired decisions.
+/// The minimum number of milliseconds between two [`Event::Expire`].
 const MIN_EXPIRY_STEP: u64 = 1_000;
 
 /// A write request and the channel its result goes to.
@@ -48,7 +48,7 @@ pub(super) struct WriteRequest {
 
 type Reply = oneshot::Sender<Result<Done, Refusal>>;
 
-/// What the owner can be asked for.
+/// A command to the owner.
 #[derive(Debug)]
 pub(super) enum Command {
     Learn(Vec<Answer>),
@@ -56,9 +56,9 @@ pub(super) enum Command {
     Remove(String),
     Forget(String),
     Expect(u64),
-    /// A fit was computed; none if that failed.
+    /// A fit was computed; `None` if that failed.
     Fit(Option<Vec<u8>>),
-    /// Begin a new file of the log, and say which batch is the last before it.
+    /// Begin a new file of the log, and return the last batch before it.
     Roll,
     /// Drop the batches of the log before this number.
     DropBefore(u64),
@@ -68,10 +68,13 @@ pub(super) enum Command {
 /// A reward whose features may still be in the catalogue.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
+    /// The place of its entry in the request. The items of a list share one.
+    pub entry: usize,
     pub number: u64,
     pub user: String,
     pub item: String,
     pub features: Features,
+    pub context: Vec<f64>,
     pub score: f64,
     pub cluster: u64,
     pub decided: u64,
@@ -83,18 +86,18 @@ pub(super) struct Answer {
 /// The result of a command.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// For each reward, whether it was new.
+    /// For each reward, true if it was new.
     Applied(Vec<bool>),
-    /// How many things changed.
+    /// The number of things changed.
     Changed(usize),
     /// The last batch of the log.
     Position(u64),
 }
 
-/// What the owner does next.
+/// The next step of the owner.
 enum Next {
     Request(WriteRequest),
-    /// It is time to try again after an append that failed.
+    /// Retry after an append that failed.
     Retry,
     Closed,
 }
@@ -104,14 +107,14 @@ pub(super) struct Owner {
     shared: Arc<Shared>,
     requests: mpsc::Receiver<WriteRequest>,
     fits: Fits,
-    /// Taken from the queue, and left for the next batch.
+    /// A request that was taken from the queue and is left for the next batch.
     held: Option<WriteRequest>,
-    /// Those who wait for an append that failed, and since when.
+    /// The callers of appends whose outcome is not decided, and the time of the first one.
     undecided: Vec<Reply>,
     undecided_since: u64,
-    /// When it was last tried to go on with the log.
+    /// The time of the last attempt to write.
     tried_at: u64,
-    /// Rounds in the batch before.
+    /// The number of rounds in the previous batch.
     last_rounds: usize,
 }
 
@@ -129,7 +132,7 @@ impl Owner {
         }
     }
 
-    /// Does what is asked until told to stop, or until the engine is gone.
+    /// Executes commands until it is told to stop, or the engine is dropped.
     pub async fn run(mut self) {
         loop {
             self.shared.begin_fit(&mut self.fits);
@@ -143,7 +146,7 @@ impl Owner {
             };
             match first.command {
                 Command::Stop => {
-                    let closing = Refusal::Unknown("the server is closing".to_owned());
+                    let closing = Refusal::Unknown("the server is shutting down".to_owned());
                     refuse(self.undecided.drain(..), &closing);
                     self.requests.close();
                     while let Ok(request) = self.requests.try_recv() {
@@ -176,9 +179,9 @@ impl Owner {
         if !is_failing {
             return or_closed(self.requests.recv().await);
         }
-        // Not put off by requests that come meanwhile.
+        // Requests that come meanwhile do not delay the retry.
         let now = self.shared.env().clock.monotonic();
-        let wait = (self.tried_at + RETRY).saturating_sub(now);
+        let wait = (self.tried_at + RETRY_INTERVAL).saturating_sub(now);
         if wait == 0 {
             return Next::Retry;
         }
@@ -203,11 +206,11 @@ impl Owner {
         }
     }
 
-    /// Writes a request, together with others that wait if they are rounds.
+    /// Writes a request. Rounds are written together with other rounds in the queue.
     async fn write(&mut self, first: WriteRequest) {
         let shares = |request: &WriteRequest| matches!(request.command, Command::Learn(_));
         let can_share = shares(&first) && self.shared.read().dim().is_some();
-        if can_share && self.last_rounds >= BUSY {
+        if can_share && self.last_rounds >= MIN_ROUNDS_TO_WAIT {
             self.shared.env().clock.pause(GROUP_WAIT);
         }
         let mut commit = Commit::default();
@@ -230,7 +233,7 @@ impl Owner {
         self.commit(commit).await;
     }
 
-    /// Turns a request into an event, if it is one that can follow.
+    /// Turns a request into an event, if it is valid.
     fn admit(&mut self, commit: &mut Commit, request: WriteRequest) {
         let WriteRequest { command, reply } = request;
         let shared = Arc::clone(&self.shared);
@@ -265,7 +268,7 @@ impl Owner {
         let position = {
             let state = shared.read();
             if let Some(before) = expiry(&shared, &state, stamp.clock) {
-                // Behind the others: they were admitted without it.
+                // Last in the batch: the others were admitted without it.
                 events.push(Event::Expire { before });
             }
             state.position()
@@ -283,7 +286,7 @@ impl Owner {
                 clock.yield_now().await;
                 self.apply(position + 1, &batch);
                 for (done, reply) in waiting {
-                    // Whoever asked may have gone.
+                    // The caller may be gone.
                     let _ = reply.send(Ok(done));
                 }
             }
@@ -323,16 +326,16 @@ impl Owner {
         }
     }
 
-    /// The log can be written: what failed before is void by now.
+    /// The log is writable again. Earlier failed appends are void by now.
     fn writable(&mut self) {
         let reason = lock(&self.shared.read_only).take();
         if let Some(reason) = reason {
-            tracing::info!("writing works again");
+            tracing::info!("the log is writable again");
             refuse(self.undecided.drain(..), &Refusal::ReadOnly(reason));
         }
     }
 
-    /// The log cannot be written.
+    /// An append failed: the engine becomes read-only.
     fn failing(&mut self, error: &AppendError) -> Refusal {
         let refusal = match error {
             AppendError::NotWritten(error) | AppendError::Unknown(error) => Refusal::from(error),
@@ -344,10 +347,10 @@ impl Owner {
             let before = lock(&self.shared.read_only).replace(reason.clone());
             if before.is_none() {
                 self.tried_at = self.shared.env().clock.monotonic();
-                tracing::error!(%error, "nothing can be written");
+                tracing::error!(%error, "the log cannot be written; the server is read-only");
             }
             let waited = self.shared.env().clock.monotonic();
-            if waited.saturating_sub(self.undecided_since) > UNDECIDED {
+            if waited.saturating_sub(self.undecided_since) > UNDECIDED_TIMEOUT {
                 refuse(self.undecided.drain(..), &Refusal::Unknown(reason.clone()));
             }
         }
@@ -370,7 +373,7 @@ fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {
     }
 }
 
-/// The service clock before which decisions expire, where it is time to say so.
+/// The service-clock time before which decisions expire, if an [`Event::Expire`] is due.
 fn expiry(shared: &Shared, state: &State, clock: u64) -> Option<u64> {
     let lifetime = shared.lifetime();
     let before = clock.checked_sub(lifetime)?;
@@ -378,7 +381,7 @@ fn expiry(shared: &Shared, state: &State, clock: u64) -> Option<u64> {
     (before >= state.horizon() + step).then_some(before)
 }
 
-/// Bytes of an event in the log, about.
+/// The approximate length of an event in the log, in bytes.
 fn size_of_event(event: &Event) -> usize {
     let reward = |r: &Reward| r.features.len() * 8 + r.user.len() + r.item.len() + 64;
     match event {
@@ -387,7 +390,7 @@ fn size_of_event(event: &Event) -> usize {
     }
 }
 
-/// The event that a command comes to, if any, and the result once it is applied.
+/// The event of a command, if it needs one, and its result.
 fn prepare(
     state: &State,
     ahead: &mut Ahead,
@@ -402,9 +405,9 @@ fn prepare(
                 .admit(&event, ahead)
                 .map_err(|rejected| rejected.reason)?;
             let Event::Upsert { items } = event else {
-                unreachable!("it was made so")
+                unreachable!("made above")
             };
-            let items = without_known(state, items);
+            let items = changed_items(state, items);
             let changed = items.len();
             let event = (changed > 0).then_some(Event::Upsert { items });
             return Ok((event, Done::Changed(changed)));
@@ -439,13 +442,14 @@ fn prepare(
     Ok((event, done))
 }
 
-/// A round without the rewards that were learned before.
+/// The event of a round, without the rewards that were learned before.
 fn prepare_round(
     state: &State,
     ahead: &mut Ahead,
     answers: Vec<Answer>,
 ) -> Result<(Option<Event>, Done), Refusal> {
-    let (is_alone, is_idle) = (answers.len() == 1, answers.is_empty());
+    let is_idle = answers.is_empty();
+    let is_alone = answers.iter().all(|answer| answer.entry == 0);
     let within = |refusal: Refusal, index: usize| match is_alone {
         true => refusal,
         false => refusal.within("feedback", index),
@@ -453,9 +457,10 @@ fn prepare_round(
     let mut applied = Vec::with_capacity(answers.len());
     let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
     let mut places = Vec::with_capacity(answers.len());
-    for (index, answer) in answers.into_iter().enumerate() {
+    for answer in answers {
+        let index = answer.entry;
         let number = answer.number;
-        // Also a repeat: whoever was forgotten left no trace of what was answered before.
+        // Checked before repeats: earlier rewards of a forgotten user leave no trace.
         if state.is_forgotten(&answer.user, answer.event) {
             return Err(within(Refusal::Forgotten, index));
         }
@@ -481,7 +486,7 @@ fn prepare_round(
 
 /// A reward with its features.
 fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
-    let features = match answer.features {
+    let mut features = match answer.features {
         Features::Inline(features) => features,
         Features::Catalogue(revision) => {
             // The item may have changed since: then it is learned as it was shown.
@@ -490,6 +495,7 @@ fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
             features.ok_or(Refusal::Expired)?
         }
     };
+    features.extend_from_slice(&answer.context);
     Ok(Reward {
         number: answer.number,
         user: answer.user,
@@ -504,13 +510,13 @@ fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
     })
 }
 
-/// Items without those that the catalogue has just so.
-fn without_known(state: &State, mut items: Vec<Item>) -> Vec<Item> {
+/// The items that are new or changed.
+fn changed_items(state: &State, mut items: Vec<Item>) -> Vec<Item> {
     if let Some(catalogue) = state.catalogue() {
-        // An item that is named twice counts as given last, so all of them stay.
+        // Of an item that is given twice the last one counts, so all of them stay.
         let mut seen = std::collections::HashSet::new();
-        let is_twice = items.iter().any(|item| !seen.insert(item.id.clone()));
-        if !is_twice {
+        let has_duplicates = items.iter().any(|item| !seen.insert(item.id.clone()));
+        if !has_duplicates {
             items.retain(|item| !catalogue.has(&item.id, &item.features));
         }
     }

@@ -1,54 +1,59 @@
-//! Recommending: a read of the state, and a sealed decision.
+//! Recommendations: a read of the state, and a sealed decision.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use sclub::{ItemSet, Score};
 
 use super::{Engine, Refusal, lock};
-use crate::decision::{Features, Handed, Shown};
+use crate::context::ContextValue;
+use crate::decision::{DecisionContents, Features, Shown};
 use crate::state::{Choice, Scratch, State};
 
-/// Most numbers that a decision may carry: items shown times features, where they came along.
-pub const MOST_INLINE: usize = 4096;
+/// The maximum number of feature values in a decision (items shown times features), where the items came
+/// with the request.
+pub const MAX_INLINE_VALUES: usize = 4096;
 
 thread_local! {
-    /// Memory for a decision on its way out.
+    /// A reused buffer for encoding decisions.
     static ENCODED: RefCell<Vec<u8>> = RefCell::default();
 }
 
-/// Who is to be shown what.
+/// A validated request for a recommendation.
 #[derive(Debug)]
-pub struct Asked<'a> {
-    /// To whom.
+pub struct RecommendQuery<'a> {
+    /// The id of the user.
     pub user: &'a str,
-    /// Among what.
-    pub among: Among<'a>,
-    /// How many.
+    /// The candidates.
+    pub among: CandidateSet<'a>,
+    /// The number of items to show.
     pub k: usize,
+    /// The values of context features.
+    pub context: Option<&'a BTreeMap<String, ContextValue>>,
 }
 
-/// Candidates.
+/// The candidates of a request.
 #[derive(Debug)]
-pub enum Among<'a> {
+pub enum CandidateSet<'a> {
     /// Items of the catalogue.
     Candidates(Vec<&'a str>),
-    /// Items that came along, and their features one after another.
+    /// Items that came with the request: their ids, and their features.
     Inline(Vec<&'a str>, &'a ItemSet),
-    /// The catalogue, but for some.
+    /// The whole catalogue except these items.
     All(Vec<&'a str>),
 }
 
-/// What to show.
+/// A recommendation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recommended {
-    /// To be sent back with the reward.
+    /// The sealed decision, to be sent back with the reward.
     pub decision: String,
-    /// Best first.
+    /// The items to show, best first.
     pub items: Vec<(String, Score)>,
-    /// The cluster that she is served from.
+    /// The cluster that the user is served from.
     pub cluster: u64,
-    /// Users in it.
+    /// The number of users in it.
     pub cluster_users: u64,
 }
 
@@ -56,10 +61,10 @@ impl Engine {
     /// Recommends to one user.
     ///
     /// # Errors
-    /// Where a candidate is not known, or there is none.
+    /// If a candidate is not in the catalogue, or there are no candidates.
     pub fn recommend(
         &self,
-        asked: &Asked<'_>,
+        asked: &RecommendQuery<'_>,
         scratch: &mut Scratch,
     ) -> Result<Recommended, Refusal> {
         let state = self.shared.read();
@@ -71,8 +76,8 @@ impl Engine {
     /// Recommends to several users on the same history.
     ///
     /// # Errors
-    /// Where one of them cannot be served; then none is.
-    pub fn recommend_all(&self, all: &[Asked<'_>]) -> Result<Vec<Recommended>, Refusal> {
+    /// If one of the requests is invalid. No request is answered then.
+    pub fn recommend_all(&self, all: &[RecommendQuery<'_>]) -> Result<Vec<Recommended>, Refusal> {
         let mut scratch = Scratch::default();
         let state = self.shared.read();
         let chosen = all
@@ -93,56 +98,59 @@ impl Engine {
     fn choose<'a>(
         &self,
         state: &State,
-        asked: &Asked<'a>,
+        asked: &RecommendQuery<'a>,
         scratch: &mut Scratch,
-    ) -> Result<(Handed<'a>, Vec<Score>, u64), Refusal> {
+    ) -> Result<(DecisionContents<'a>, Vec<Score>, u64), Refusal> {
         let mut slots = Vec::new();
         let choice = match &asked.among {
-            Among::Candidates(ids) => {
+            CandidateSet::Candidates(ids) => {
                 slots = find(state, ids, "candidates")?;
-                if has_twice(&slots) {
-                    return Err(Refusal::invalid("candidates", "a candidate is named twice"));
+                if has_duplicates(&slots) {
+                    let message = "a candidate is given twice";
+                    return Err(Refusal::invalid("candidates", message));
                 }
                 Choice::Slots(&slots)
             }
-            Among::Inline(_, items) => Choice::Inline(items),
-            Among::All(excluded) => {
+            CandidateSet::Inline(_, items) => Choice::Inline(items),
+            CandidateSet::All(excluded) => {
                 slots.extend(excluded.iter().filter_map(|id| state.catalogue()?.slot(id)));
                 slots.sort_unstable();
                 Choice::All { exclude: &slots }
             }
         };
-        if let (Among::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
+        if let (CandidateSet::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
             && items.dim() != dim
         {
-            let message = format!(
-                "an item has {} features, and {dim} are expected",
-                items.dim()
-            );
+            let message = format!("an item has {} features; it must have {dim}", items.dim());
             return Err(Refusal::invalid("items", message));
         }
+        let context = &state.identity().context;
+        let context = match asked.context {
+            Some(given) => context.encode(given)?,
+            None => vec![0.0; context.len()],
+        };
         let chosen = state
-            .choose(asked.user, &choice, asked.k, scratch)
+            .choose(asked.user, &choice, &context, asked.k, scratch)
             .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
         if chosen.decisions.is_empty() {
             let message =
-                "there is nothing to choose from: the catalogue is empty, or all of it excluded";
+                "there are no candidates: the catalogue is empty, or all items are excluded";
             return Err(Refusal::invalid("candidates", message));
         }
         let catalogue = state.catalogue();
         let shown = chosen.decisions.iter().map(|decision| {
             let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
             let (item, features) = match &asked.among {
-                Among::Candidates(ids) => {
+                CandidateSet::Candidates(ids) => {
                     let revision = entry(slots[decision.index]).revision;
                     (ids[decision.index].into(), Features::Catalogue(revision))
                 }
-                Among::All(_) => {
+                CandidateSet::All(_) => {
                     let entry = entry(decision.index);
                     let id = entry.id.to_string();
                     (id.into(), Features::Catalogue(entry.revision))
                 }
-                Among::Inline(ids, items) => {
+                CandidateSet::Inline(ids, items) => {
                     let features = items.item(decision.index).collect();
                     (ids[decision.index].into(), Features::Inline(features))
                 }
@@ -153,7 +161,7 @@ impl Engine {
                 features,
             }
         });
-        let handed = Handed {
+        let handed = DecisionContents {
             life: self.shared.life,
             number: 0,
             event: state.events(),
@@ -162,13 +170,14 @@ impl Engine {
             user: asked.user.into(),
             cluster: chosen.cluster,
             shown: shown.collect(),
+            context,
         };
-        if let Among::Inline(_, items) = &asked.among
-            && handed.shown.len() * items.dim() > MOST_INLINE
+        if let CandidateSet::Inline(_, items) = &asked.among
+            && handed.shown.len() * items.dim() > MAX_INLINE_VALUES
         {
             let message = format!(
-                "{} items of {} features cannot be shown at once; {MOST_INLINE} numbers can, or \
-                 put the items into the catalogue",
+                "a decision with {} inline items of {} features is too large; at most {MAX_INLINE_VALUES} \
+                 feature values are allowed; lower k, or put the items into the catalogue",
                 handed.shown.len(),
                 items.dim()
             );
@@ -180,7 +189,7 @@ impl Engine {
 
     fn hand_out(
         &self,
-        mut handed: Handed<'_>,
+        mut handed: DecisionContents<'_>,
         scores: &[Score],
         cluster_users: u64,
     ) -> Recommended {
@@ -205,18 +214,18 @@ impl Engine {
     }
 }
 
-impl Among<'_> {
-    /// Which part of the request names the candidates.
+impl CandidateSet<'_> {
+    /// The field of the request that has the candidates.
     fn field(&self) -> &'static str {
         match self {
-            Among::Candidates(_) => "candidates",
-            Among::Inline(..) => "items",
-            Among::All(_) => "candidates",
+            CandidateSet::Candidates(_) => "candidates",
+            CandidateSet::Inline(..) => "items",
+            CandidateSet::All(_) => "candidates",
         }
     }
 }
 
-/// The slots of items.
+/// The slots of items of the catalogue.
 fn find(state: &State, ids: &[&str], field: &'static str) -> Result<Vec<usize>, Refusal> {
     let unknown = |id: &str| Refusal::UnknownItem {
         id: id.to_owned(),
@@ -233,8 +242,8 @@ fn find(state: &State, ids: &[&str], field: &'static str) -> Result<Vec<usize>, 
         .collect()
 }
 
-/// Whether something is in a list more than once.
-fn has_twice(slots: &[usize]) -> bool {
+/// Returns true if a slot is in the list more than once.
+fn has_duplicates(slots: &[usize]) -> bool {
     let mut sorted = slots.to_vec();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[0] == pair[1])

@@ -1,10 +1,10 @@
 //! Snapshots and compaction.
 //!
-//! A snapshot is a fold of the log beside the one that serves: the newest snapshot is read, the batches
-//! after it are applied, and the result is written. So learning never waits for a snapshot; it costs
-//! memory for a second state meanwhile.
+//! A snapshot is not taken of the state that serves: the previous snapshot is loaded, the batches after it
+//! are applied, and the result is written. So learning never waits for a snapshot, at the price of memory for
+//! a second state.
 //!
-//! Two snapshots are kept. Once both are durable the log before the older one may go.
+//! Two snapshots are kept. Once both are durable, the log before the older one may be dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,27 +18,27 @@ use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
 use crate::store::{Log, StoreError};
 
-/// Milliseconds between two looks at how things stand.
+/// The milliseconds between two checks whether a snapshot is due.
 const TICK: u64 = 200;
-/// Bytes of the log after which a snapshot is taken, however few events they are.
+/// The number of bytes of the log after which a snapshot is taken, however few events they are.
 const MAX_BYTES_BETWEEN: u64 = 256 << 20;
-/// Milliseconds of service in a day.
+/// The milliseconds of service in a day.
 const DAY: u64 = 24 * 3600 * 1000;
 
-/// What a compaction did.
+/// The result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Compacted {
-    /// The last event that was looked at.
+    /// The number of the last event that was compacted.
     pub events: u64,
-    /// Rows of forgotten users that were taken out of the journal.
+    /// The number of rows of forgotten users that were removed from the journal.
     pub dropped: u64,
-    /// Size of the folder before.
+    /// The size of the folder before.
     pub bytes_before: u64,
-    /// And after.
+    /// The size of the folder after.
     pub bytes_after: u64,
 }
 
-/// What the task can be asked for.
+/// A request to the task.
 #[derive(Debug)]
 pub(super) enum UpkeepRequest {
     Snapshot(oneshot::Sender<Result<u64, FoldError>>),
@@ -50,7 +50,7 @@ pub(super) enum UpkeepRequest {
 pub(super) struct Upkeep {
     shared: Arc<Shared>,
     journal: mpsc::Sender<JournalRequest>,
-    /// Events when the last snapshot was taken, or could not be.
+    /// The number of events at the last attempt to take a snapshot.
     since: u64,
 }
 
@@ -64,7 +64,7 @@ impl Upkeep {
         }
     }
 
-    /// Does what is due or asked for until told to stop.
+    /// Takes snapshots that are due and executes requests until it is told to stop.
     pub async fn run(mut self, mut requests: mpsc::Receiver<UpkeepRequest>) {
         super::fit::lower_priority();
         loop {
@@ -78,7 +78,7 @@ impl Upkeep {
                 () = tick => None,
             };
             match request {
-                None => self.look().await,
+                None => self.tick().await,
                 Some(UpkeepRequest::Snapshot(reply)) => {
                     let taken = self.snapshot().await;
                     let _ = reply.send(taken.map(|(_, events)| events));
@@ -95,14 +95,14 @@ impl Upkeep {
         }
     }
 
-    /// Takes a snapshot if one is due, and brings the metrics up to date.
-    async fn look(&mut self) {
+    /// Takes a snapshot if one is due, and updates the metrics.
+    async fn tick(&mut self) {
         let shared = Arc::clone(&self.shared);
         let events = shared.read().events();
         let is_due = events.saturating_sub(self.since) >= shared.settings.snapshot_every.max(1)
             || shared.log_bytes.load(Ordering::Relaxed) >= MAX_BYTES_BETWEEN;
         if is_due && let Err(error) = self.snapshot().await {
-            tracing::warn!(%error, "no snapshot; the log has everything");
+            tracing::warn!(%error, "cannot take a snapshot; no data is lost, the log is kept");
         }
         shared.meters.state(&shared.read());
         let fitting = &shared.fitting;
@@ -116,7 +116,7 @@ impl Upkeep {
     /// Takes a snapshot of everything up to now. Returns its last batch and event.
     async fn snapshot(&mut self) -> Result<(u64, u64), FoldError> {
         let shared = Arc::clone(&self.shared);
-        // One that fails is tried again after as many events.
+        // A snapshot that fails is retried after as many events.
         self.since = shared.read().events();
         shared.log_bytes.store(0, Ordering::Relaxed);
         let at = self.roll().await?;
@@ -134,7 +134,7 @@ impl Upkeep {
         };
         let events = match state {
             Some(state) => state.events(),
-            // Nothing was written since.
+            // Nothing was written since the newest snapshot.
             None => shared.read().events(),
         };
         self.tidy().await?;
@@ -149,7 +149,7 @@ impl Upkeep {
         }
     }
 
-    /// Removes older snapshots than the newest two, and the log that neither they nor the journal
+    /// Removes all snapshots but the newest two, and the part of the log that neither they, nor the journal,
     /// nor the setting `keep-log` need.
     async fn tidy(&self) -> Result<(), FoldError> {
         let folder = &self.shared.folder;
@@ -163,7 +163,7 @@ impl Upkeep {
         self.drop_before(number).await
     }
 
-    /// The batch before which the log may go, at most `needed`.
+    /// The batch before which the log may be dropped, at most `needed`.
     fn keep_log(&self, needed: u64) -> Result<u64, FoldError> {
         let log = &self.shared.folder.log;
         let mut files = log.closed()?;
@@ -185,7 +185,7 @@ impl Upkeep {
                 let Some(horizon) = horizon else { return Ok(0) };
                 let mut dropped = None;
                 for (until, _) in newest_first {
-                    // Everything in the file is older than the first batch after it.
+                    // All batches of the file are older than the first one of the next file.
                     let next = log.read(until - 1)?.next();
                     if let Some(next) = next
                         && fold::decode(next?)?.1.stamp.clock < horizon
@@ -208,12 +208,12 @@ impl Upkeep {
         dropped.map(drop).map_err(|refusal| refused(&refusal))
     }
 
-    /// Removes everything of forgotten users: from the state (they are gone from it), the snapshots,
-    /// the log, and the journal. What counts is the order of events; no clock is asked.
+    /// Removes all data of forgotten users from the snapshots, the log and the journal. It compares event
+    /// numbers, not times.
     async fn compact(&mut self) -> Result<Compacted, FoldError> {
         let shared = Arc::clone(&self.shared);
         let bytes_before = shared.folder.bytes();
-        // The journal must have read every request to forget before the log goes.
+        // The journal must have read every request to forget before the log is dropped.
         let (reply, flushed) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
@@ -253,7 +253,7 @@ fn refused(refusal: &Refusal) -> FoldError {
     })
 }
 
-/// A snapshot of the state as it is, for the end: nothing is learned any more.
+/// Takes a snapshot of the state itself, at a shutdown, when nothing is learned any more.
 pub(super) fn last_snapshot(shared: &Shared) {
     let state = shared.read();
     let at = state.position();
@@ -268,6 +268,6 @@ pub(super) fn last_snapshot(shared: &Shared) {
             snapshots.keep_only(&all[all.len().saturating_sub(2)..])
         });
     if let Err(error) = written {
-        tracing::warn!(%error, "no last snapshot; the log has everything");
+        tracing::warn!(%error, "cannot take a last snapshot; no data is lost, the log is kept");
     }
 }

@@ -1,4 +1,4 @@
-//! The state as the log alone gives it, for whoever does not take a server's word.
+//! Verification of a data folder, independent of a server.
 
 use std::path::Path;
 
@@ -8,34 +8,34 @@ use super::fold::{self, FoldError};
 use crate::env::Env;
 use crate::store::Folder;
 
-/// What was found in a folder.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verified {
-    /// Number of the last event.
+    /// The number of the last event.
     pub events: u64,
-    /// Rounds learned.
+    /// The number of rounds learned.
     pub rounds: u64,
-    /// Users who have given a reward.
+    /// The number of users who have given a reward.
     pub users: u64,
-    /// Clusters.
+    /// The number of clusters.
     pub clusters: u64,
-    /// Hash of the whole state.
+    /// The hash of the whole state.
     pub hash: String,
-    /// The event after which every event was applied again: 0 is the very beginning.
+    /// The number of the event after which every event was applied again; 0 is the beginning.
     pub from: u64,
-    /// Snapshots that gave the same hash.
+    /// The number of snapshots with the same hash.
     pub snapshots: u64,
-    /// Files read.
+    /// The number of files read.
     pub files: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes: u64,
 }
 
-/// Reads every byte in a data folder, applies every event that is there again, and compares with the
+/// Reads every byte in a data folder, applies every event in the log again, and compares the result with the
 /// newest snapshot.
 ///
 /// # Errors
-/// Names what is damaged.
+/// If something is damaged; the error names it.
 pub fn verify(env: &Env, data: &Path, watch: &mut dyn FnMut(u64)) -> Result<Verified, FoldError> {
     let folder = Folder::open(env, data)?;
     let checked = folder.check()?;
@@ -51,7 +51,7 @@ pub fn verify(env: &Env, data: &Path, watch: &mut dyn FnMut(u64)) -> Result<Veri
         if other.hash() != hash {
             return Err(FoldError::Snapshot {
                 file: folder.snapshots.path(at).display().to_string(),
-                reason: "the log gives another state".to_owned(),
+                reason: "the log gives a different state".to_owned(),
             });
         }
         snapshots += 1;

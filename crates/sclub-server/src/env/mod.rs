@@ -1,7 +1,7 @@
 //! Everything outside the engine: disk, clock, randomness and threads.
 //!
-//! All of it is handed in, so that a test can run a whole server on a disk that fails, a clock that
-//! jumps and a scheduler with a seed. [`Env::real`] is what a server uses.
+//! They are injected, so that a test can run a whole server on a disk that fails, a clock that jumps and a
+//! scheduler with a seed. A server uses [`Env::real`].
 
 mod real;
 
@@ -18,18 +18,18 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// The disk, clock, random numbers and threads that an engine uses.
 #[derive(Debug, Clone)]
 pub struct Env {
-    /// Files.
+    /// The disk.
     pub disk: Arc<dyn Disk>,
-    /// Time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
     /// Random numbers.
     pub random: Arc<dyn Random>,
-    /// Runs tasks beside the caller.
+    /// The runner of background tasks.
     pub spawner: Arc<dyn Spawner>,
 }
 
 impl Env {
-    /// The system's own.
+    /// The system's disk, clock, random numbers and threads.
     pub fn real() -> Self {
         Self {
             disk: Arc::new(real::SystemDisk),
@@ -40,7 +40,7 @@ impl Env {
     }
 }
 
-/// How a file is opened.
+/// The mode in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// For reading; the file must exist.
@@ -60,95 +60,95 @@ pub trait Disk: fmt::Debug + Send + Sync {
     /// Makes a folder, and those above it, readable by the owner only. Does nothing if it exists.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn make_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Opens a file. A new one is readable by the owner only.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotFound`] if it must exist and does not.
+    /// The system's error; [`io::ErrorKind::NotFound`] if it must exist and does not.
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>>;
 
-    /// Gives a file or folder another name, in place of the file that has it.
+    /// Renames a file or folder, replacing the file of the new name.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Removes a file. Whoever has it open can still read it.
+    /// Removes a file. Readers that have it open can still read it.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotFound`] if there is none.
+    /// The system's error; [`io::ErrorKind::NotFound`] if there is none.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
     /// Removes a folder with everything in it.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
 
     /// The names in a folder, sorted.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotFound`] if there is no such folder.
+    /// The system's error; [`io::ErrorKind::NotFound`] if there is no such folder.
     fn names(&self, dir: &Path) -> io::Result<Vec<String>>;
 
     /// The length of a file.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::NotFound`] if there is none.
+    /// The system's error; [`io::ErrorKind::NotFound`] if there is none.
     fn len(&self, path: &Path) -> io::Result<u64>;
 
     /// Makes the names in a folder durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 
     /// Locks a file, which is made if it does not exist, for as long as the guard lives. No other
     /// process can lock it meanwhile.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::WouldBlock`] if another process has it.
+    /// The system's error; [`io::ErrorKind::WouldBlock`] if another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn LockGuard>>;
 }
 
 /// An open file.
 pub trait DiskFile: fmt::Debug + Send + Sync {
-    /// Reads at an offset. Returns how many bytes were read; 0 at the end.
+    /// Reads at an offset. Returns the number of bytes read; 0 at the end.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize>;
 
-    /// Writes at an offset. Returns how many bytes were written, which may be fewer than given.
+    /// Writes at an offset. Returns the number of bytes written, which may be fewer than given.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
 
     /// Reserves space up to a length, and makes the file that long with zeros if it is shorter.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
     /// Makes bytes and length durable.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn sync(&self) -> io::Result<()>;
 
     /// Its length.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether it has no bytes.
+    /// Returns true if the file has no bytes.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -156,7 +156,7 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// Writes all bytes at an offset.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn write_all_at(&self, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.write_at(bytes, offset) {
@@ -172,10 +172,10 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Reads until `out` is full or the file ends. Returns how many bytes were read.
+    /// Reads until `out` is full or the file ends. Returns the number of bytes read.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn read_full_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut done = 0;
         while done < out.len() {
@@ -190,43 +190,43 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     }
 }
 
-/// Keeps a lock as long as it lives.
+/// Holds a lock until it is dropped.
 pub trait LockGuard: fmt::Debug + Send + Sync {}
 
-/// Reads and waits for time.
+/// A clock.
 pub trait Clock: fmt::Debug + Send + Sync {
     /// Milliseconds since 1970. It may jump either way.
     fn wall(&self) -> u64;
 
-    /// Milliseconds since some fixed time. It never goes back and never jumps.
+    /// Milliseconds since an arbitrary fixed time. It never goes back and never jumps.
     fn monotonic(&self) -> u64;
 
     /// Waits.
     fn sleep(&self, milliseconds: u64) -> Task;
 
-    /// Holds up this thread for some microseconds. A simulated clock does not.
+    /// Blocks this thread for some microseconds. A simulated clock returns at once.
     fn pause(&self, _microseconds: u64) {}
 
-    /// A place where a simulated scheduler may run another task. A real clock returns at once.
+    /// A point where a simulated scheduler may run another task. A real clock returns at once.
     fn yield_now(&self) -> Task {
         Box::pin(std::future::ready(()))
     }
 }
 
-/// Gives random numbers.
+/// A source of random numbers.
 pub trait Random: fmt::Debug + Send + Sync {
     /// Fills bytes with random ones.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn fill(&self, bytes: &mut [u8]) -> io::Result<()>;
 }
 
-/// Runs tasks beside the caller. They may block their thread.
+/// Runs background tasks. They may block their thread.
 pub trait Spawner: fmt::Debug + Send + Sync {
     /// Starts a task.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     fn spawn(&self, name: &str, task: Task) -> io::Result<()>;
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::{Access, Clock, Disk, DiskFile, LockGuard, Random, Spawner, Task};
 
-/// Only the owner of a folder may read it: it holds the key that seals decisions.
+/// A data folder is readable by its owner only: it has the key that seals decisions.
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 
@@ -94,8 +94,8 @@ impl DiskFile for SystemFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        // Written, not only reserved: otherwise every sync waits for the file system's journal too,
-        // which must note that a part of the reserved space holds data now. It takes half as long so.
+        // Zeros are written, not only reserved: otherwise every sync also waits for the file system's
+        // journal, which must record that reserved space became data. This halves the time of a sync.
         static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
         let mut end = self.len()?;
         while end < length {

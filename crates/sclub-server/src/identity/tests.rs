@@ -1,4 +1,4 @@
-//! Folders of today and of before, and what is asked of them.
+//! Folders of this and of earlier versions, and settings that differ from theirs.
 
 use sclub::{Exploration, Index, Params, SoftParams};
 
@@ -6,7 +6,7 @@ use super::*;
 
 const KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 
-/// The identity of a folder made before policies said which constants they have.
+/// The identity of a folder made before each policy declared its own constants.
 fn old(format: u32, policy: &str, preset: &str, constants: &str) -> Identity {
     let text = format!(
         r#"{{"format":{format},"policy":"{policy}","preset":"{preset}","constants":{constants},"dim":null,"key":"{KEY}"}}"#
@@ -32,7 +32,7 @@ fn refused(settings: &Settings) -> String {
 }
 
 #[test]
-fn what_was_written_is_read() {
+fn an_encoded_identity_is_decoded() {
     for spec in servable() {
         for preset in presets(spec) {
             let settings = Settings {
@@ -111,11 +111,11 @@ fn folders_of_sclub_soft_made_before_open() {
 }
 
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn invalid_settings_are_refused() {
     for name in ["club", "strange"] {
         let why = refused(&of(name, &[]));
         let start =
-            format!("policy '{name}' cannot be served; these can: sclub, sclub-soft, gaussian");
+            format!("policy '{name}' cannot be served; use one of sclub, sclub-soft, gaussian");
         assert!(why.starts_with(&start), "{why}");
     }
     let with = |preset: &str, policy: &str| Settings {
@@ -124,18 +124,18 @@ fn what_cannot_be_served_is_refused() {
     };
     assert_eq!(
         refused(&with("theory", "sclub")),
-        "preset 'theory' cannot be served; tuned and released can"
+        "preset 'theory' cannot be served with sclub; use one of tuned, released"
     );
     assert_eq!(
         refused(&with("tuned", "sclub-soft")),
-        "the policy is sclub-soft, and preset is for sclub, linucb-ind, linucb-one; leave preset out, \
-         or use another policy"
+        "policy sclub-soft has no setting preset; omit preset, or use one of the policies that have it: \
+         sclub, linucb-ind, linucb-one"
     );
     let half = [("half-life", Literal::Number(50.0))];
     assert_eq!(
         refused(&of("sclub", &half)),
-        "the policy is sclub, and half-life is for sclub-soft, gaussian; leave half-life out, or use \
-         another policy"
+        "policy sclub has no setting half-life; omit half-life, or use one of the policies that have it: \
+         sclub-soft, gaussian"
     );
     let negative = [("alpha-theta", Literal::Number(-1.0))];
     assert_eq!(
@@ -160,26 +160,26 @@ fn an_identity_of_another_policy_is_refused() {
     };
     assert_eq!(
         why("\"sclub\"", "\"linucb-ind\""),
-        "its constants are not those of linucb-ind"
+        "policy linucb-ind has no constant 'alpha_p', which the folder sets"
     );
     assert!(why("\"sclub\"", "\"club\"").contains("cannot be served"));
     assert!(why("tuned", "theory").contains("cannot be served"));
     assert!(why("2.5", "-2.5").contains("positive"));
-    assert!(why("2.5", "\"many\"").contains("no number"));
+    assert!(why("2.5", "\"many\"").contains("not a number"));
     assert!(why("\"norm\"", "\"cubed\"").contains("squared"));
 }
 
 #[test]
-fn what_a_folder_has_not_is_not_given() {
+fn settings_that_differ_from_the_folder_are_refused() {
     let half = |life: f64| of("sclub-soft", &[("half-life", Literal::Number(life))]);
     let identity = new(&half(50.0)).unwrap();
     assert_eq!(identity.check(&half(50.0)), Ok(()));
     assert_eq!(identity.check(&of("sclub-soft", &[])), Ok(()));
     let why = identity.check(&half(60.0)).unwrap_err().0;
-    let start = "half-life 60 was asked for, and the folder was made with 50;";
+    let start = "half-life is 60, and the folder was made with 50;";
     assert!(why.starts_with(start), "{why}");
     let why = identity.check(&of("sclub", &[])).unwrap_err().0;
-    let start = "policy sclub was asked for, and the folder was made with sclub-soft;";
+    let start = "policy is sclub, and the folder was made with sclub-soft;";
     assert!(why.starts_with(start), "{why}");
     let without = new(&of("sclub-soft", &[])).unwrap();
     let why = without.check(&half(60.0)).unwrap_err().0;

@@ -9,13 +9,13 @@ use crate::state::{Ahead, Effect};
 /// Of the folder that [`events`] were learned in.
 const IDENTITY: &str = r#"{"format":1,"policy":"sclub","preset":"tuned","constants":{"alpha_theta":0.5,"alpha_p":0.5,"squared_norm":false,"beta":null,"beta_scale":0.1},"dim":null,"key":"0707070707070707070707070707070707070707070707070707070707070707"}"#;
 
-/// What version 0.1 saved after [`events`].
+/// A snapshot of version 0.1 after [`events`].
 const SNAPSHOT: &str = include_str!("snapshot-0.1.hex");
 
 /// Digest of its policy, loaded or learned again.
 const DIGEST: u64 = 7_014_342_101_357_403_188;
 
-/// What version 0.1 logged for the first of [`events`].
+/// The log entries of version 0.1 for the first of [`events`].
 const LOGGED: [&str; 8] = [
     "01e4d095ffbc310003",
     "01e5d095ffbc310203016102000000000000f03f00000000000000000162020000000000000000000000000000f03f\
@@ -203,7 +203,7 @@ fn an_empty_snapshot_and_other_formats() {
 }
 
 #[test]
-fn what_version_0_1_did_not_write_is_refused() {
+fn bytes_that_version_0_1_did_not_write_are_refused() {
     let good = unhex(LOGGED[2]);
     assert!(event(&good).is_ok());
     for end in 0..good.len() {

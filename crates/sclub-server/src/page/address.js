@@ -1,8 +1,8 @@
-// Which cards are open is in the address, so that they can be linked and gone back to.
+// The open cards are in the address, so that they can be linked, and the browser's back button works.
 
 let quietly = false;
 
-// Goes there without scrolling: who pressed something sees what it does.
+// Changes the address without scrolling, so that a pressed link stays in view.
 export function go(hash) {
   quietly = true;
   if (hash !== "#" && location.hash !== hash) {
@@ -13,7 +13,7 @@ export function go(hash) {
   dispatchEvent(new Event("hashchange"));
 }
 
-// What the address names, and whether it is to be brought into view.
+// The card that the address names, and true if it is to be scrolled into view.
 export function named() {
   const scroll = !quietly;
   quietly = false;

@@ -1,4 +1,4 @@
-// What the server is asked, with the key that was given.
+// Requests to the server, with the API key.
 
 import { store, stored } from "./storage.js";
 

@@ -39,7 +39,7 @@ function logTicks(plot, n, low, high) {
 
 export const logarithmic = { splits: logTicks, filter: (plot, ticks) => ticks, values: (plot, ticks) => ticks.map((tick) => short(tick)) };
 
-// A range a little wider than the values, at least fourfold, so that it holds a tick or two.
+// A range a little wider than the values, at least fourfold, so that it has a tick or two.
 export function logRange(plot, least, most) {
   if (least == null) return [null, null];
   const [low, high] = [least / 1.2, most * 1.2];
@@ -68,7 +68,7 @@ export const line = ({ ink: name, ...more }) => ({
   stroke: () => ink(name), width: 2, points: { show: true, size: 4, width: 0, fill: () => ink(name), filter: lonely }, ...more,
 });
 
-// A chart that fills a box: `unit` stands above it, `x` and `y` are what is special about its axes.
+// A chart that fills a box: `unit` is its heading, `x` and `y` are options of its axes.
 export function chart(box, { unit = "", x = {}, y = {}, ...options }) {
   const size = () => ({ width: Math.max(1, box.clientWidth), height: Math.max(1, box.clientHeight) });
   const name = el("span", { class: "unit" }, unit);
@@ -89,7 +89,7 @@ export function chart(box, { unit = "", x = {}, y = {}, ...options }) {
   const unfollow = onTheme(() => plot.redraw());
   return {
     plot,
-    // `words` are shown where there is nothing else.
+    // `words` are shown if there is no data.
     set(data, words = "") {
       empty.textContent = words;
       box.dataset.points = String(data[0].length);

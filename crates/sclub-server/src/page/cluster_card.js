@@ -1,4 +1,4 @@
-// The cluster's card: of the one chosen, else of the one last pointed at.
+// The cluster card: of the chosen cluster, or else of the one last pointed at.
 
 import { get } from "./api.js";
 import { $, bar, el, facts, fill } from "./dom.js";
@@ -18,7 +18,7 @@ export function none() {
   clearTimeout(timer);
   $("cluster-title").textContent = "Cluster";
   if (world.clusters.length) return load(world.clusters[0].cluster);
-  fill(card, el("p", { class: "muted" }, "Who is in a cluster, and what they like, is shown here."));
+  fill(card, el("p", { class: "muted" }, "Choose a cluster to see its members and their favourite items."));
   return null;
 }
 
@@ -43,9 +43,9 @@ function draw(found) {
     facts(["Users", whole(found.users)], ["Observations", whole(found.count)], ["Frequency", short(found.frequency)]),
     el("h3", {}, "Favourites"), favourites(found.favourites),
     el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
-    members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "Nobody of them has been seen yet."),
-    isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "It has not taken in another.")],
-    el("p", { class: "note" }, marked.chosen === found.cluster ? "" : "Point at another on the map to see it here; a click keeps it."));
+    members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),
+    isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "No cluster has been merged into this one.")],
+    el("p", { class: "note" }, marked.chosen === found.cluster ? "" : "Point at a cluster on the map to see it here; click to keep it."));
 }
 
 export async function load(cluster) {
@@ -73,7 +73,7 @@ export function soon(cluster) {
   timer = setTimeout(() => { if (marked.chosen === null && cluster !== label) load(cluster); }, 120);
 }
 
-// A cluster that nobody chose makes room for the largest when it is gone.
+// If a cluster that was not chosen is gone, the largest one is shown instead.
 export function refresh() {
   if (marked.chosen === null && (label === null || !isDrawn(label))) return none();
   return label === null ? null : load(label);

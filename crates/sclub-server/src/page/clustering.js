@@ -1,4 +1,4 @@
-// The clusters as a whole: how many there were, and what they are worth.
+// The clustering as a whole: the number of clusters over time, and their benefit.
 
 import { chart, counting, ink, line, logarithmic, uPlot } from "./charts.js";
 import { $, el } from "./dom.js";
@@ -10,7 +10,7 @@ let [last, drawn, drawnLog] = [null, null, null];
 
 const labels = (plot, ticks) => ticks.map((tick) => whole(tick));
 
-// As many clusters from one fit to the next: a line in steps. The point after the last fit is only for the line's end.
+// The number of clusters is constant from one fit to the next: a step line. The point after the last fit ends the line.
 function made(log) {
   return chart(box, {
     unit: `clusters, by rounds${log ? ", logarithmic" : ""}`,
@@ -36,7 +36,7 @@ export function draw() {
   if (!fits.length) {
     drawn?.end();
     [drawn, drawnLog] = [null, null];
-    box.replaceChildren(el("p", { class: "muted" }, "Nothing has been fitted yet: all users are one."));
+    box.replaceChildren(el("p", { class: "muted" }, "There has been no fit yet: all users are treated as one."));
     return;
   }
   const end = Math.max(world.latest?.rounds ?? 0, world.state.rounds, fits.at(-1).rounds, 1);
@@ -53,7 +53,7 @@ function tell() {
   const found = last;
   const fitted = found.fits === 0 ? "No fit so far" : `${count(found.clusters, "cluster")} at the last of ${count(found.fits, "fit")}, from the first ${count(found.fitted_at, "round")}`;
   const took = found.fit_seconds === null ? "" : `; it took ${short(found.fit_seconds)}\u202fs`;
-  read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed; recommending goes on." : ""}`;
+  read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed in the background." : ""}`;
 }
 
 function worth() {
@@ -63,10 +63,10 @@ function worth() {
   const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
   const better = found.gain >= 0 ? "better" : "worse";
   const contents = [el("dl", { class: "facts worth" },
-    fact("Clusters", found.used ? "in use" : "not in use", found.used ? "recommendations use them" : "recommendations come from what all have in common and each user’s own rewards"),
+    fact("Clusters", found.used ? "in use" : "not in use", found.used ? "recommendations use them" : "recommendations use what all users have in common and each user’s own rewards"),
     fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
-    fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has them with 50\u202f% or more"),
-    fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `settled by the rewards, of ${whole(numbers)}` : "settled by the rewards"),
+    fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has a probability of 50\u202f% or more"),
+    fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),
     fact("Noise", short(found.noise), "variance of a reward around its mean"))];
   const text = JSON.stringify([found, numbers]);
   if ($("worth").dataset.text === text) return;
@@ -86,9 +86,9 @@ export function take(found) {
   draw();
 }
 
-// Fits begin and end between two looks at the whole state.
+// Fits may begin and end between two reads of the state.
 export function live(second) {
   $("fitting").hidden = !second.fitting;
-  // Before the first item there is no policy, so nothing that fits.
+  // Before the first item there is no policy, so there are no fits.
   return second.fits !== (last?.fits ?? 0) || second.fitting !== (last?.fitting ?? false);
 }

@@ -1,4 +1,4 @@
-// The browser of the API: Swagger UI in light or dark, with the key that the dashboard has.
+// The API browser: Swagger UI in light or dark, with the dashboard's API key.
 
 import { key, setKey } from "./api.js";
 import { isDark, onTheme, themeSwitch } from "./theme.js";
@@ -6,7 +6,7 @@ import { isDark, onTheme, themeSwitch } from "./theme.js";
 const root = document.documentElement;
 const dress = () => root.classList.toggle("dark-mode", isDark());
 
-// A key that is given here is the dashboard's too, until the tab is closed.
+// A key that is entered here is used by the dashboard too, until the tab is closed.
 const keptKey = () => ({
   statePlugins: {
     auth: {

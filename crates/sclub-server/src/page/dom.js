@@ -1,4 +1,4 @@
-// Parts of a page: text becomes text, never markup.
+// Builds elements. Strings become text, never markup.
 
 export const $ = (id) => document.getElementById(id);
 
@@ -40,7 +40,7 @@ export function copyButton(text) {
   return button;
 }
 
-// New contents for a card that may hold the focus: it goes to the same link in the new contents.
+// Replaces the contents of a card. The focus moves to the same link in the new contents.
 export function fill(card, ...contents) {
   const held = card.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   const open = card.querySelector("details")?.open;
@@ -49,7 +49,7 @@ export function fill(card, ...contents) {
   if (held) [...card.querySelectorAll("a")].find((a) => a.getAttribute("href") === held)?.focus({ preventScroll: true });
 }
 
-// A bar that fills so much of its track.
+// A bar that fills a share of its track.
 export function bar(share) {
   const filled = el("i");
   filled.style.width = `${100 * share}%`;

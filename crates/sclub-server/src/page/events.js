@@ -39,7 +39,7 @@ export function flush() {
     const tall = list.scrollHeight;
     if (inOrder) list.prepend(...fresh.filter((f) => listed.includes(f)).map((f) => f.item));
     else list.replaceChildren(...listed.map((l) => l.item));
-    // Who reads further down is not pushed along.
+    // Keep the scroll position of a reader further down.
     if (above > 4) list.scrollTop = above + Math.max(0, list.scrollHeight - tall);
   }
   if (!listed.length && !list.firstChild) list.append(el("li", { class: "none" }, "No cluster has been split or merged yet."));
@@ -51,7 +51,7 @@ function tally() {
     : total > listed.length ? `the last ${whole(listed.length)} of ${whole(total)}` : "";
 }
 
-// Rows do not run away from under the mouse.
+// New rows wait while the mouse is over the list.
 function hold(on) {
   held = on;
   flush();
@@ -75,7 +75,7 @@ export function add(changes, all) {
   if (!timer) timer = setTimeout(flush, waiting.length > 30 ? 1000 : 300);
 }
 
-// A server with another history: what was listed is not its own.
+// The server has another history: clear the list.
 export function clear() {
   known.clear();
   [waiting, listed, total] = [[], [], 0];

@@ -14,7 +14,7 @@ export function drawHeader() {
   $("writable").hidden = false;
   $("writable").textContent = state.writable ? "writable" : "read-only";
   $("writable").classList.toggle("warn", !state.writable);
-  const reason = state.read_only_reason ?? "the store takes no writes";
+  const reason = state.read_only_reason ?? "the data folder cannot be written";
   say(state.writable ? null : `Read-only, so nothing is learned. ${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`.replace(/\.\.$/, "."));
 }
 
@@ -28,7 +28,7 @@ function put(id, text, under, unit) {
   $(`under-${id}`).textContent = under ?? "";
 }
 
-// The mean reward of a stretch, each second with the weight of its feedback.
+// The mean reward of a time span, each second weighted by its number of rewards.
 function rewardOver(ms) {
   let [sum, weight] = [0, 0];
   for (const point of world.seconds) {
@@ -56,7 +56,7 @@ export function drawFigures() {
   put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : whom, "%");
   put("rounds", whole(figures.rounds), `${whole(figures.events)} events`);
   put("items", whole(figures.items), "in the catalogue");
-  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the beginning") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
+  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
   put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `${whole(live.feedbacks_per_second)} feedbacks` : "");
   put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
 }

@@ -1,4 +1,4 @@
-// Whether there is a connection, and the key that a server may ask for.
+// The state of the connection, and the API key.
 
 import { ApiError, key, setKey } from "./api.js";
 import { $ } from "./dom.js";
@@ -16,15 +16,15 @@ export function refusedOr(error, otherwise) {
 
 let keyGiven = null;
 
-// Waits until somebody has given a key.
+// Waits until a key has been entered.
 export async function nextKey() {
   await new Promise((given) => { keyGiven = given; });
   keyGiven = null;
 }
 
 export function askForKey(error) {
-  live("refused", "a key is needed");
-  $("key-why").textContent = error.status === 403 ? "This key may not read here." : key() ? "The server does not know this key." : "This server asks for a key.";
+  live("refused", "a key is required");
+  $("key-why").textContent = error.status === 403 ? "The role of this key does not allow reading." : key() ? "The server does not know this key." : "This server requires an API key.";
   if ($("key-form").hidden) {
     $("key-form").hidden = false;
     $("key").focus();

@@ -9,7 +9,7 @@ const KEPT_MS = 10 * 60 * 1000;
 const SMOOTH_S = 15;
 const GAP_MS = 3500;
 
-// As long as there is something to see: a minute at first, ten in the end.
+// The time span grows with the data: a minute at first, ten at most.
 const spanOf = (age) => [1, 2, 5, 10].map((minutes) => minutes * 60000).find((ms) => age <= ms) ?? KEPT_MS;
 const SECONDS_APART = { 60000: 15, 120000: 30, 300000: 60, 600000: 120 };
 
@@ -29,7 +29,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : {} },
     series: [{}, ...series.map(({ of, ...style }) => line(style))],
     padding: [24, 24, 0, 0],
-    // Moved by `point` below, which also knows fingers and keys.
+    // Moved by `point` below, which also handles touch and keys.
     cursor: { bind: { mousemove: nowhere, mouseleave: nowhere, mouseenter: nowhere }, points: { size: 9, width: 1.5, fill: (plot, n) => plot.series[n].stroke(plot, n), stroke: () => ink("paper") } },
   });
 
@@ -50,7 +50,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     span = spanOf(points.length ? end - points[0].at : 0);
     const data = columns(points);
     const isEmpty = data.slice(1).every((values) => values.every((value) => value === null));
-    drawn.set(data, isEmpty ? "nothing in this time" : "");
+    drawn.set(data, isEmpty ? "no data in this time" : "");
     point();
   }
 
@@ -62,7 +62,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
   function point() {
     const found = heldPoint();
     const latest = found ?? all().at(-1);
-    read.textContent = latest ? `${found ? ago(found.at) : "Now"}: ${sentence(latest)}` : "The stream has sent nothing yet.";
+    read.textContent = latest ? `${found ? ago(found.at) : "Now"}: ${sentence(latest)}` : "No data yet.";
     const isSeen = found && found.at >= end - span;
     drawn.plot.setCursor(isSeen ? { left: drawn.plot.valToPos(found.at, "x"), top: 0 } : { left: -10, top: -10 });
   }
@@ -90,7 +90,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
 
   box.addEventListener("pointermove", onPointer);
   box.addEventListener("pointerdown", onPointer);
-  // A finger that is lifted leaves what it touched to be read; the next tap elsewhere ends it.
+  // After a touch the value stays shown until the next tap elsewhere.
   box.addEventListener("pointerleave", (event) => { if (event.pointerType !== "touch") hold(null); });
   box.addEventListener("focus", () => read.setAttribute("aria-live", "polite"));
   box.addEventListener("blur", () => { read.removeAttribute("aria-live"); hold(null); });

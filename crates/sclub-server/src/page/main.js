@@ -1,4 +1,4 @@
-// The dashboard: what is fetched and what the stream says, given to the parts of the page.
+// The dashboard: passes fetched data and the events of the stream to the parts of the page.
 
 import { go, named } from "./address.js";
 import { get } from "./api.js";
@@ -22,7 +22,7 @@ async function route() {
   const { kind, id, scroll } = named();
   if (kind === "user") {
     if (document.activeElement !== $("user-search")) $("user-search").value = id;
-    // Both cards first: their heights move what is to be revealed.
+    // Both cards first: their heights change the position of what is scrolled to.
     await Promise.all([userCard.load(id), clusterCard.refresh()]);
     if (scroll) reveal($("user-title"));
   } else if (kind === "cluster" && /^\d+$/.test(id)) {
@@ -103,7 +103,7 @@ async function poll() {
   }
 }
 
-const takes = {
+const handlers = {
   state(state) {
     world.clock = state.at - Date.now();
     const seen = `${state.events} ${state.rounds} ${state.users} ${state.clusters}`;
@@ -145,4 +145,4 @@ document.addEventListener("visibilitychange", () => {
 });
 setInterval(poll, POLL_MS);
 setInterval(() => { if (!document.hidden) age(); }, 1000);
-run(refreshAll, takes);
+run(refreshAll, handlers);

@@ -6,7 +6,7 @@ import { count, short, whole } from "./numbers.js";
 import { project } from "./plane.js";
 import { isSoft, world } from "./world.js";
 
-// How many are drawn at most.
+// The maximum number of clusters that are drawn.
 export const DRAWN = 500;
 
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -22,10 +22,10 @@ drawing.append(trails, layer, rings, labels, scale);
 map.prepend(drawing);
 const nodes = new Map();
 const view = { basis: null, box: null, points: new Map(), shares: null };
-// Whose card is kept, and which one is pointed at.
+// The chosen cluster, and the one that is pointed at.
 export const marked = { chosen: null, shown: null };
 let frame = 0;
-// Told of each point that is pointed at while none is chosen.
+// Called with each point that is pointed at while none is chosen.
 let pointed = () => {};
 
 export const isDrawn = (label) => nodes.has(label);
@@ -40,7 +40,7 @@ function unitRadius(width, height) {
   return Math.min(covering, (0.11 * Math.min(width, height)) / Math.sqrt(most), 12);
 }
 
-// The axes are looked for anew, as for another server.
+// Computes the axes from scratch, as for another server.
 export function forget() {
   view.basis = null;
 }
@@ -60,7 +60,7 @@ export function place() {
   view.points = new Map(world.clusters.map((c, n) => [c.cluster, points[n]]));
 }
 
-// The part of the plane in view. It follows at once when a point would be outside, else only when much is left empty.
+// The visible part of the plane. It changes at once if a point would be outside, else only if much of it is empty.
 function fit(width, height, pad) {
   const xs = [...view.points.values()].map((p) => p[0]);
   const ys = [...view.points.values()].map((p) => p[1]);
@@ -76,7 +76,7 @@ function fit(width, height, pad) {
   return view.box;
 }
 
-// The drawn cluster that one has gone into, if any.
+// The drawn cluster that a cluster was merged into, if any.
 function heirOf(label) {
   let heir = label;
   for (let step = 0; step < 50 && world.joined.has(heir); step += 1) heir = world.joined.get(heir);
@@ -138,7 +138,7 @@ export function drawMap() {
   const kept = new Set(world.clusters.map((c) => c.cluster));
   const box = view.points.size ? fit(width, height, pad) : null;
   const started = performance.now();
-  // A single point leaves room for the words below it.
+  // A single point leaves room for the text below it.
   const middle = world.clusters.length === 1 ? 0.3 * height : (height - 20) / 2;
   for (const cluster of world.clusters) {
     const point = view.points.get(cluster.cluster);
@@ -278,10 +278,10 @@ function describe(enlarged) {
   $("map-count").textContent = world.total > drawn ? `the ${whole(drawn)} largest of ${whole(world.total)}` : "";
   const note = $("map-note");
   if (drawn < 2) note.textContent = "";
-  else if (!view.shares) note.textContent = "All estimates are equal so far, so all points lie on one another.";
+  else if (!view.shares) note.textContent = "All estimates are equal so far, so all points are at the same place.";
   else {
     const [x, y] = view.shares.map((share) => `${whole(100 * share)}\u202f%`);
-    note.textContent = `Near means alike. Across and up are the two directions in which the clusters’ estimates differ most, each cluster counted by its users: ${x} and ${y} of the variance. What differs in the other directions is not seen here.${enlarged ? " Points of few users are drawn larger than their share, to be seen." : ""}`;
+    note.textContent = `Near means alike. Across and up are the two directions in which the clusters’ estimates differ most, each cluster counted by its users: ${x} and ${y} of the variance. Differences in other directions are not visible here.${enlarged ? " Points of few users are drawn larger than their share, to be visible." : ""}`;
   }
   drawEmpty(drawn);
 }
@@ -294,26 +294,26 @@ let emptyKind = null;
 
 function drawEmpty(drawn) {
   const begun = (world.latest?.rounds ?? world.state?.rounds) > 0;
-  const nobody = drawn <= 1 && !begun;
-  const kind = nobody ? "nobody" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
+  const unserved = drawn <= 1 && !begun;
+  const kind = unserved ? "unserved" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
   const empty = $("map-empty");
   empty.hidden = kind === null;
-  layer.setAttribute("visibility", nobody ? "hidden" : "visible");
+  layer.setAttribute("visibility", unserved ? "hidden" : "visible");
   if (kind === emptyKind) return;
   emptyKind = kind;
-  empty.classList.toggle("low", !nobody);
+  empty.classList.toggle("low", !unserved);
   const commands = [command("sclub serve"), command(`sclub simulate --url ${location.origin}`)];
   if (kind === null) empty.replaceChildren();
-  else if (nobody) empty.replaceChildren(el("strong", {}, "Nobody has been served yet"), el("p", {}, "A server and a world to try it on are two commands:"), ...commands);
+  else if (unserved) empty.replaceChildren(el("strong", {}, "No user has been served yet"), el("p", {}, "To try it with simulated users, run:"), ...commands);
   else if (drawn === 0) {
     empty.replaceChildren(el("strong", {}, "No clusters yet"),
-      el("p", {}, "Nothing tells users apart so far. They are recommended what all have in common and what their own rewards say."));
+      el("p", {}, "The rewards show no groups of users so far. Recommendations use what all users have in common and each user’s own rewards."));
   } else if (isSoft()) {
-    empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "Others show when a fit finds users whom they predict better."));
+    empty.replaceChildren(el("strong", {}, "One cluster so far"), el("p", {}, "More appear when a fit finds clusters that predict the rewards better."));
   } else {
     const users = world.clusters[0].users;
     empty.replaceChildren(el("strong", {}, users === 1 ? "One user so far" : `All ${whole(users)} users are in one cluster`),
-      el("p", {}, users === 1 ? "Clusters show as more users are served." : "Nothing tells them apart yet. A point leaves when its estimate is too far from the others’."));
+      el("p", {}, users === 1 ? "Clusters appear as more users are served." : "Their estimates do not differ enough yet. A user leaves the cluster when their estimate is too far from the others’."));
   }
 }
 
@@ -324,7 +324,7 @@ function pointNear(event) {
   for (const node of nodes.values()) {
     const off = Math.hypot(node.at.x - x, node.at.y - y) - node.at.r;
     const reach = event.pointerType === "touch" ? 20 : 6;
-    // Inside several, the smallest is meant: it lies on top.
+    // Inside several points the smallest one is chosen: it is on top.
     const rank = off <= 0 ? node.at.r - 1e6 : off;
     if (off <= reach && (!best || rank < best.rank)) best = { node, rank };
   }

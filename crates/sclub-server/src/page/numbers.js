@@ -1,4 +1,4 @@
-// Numbers as they are read.
+// Formats of numbers.
 
 const THIN = "\u202f";
 
@@ -18,7 +18,7 @@ export function decimal(value, digits) {
   return (value < 0 && !zero ? "−" : "") + grouped(before) + (after ? `.${after}` : "");
 }
 
-// A number to so many digits.
+// A number with a given number of digits.
 function precise(value, digits) {
   if (!Number.isFinite(value)) return "–";
   const size = Math.abs(value);
@@ -32,13 +32,13 @@ function precise(value, digits) {
   return decimal(rounded, Math.min(places, 12));
 }
 
-// The same without trailing noughts.
+// The same without trailing zeros.
 export function short(value, digits = 3) {
   return precise(value, digits).replace(/(\.\d*?)0+$/, "$1").replace(/\.$/, "");
 }
 
-// Two numbers that are compared, with as many digits as tell them apart.
-export function told(a, b) {
+// Two numbers that are compared, with enough digits to differ.
+export function distinct(a, b) {
   for (let digits = 2; digits <= 8; digits += 1) {
     const texts = [precise(a, digits), precise(b, digits)];
     if (texts[0] !== texts[1] && (digits > 2 || Math.abs(a - b) > 0.1 * Math.abs(b))) return texts;

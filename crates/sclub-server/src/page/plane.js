@@ -1,4 +1,4 @@
-// Where the points of the map lie: the plane in which the estimates differ most.
+// The plane of the map: the two directions in which the estimates differ most.
 
 const ITERATIONS = 200;
 const TURN = (3 * Math.PI) / 180;
@@ -34,7 +34,7 @@ function times(rows, weights, v) {
   return result;
 }
 
-// A unit vector at a right angle to `first`, near `wanted` if that can be.
+// A unit vector at a right angle to `first`, near `wanted` if possible.
 function across(first, wanted) {
   const dim = first.length;
   for (let axis = -1; axis < dim; axis += 1) {
@@ -51,7 +51,7 @@ function startOf(dim, former) {
   return [first, across(first, Float64Array.from({ length: dim }, (_, i) => Math.sin(2 + 3.1 * i)))];
 }
 
-// Both leading directions by power iteration on the pair, started from the former ones.
+// Both leading directions by power iteration on the pair, started from the previous ones.
 function leading(rows, weights, former) {
   let [u, v] = startOf(rows[0].length, former);
   for (let step = 0; step < ITERATIONS; step += 1) {
@@ -67,8 +67,8 @@ function leading(rows, weights, former) {
   return [combined(c, u, s, v), combined(-s, u, c, v)];
 }
 
-// The same plane, turned (and mirrored if need be) to how it lay in the former frame, then back to its own
-// axes by a few degrees a frame: nothing jumps, and the widest direction ends up level.
+// The same plane, rotated (and mirrored if necessary) to match the previous frame, then back to its own axes
+// by a few degrees a frame. So points do not jump, and the widest direction becomes horizontal.
 function steadied([u, v], former) {
   if (!former || former[0].length !== u.length) return [u, v];
   const [a, b] = former;

@@ -1,4 +1,4 @@
-// Storage can be switched off in the browser: then nothing is remembered.
+// Storage can be disabled in the browser: then nothing is stored.
 export function stored(storage, name) {
   try { return window[storage].getItem(name); } catch { return null; }
 }

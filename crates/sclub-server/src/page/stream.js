@@ -1,22 +1,22 @@
-// The connection: what the server is asked at first, then the stream of what happens.
+// The connection: fetches everything once, then follows the stream of events.
 
 import { ApiError, failure, headers } from "./api.js";
 import { askForKey, live, nextKey } from "./key.js";
 
 const SILENCE_MS = 10000;
 
-// Gives a block of the stream to whom it is for.
-function dispatch(block, takes) {
+// Passes a block of the stream to its handler.
+function dispatch(block, handlers) {
   let [name, data] = ["message", []];
   for (const line of block.split("\n")) {
     const [, field, value] = /^([^:]*):? ?(.*)$/s.exec(line);
     if (field === "event") name = value;
     else if (field === "data") data.push(value);
   }
-  if (!data.length || !Object.hasOwn(takes, name)) return;
+  if (!data.length || !Object.hasOwn(handlers, name)) return;
   let parsed = null;
   try { parsed = JSON.parse(data.join("\n")); } catch { return; }
-  takes[name](parsed);
+  handlers[name](parsed);
 }
 
 async function openStream(signal) {
@@ -25,8 +25,8 @@ async function openStream(signal) {
   return response;
 }
 
-// Reads until the stream ends. Fetch, not EventSource: that one sends no header with a key.
-async function follow(response, takes, alive) {
+// Reads until the stream ends. Uses fetch, because EventSource cannot send a header with a key.
+async function follow(response, handlers, alive) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
@@ -36,13 +36,13 @@ async function follow(response, takes, alive) {
     rest = (rest + value).replace(/\r\n/g, "\n");
     const blocks = rest.split("\n\n");
     rest = blocks.pop();
-    for (const block of blocks) dispatch(block, takes);
+    for (const block of blocks) dispatch(block, handlers);
   }
 }
 
 const pause = (ms) => new Promise((done) => { setTimeout(done, ms); });
 
-async function connection(refreshAll, takes, connected) {
+async function connection(refreshAll, handlers, connected) {
   const control = new AbortController();
   let watch = 0;
   const alive = () => {
@@ -51,26 +51,26 @@ async function connection(refreshAll, takes, connected) {
   };
   try {
     alive();
-    // Opened first, so that no change falls between what is fetched and what is streamed.
+    // Opened before fetching, so that no change is missed between the two.
     const opening = openStream(control.signal).then((response) => ({ response }), (error) => ({ error }));
     await refreshAll();
     const { response, error } = await opening;
     if (error) throw error;
     alive();
     connected();
-    await follow(response, takes, alive);
+    await follow(response, handlers, alive);
   } finally {
     clearTimeout(watch);
     control.abort();
   }
 }
 
-// Goes on for ever: `refreshAll` fetches everything, `takes` has a function for each kind of event.
-export async function run(refreshAll, takes) {
+// Runs forever: `refreshAll` fetches everything, `handlers` has a function for each kind of event.
+export async function run(refreshAll, handlers) {
   let wait = 500;
   for (;;) {
     try {
-      await connection(refreshAll, takes, () => {
+      await connection(refreshAll, handlers, () => {
         wait = 500;
         live("connected", "live");
       });

@@ -1,4 +1,4 @@
-// Light or dark: as the system has it, as the address says, or as the button was pressed.
+// Light or dark: by the system's setting, the address, or the button.
 
 import { store, stored } from "./storage.js";
 
@@ -14,7 +14,7 @@ function apply(choice) {
 
 export const isDark = () => (root.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
 
-// Calls back at every change; what is returned ends that.
+// Calls back at every change. Returns a function that ends this.
 export function onTheme(changed) {
   followers.add(changed);
   return () => followers.delete(changed);
@@ -28,7 +28,7 @@ export function themeSwitch(button) {
   const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
   button.addEventListener("click", () => {
     const next = isDark() ? "light" : "dark";
-    // The system's own choice is followed again as soon as it is the one wanted.
+    // If the choice is the system's, the system's setting is followed again.
     const own = (next === "dark") === system.matches;
     store("localStorage", THEME, own ? null : next);
     apply(own ? null : next);

@@ -1,4 +1,4 @@
-// The user's card.
+// The user card.
 
 import { get } from "./api.js";
 import { chart, counting, ink, uPlot } from "./charts.js";
@@ -17,19 +17,19 @@ export function none() {
   user = null;
   text = "";
   ticket += 1;
-  fill(card, el("p", { class: "muted" }, "Search an id, or choose a user among the members of a cluster."));
+  fill(card, el("p", { class: "muted" }, "Search for an id, or choose a member of a cluster."));
 }
 
 function draw(found) {
   fill(card,
     el("h3", {}, idOf(found.user)),
-    unasked ? el("p", { class: "note" }, "The last to move when this page was opened.") : null,
+    unasked ? el("p", { class: "note" }, "The user who last changed cluster when this page was opened.") : null,
     facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
       isSoft() && found.cluster === 0 ? ["Cluster", "none"]
         : ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
       ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
-    found.placement ? placed(found.placement) : isSoft() ? el("p", { class: "muted" }, "Where she belongs is known after the first fit.") : [el("h3", {}, "Why she is there"),
-      whyBlock(found.last_change, "She is where she came in: nothing has set her apart, and no cluster was close enough to join.")],
+    found.placement ? placed(found.placement) : isSoft() ? el("p", { class: "muted" }, "The user’s cluster is known after the first fit.") : [el("h3", {}, "Reason for this cluster"),
+      whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")],
     estimates(found));
 }
 
@@ -39,15 +39,15 @@ const percent = (share) => {
   return `${decimal(value, value < 10 || value > 90 ? 1 : 0)}\u202f%`;
 };
 
-// What her rewards say about a cluster.
-function says(evidence) {
+// The evidence of the user's rewards for a cluster.
+function describe(evidence) {
   const size = Math.abs(evidence);
-  if (size < 0.005) return "her rewards say nothing about it";
+  if (size < 0.005) return "the rewards are no evidence for or against it";
   const times = size > 10 ? `10^${whole(size / Math.LN10)}` : short(Math.exp(size));
-  return `her rewards are ${times} times ${evidence > 0 ? "likelier" : "less likely"} here than in none`;
+  return `the rewards are ${times} times ${evidence > 0 ? "likelier" : "less likely"} in it than in none`;
 }
 
-// The probability of each cluster, and of none, with what makes it.
+// The probability of each cluster, and of none, with the prior and the evidence.
 function placed(placement) {
   const likely = placement.clusters.filter((place, n) => n < PLACES && (n === 0 || place.probability >= 0.001));
   const others = placement.clusters.slice(likely.length);
@@ -57,37 +57,37 @@ function placed(placement) {
   const prior = Math.max(0, 1 - placement.clusters.reduce((sum, place) => sum + place.share, 0));
   const rest = others.reduce((sum, place) => sum + place.probability, 0);
   return el("div", { id: "placement" },
-    el("h3", {}, "Where she seems to belong"),
+    el("h3", {}, "Probability of each cluster"),
     el("ol", { class: "bars placed" },
-      likely.map((place) => row(clusterLink(place.cluster), place.share, place.probability, `before any reward; ${says(place.evidence)}`, "some")),
-      row("none of them", prior, placement.none, "before any reward; a taste of her own", "nobody")),
+      likely.map((place) => row(clusterLink(place.cluster), place.share, place.probability, `before any reward; ${describe(place.evidence)}`, "some")),
+      row("none of them", prior, placement.none, "before any reward; a taste of their own", "none")),
     others.length ? el("p", { class: "note" }, `${count(others.length, "other cluster")}: ${percent(rest)} together.`) : null,
-    el("p", { class: "note" }, placement.used ? "Recommendations weigh what the clusters like by these probabilities." : "Recommendations do not use the clusters for now: they come from what all users have in common and her own rewards."));
+    el("p", { class: "note" }, placement.used ? "Recommendations weight the clusters’ estimates by these probabilities." : "Recommendations do not use the clusters at the moment: they use what all users have in common and the user’s own rewards."));
 }
 
 function estimates(found) {
-  const [hers, theirs] = [found.estimate ?? [], found.cluster_estimate ?? []];
-  if (!hers.length) return null;
+  const [mine, shared] = [found.estimate ?? [], found.cluster_estimate ?? []];
+  if (!mine.length) return null;
   const [own, other] = isSoft()
-    ? ["without clusters", "with them, as it is recommended from"]
-    : ["hers", found.cluster_users === 1 ? "her cluster’s: she is alone in it" : "her cluster’s"];
-  const title = isSoft() ? "What she likes, without clusters and with them" : "Her estimate and her cluster’s";
-  const [first, second] = isSoft() ? ["Without", "With"] : ["Hers", "Cluster’s"];
-  const rows = hers.map((x, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
-    el("td", { class: "number" }, decimal(x, 4)), el("td", { class: "number" }, decimal(theirs[i] ?? NaN, 4))));
+    ? ["without clusters", "with clusters, as used for recommendations"]
+    : ["the user’s", found.cluster_users === 1 ? "the cluster’s: it has no other user" : "the cluster’s"];
+  const title = isSoft() ? "Estimate without clusters and with them" : "The user’s estimate and the cluster’s";
+  const [first, second] = isSoft() ? ["Without", "With"] : ["User’s", "Cluster’s"];
+  const rows = mine.map((x, i) => el("tr", {}, el("th", { scope: "row" }, String(i + 1)),
+    el("td", { class: "number" }, decimal(x, 4)), el("td", { class: "number" }, decimal(shared[i] ?? NaN, 4))));
   return el("div", { class: "estimates" },
     el("h3", {}, title),
     el("ul", { class: "legend" }, el("li", {}, el("span", { class: "sample ink-p50" }), own), el("li", {}, el("span", { class: "sample ink-p99" }), other)),
-    pairs(hers, theirs, title, [first, second]),
+    pairs(mine, shared, title, [first, second]),
     el("details", {}, el("summary", {}, "The numbers"),
       el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Feature"), el("th", { class: "number", scope: "col" }, first), el("th", { class: "number", scope: "col" }, second))), el("tbody", {}, rows))));
 }
 
-// Two bars a feature, from nought up or down; the chart stays while the card around it is made anew.
+// Two bars for each feature, from zero up or down. The chart stays while the card around it is rebuilt.
 const pairsBox = el("div", { class: "chart low", role: "img" });
 let [pairsChart, pairsNames] = [null, []];
 
-function pairs(hers, theirs, title, names) {
+function pairs(mine, shared, title, names) {
   const side = (name, align) => ({ fill: () => ink(name), width: 0, points: { show: false }, paths: uPlot.paths.bars({ size: [0.38, 12], align }) });
   pairsChart ??= chart(pairsBox, {
     x: counting,
@@ -103,13 +103,13 @@ function pairs(hers, theirs, title, names) {
   });
   pairsNames = names;
   pairsBox.setAttribute("aria-label", `${title}, feature by feature; the numbers are below`);
-  pairsChart.set([hers.map((_, i) => i + 1), hers, hers.map((_, i) => theirs[i] ?? null)]);
+  pairsChart.set([mine.map((_, i) => i + 1), mine, mine.map((_, i) => shared[i] ?? null)]);
   return pairsBox;
 }
 
-// For who cannot see the card: once a search, not at every refresh.
+// For screen readers: once for each search, not at every refresh.
 function announce(words) {
-  $("user-said").textContent = words;
+  $("user-status").textContent = words;
 }
 
 export async function load(id, byItself = false) {
@@ -131,7 +131,7 @@ export async function load(id, byItself = false) {
     text = "";
       if (error.status === 404) announce(`There is no user ${id}`);
     if (error.status === 404 || error.status === 410) user = null;
-    if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": nobody of that id has been served, or she was forgotten."));
+    if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": no reward of this user has been learned, or the user was forgotten."));
     else if (error.status === 410) fill(card, el("p", {}, idOf(id), " was forgotten."));
     else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
   }

@@ -1,7 +1,7 @@
-// Splits, merges and who they are about, in words.
+// Sentences about splits and merges, with links.
 
 import { bar, el } from "./dom.js";
-import { count, told, whole } from "./numbers.js";
+import { count, distinct, whole } from "./numbers.js";
 import { since } from "./world.js";
 
 export function idOf(text) {
@@ -13,7 +13,7 @@ export const clusterLink = (label, text = `cluster ${label}`) => el("a", { href:
 
 function apart(comparison, words) {
   if (!comparison) return [];
-  const [distance, threshold] = told(comparison.distance, comparison.threshold);
+  const [distance, threshold] = distinct(comparison.distance, comparison.threshold);
   return words(distance, threshold);
 }
 
@@ -23,7 +23,7 @@ function whySplit(change) {
   if (!what) return [];
   const many = { estimate: "estimates", frequency: "frequencies" }[what];
   return apart(change.why[change.why.reason], (d, t) => (
-    alone ? `: her ${what} is ${d} away, ${t} is allowed` : `: the ${many} are ${d} apart, ${t} is allowed`));
+    alone ? `: the user’s ${what} is ${d} away, ${t} is allowed` : `: the ${many} are ${d} apart, ${t} is allowed`));
 }
 
 function whyMerge(change) {
@@ -40,7 +40,7 @@ export function sentence(change) {
     return [clusterLink(change.gone), " joined ", clusterLink(change.kept, String(change.kept)), whyMerge(change)];
   }
   const who = change.users === 1
-    ? [change.user ? userLink(change.user) : "someone"]
+    ? [change.user ? userLink(change.user) : "a forgotten user"]
     : [count(change.users ?? 0, "user")];
   const served = change.users !== 1 && change.user ? [" when ", userLink(change.user), " was served"] : [];
   return [who, " left ", clusterLink(change.from), " for ", clusterLink(change.into, String(change.into)), served, whySplit(change)];
@@ -52,7 +52,7 @@ function measure(kind, name, comparison) {
   const top = 1.15 * Math.max(distance, threshold, 1e-300);
   const limit = el("b");
   limit.style.left = `${(100 * threshold) / top}%`;
-  const [d, t] = told(distance, threshold);
+  const [d, t] = distinct(distance, threshold);
   return el("div", { class: `measure ${kind}` },
     el("div", { class: "track", role: "img", "aria-label": `${name}: distance ${d}, allowed ${t}` }, bar(distance / top), limit),
     el("p", {}, `${name}: ${d} apart, ${t} allowed (the mark)`));

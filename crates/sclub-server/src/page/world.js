@@ -1,4 +1,4 @@
-// What is known of the server, and its clock.
+// The data of the server, and its clock.
 
 import { el } from "./dom.js";
 import { lasting } from "./numbers.js";
@@ -10,7 +10,7 @@ export const world = {
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
 };
 export const now = () => Date.now() + world.clock;
-// Whether users belong to clusters by probability.
+// True if users belong to clusters by probability.
 export const isSoft = () => world.state?.policy === "sclub-soft";
 
 export function ago(ms) {
@@ -18,7 +18,7 @@ export function ago(ms) {
   return seconds < 2 ? "just now" : `${lasting(Math.floor(seconds))} ago`;
 }
 
-// How long ago something was, kept true by `age`.
+// The time since an event, kept up to date by `age`.
 export function since(ms) {
   const date = new Date(ms);
   return el("time", { "data-at": ms, datetime: date.toISOString(), title: date.toLocaleString() }, ago(ms));
@@ -35,7 +35,7 @@ export function note(change) {
   world.dirty = true;
   if (change.kind === "merge") world.joined.set(change.gone, change.kept);
   else {
-    // An old split is no news when its cluster becomes large enough to be drawn.
+    // An old split is not marked when its cluster becomes large enough to be drawn.
     if (now() - change.at < FRESH_MS) world.bornOf.set(change.into, change.from);
     world.joined.delete(change.into);
   }

@@ -1,56 +1,57 @@
-//! The one rule: whether an event can follow. The same before it is logged and when it is replayed, so
-//! that nothing can be in the log that cannot be applied.
+//! Validation of events. The same check runs before an event is logged and when it is replayed, so that
+//! every event in the log can be applied.
 
 use std::collections::{HashMap, HashSet};
 
 use sclub::{Error, MAX_DIM, MAX_ITEMS, Observation, check_round};
 
-use super::{STRANGER, State};
+use super::{State, UNSEEN_USER};
+use crate::context::Context;
 use crate::event::{Event, Item, Reward};
 use crate::refusal::Refusal;
 
-/// An event cannot follow what was before.
+/// An event that is invalid in this state.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejected {
-    /// Its position in the round or among the items; 0 where there are none.
+    /// The index of the invalid entry in the round or among the items; 0 for other events.
     pub entry: usize,
-    /// Why.
+    /// The reason.
     pub reason: Refusal,
 }
 
-/// What events that were admitted but not applied yet will change.
+/// The changes of events that are admitted but not yet applied.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ahead {
-    /// How many.
+    /// The number of events.
     events: u64,
-    /// How many are rounds.
+    /// The number of rounds among them.
     rounds: u64,
-    /// Numbers whose reward is in them.
+    /// The numbers of the items shown whose rewards are in them.
     answered: HashSet<u64>,
-    /// Items in them, each perhaps a new one.
+    /// The number of items in them, each of which may be a new one.
     items: usize,
     /// The number of features that they fix.
     dim: Option<usize>,
-    /// Prints of users whom they forget, with the number of the event.
+    /// The prints of the users that they forget, with the number of the event.
     forgotten: HashMap<u32, u64>,
     /// The largest time in an [`Event::Expire`].
     horizon: u64,
 }
 
 impl Ahead {
-    /// Whether the reward of an item shown is in it.
+    /// Returns true if the reward of an item shown is in it.
     pub fn contains(&self, number: u64) -> bool {
         self.answered.contains(&number)
     }
 }
 
 impl State {
-    /// Decides whether an event can follow, before it is logged and in replay alike. `ahead` is what
-    /// was admitted before and is not applied yet; the event is added to it.
+    /// Validates an event, before it is logged and in replay alike. `ahead` has the events that were admitted
+    /// before and are not yet applied; this one is added to it.
     ///
     /// # Errors
-    /// Where it cannot; `ahead` is then as it was.
+    /// If the event is invalid. `ahead` is unchanged then.
     pub fn admit(&self, event: &Event, ahead: &mut Ahead) -> Result<(), Rejected> {
         match event {
             Event::Expect { users } => self.admit_users(*users, ahead)?,
@@ -73,19 +74,22 @@ impl State {
         if rounds > 0 {
             return reject(0, Refusal::Begun(rounds));
         }
-        // Policies that take no number of users do not look at it: all have the same limit.
+        // Checked here because some policies ignore the number of users.
         if users > sclub::Users::LIMIT {
-            let message = format!("{users} users are more than {}", sclub::Users::LIMIT);
+            let message = format!(
+                "users is {users}; at most {} are supported",
+                sclub::Users::LIMIT
+            );
             return reject(0, Refusal::invalid("users", message));
         }
         Ok(())
     }
 
     fn admit_round(&self, round: &[Reward], ahead: &mut Ahead) -> Result<(), Rejected> {
-        // As the policies count: everybody in a round is perhaps a new user.
+        // As the policies count: each user of a round may be a new one.
         let users = self.users.len() + ahead.answered.len() + round.len();
         if users as u64 > sclub::Users::LIMIT {
-            let message = format!("there can be {} users at the most", sclub::Users::LIMIT);
+            let message = format!("at most {} users are supported", sclub::Users::LIMIT);
             return reject(0, Refusal::invalid("user", message));
         }
         let mut dim = self.dim().or(ahead.dim);
@@ -118,8 +122,14 @@ impl State {
         if self.is_forgotten(&reward.user, reward.event) || self.will_forget(reward, ahead) {
             return Err(Refusal::Forgotten);
         }
-        let expected = *dim.get_or_insert(reward.features.len());
-        check_item(&reward.features, reward.reward, expected).map_err(|error| match error {
+        let context = &self.identity.context;
+        let (item, _) = context.split(&reward.features);
+        let expected = *dim.get_or_insert(item.len());
+        let checked = check_dims(item.len(), expected, context).and_then(|()| {
+            let features = context.join(&reward.features);
+            check_item(&features, reward.reward, context.policy_dim(expected))
+        });
+        checked.map_err(|error| match error {
             Error::BadReward { value, .. } => Refusal::invalid(
                 "reward",
                 format!(
@@ -127,11 +137,11 @@ impl State {
                     sclub::MAX_MAGNITUDE
                 ),
             ),
-            error => Refusal::invalid("decision", about("the item shown", &error)),
+            error => Refusal::invalid("decision", describe("the item shown", &error)),
         })
     }
 
-    /// Whether what is ahead forgets the user of a decision that was made before.
+    /// Returns true if an event in `ahead` forgets the user of an earlier decision.
     fn will_forget(&self, reward: &Reward, ahead: &Ahead) -> bool {
         !ahead.forgotten.is_empty()
             && ahead
@@ -141,18 +151,20 @@ impl State {
     }
 
     fn admit_items(&self, items: &[Item], ahead: &mut Ahead) -> Result<(), Rejected> {
-        // Each may be a new one, and none may be taken out before.
+        // An upper bound: each item may be a new one, and pending removals are not counted.
         let total = self.catalogue().map_or(0, |catalogue| catalogue.len()) + ahead.items;
         let room = MAX_ITEMS.saturating_sub(total);
         let mut dim = self.dim().or(ahead.dim);
         for (entry, item) in items.iter().enumerate() {
             if entry >= room {
-                let message = format!("there can be {MAX_ITEMS} items at the most");
+                let message = format!("the catalogue would have more than {MAX_ITEMS} items");
                 return reject(entry, Refusal::invalid("items", message));
             }
             let expected = *dim.get_or_insert(item.features.len());
-            if let Err(error) = check_item(&item.features, 0.0, expected) {
-                let message = about(&format!("item '{}'", item.id), &error);
+            let checked = check_dims(item.features.len(), expected, &self.identity.context)
+                .and_then(|()| check_item(&item.features, 0.0, expected));
+            if let Err(error) = checked {
+                let message = describe(&format!("item '{}'", item.id), &error);
                 return reject(entry, Refusal::invalid("features", message));
             }
         }
@@ -166,27 +178,39 @@ fn reject(entry: usize, reason: Refusal) -> Result<(), Rejected> {
     Err(Rejected { entry, reason })
 }
 
-/// Everything that [`sclub::Policy::learn_round`] and [`sclub::ItemSet`] look at in one item.
+/// Checks the number of features of an item, alone and with a context.
+fn check_dims(got: usize, expected: usize, context: &Context) -> Result<(), Error> {
+    if got != expected {
+        return Err(Error::DimensionMismatch { expected, got });
+    }
+    match (got, context.policy_dim(got)) {
+        (0, _) => Err(Error::Dimension { got: 0 }),
+        (_, joined) if joined > MAX_DIM => Err(Error::Dimension { got: joined }),
+        _ => Ok(()),
+    }
+}
+
+/// Every check of [`sclub::Policy::learn_round`] and [`sclub::ItemSet`] on one item.
 fn check_item(item: &[f64], reward: f64, dim: usize) -> Result<(), Error> {
     if !(1..=MAX_DIM).contains(&dim) {
         return Err(Error::Dimension { got: dim });
     }
-    check_round(&[Observation::new(STRANGER, item, reward)], dim)
+    check_round(&[Observation::new(UNSEEN_USER, item, reward)], dim)
 }
 
-/// What is wrong with an item, said of that item.
-fn about(what: &str, error: &Error) -> String {
+/// An error message about an item that names the item.
+fn describe(item: &str, error: &Error) -> String {
     match error {
         Error::DimensionMismatch { expected, got } => {
-            format!("{what} has {got} features, and {expected} are expected")
+            format!("{item} has {got} features; it must have {expected}")
         }
         Error::BadFeature { feature, value, .. } => format!(
-            "feature {feature} of {what} is {value}; it must be finite and at most {:e} in magnitude",
+            "feature {feature} of {item} is {value}; it must be finite and at most {:e} in magnitude",
             sclub::MAX_MAGNITUDE
         ),
         Error::Dimension { got } => {
-            format!("{what} has {got} features; there must be between 1 and {MAX_DIM}")
+            format!("{item} has {got} features; it must have between 1 and {MAX_DIM}")
         }
-        error => format!("{what}: {error}"),
+        error => format!("{item}: {error}"),
     }
 }

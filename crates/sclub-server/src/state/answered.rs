@@ -1,10 +1,10 @@
-//! Which items shown have had their reward: a bit for each number.
+//! The set of the items shown that have their reward: a bit for each number.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Numbers that share a chunk.
+/// The number of bits in a chunk.
 const CHUNK: u64 = 4096;
 
 /// The numbers of the items shown whose reward has been learned.
@@ -15,13 +15,13 @@ pub struct Answered {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Chunk {
-    /// When the last of them was handed out, by the service clock.
+    /// The service-clock time of the latest decision in the chunk.
     latest: u64,
     bits: Vec<u64>,
 }
 
 impl Answered {
-    /// Whether the reward has been learned.
+    /// Returns true if the reward has been learned.
     pub fn contains(&self, number: u64) -> bool {
         let (word, bit) = place(number);
         self.chunks
@@ -29,7 +29,7 @@ impl Answered {
             .is_some_and(|chunk| chunk.bits[word] & bit != 0)
     }
 
-    /// The reward of an item that was shown at a service-clock time has been learned.
+    /// Adds the number of an item that was shown at a service-clock time.
     pub fn insert(&mut self, number: u64, clock: u64) {
         let (word, bit) = place(number);
         let chunk = self.chunks.entry(number / CHUNK).or_insert_with(|| Chunk {
@@ -40,12 +40,12 @@ impl Answered {
         chunk.latest = chunk.latest.max(clock);
     }
 
-    /// Lets go of what was handed out before a service-clock time.
+    /// Drops chunks whose decisions were all made before a service-clock time.
     pub fn prune(&mut self, before: u64) {
         self.chunks.retain(|_, chunk| chunk.latest >= before);
     }
 
-    /// As from before there was a service clock: all of it counts as handed out at its beginning.
+    /// Converts a set from before there was a service clock: all decisions get time 0.
     pub(crate) fn without_clock(mut self) -> Self {
         for chunk in self.chunks.values_mut() {
             chunk.latest = 0;
@@ -53,8 +53,8 @@ impl Answered {
         self
     }
 
-    /// Whether everything in it can be as it is.
-    pub fn is_sound(&self) -> bool {
+    /// Returns true if the contents are consistent.
+    pub fn is_valid(&self) -> bool {
         self.chunks
             .values()
             .all(|chunk| chunk.bits.len() == CHUNK as usize / 64)
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_remembers_what_was_answered_until_it_is_too_old() {
+    fn numbers_are_kept_until_they_are_too_old() {
         let mut answered = Answered::default();
         let numbers = [0, 1, 63, 64, 4095, 4096, 1 << 40, (1 << 40) + 5000];
         for (at, &number) in numbers.iter().enumerate() {

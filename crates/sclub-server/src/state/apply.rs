@@ -1,20 +1,22 @@
-//! Applying events: the only way to change the state, live and in replay.
+//! Application of events: the only way to change the state, live and in replay.
 
-use sclub::{Change, Observation, UserId};
+use std::borrow::Cow;
 
-use super::{Ahead, Effect, Forgotten, NOBODY, Rejected, State, What, item_id};
+use sclub::{Change, Error, List, Observation, Shown, UserId};
+
+use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, Served, State, What, item_id};
 use crate::event::{Batch, Event, Item, Reward, Stamp};
 use crate::refusal::Refusal;
 
-/// Milliseconds for which a forgotten user is remembered beyond the lifetime of decisions: an append
+/// The milliseconds for which the record of a forgotten user outlives the lifetime of decisions. An append
 /// rarely takes longer.
 const FORGOTTEN_SLACK: u64 = 60_000;
 
 impl State {
-    /// Admits and applies the next batch: what replay does.
+    /// Admits and applies the next batch from the log.
     ///
     /// # Errors
-    /// Where an event of it cannot follow, or it is not the next one; nothing of it is applied then.
+    /// If it is not the next one, or one of its events is invalid. No event of it is applied then.
     pub fn replay(
         &mut self,
         number: u64,
@@ -22,7 +24,7 @@ impl State {
         effect: &mut Effect,
     ) -> Result<(), Rejected> {
         if number != self.position + 1 {
-            let message = format!("batch {number} cannot follow batch {}", self.position);
+            let message = format!("batch {number} comes after batch {}", self.position);
             let reason = Refusal::invalid("batch", message);
             return Err(Rejected { entry: 0, reason });
         }
@@ -37,7 +39,7 @@ impl State {
     /// Applies a whole batch that was admitted.
     ///
     /// # Panics
-    /// Where `number` is not [`State::position`] + 1, or the batch was not admitted.
+    /// If `number` is not [`State::position`] + 1, or the batch was not admitted.
     pub fn apply_batch(&mut self, number: u64, batch: &Batch, effect: &mut Effect) {
         assert_eq!(number, self.position + 1, "the number of the next batch");
         self.clock = self.clock.max(batch.stamp.clock);
@@ -50,10 +52,10 @@ impl State {
         self.position = number;
     }
 
-    /// Applies an event that was admitted. Whatever [`State::admit`] lets through can be applied.
+    /// Applies an event that was admitted. Every event that [`State::admit`] accepts can be applied.
     ///
     /// # Panics
-    /// Where it was not admitted.
+    /// If it was not admitted.
     pub fn apply(&mut self, stamp: &Stamp, event: &Event, effect: &mut Effect) {
         self.clock = self.clock.max(stamp.clock);
         match event {
@@ -97,7 +99,8 @@ impl State {
 
     fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) {
         if let (None, Some(first)) = (&self.learned, round.first()) {
-            self.begin(first.features.len())
+            let (item, _) = self.identity.context.split(&first.features);
+            self.begin(item.len())
                 .expect("admit() checks the dimension");
         }
         let Some(learned) = &mut self.learned else {
@@ -110,21 +113,28 @@ impl State {
             .iter()
             .map(|reward| self.users.admit(&reward.user, at, next))
             .collect();
+        let context = &self.identity.context;
+        let features: Vec<Cow<'_, [f64]>> = round
+            .iter()
+            .map(|reward| context.join(&reward.features))
+            .collect();
         let observations: Vec<Observation<'_>> = round
             .iter()
             .zip(&numbers)
-            .map(|(reward, &number)| Observation {
+            .zip(&features)
+            .map(|((reward, &number), features)| Observation {
                 user: UserId::from(number),
-                item: &reward.features,
+                item: features,
                 id: has_ids.then(|| item_id(&reward.item)),
                 reward: reward.reward,
             })
             .collect();
         let mut changes = Vec::new();
-        learned
-            .policy
-            .learn_round(&observations, &mut changes)
-            .expect("admit() checks all that a policy does");
+        let learned = match self.identity.policy.can.lists {
+            true => learn_lists(&mut learned.policy, round, &observations, &mut changes),
+            false => learned.policy.learn_round(&observations, &mut changes),
+        };
+        learned.expect("admit() checks all that a policy does");
         for (reward, &number) in round.iter().zip(&numbers) {
             self.answered.insert(reward.number, reward.clock);
             self.rewards += 1;
@@ -135,12 +145,19 @@ impl State {
             }
         }
         for change in &changes {
-            self.note(at, next, &numbers, change, effect);
+            self.record(at, next, &numbers, change, effect);
         }
     }
 
-    /// Notes a change that a round brought.
-    fn note(&mut self, at: u64, round: u64, served: &[u32], change: &Change, effect: &mut Effect) {
+    /// Records a split or merge that a round caused.
+    fn record(
+        &mut self,
+        at: u64,
+        round: u64,
+        served: &[u32],
+        change: &Change,
+        effect: &mut Effect,
+    ) {
         let learned = self.learned.as_ref().expect("changes come from a policy");
         let into = match change {
             Change::Split { into, .. } => *into,
@@ -148,12 +165,12 @@ impl State {
         };
         let user = match served {
             [only] => *only,
-            // Several were served: the one who is in the cluster now.
+            // Several users were served: the one who is in the cluster now.
             many => many
                 .iter()
                 .copied()
                 .find(|&user| learned.policy.cluster_of(UserId::from(user)) == Some(into))
-                .unwrap_or(NOBODY),
+                .unwrap_or(NO_USER),
         };
         let record = self.history.note(at, round, user, change);
         if let What::Split { .. } = record.what
@@ -164,19 +181,19 @@ impl State {
         effect.changes.push(record);
     }
 
-    /// Takes a fit, or says why not. One that is refused changes nothing: the log that has it is as
-    /// good as one without it, live and in replay.
+    /// Takes a fit, or returns the reason why the policy refused it. A refused fit changes nothing, live and
+    /// in replay.
     fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
         match &mut self.learned {
             Some(learned) => learned
                 .policy
                 .take_fit(fit)
                 .map_err(|error| error.to_string()),
-            None => Err("nothing has been learned that could be fitted".to_owned()),
+            None => Err("there is no policy yet: the number of features is unknown".to_owned()),
         }
     }
 
-    /// Returns whether anything was known of the user.
+    /// Forgets a user. Returns true if the user had given a reward.
     fn forget(&mut self, user: &str) -> bool {
         let forgotten = Forgotten {
             event: self.events + 1,
@@ -194,7 +211,7 @@ impl State {
         true
     }
 
-    /// Lets go of what only decisions made before a service-clock time would need.
+    /// Drops data that only decisions made before a service-clock time need.
     fn expire(&mut self, before: u64) {
         self.horizon = self.horizon.max(before);
         self.answered.prune(before);
@@ -205,4 +222,42 @@ impl State {
             learned.catalogue.prune(before);
         }
     }
+}
+
+/// Learns a round from lists: items of one decision that stand one after another, in the order in which
+/// they were shown.
+fn learn_lists(
+    policy: &mut Served,
+    round: &[Reward],
+    observations: &[Observation<'_>],
+    changes: &mut Vec<Change>,
+) -> Result<(), Error> {
+    let shown: Vec<Shown<'_>> = observations
+        .iter()
+        .map(|observation| Shown {
+            item: observation.item,
+            id: observation.id,
+            reward: Some(observation.reward),
+        })
+        .collect();
+    let mut lists = Vec::new();
+    let mut start = 0;
+    for rewards in round.chunk_by(is_same_list) {
+        let items = &shown[start..start + rewards.len()];
+        lists.push(List {
+            user: observations[start].user,
+            items,
+            looked_at: Some(items.len()),
+        });
+        start += rewards.len();
+    }
+    policy.learn_lists(&lists, changes)
+}
+
+/// Returns true if the second item was shown right after the first, in the same list.
+fn is_same_list(first: &Reward, second: &Reward) -> bool {
+    let decision = |reward: &Reward| (reward.decided, reward.clock, reward.event, reward.cluster);
+    first.user == second.user
+        && first.number + 1 == second.number
+        && decision(first) == decision(second)
 }

@@ -1,4 +1,4 @@
-//! The items that can be shown without being sent along.
+//! The catalogue: items that requests can name by id.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,19 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::first_word;
 
-/// Bytes of retired features that are kept in any case.
-const RETIRED_BYTES: usize = 32 << 20;
+/// The memory for retired features, in bytes.
+const MAX_RETIRED_BYTES: usize = 32 << 20;
 
-/// Retired features that are kept in any case, for each item in the catalogue.
-const RETIRED_PER_ITEM: usize = 2;
+/// The number of retired features for each item in the catalogue that are kept even beyond
+/// [`MAX_RETIRED_BYTES`].
+const MAX_RETIRED_PER_ITEM: usize = 2;
 
-/// The date of features that were retired by the last batch.
+/// The retirement time of features that the last batch retired: it is not known yet.
 const UNDATED: u64 = u64::MAX;
 
-/// What keeping the retired features of an item takes beside the features, in bytes.
+/// The memory for the retired features of an item, without the features themselves, in bytes.
 const OVERHEAD: usize = 64;
 
-/// The number by which a policy knows an item: the same in every folder, and for ever.
+/// The numeric id of an item for the policy: the same in every folder, and in every version.
 pub fn item_id(id: &str) -> ItemId {
     first_word(&blake3::hash(id.as_bytes()))
 }
@@ -28,22 +29,22 @@ pub fn item_id(id: &str) -> ItemId {
 /// Items by id, laid out for scoring.
 ///
 /// Each version of an item has a revision of its own. Features that were replaced or removed are
-/// kept for as long as a decision that showed them can be answered, but not without bound: at most
-/// 32 MiB, or twice as many as there are items if that is more. The oldest go first.
+/// kept for as long as a decision that showed them accepts a reward, but at most 32 MiB of them, or two for
+/// each item if that is more. The oldest are dropped first.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
     slots: HashMap<Arc<str>, u32>,
     entries: Vec<Entry>,
     items: ItemSet,
-    /// Whether the policy looks at [`item_id`]: what does not is spared it.
+    /// True if the policy uses [`item_id`]. Otherwise ids are not computed.
     has_ids: bool,
     revisions: u64,
     retired: HashMap<u64, Vec<f64>>,
-    /// When each was retired by the service clock, oldest first, and its revision.
+    /// The service-clock time of each retirement and its revision, oldest first.
     retirements: VecDeque<(u64, u64)>,
 }
 
-/// An item's name and version.
+/// An item's id and version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     /// Its id.
@@ -58,12 +59,12 @@ pub struct Saved {
     revisions: u64,
     entries: Vec<Entry>,
     rows: Vec<f64>,
-    /// When by the service clock, revision, features.
+    /// Service-clock time of the retirement, revision, features.
     retired: Vec<(u64, u64, Vec<f64>)>,
 }
 
 impl Saved {
-    /// As from before there was a service clock: all were retired at its beginning.
+    /// Converts a catalogue from before there was a service clock: all retirements get time 0.
     pub(crate) fn without_clock(mut self) -> Self {
         for (clock, ..) in &mut self.retired {
             *clock = 0;
@@ -73,10 +74,10 @@ impl Saved {
 }
 
 impl Catalogue {
-    /// An empty one.
+    /// An empty catalogue.
     ///
     /// # Errors
-    /// Where there cannot be items of so many features.
+    /// If the number of features is unsupported.
     pub fn new(dim: usize, has_ids: bool) -> Result<Self, Error> {
         Ok(Self {
             slots: HashMap::new(),
@@ -89,12 +90,12 @@ impl Catalogue {
         })
     }
 
-    /// Number of items.
+    /// The number of items.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -104,7 +105,7 @@ impl Catalogue {
         &self.items
     }
 
-    /// Where an item is.
+    /// The slot of an item.
     pub fn slot(&self, id: &str) -> Option<usize> {
         self.slots.get(id).map(|&slot| slot as usize)
     }
@@ -119,7 +120,7 @@ impl Catalogue {
         self.items.item(slot).collect()
     }
 
-    /// Whether an item is there with just these features.
+    /// Returns true if the item is in the catalogue with exactly these features.
     pub fn has(&self, id: &str, features: &[f64]) -> bool {
         self.slot(id).is_some_and(|slot| {
             self.items
@@ -129,7 +130,7 @@ impl Catalogue {
         })
     }
 
-    /// The features of an item as they were in a revision, if they are still known.
+    /// The features of an item as of a revision, if they are still kept.
     pub fn features_of(&self, id: &str, revision: u64) -> Option<Vec<f64>> {
         match self.slot(id) {
             Some(slot) if self.entries[slot].revision == revision => Some(self.features(slot)),
@@ -137,10 +138,10 @@ impl Catalogue {
         }
     }
 
-    /// Puts an item in, in place of the one with the same id.
+    /// Inserts an item, or replaces the one with the same id.
     ///
     /// # Errors
-    /// Where the features cannot be; nothing is changed then.
+    /// If the features are invalid. Nothing is changed then.
     pub fn upsert(&mut self, id: &str, features: &[f64]) -> Result<(), Error> {
         match self.slot(id) {
             Some(slot) => {
@@ -168,7 +169,7 @@ impl Catalogue {
         Ok(())
     }
 
-    /// Takes an item out; the last one takes its slot. Returns whether it was there.
+    /// Removes an item; the last item moves into its slot. Returns true if it was there.
     pub fn remove(&mut self, id: &str) -> bool {
         let Some(slot) = self.slots.remove(id).map(|slot| slot as usize) else {
             return false;
@@ -186,11 +187,11 @@ impl Catalogue {
     fn retire(&mut self, revision: u64, features: Vec<f64>) {
         self.retired.insert(revision, features);
         self.retirements.push_back((UNDATED, revision));
-        self.bound();
+        self.enforce_limit();
     }
 
-    /// Dates what was retired by the batch before with the stamp of the next one. A batch is stamped
-    /// before it is written: until it is applied, decisions still show what it retires.
+    /// Dates the retirements of the previous batch with the stamp of the next one. A batch is stamped before
+    /// it is written: until it is applied, decisions still show the features that it retires.
     pub fn date_retirements(&mut self, clock: u64) {
         let undated = self.retirements.iter_mut().rev();
         for (date, _) in undated.take_while(|(date, _)| *date == UNDATED) {
@@ -198,39 +199,39 @@ impl Catalogue {
         }
     }
 
-    /// Lets go of the oldest retired features where there are too many. That depends on nothing but
-    /// the events, so that it is the same when they are replayed.
-    fn bound(&mut self) {
+    /// Drops the oldest retired features beyond the limit. The limit depends on the events only, so that
+    /// replay drops the same ones.
+    fn enforce_limit(&mut self) {
         let each = self.items.dim() * size_of::<f64>() + OVERHEAD;
-        let most = (RETIRED_BYTES / each).max(RETIRED_PER_ITEM * self.len());
-        while self.retirements.len() > most {
-            self.let_go();
+        let max = (MAX_RETIRED_BYTES / each).max(MAX_RETIRED_PER_ITEM * self.len());
+        while self.retirements.len() > max {
+            self.drop_oldest();
         }
     }
 
-    fn let_go(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some((_, revision)) = self.retirements.pop_front() {
             self.retired.remove(&revision);
         }
     }
 
-    /// Lets go of features that were retired before a service-clock time.
+    /// Drops features that were retired before a service-clock time.
     pub fn prune(&mut self, before: u64) {
         while self
             .retirements
             .front()
             .is_some_and(|&(clock, _)| clock < before)
         {
-            self.let_go();
+            self.drop_oldest();
         }
     }
 
-    /// How many retired features are kept.
+    /// The number of retired features that are kept.
     pub fn retired(&self) -> usize {
         self.retirements.len()
     }
 
-    /// As it is saved.
+    /// The contents to be saved.
     pub fn save(&self) -> Saved {
         let mut rows = Vec::with_capacity(self.len() * self.items.dim());
         for slot in 0..self.len() {
@@ -248,7 +249,7 @@ impl Catalogue {
         }
     }
 
-    /// As it was saved. None where it cannot be.
+    /// Restores a saved catalogue; `None` if it is invalid.
     pub fn load(dim: usize, has_ids: bool, saved: Saved) -> Option<Self> {
         let mut slots = HashMap::with_capacity(saved.entries.len());
         for (slot, entry) in saved.entries.iter().enumerate() {
@@ -287,8 +288,8 @@ impl Catalogue {
             retired,
             retirements,
         };
-        // Version 0.1 kept them without bound.
-        catalogue.bound();
+        // Version 0.1 had no limit.
+        catalogue.enforce_limit();
         Some(catalogue)
     }
 }

@@ -1,46 +1,49 @@
-//! Recommending: a read of the state.
+//! The choice of items for a user: a read of the state.
 
 use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
 
-use super::{STRANGER, Served, State};
+use super::{Served, State, UNSEEN_USER};
 
-/// Items among which one is found as fast without a bound.
-const FEW: usize = 1024;
+/// The maximum number of items for which scoring all of them is as fast as pruning by bounds.
+const MAX_SCORED_ITEMS: usize = 1024;
 
-/// Candidates to choose from.
+/// The candidates to choose from.
 #[derive(Debug)]
 pub enum Choice<'a> {
-    /// These items of the catalogue, by slot.
+    /// Items of the catalogue, by slot.
     Slots(&'a [usize]),
-    /// Those that came along.
+    /// Items that came with the request.
     Inline(&'a ItemSet),
-    /// The catalogue but for those slots, which are in rising order.
+    /// The whole catalogue except some slots.
     All {
-        /// Slots to leave out.
+        /// The slots to exclude, in rising order.
         exclude: &'a [usize],
     },
 }
 
-/// The answer to a recommendation.
+/// The items chosen for a user.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    /// Position among the candidates (or slot in the catalogue), best first.
+    /// The chosen candidates, best first. The index is the position among the candidates, or the slot in
+    /// the catalogue.
     pub decisions: Vec<Decision>,
-    /// The cluster that the user is served from; 0 where that is none.
+    /// The cluster that the user is served from; 0 if there is none.
     pub cluster: ClusterId,
-    /// Users in it.
+    /// The number of users in that cluster.
     pub cluster_users: u64,
 }
 
 impl State {
-    /// Chooses the best `k` for a user.
+    /// Chooses the best `k` items for a user. `context` is encoded; it is empty if the folder has no context
+    /// features.
     ///
     /// # Errors
-    /// Where there is no candidate, or they have another number of features.
+    /// If there is no candidate, or the candidates have another number of features.
     pub fn choose(
         &self,
         user: &str,
         choice: &Choice<'_>,
+        context: &[f64],
         k: usize,
         scratch: &mut Scratch,
     ) -> Result<Chosen, Error> {
@@ -53,61 +56,69 @@ impl State {
             }
             (None, _) => return Err(Error::NoCandidates),
         };
-        let user = self.users.number(user).map_or(STRANGER, UserId::from);
+        let user = self.users.number(user).map_or(UNSEEN_USER, UserId::from);
         let mut chosen = Chosen {
             decisions: Vec::with_capacity(k.min(64)),
             cluster: policy.cluster_of(user).unwrap_or(0),
             cluster_users: policy.inspect().cluster_users(user),
         };
-        let out = &mut chosen.decisions;
-        match (choice, catalogue) {
-            (Choice::Inline(items), _) => best(policy, user, items, k, None, out)?,
+        let mut items: &ItemSet = match (choice, catalogue) {
+            (Choice::Inline(items), _) => items,
             (Choice::Slots(slots), Some(catalogue)) => {
-                let items = scratch.items(policy.dim())?;
-                items.select(catalogue.items(), slots)?;
-                best(policy, user, items, k, None, out)?;
+                let all = catalogue.items();
+                let some = buffer(&mut scratch.items, all.dim())?;
+                some.select(all, slots)?;
+                some
             }
-            (Choice::All { exclude: [] }, Some(catalogue)) => {
-                best(policy, user, catalogue.items(), k, None, out)?;
-            }
-            (Choice::All { exclude }, Some(catalogue)) => {
-                let excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
-                best(policy, user, catalogue.items(), k, Some(&excluded), out)?;
-            }
+            (Choice::All { .. }, Some(catalogue)) => catalogue.items(),
             (_, None) => return Err(Error::NoCandidates),
+        };
+        if !context.is_empty() {
+            let joined = buffer(&mut scratch.joined, policy.dim())?;
+            joined.refill_in_context(items, context, self.identity.context.mode())?;
+            items = joined;
         }
+        let excluded = match choice {
+            Choice::All { exclude } => *exclude,
+            _ => &[],
+        };
+        best(policy, user, items, k, excluded, &mut chosen.decisions)?;
         Ok(chosen)
     }
 }
 
-/// The best `k`, by the shortest way.
+/// Chooses the best `k` items by the fastest method.
 fn best(
     policy: &Served,
     user: UserId,
     items: &ItemSet,
     k: usize,
-    exclude: Option<&dyn Fn(usize) -> bool>,
+    exclude: &[usize],
     out: &mut Vec<Decision>,
 ) -> Result<(), Error> {
-    if k == 1 && exclude.is_none() && items.len() <= FEW {
+    if k == 1 && exclude.is_empty() && items.len() <= MAX_SCORED_ITEMS {
         out.push(policy.recommend(user, items)?);
         return Ok(());
     }
-    let exclude = exclude.unwrap_or(&|_| false);
-    policy.recommend_list(user, items, k, exclude, out)
+    let is_excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
+    match exclude {
+        [] => policy.recommend_list(user, items, k, &|_| false, out),
+        _ => policy.recommend_list(user, items, k, &is_excluded, out),
+    }
 }
 
-/// Memory that is kept from one choice to the next.
+/// Buffers that are reused from one choice to the next.
 #[derive(Debug, Default)]
 pub struct Scratch {
     items: Option<ItemSet>,
+    /// Items in context.
+    joined: Option<ItemSet>,
 }
 
-impl Scratch {
-    fn items(&mut self, dim: usize) -> Result<&mut ItemSet, Error> {
-        if self.items.as_ref().is_none_or(|items| items.dim() != dim) {
-            self.items = Some(ItemSet::new(dim)?);
-        }
-        Ok(self.items.as_mut().expect("made above"))
+/// A buffer for items of `dim` features.
+fn buffer(items: &mut Option<ItemSet>, dim: usize) -> Result<&mut ItemSet, Error> {
+    if items.as_ref().is_none_or(|items| items.dim() != dim) {
+        *items = Some(ItemSet::new(dim)?);
     }
+    Ok(items.as_mut().expect("made above"))
 }

@@ -1,52 +1,52 @@
-//! Splits and merges, with what made them.
+//! The history of splits and merges, with their reasons.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use sclub::{Change, ClusterId, Comparison, Why};
 use serde::{Deserialize, Serialize};
 
-/// Most changes that are kept at hand; older ones can be had by folding the log again.
-pub const KEPT: usize = 1 << 19;
+/// The maximum number of changes in memory.
+pub const MAX_CHANGES: usize = 1 << 19;
 
-/// Who was being served, where it was nobody who is still known.
-pub const NOBODY: u32 = u32::MAX;
+/// The user of a change whose user is unknown or forgotten.
+pub const NO_USER: u32 = u32::MAX;
 
 /// A split or a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its place among all changes, from 1.
+    /// Its number among all changes, from 1.
     pub change: u64,
-    /// When, in milliseconds since 1970.
+    /// The time of the change, in milliseconds since 1970.
     pub at: u64,
-    /// In which round.
+    /// The round in which it happened.
     pub round: u64,
-    /// Number of the user who was being served.
+    /// The number of the user who was being served.
     pub user: u32,
-    /// What happened.
+    /// The kind of change.
     pub what: What,
-    /// Of the estimates, where they were looked at.
+    /// The comparison of the estimates, if there was one.
     pub estimates: Option<Sides>,
-    /// Of the frequencies, where they were looked at.
+    /// The comparison of the frequencies, if there was one.
     pub frequencies: Option<Sides>,
 }
 
-/// What happened.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
     /// Users left a cluster.
     Split {
-        /// The one they left.
+        /// The old cluster.
         from: u64,
-        /// The new one.
+        /// The new cluster.
         into: u64,
-        /// How many.
+        /// The number of users who moved.
         users: u64,
     },
     /// Two clusters became one.
     Merge {
-        /// The one that goes on.
+        /// The cluster that stays.
         kept: u64,
-        /// The one that is no more.
+        /// The cluster that was merged into it.
         gone: u64,
     },
 }
@@ -54,9 +54,9 @@ pub enum What {
 /// The two sides of an inequality.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Sides {
-    /// How far apart.
+    /// The distance.
     pub distance: f64,
-    /// How far apart they may be.
+    /// The maximum distance that is allowed.
     pub threshold: f64,
 }
 
@@ -69,17 +69,17 @@ impl From<Comparison> for Sides {
     }
 }
 
-/// Every change, the oldest let go of when there are too many.
+/// The latest changes; the oldest are dropped beyond [`MAX_CHANGES`].
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
     total: u64,
     recent: VecDeque<Record>,
-    /// The last merge that made each cluster what it is.
+    /// The last merge into each cluster.
     merged: BTreeMap<ClusterId, Record>,
 }
 
 impl History {
-    /// Notes a change and returns its record.
+    /// Adds a change and returns its record.
     pub fn note(&mut self, at: u64, round: u64, user: u32, change: &Change) -> Record {
         let (what, why) = match *change {
             Change::Split {
@@ -113,35 +113,35 @@ impl History {
             self.merged.remove(&gone);
             self.merged.insert(kept, record);
         }
-        if self.recent.len() == KEPT {
+        if self.recent.len() == MAX_CHANGES {
             self.recent.pop_front();
         }
         self.recent.push_back(record);
         record
     }
 
-    /// How many changes there have been.
+    /// The number of changes so far.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Up to `limit` changes before the one of a number, newest first.
+    /// Up to `limit` changes before the one with a number, newest first.
     pub fn before(&self, change: u64, limit: usize) -> impl Iterator<Item = &Record> {
         let newer = self.total.saturating_sub(change.saturating_sub(1));
         let newer = usize::try_from(newer).unwrap_or(usize::MAX);
         self.recent.iter().rev().skip(newer).take(limit)
     }
 
-    /// The last merge that made a cluster what it is.
+    /// The last merge into a cluster.
     pub fn merged(&self, cluster: ClusterId) -> Option<&Record> {
         self.merged.get(&cluster)
     }
 
-    /// Takes a user out of every record.
+    /// Removes a user from every record.
     pub fn forget(&mut self, user: u32) {
         let all = self.recent.iter_mut().chain(self.merged.values_mut());
         for record in all.filter(|record| record.user == user) {
-            record.user = NOBODY;
+            record.user = NO_USER;
             record.estimates = None;
             record.frequencies = None;
         }

@@ -1,7 +1,7 @@
-//! What the service knows: a fold of the events in the log.
+//! The state of the service: a fold of the events in the log.
 //!
-//! [`State::admit`] says whether an event can follow, [`State::apply`] is the only way to change the
-//! state; both are the same live and in replay. The same events give the same bits.
+//! [`State::admit`] validates an event, [`State::apply`] is the only way to change the state. Both are the
+//! same live and in replay. The same events give the same bits.
 
 mod admit;
 mod answered;
@@ -24,7 +24,7 @@ pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
 pub use catalogue::{Catalogue, item_id};
 pub use choose::{Choice, Chosen, Scratch};
-pub use history::{History, NOBODY, Record, Sides, What};
+pub use history::{History, NO_USER, Record, Sides, What};
 pub use saved::LoadError;
 pub use served::Served;
 pub use users::{User, Users};
@@ -32,47 +32,47 @@ pub use users::{User, Users};
 use crate::decision::Sealer;
 use crate::identity::Identity;
 
-/// A user whom no policy knows.
-const STRANGER: UserId = UserId::MAX;
+/// A user id that no policy has seen.
+const UNSEEN_USER: UserId = UserId::MAX;
 
-/// What the service knows.
+/// The state of the service.
 pub struct State {
     identity: Identity,
-    /// Gives the prints of users who were forgotten.
+    /// Computes the prints of users.
     sealer: Sealer,
-    /// Number of the last event.
+    /// The number of the last event.
     events: u64,
-    /// Number of the last batch.
+    /// The number of the last batch.
     position: u64,
     /// The largest service-clock stamp.
     clock: u64,
-    /// Users who exist before the first round.
+    /// The number of users who exist before the first round.
     expected: u64,
-    /// Rounds without a reward before the number of features was known.
+    /// The number of rounds without a reward before the number of features was known.
     idle: u64,
-    /// There is none before the number of features is known.
+    /// `None` before the number of features is known.
     learned: Option<Learned>,
     users: Users,
     answered: Answered,
     history: History,
-    /// By the user's print. The id is not kept.
+    /// Forgotten users, by print. Their ids are not kept.
     forgotten: BTreeMap<u32, Forgotten>,
-    /// Decisions from before this service-clock time cannot be answered: what would be needed was
-    /// let go of.
+    /// Decisions from before this service-clock time no longer accept a reward: the data it would need was
+    /// dropped.
     horizon: u64,
-    /// Of the users who are known.
+    /// The number of rewards of the users who are known.
     rewards: u64,
     reward_sum: f64,
 }
 
-/// What there is once the number of features is known.
+/// The parts of the state that need the number of features.
 struct Learned {
     policy: Served,
     catalogue: Catalogue,
 }
 
-/// When a user was last forgotten: decisions made before cannot be answered any more. Kept for as
-/// long as such a decision could live.
+/// The time at which a user was last forgotten. Decisions made before it no longer accept a reward. Kept
+/// for the lifetime of such a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Forgotten {
     /// Number of the event.
@@ -81,14 +81,14 @@ pub(crate) struct Forgotten {
     pub clock: u64,
 }
 
-/// What events did.
+/// The effects of events that their caller needs.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Effect {
     /// Splits and merges.
     pub changes: Vec<Record>,
-    /// Whether somebody was forgotten of whom something was known.
+    /// True if a user was forgotten who had given a reward.
     pub forgot: bool,
-    /// Why the last fit was not taken.
+    /// The reason why the policy refused the last fit.
     pub fit_refused: Option<String>,
 }
 
@@ -102,12 +102,12 @@ impl fmt::Debug for State {
 }
 
 impl State {
-    /// Before the first event.
+    /// The state before the first event.
     ///
     /// # Errors
-    /// Where the identity cannot be.
+    /// If a constant of the identity is invalid.
     pub fn new(identity: Identity) -> Result<Self, Error> {
-        // Whatever a constant could be refused for is refused here, and not with the first event.
+        // Invalid constants are refused here, not at the first event.
         identity.make(identity.dim.unwrap_or(1), 0)?;
         let mut state = Self {
             sealer: sealer(&identity),
@@ -132,7 +132,7 @@ impl State {
         Ok(state)
     }
 
-    /// The number of features is known.
+    /// Makes the policy and the catalogue, now that the number of features is known.
     fn begin(&mut self, dim: usize) -> Result<(), Error> {
         let mut policy = self.make(dim)?;
         for _ in 0..self.idle {
@@ -143,17 +143,17 @@ impl State {
         Ok(())
     }
 
-    /// The policy before the first round.
+    /// Makes the policy, before its first round.
     fn make(&self, dim: usize) -> Result<Served, Error> {
         self.identity.make(dim, self.expected)
     }
 
-    /// Number of the last event.
+    /// The number of the last event.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// Number of the last batch applied; 0 before the first.
+    /// The number of the last batch applied; 0 before the first.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -163,12 +163,12 @@ impl State {
         self.clock
     }
 
-    /// What the folder is for.
+    /// The identity of the folder.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Users who exist before the first round.
+    /// The number of users who exist before the first round.
     pub fn expected(&self) -> u64 {
         self.expected
     }
@@ -183,9 +183,9 @@ impl State {
         self.learned.as_ref().map(|learned| &learned.catalogue)
     }
 
-    /// Features per item, once that is known.
+    /// The number of features per item, once it is known.
     pub fn dim(&self) -> Option<usize> {
-        self.policy().map(|policy| policy.dim())
+        self.catalogue().map(|catalogue| catalogue.items().dim())
     }
 
     /// The users who have given a reward.
@@ -193,37 +193,37 @@ impl State {
         &self.users
     }
 
-    /// Splits and merges.
+    /// The splits and merges so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Which rewards have been learned.
+    /// The items shown whose rewards have been learned.
     pub fn answered(&self) -> &Answered {
         &self.answered
     }
 
-    /// Rewards learned and their sum.
+    /// The number of rewards learned, and their sum.
     pub fn rewards(&self) -> (u64, f64) {
         (self.rewards, self.reward_sum)
     }
 
-    /// Rounds learned, with those without a reward.
+    /// The number of rounds learned, including those without a reward.
     pub fn rounds(&self) -> u64 {
         self.policy().map_or(self.idle, |policy| policy.rounds())
     }
 
-    /// Clusters there are, of users who have appeared or are expected.
+    /// The number of clusters of users who have appeared or are expected.
     pub fn clusters(&self) -> u64 {
         self.policy().map_or(0, |policy| policy.clusters() as u64)
     }
 
-    /// The service-clock time before which decisions cannot be answered.
+    /// The service-clock time before which decisions no longer accept a reward.
     pub fn horizon(&self) -> u64 {
         self.horizon
     }
 
-    /// Whether a user was forgotten after an event. Events are counted, so no clock has a say.
+    /// Returns true if a user was forgotten after an event. It compares event numbers, not times.
     pub fn is_forgotten(&self, user: &str, event: u64) -> bool {
         !self.forgotten.is_empty()
             && self
@@ -232,7 +232,7 @@ impl State {
                 .is_some_and(|forgotten| forgotten.event > event)
     }
 
-    /// The last change that concerns a user: the user's own split, or a merge of the cluster since.
+    /// The last change that affects a user: the user's own split, or a later merge of their cluster.
     pub fn last_change(&self, number: u32) -> Option<Record> {
         let user = self.users.get(number)?;
         let cluster = self.policy()?.cluster_of(UserId::from(number));

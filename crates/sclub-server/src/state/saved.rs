@@ -1,9 +1,8 @@
-//! The state as bytes, written and read in pieces.
+//! The encoding of the state in a snapshot, written and read in parts.
 //!
-//! A snapshot is a row of parts, each with its length in front (8 bytes, lowest first) and in
-//! `postcard`'s encoding: header, users (several parts), what else the service keeps, catalogue; at
-//! the end the policy's own bytes. Whether the bytes are as they were written is for the store to
-//! say.
+//! A snapshot is a sequence of parts: header, users (several parts), the rest of the service's data,
+//! catalogue; then the policy's own bytes. Each part has its length in front (8 bytes, little-endian) and is
+//! in `postcard`'s encoding. Checksums are the store's task.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -14,19 +13,19 @@ use super::catalogue::Saved as SavedCatalogue;
 use super::{Answered, Catalogue, Forgotten, History, Learned, Served, State, User, Users, sealer};
 use crate::identity::Identity;
 
-/// Users in a part.
-const USERS: usize = 4096;
+/// The number of users in a part.
+const USERS_PER_PART: usize = 4096;
 
-/// Longest part that is believed.
-const LONGEST: u64 = 1 << 36;
+/// The maximum length of a part; a longer one is taken for damage.
+const MAX_PART_LENGTH: u64 = 1 << 36;
 
-/// Why a snapshot cannot be read.
+/// The reason why a snapshot cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The bytes cannot be had.
+    /// Reading failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// They are not a snapshot of ours.
+    /// The contents are invalid.
     #[error("{0}")]
     Bad(String),
 }
@@ -66,7 +65,7 @@ impl State {
     /// Writes the whole state.
     ///
     /// # Errors
-    /// Where `out` gives one.
+    /// Those of `out`.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         self.save_parts(out)?;
         match &self.learned {
@@ -75,8 +74,8 @@ impl State {
         }
     }
 
-    /// A hash of everything that is known, as 16 hexadecimal digits: what [`State::save`] writes,
-    /// with the policy's digest in place of its bytes.
+    /// A hash of the whole state, as 16 hexadecimal digits: of the bytes that [`State::save`] writes, with the
+    /// policy's digest in place of its bytes.
     pub fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         self.save_parts(&mut hasher)
@@ -87,7 +86,7 @@ impl State {
         hasher.finalize().to_hex()[..16].to_owned()
     }
 
-    /// Writes everything but the policy.
+    /// Writes everything except the policy.
     fn save_parts(&self, out: &mut dyn Write) -> io::Result<()> {
         let (known, free) = self.users.parts();
         let header = Header {
@@ -104,7 +103,7 @@ impl State {
             reward_sum: self.reward_sum,
         };
         put(out, &header)?;
-        for some in known.chunks(USERS) {
+        for some in known.chunks(USERS_PER_PART) {
             put(out, &some)?;
         }
         let rest = Rest {
@@ -123,12 +122,12 @@ impl State {
     /// Reads what [`State::save`] wrote, to the end.
     ///
     /// # Errors
-    /// Where it cannot be read or is something else.
+    /// If it cannot be read or is invalid.
     pub fn load(identity: Identity, from: &mut dyn Read) -> Result<Self, LoadError> {
         let header: Header = take(from)?;
         if header.format != identity.format {
             return Err(LoadError::Bad(format!(
-                "it is of format {} and its folder of {}",
+                "the snapshot has format {}, and its folder {}",
                 header.format, identity.format
             )));
         }
@@ -141,7 +140,7 @@ impl State {
         Self::assemble(identity, header, known, rest, learned, from)
     }
 
-    /// From the parts of a snapshot, after which nothing may follow.
+    /// Makes the state from the parts of a snapshot. No bytes may follow them.
     pub(crate) fn assemble(
         identity: Identity,
         header: Header,
@@ -157,7 +156,8 @@ impl State {
                 let has_ids = identity.policy.can.item_ids;
                 let catalogue =
                     Catalogue::load(dim, has_ids, saved).ok_or_else(|| bad("catalogue"))?;
-                if policy.dim() != dim || policy.inspect().users() != users.len() as u64 {
+                let policy_dim = identity.context.policy_dim(dim);
+                if policy.dim() != policy_dim || policy.inspect().users() != users.len() as u64 {
                     return Err(bad("policy"));
                 }
                 Some(Learned { policy, catalogue })
@@ -166,9 +166,9 @@ impl State {
         };
         let mut more = [0];
         if from.read(&mut more)? != 0 {
-            return Err(LoadError::Bad("something follows its end".to_owned()));
+            return Err(LoadError::Bad("there are bytes after its end".to_owned()));
         }
-        if !rest.answered.is_sound() {
+        if !rest.answered.is_valid() {
             return Err(bad("answers"));
         }
         Ok(Self {
@@ -191,7 +191,7 @@ impl State {
     }
 }
 
-/// The parts that hold the users.
+/// Reads the parts with the users.
 pub(crate) fn take_users(from: &mut dyn Read, count: u64) -> Result<Vec<Option<User>>, LoadError> {
     let mut known: Vec<Option<User>> = Vec::new();
     while (known.len() as u64) < count {
@@ -207,7 +207,7 @@ pub(crate) fn take_users(from: &mut dyn Read, count: u64) -> Result<Vec<Option<U
     Ok(known)
 }
 
-/// The policy's own bytes.
+/// Reads the policy.
 pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Served, LoadError> {
     let policy = sclub::load_policy(from).map_err(|error| match error {
         sclub::LoadError::Io(error) => LoadError::Io(error),
@@ -217,7 +217,7 @@ pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Served, LoadError> {
 }
 
 fn bad(what: &str) -> LoadError {
-    LoadError::Bad(format!("its {what} cannot be"))
+    LoadError::Bad(format!("invalid {what}"))
 }
 
 fn put<T: Serialize>(out: &mut dyn Write, part: &T) -> io::Result<()> {
@@ -226,12 +226,12 @@ fn put<T: Serialize>(out: &mut dyn Write, part: &T) -> io::Result<()> {
     out.write_all(&bytes)
 }
 
-/// The next part.
+/// Reads the next part.
 pub(crate) fn take<T: for<'a> Deserialize<'a>>(from: &mut dyn Read) -> Result<T, LoadError> {
     let mut length = [0; 8];
     from.read_exact(&mut length)?;
     let length = u64::from_le_bytes(length);
-    if length > LONGEST {
+    if length > MAX_PART_LENGTH {
         return Err(bad("length"));
     }
     let mut bytes = Vec::new();

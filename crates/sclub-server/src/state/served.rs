@@ -7,14 +7,15 @@ use std::ops::{Deref, DerefMut};
 use sclub::bytes::bad;
 use sclub::{Error, Inspect, Policy, Refit, UserId};
 
-/// A policy that can be inspected, saved, and made to forget users: checked once, when it is made or loaded.
+/// A policy that can be inspected and saved and can forget users. That is checked once, when it is made or
+/// loaded.
 pub struct Served(Box<dyn Policy>);
 
 impl Served {
     /// Checks a policy.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where it cannot do what a service needs.
+    /// [`Error::Unsupported`] if it lacks an ability that the service needs.
     pub fn new(mut policy: Box<dyn Policy>) -> Result<Self, Error> {
         let reason = if policy.as_inspect().is_none() {
             "the policy cannot be inspected"
@@ -48,7 +49,7 @@ impl Served {
         forget.forget(user)
     }
 
-    /// A fit to compute, if one is due; none where the policy makes none.
+    /// A fit to compute, if one is due. A policy without fits has none.
     pub fn refit(&self) -> Option<Box<dyn Refit>> {
         self.0.as_fit()?.refit()
     }
@@ -56,11 +57,11 @@ impl Served {
     /// Takes a fit.
     ///
     /// # Errors
-    /// Where it is no fit of such a policy; nothing has changed then.
+    /// If it is not a fit of such a policy. Nothing is changed then.
     pub fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
         match self.0.as_fit_mut() {
             Some(policy) => policy.take_fit(fit),
-            None => Err(bad("this policy takes no fit")),
+            None => Err(bad("this policy has no fits")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What may follow, what is kept, and that replay gives the same.
+//! Tests of the state: validation of events, saving and loading, replay.
 
 mod any;
 mod hashes;
@@ -63,7 +63,7 @@ fn follow(state: &mut State, clock: u64, events: Vec<Event>) -> Result<(), Rejec
     state.replay(state.position() + 1, &batch, &mut Effect::default())
 }
 
-/// Why an event cannot follow.
+/// The reason why an event is refused.
 fn refusal(state: &State, event: &Event) -> Refusal {
     state
         .admit(event, &mut Ahead::default())
@@ -71,7 +71,7 @@ fn refusal(state: &State, event: &Event) -> Refusal {
         .reason
 }
 
-/// What comes back of a state that is saved.
+/// The state after saving and loading.
 fn reloaded(state: &State) -> State {
     let mut bytes = Vec::new();
     state.save(&mut bytes).unwrap();

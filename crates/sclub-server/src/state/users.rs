@@ -13,22 +13,22 @@ use super::history::Record;
 pub struct Users {
     numbers: HashMap<Arc<str>, u32>,
     known: Vec<Option<User>>,
-    /// Numbers that nobody has any more.
+    /// The numbers of forgotten users, to be reused.
     free: Vec<u32>,
 }
 
-/// What is kept of a user beside what the policy keeps.
+/// The data of a user outside the policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct User {
     /// The user's id.
     pub id: Arc<str>,
-    /// When the first reward came: wall clock, in milliseconds since 1970.
+    /// The wall-clock time of the first reward, in milliseconds since 1970.
     pub first: u64,
-    /// When the last reward came: wall clock.
+    /// The wall-clock time of the last reward, in milliseconds since 1970.
     pub last: u64,
     /// The round of the first reward.
     pub since: u64,
-    /// Rewards of the user.
+    /// The number of rewards of the user.
     pub rewards: u64,
     /// Their sum.
     pub reward_sum: f64,
@@ -37,17 +37,17 @@ pub struct User {
 }
 
 impl Users {
-    /// How many.
+    /// The number of users.
     pub fn len(&self) -> usize {
         self.numbers.len()
     }
 
-    /// Whether there is nobody.
+    /// Returns true if there are no users.
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty()
     }
 
-    /// The number of a user, if the user is known.
+    /// The number of a user, if they have given a reward.
     pub fn number(&self, id: &str) -> Option<u32> {
         self.numbers.get(id).copied()
     }
@@ -68,7 +68,7 @@ impl Users {
         self.get(number).map(|user| &*user.id)
     }
 
-    /// The number of a user, who gets one if not known yet. `round` is the one being learned.
+    /// The number of a user. A new user gets one. `round` is the round being learned.
     pub fn admit(&mut self, id: &str, at: u64, round: u64) -> u32 {
         if let Some(number) = self.number(id) {
             let user = self.known[number as usize].as_mut().expect("known by id");
@@ -99,7 +99,7 @@ impl Users {
         number
     }
 
-    /// Takes a user off; the number is free for the next.
+    /// Removes a user. Their number is reused for the next one.
     pub fn dismiss(&mut self, id: &str) -> Option<u32> {
         let number = self.numbers.remove(id)?;
         self.known[number as usize] = None;
@@ -107,7 +107,7 @@ impl Users {
         Some(number)
     }
 
-    /// Rewards of all users, and their sum.
+    /// The number of rewards of all users, and their sum.
     pub fn rewards(&self) -> (u64, f64) {
         let known = self.known.iter().flatten();
         known.fold((0, 0.0), |(count, sum), user| {
@@ -115,12 +115,12 @@ impl Users {
         })
     }
 
-    /// Every place by number, and the free numbers in the order in which they are given out.
+    /// The users by number, and the free numbers in the order in which they are reused.
     pub fn parts(&self) -> (&[Option<User>], &[u32]) {
         (&self.known, &self.free)
     }
 
-    /// From what [`Users::parts`] gave. None where it cannot be.
+    /// Restores the users from [`Users::parts`]; `None` if the parts are inconsistent.
     pub fn from_parts(known: Vec<Option<User>>, free: Vec<u32>) -> Option<Self> {
         let mut numbers = HashMap::with_capacity(known.len());
         for (number, user) in known.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! A whole data folder as one stream: what `sclub backup` writes and `sclub restore` reads.
+//! The format of a backup: a data folder as one stream.
 //!
-//! The stream is a mark with the version, then *frames*: kind (1 byte), number (8), length (8), bytes,
-//! and a checksum over all of these and the checksum before (32). The last frame is an end mark, so
-//! that a stream that was cut is seen.
+//! The stream is a mark with the version, then *frames*: kind (1 byte), number (8), length (8), bytes, and a
+//! checksum over all of these and the checksum before (32). The last frame is an end mark, so that a
+//! truncated stream is detected.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -13,18 +13,18 @@ use super::StoreError;
 pub const VERSION: u8 = 2;
 const MARK: &[u8; 13] = b"sclub backup ";
 const SUM: usize = 32;
-/// No frame is longer: what a damaged length can ask for is bounded.
+/// The maximum length of a frame, so that a damaged length cannot cause a huge allocation.
 const MAX_FRAME: u64 = 1 << 31;
-/// How much of a snapshot goes into a frame.
+/// The number of bytes of a snapshot in a frame.
 const PIECE: usize = 1 << 20;
 
-/// What a frame holds.
+/// The contents of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// The identity of the folder.
     Identity = 1,
-    /// Version 1: how often the folder was opened.
+    /// Version 1: the number of times that the folder was opened.
     OldEpoch,
     /// Version 1: the event up to which the log was rewritten.
     OldBase,
@@ -34,9 +34,9 @@ pub enum Kind {
     OldNotes,
     /// A snapshot begins; the number is that of its last batch (version 1: event).
     SnapshotStart,
-    /// Bytes of it.
+    /// Bytes of the snapshot.
     SnapshotPiece,
-    /// It ends.
+    /// The snapshot ends.
     SnapshotEnd,
     /// The stream ends.
     End,
@@ -136,7 +136,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a stream frame by frame. Nothing of it may be trusted before the end mark was read.
+/// Reads a stream frame by frame. No frame may be trusted before the end mark was read.
 pub struct Frames<'a> {
     from: &'a mut dyn Read,
     sum: [u8; SUM],
@@ -164,13 +164,13 @@ impl<'a> Frames<'a> {
             reason,
         };
         if found[..13] != *MARK {
-            return Err(format("it is not a backup of sclub".into()));
+            return Err(format("this is not a backup of sclub".into()));
         }
         let version = (1..=VERSION).find(|&version| found == mark(version));
         let Some(version) = version else {
             let found = String::from_utf8_lossy(&found[13..]);
             return Err(format(format!(
-                "it was written by a newer version (format {}; this one reads 1 to {VERSION})",
+                "it was written by a newer version (format {}; this version supports 1 to {VERSION})",
                 found.trim()
             )));
         };
@@ -192,7 +192,7 @@ impl<'a> Frames<'a> {
         let number = u64::from_le_bytes(head[1..9].try_into().expect("eight bytes"));
         let length = u64::from_le_bytes(head[9..].try_into().expect("eight bytes"));
         if length > MAX_FRAME {
-            return Err(damaged("a length in it is impossible"));
+            return Err(damaged("a length is invalid"));
         }
         self.bytes.clear();
         let read = (&mut self.from).take(length).read_to_end(&mut self.bytes);
@@ -201,12 +201,12 @@ impl<'a> Frames<'a> {
         self.from.read_exact(&mut written).map_err(unreadable)?;
         self.sum = sum(&self.sum, &head, &self.bytes);
         if self.bytes.len() as u64 != length || written != self.sum {
-            return Err(damaged("a checksum in it does not match"));
+            return Err(damaged("a checksum does not match"));
         }
         let kind = KINDS.iter().find(|kind| **kind as u8 == head[0]);
-        let kind = *kind.ok_or_else(|| damaged("a frame of it is of no known kind"))?;
+        let kind = *kind.ok_or_else(|| damaged("a frame has an unknown kind"))?;
         if kind == Kind::End && self.from.read(&mut [0]).map_err(unreadable)? != 0 {
-            return Err(damaged("there is something after its end"));
+            return Err(damaged("there are bytes after its end"));
         }
         Ok((kind, number, &self.bytes))
     }
@@ -237,7 +237,7 @@ impl Read for Pieces<'_, '_> {
             match kind {
                 Kind::SnapshotPiece => {}
                 Kind::SnapshotEnd => self.is_over = true,
-                _ => return Err(io::Error::other(damaged("a snapshot in it has no end"))),
+                _ => return Err(io::Error::other(damaged("a snapshot has no end"))),
             }
         }
         let rest = &self.frames.bytes[self.used..];
@@ -248,10 +248,10 @@ impl Read for Pieces<'_, '_> {
     }
 }
 
-/// A list of byte strings, as version 1 has them: how many, then each with its length before it.
+/// Decodes a list of byte strings of version 1: their number, then each with its length in front.
 ///
 /// # Errors
-/// If the bytes are no such list.
+/// If the list is malformed.
 pub fn old_rows(bytes: &[u8]) -> Result<Vec<&[u8]>, StoreError> {
     fn number<'a>(bytes: &mut &'a [u8]) -> Option<usize> {
         let (number, rest): (&'a [u8; 4], _) = bytes.split_first_chunk()?;
@@ -270,7 +270,7 @@ pub fn old_rows(bytes: &[u8]) -> Result<Vec<&[u8]>, StoreError> {
         }
         Some(rows)
     };
-    rows().ok_or_else(|| damaged("a list in it is cut"))
+    rows().ok_or_else(|| damaged("a list is truncated"))
 }
 
 fn sum(before: &[u8; SUM], head: &[u8], bytes: &[u8]) -> [u8; SUM] {
@@ -283,7 +283,7 @@ fn name() -> PathBuf {
     PathBuf::from("the backup")
 }
 
-/// A backup that cannot be what a server wrote.
+/// The error for a damaged backup.
 pub fn damaged(reason: impl Into<String>) -> StoreError {
     StoreError::Damaged {
         file: name(),

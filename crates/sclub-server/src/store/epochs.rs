@@ -1,42 +1,42 @@
-//! Which decisions are this folder's own.
+//! Epochs: they distinguish a folder's own decisions from those of its copies.
 //!
-//! Each time a server opens a folder it begins an *epoch* with a random name, and writes that down
-//! before it hands out a decision. A decision names its epoch and the number of events that the server
-//! knew. A copy of the folder begins epochs of its own, so decisions that were made elsewhere after the
-//! copy was taken are told from those made before.
+//! Each time a server opens a folder it begins an *epoch* with a random id, and writes it to the folder
+//! before its first decision. A decision has the id of its epoch and the number of events that the server
+//! had applied. A copy of the folder begins epochs of its own. So decisions that another copy made after the
+//! copy was taken differ from those made before.
 
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Handed, epoch_of};
+use crate::decision::{DecisionContents, epoch_of};
 
-/// Epochs that are remembered. Decisions of older ones count as expired.
-const KEPT: usize = 1 << 14;
+/// The maximum number of epochs that are kept. Decisions of older ones count as expired.
+const MAX_EPOCHS: usize = 1 << 14;
 
-/// One opening of a folder by a server.
+/// An epoch: one opening of a folder by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Which one it is, from 1.
+    /// The number of the epoch, from 1.
     pub number: u64,
-    /// A random name.
+    /// The random id.
     pub life: u64,
-    /// Events in the log when it began.
+    /// The number of events in the log when it began.
     pub from: u64,
-    /// The service clock when it began.
+    /// The service-clock time when it began.
     pub clock: u64,
 }
 
-/// Whether a decision can be answered in this folder.
+/// The origin of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// It was made here, or in the folder that this is a copy of, before the copy was taken.
     Own {
-        /// The latest service clock at which it can have been made, as this folder counts: a crash
-        /// takes the clock back to the last stamp in the log.
+        /// The latest service-clock time at which it can have been made. It can be less than the decision's
+        /// own time: a crash sets the clock back to the last stamp in the log.
         clock: u64,
     },
     /// It was made by another copy.
     OtherCopy,
-    /// It is too old to tell.
+    /// Its epoch is no longer kept.
     Forgotten,
 }
 
@@ -45,7 +45,7 @@ pub enum Origin {
 pub struct Epochs(Vec<Epoch>);
 
 impl Epochs {
-    /// Epochs that go on after a number, which version 0.1 has used.
+    /// Epochs whose numbers continue after one that version 0.1 has used.
     pub fn after(number: u64) -> Self {
         Self(vec![Epoch {
             number,
@@ -55,7 +55,7 @@ impl Epochs {
         }])
     }
 
-    /// Begins another.
+    /// Begins an epoch.
     pub fn begin(&mut self, life: u64, events: u64, clock: u64) -> Epoch {
         let epoch = Epoch {
             number: self.0.last().map_or(0, |last| last.number) + 1,
@@ -63,26 +63,26 @@ impl Epochs {
             from: events,
             clock,
         };
-        if self.0.len() == KEPT {
+        if self.0.len() == MAX_EPOCHS {
             self.0.remove(0);
         }
         self.0.push(epoch);
         epoch
     }
 
-    /// The newest.
+    /// The newest epoch.
     pub fn current(&self) -> Option<Epoch> {
         self.0.last().copied()
     }
 
-    /// Where a decision comes from.
-    pub fn origin(&self, handed: &Handed<'_>) -> Origin {
+    /// The origin of a decision.
+    pub fn origin(&self, handed: &DecisionContents<'_>) -> Origin {
         let number = epoch_of(handed.number);
         let place = self.0.partition_point(|epoch| epoch.number < number);
         match self.0.get(place) {
             Some(epoch) if epoch.number != number => Origin::Forgotten,
             Some(epoch) if epoch.life == handed.life => {
-                // It ended with what the next one began with.
+                // An epoch ends where the next one begins.
                 let next = self.0.get(place + 1);
                 if next.is_some_and(|next| handed.event > next.from) {
                     return Origin::OtherCopy;
@@ -102,8 +102,8 @@ mod tests {
 
     const OWN: Origin = Origin::Own { clock: 0 };
 
-    fn decision(epoch: Epoch, event: u64) -> Handed<'static> {
-        Handed {
+    fn decision(epoch: Epoch, event: u64) -> DecisionContents<'static> {
+        DecisionContents {
             life: epoch.life,
             number: first_number(epoch.number) + 7,
             event,
@@ -112,11 +112,12 @@ mod tests {
             user: "u".into(),
             cluster: 0,
             shown: Vec::new(),
+            context: Vec::new(),
         }
     }
 
     #[test]
-    fn decisions_made_elsewhere_after_a_copy_was_taken_are_told_apart() {
+    fn decisions_of_another_copy_are_recognised() {
         let mut original = Epochs::default();
         let first = original.begin(11, 0, 0);
         // The copy is taken after 5 events.
@@ -133,11 +134,11 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_is_no_younger_than_the_epoch_after_it() {
+    fn a_decision_is_older_than_the_next_epoch() {
         let mut epochs = Epochs::default();
         let first = epochs.begin(1, 0, 0);
         // The clock was at 90 when the server crashed, and the last stamp in the log is of 60.
-        let handed = Handed {
+        let handed = DecisionContents {
             clock: 90,
             ..decision(first, 0)
         };
@@ -147,10 +148,10 @@ mod tests {
     }
 
     #[test]
-    fn very_old_epochs_are_let_go_of() {
+    fn very_old_epochs_are_dropped() {
         let mut epochs = Epochs::default();
         let first = epochs.begin(1, 0, 0);
-        for life in 0..KEPT as u64 {
+        for life in 0..MAX_EPOCHS as u64 {
             epochs.begin(life, 0, 0);
         }
         assert_eq!(epochs.origin(&decision(first, 0)), Origin::Forgotten);

@@ -1,4 +1,4 @@
-//! Small files: each with a checksum, replaced as a whole.
+//! Small files, each with a checksum and replaced atomically.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::env::{Access, Disk, DiskFile};
 
 const SUM: usize = 32;
 
-/// Turns an error of the system into one that names the file.
+/// Converts a system error into one that names the file.
 pub(super) trait At<T> {
     fn reading(self, file: &Path) -> Result<T, StoreError>;
     fn writing(self, file: &Path) -> Result<T, StoreError>;
@@ -38,7 +38,7 @@ pub(super) fn damaged(file: &Path, reason: impl Into<String>) -> StoreError {
     }
 }
 
-/// Writes a file and its checksum. It is there whole and durable, or as it was before.
+/// Writes a file and its checksum atomically: the new contents are durable, or the old ones stay.
 pub(super) fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let sum = blake3::hash(bytes);
     let whole = [bytes, sum.as_bytes()].concat();
@@ -56,7 +56,7 @@ pub(super) fn put(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), Stor
     done.writing(path)
 }
 
-/// Reads a file that [`put`] wrote; none where there is no such file.
+/// Reads a file that [`put`] wrote; `None` if it does not exist.
 pub(super) fn get(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, StoreError> {
     let file = match disk.open(path, Access::Read) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -84,7 +84,7 @@ pub(super) fn make_dir(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
     };
     let made: Vec<&Path> = path.ancestors().skip(1).take_while(is_new).collect();
     disk.make_dir(path).writing(path)?;
-    // The name of the folder itself may be there without being durable.
+    // The name of an existing folder may not be durable yet.
     for path in std::iter::once(path).chain(made) {
         disk.sync_dir(parent(path)).writing(path)?;
     }
@@ -99,7 +99,7 @@ pub(super) fn parent(path: &Path) -> &Path {
     }
 }
 
-/// Reads or writes a file from its beginning on.
+/// Reads or writes a file sequentially from its start.
 #[derive(Debug)]
 pub(super) struct Sequential {
     file: Arc<dyn DiskFile>,

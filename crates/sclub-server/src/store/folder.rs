@@ -1,17 +1,17 @@
 //! A data folder.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `lock` | nothing; the server that uses the folder has it locked |
-//! | `format` | the number of the format of all others |
-//! | `identity` | what the folder is for, and the key that seals decisions |
-//! | `epochs` | which decisions are this folder's own |
-//! | `ends` | how far the log and the journal had come when a server last closed the folder |
+//! | `lock` | empty; the server that uses the folder holds a lock on it |
+//! | `format` | the format version of all other files |
+//! | `identity` | the policy, its constants, and the key that seals decisions |
+//! | `epochs` | the epochs, which distinguish the folder's decisions from those of its copies |
+//! | `ends` | the last batches of the log and the journal when a server last closed the folder |
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
-//! | `journal/<serial>.log` | what was shown and what it brought, for analysis |
+//! | `journal/<serial>.log` | items shown and their rewards, for analysis |
 //!
-//! Small files are replaced as a whole. Each folder has one owner that makes and removes its files.
+//! Small files are replaced atomically. Each subfolder has one owner that makes and removes its files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
 use crate::env::{Env, LockGuard};
 
-/// The format this version reads and writes.
+/// The format that this version reads and writes.
 const FORMAT: u64 = 2;
 
 /// A data folder, locked.
@@ -31,11 +31,11 @@ const FORMAT: u64 = 2;
 pub struct Folder {
     env: Env,
     path: PathBuf,
-    /// For recovery.
+    /// The log, for recovery.
     pub log: Segments,
-    /// For analysis.
+    /// The journal, for analysis.
     pub journal: Segments,
-    /// To start fast.
+    /// The snapshots, for a fast start.
     pub snapshots: Snapshots,
     _lock: Box<dyn LockGuard>,
 }
@@ -49,7 +49,7 @@ impl Folder {
         Self::open_with(env, path, SEGMENT_BYTES)
     }
 
-    /// As [`Folder::open`], with files of the log and the journal of about so many bytes.
+    /// Like [`Folder::open`], with another length of the files of the log and the journal.
     ///
     /// # Errors
     /// As [`Folder::open`].
@@ -82,14 +82,14 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Checks that neither log nor journal ends before something that was there.
+    /// Checks that neither the log nor the journal has lost its end.
     fn check_ends(&self) -> Result<(), StoreError> {
         let newest = self.snapshots.list().last().copied().unwrap_or(0);
         let last = self.log.last();
         if newest > last {
             return Err(damaged(
                 &self.log.newest_file()?,
-                format!("it ends at batch {last}, but there is a snapshot at {newest}"),
+                format!("it ends at batch {last}, before the snapshot at batch {newest}"),
             ));
         }
         let file = self.path.join("ends");
@@ -97,21 +97,21 @@ impl Folder {
             return Ok(());
         };
         let ends: [u64; 2] =
-            postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it holds no numbers"))?;
+            postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it cannot be decoded"))?;
         for (log, end) in [&self.log, &self.journal].into_iter().zip(ends) {
             let last = log.last();
             if last < end {
                 return Err(damaged(
                     &log.newest_file()?,
-                    format!("it ends at batch {last}, and it was closed at batch {end}"),
+                    format!("it ends at batch {last}, and the folder was closed at batch {end}"),
                 ));
             }
         }
         Ok(())
     }
 
-    /// Writes down how far the log and the journal have come, for whoever opens the folder next: the
-    /// end of either, were it lost, would look as a write does that a crash cut short.
+    /// Records the last batches of the log and the journal. The next start checks them: a lost end would
+    /// otherwise look like a write that a crash interrupted.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -121,12 +121,12 @@ impl Folder {
         files::put(&*self.env.disk, &self.path.join("ends"), &bytes)
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The disk, clock and random numbers it was opened with.
+    /// The environment it was opened with.
     pub fn env(&self) -> &Env {
         &self.env
     }
@@ -139,7 +139,7 @@ impl Folder {
         files::get(&*self.env.disk, &self.path.join("identity"))
     }
 
-    /// Keeps the identity. Durable when it returns.
+    /// Writes the identity. It is durable when this returns.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -155,14 +155,14 @@ impl Folder {
         let file = self.path.join("epochs");
         match files::get(&*self.env.disk, &file)? {
             Some(bytes) => {
-                postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it holds no epochs"))
+                postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it cannot be decoded"))
             }
             None if self.log.last() == 0 => Ok(Epochs::default()),
             None => Err(damaged(&file, "it is missing")),
         }
     }
 
-    /// Keeps epochs. Durable when it returns.
+    /// Writes the epochs. They are durable when this returns.
     ///
     /// # Errors
     /// If they cannot be written.
@@ -171,7 +171,7 @@ impl Folder {
         files::put(&*self.env.disk, &self.path.join("epochs"), &bytes)
     }
 
-    /// Begins an epoch after so many events, at a service clock. Durable when it returns.
+    /// Begins an epoch after a number of events, at a service-clock time. It is durable when this returns.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -184,10 +184,10 @@ impl Folder {
         Ok((epoch, epochs))
     }
 
-    /// Reads and checks every byte that is kept.
+    /// Reads and checks every byte in the folder.
     ///
     /// # Errors
-    /// Names the first file that is damaged.
+    /// The first file that is damaged.
     pub fn check(&self) -> Result<Checked, StoreError> {
         let mut checked = Checked::default();
         self.epochs()?;
@@ -197,7 +197,7 @@ impl Folder {
         {
             return Err(damaged(
                 &self.path.join("log"),
-                format!("it begins at batch {first}, and there is a snapshot at {oldest}"),
+                format!("it begins at batch {first}, after the snapshot at batch {oldest}"),
             ));
         }
         for name in ["format", "epochs", "identity", "ends"] {
@@ -218,7 +218,7 @@ impl Folder {
         Ok(checked)
     }
 
-    /// Bytes on the disk, as far as they can be found out.
+    /// The size of the folder on the disk, without files whose size cannot be read.
     pub fn bytes(&self) -> u64 {
         let disk = &self.env.disk;
         let size = |dir: PathBuf| -> u64 {
@@ -235,7 +235,7 @@ impl Folder {
     }
 }
 
-/// Checks the format of a folder. Returns whether nothing is in it yet.
+/// Checks the format of a folder. Returns true if the folder is empty.
 fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
     let file = path.join("format");
     let Some(bytes) = files::get(&*env.disk, &file)? else {
@@ -245,7 +245,7 @@ fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
             None => Ok(true),
             Some(name) => Err(StoreError::Format {
                 file: path.into(),
-                reason: format!("it holds {name}, and is not a data folder of sclub"),
+                reason: format!("it contains {name}, and is not a data folder of sclub"),
             }),
         };
     };
@@ -262,9 +262,11 @@ fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
             path.display()
         ),
         Some(format) => {
-            format!("it was written by a newer version (format {format}; this one reads {FORMAT})")
+            format!(
+                "it was written by a newer version (format {format}; this version supports {FORMAT})"
+            )
         }
-        None => return Err(damaged(&file, "it names no format")),
+        None => return Err(damaged(&file, "it has no format number")),
     };
     Err(StoreError::Format {
         file: path.into(),

@@ -1,4 +1,4 @@
-//! One file of a log, byte by byte.
+//! The format of one file of a log.
 //!
 //! A file is a header, then frames, each at an offset that is a multiple of 8.
 //!
@@ -18,21 +18,21 @@
 //! | checksum of all of it and the checksum before | 16 |
 //! | the batch, then zeros up to a multiple of 8 | |
 //!
-//! Numbers are little-endian. Checksums are the first bytes of BLAKE3. Behind the last frame there are
-//! zeros, or what is left of a frame that was never finished.
+//! Numbers are little-endian. Checksums are the first bytes of BLAKE3. After the last frame there are zeros,
+//! or the remains of an unfinished frame.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::env::DiskFile;
 
-/// Bytes of a header.
+/// The length of a header in bytes.
 pub(super) const HEADER: usize = 64;
-/// Bytes of a frame before the batch.
+/// The length of a frame before its batch, in bytes.
 const HEAD: usize = 32;
-/// No batch is longer.
+/// The maximum length of a batch in bytes.
 pub(super) const MAX_BATCH: usize = 1 << 28;
-/// How much is read at once.
+/// The number of bytes that are read at once.
 const CHUNK: usize = 128 << 10;
 
 const MARK: &[u8; 16] = b"sclub segment 2\n";
@@ -59,7 +59,7 @@ impl Header {
         bytes
     }
 
-    /// None where the bytes are not a header.
+    /// Decodes a header; `None` if it is invalid.
     pub fn decode(bytes: &[u8; HEADER]) -> Option<Self> {
         let is_whole = bytes[..16] == *MARK && bytes[48..] == hash(&[&bytes[..48]]);
         is_whole.then(|| Self {
@@ -69,13 +69,13 @@ impl Header {
         })
     }
 
-    /// The checksum that the first frame goes on from.
+    /// The checksum before the first frame.
     pub fn sum(&self) -> Sum {
         hash(&[&self.encode()])
     }
 
-    /// The checksum of a frame's length and number. The salt is in it, so that no batch can hold
-    /// bytes that look like a frame.
+    /// The checksum of a frame's length and number. It includes the salt, so that no batch can contain bytes
+    /// that look like a frame.
     fn check(&self, length: u32, number: u64) -> [u8; 4] {
         let sum = hash(&[&self.salt, &length.to_le_bytes(), &number.to_le_bytes()]);
         [sum[0], sum[1], sum[2], sum[3]]
@@ -102,25 +102,25 @@ pub(super) fn put(
     sum
 }
 
-/// Bytes of the frame of a batch.
+/// The length of the frame of a batch, in bytes.
 pub(super) fn frame_length(batch: usize) -> usize {
     (HEAD + batch).next_multiple_of(8)
 }
 
-/// How the frames of a file end.
+/// The kind of the end of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// With zeros, or with a frame that was not finished.
+    /// Zeros, or an unfinished frame.
     Torn,
-    /// With a damaged frame: there are others behind it.
+    /// A damaged frame: there are others after it.
     Damaged,
 }
 
-/// Where a reader of a file has come to.
+/// The position of a reader in a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     header: Header,
-    /// The number of the next frame, where it is, and the checksum before it.
+    /// The number of the next frame, its offset, and the checksum before it.
     next: u64,
     offset: u64,
     sum: Sum,
@@ -133,15 +133,15 @@ pub(super) struct Frames {
     header: Header,
     sum: Sum,
     next: u64,
-    /// Where the next frame is.
+    /// The offset of the next frame.
     offset: u64,
-    /// Bytes of the file from `start` on.
+    /// The bytes of the file from `start` on.
     buffer: Vec<u8>,
     start: u64,
 }
 
 impl Frames {
-    /// None where the file has no header.
+    /// Opens a file; `None` if it has no valid header.
     pub fn open(file: Arc<dyn DiskFile>) -> io::Result<Option<Self>> {
         let mut bytes = [0; HEADER];
         if file.read_full_at(&mut bytes, 0)? < HEADER {
@@ -162,7 +162,7 @@ impl Frames {
         &self.header
     }
 
-    /// Where it has come to.
+    /// The position of this reader.
     pub fn place(&self) -> Place {
         Place {
             header: self.header,
@@ -172,8 +172,8 @@ impl Frames {
         }
     }
 
-    /// Goes on where another reader has come to, if that was in the same file and not after a number.
-    pub fn go_on(&mut self, place: &Place, number: u64) {
+    /// Moves to the position of another reader, if that is in the same file and not after a number.
+    pub fn skip_to(&mut self, place: &Place, number: u64) {
         if place.header == self.header && place.next <= number {
             (self.next, self.offset, self.sum) = (place.next, place.offset, place.sum);
         }
@@ -184,7 +184,7 @@ impl Frames {
         self.next
     }
 
-    /// The next batch; none at the end of what is whole.
+    /// The next batch; `None` after the last valid one.
     pub fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
         let head: [u8; HEAD] = match self.bytes(self.offset, HEAD)? {
             Some(head) => head.try_into().expect("as many as asked for"),
@@ -211,8 +211,8 @@ impl Frames {
         Ok(Some(batch))
     }
 
-    /// After [`Frames::next`] has returned none: why. Only one frame is written at a time, so what
-    /// a crash cut short is the last. The head of a later frame behind it means damage.
+    /// The kind of end, after [`Frames::next`] has returned `None`. Only one frame is written at a time, so a
+    /// crash can leave only the last one unfinished. The head of a later frame after it means damage.
     pub fn end(&mut self) -> io::Result<End> {
         let length = self.file.len()?;
         let (header, next) = (self.header, self.next);
@@ -233,7 +233,7 @@ impl Frames {
         Ok(End::Torn)
     }
 
-    /// Bytes of the file; none where it ends before.
+    /// Bytes of the file; `None` if it ends before.
     fn bytes(&mut self, at: u64, count: usize) -> io::Result<Option<&[u8]>> {
         let is_read =
             at >= self.start && at + count as u64 <= self.start + self.buffer.len() as u64;
@@ -249,7 +249,7 @@ impl Frames {
         Ok(self.buffer.get(from..from + count))
     }
 
-    /// Where the frames end that were read so far.
+    /// The offset of the end of the frames that were read.
     pub fn offset(&self) -> u64 {
         self.offset
     }

@@ -1,4 +1,4 @@
-//! Where everything is kept: the log, snapshots, the journal, and copies of them.
+//! Storage: the log, snapshots, the journal, and backups.
 //!
 //! | | |
 //! |---|---|
@@ -23,45 +23,45 @@ pub use log::{AppendError, Batches, Log};
 pub use segments::Segments;
 pub use snapshots::Snapshots;
 
-/// What went wrong with a data folder.
+/// An error of a data folder.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The disk is full, the folder is read-only, or the device failed.
     #[error("cannot write to {}: {reason}", file.display())]
     Write {
-        /// Which file or folder.
+        /// The file or folder.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
     /// A file cannot be read.
     #[error("cannot read {}: {reason}", file.display())]
     Read {
-        /// Which file or folder.
+        /// The file or folder.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
-    /// A file is not as it was written.
+    /// A file is damaged.
     #[error("{} is damaged: {reason}", file.display())]
     Damaged {
-        /// Which file.
+        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The folder was written by another version, or is not one of ours.
+    /// The folder was written by another version, or is not a data folder.
     #[error("{} is in a format that this version does not read: {reason}", file.display())]
     Format {
-        /// Which file or folder.
+        /// The file or folder.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// Another process uses the folder.
     #[error("{} is in use by another server", .0.display())]
     InUse(PathBuf),
-    /// What was asked for cannot be done.
+    /// The operation is not possible.
     #[error("{0}")]
     Refused(String),
 }
@@ -75,11 +75,11 @@ impl From<AppendError> for StoreError {
     }
 }
 
-/// What a full check found.
+/// The result of a full check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checked {
-    /// Files read.
+    /// The number of files read.
     pub files: u64,
-    /// Bytes read.
+    /// The number of bytes read.
     pub bytes: u64,
 }

@@ -1,11 +1,11 @@
 //! A log in files of one folder, as in etcd's write-ahead log.
 //!
-//! Each file ("segment") has a serial number that is never used twice, and says in its header which
-//! batch it begins with. Whatever an older file has at or after that number is void. So after a failed
-//! append the log goes on in a new file, and what failed never comes back.
+//! Each file ("segment") has a serial number that is never reused, and its header has the number of its first
+//! batch. Batches with that number or later ones in older files are void. So after a failed append the log
+//! continues in a new file, and the failed batch never reappears.
 //!
-//! The folder belongs to one [`Segments`]: nothing else makes or removes files in it. What a crash left
-//! unfinished (`*.tmp`) is removed when it is opened.
+//! The folder belongs to one [`Segments`]: nothing else makes or removes files in it. Unfinished files
+//! (`*.tmp`) of a crash are removed when it is opened.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,11 +16,11 @@ use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH, Place};
 use super::log::{AppendError, Batches, Log};
 use crate::env::{Access, DiskFile, Env};
 
-/// A file is closed when it has this many bytes.
+/// The length at which a file is closed, in bytes.
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
-/// Space is reserved ahead in steps that double between these.
-const FIRST_STEP: u64 = 64 << 10;
-const LAST_STEP: u64 = 1 << 20;
+/// Space in a file is reserved in steps that double between these.
+const MIN_STEP: u64 = 64 << 10;
+const MAX_STEP: u64 = 1 << 20;
 
 /// A log in the files of a folder.
 #[derive(Debug)]
@@ -29,19 +29,19 @@ pub struct Segments {
     dir: PathBuf,
     limit: u64,
     writer: Mutex<Writer>,
-    /// Where the last reader stopped: who follows the log goes on from there.
+    /// The position where the last reader stopped, so that a reader that follows the log continues there.
     place: Arc<Mutex<Option<Place>>>,
 }
 
 #[derive(Debug)]
 struct Writer {
-    /// Number of the last batch.
+    /// The number of the last batch.
     last: u64,
-    /// The next file's.
+    /// The serial number of the next file.
     serial: u64,
-    /// The file that is written to; none before the first append and after one that failed.
+    /// The file that is written to; `None` before the first append and after a failed one.
     active: Option<Active>,
-    /// Memory for the next frame.
+    /// A buffer for the next frame.
     frame: Vec<u8>,
 }
 
@@ -56,10 +56,10 @@ struct Active {
 }
 
 impl Active {
-    /// Sees to it that there is space up to an offset.
+    /// Reserves space up to an offset.
     fn reserve(&mut self, end: u64) -> Result<(), AppendError> {
         if end > self.allocated {
-            let step = self.allocated.clamp(FIRST_STEP, LAST_STEP);
+            let step = self.allocated.clamp(MIN_STEP, MAX_STEP);
             let length = end.max(self.allocated + step);
             let reserved = self.file.allocate(length).writing(&self.path);
             reserved.map_err(AppendError::NotWritten)?;
@@ -69,7 +69,7 @@ impl Active {
     }
 }
 
-/// What becomes of a batch that is rewritten: other bytes, or none if it stays as it is.
+/// Returns the new bytes of a batch that is rewritten; `None` if it does not change.
 pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
 
 /// A file of the log and the batches in it that are not void.
@@ -77,9 +77,9 @@ pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 
 struct Segment {
     path: PathBuf,
     header: Header,
-    /// Opened when it is read: there may be more files than a process may have open.
+    /// Opened when it is read: there may be more files than the limit of open files.
     frames: Option<Frames>,
-    /// The number at which the next file goes on; none for the newest.
+    /// The number of the first batch of the next file; `None` for the newest file.
     until: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ impl Segments {
             serial = serial.max(newest.header.serial + 1);
             last = settle(env, newest)?;
         }
-        // A name that is visible may still be lost with the power.
+        // A name that is visible may not be durable yet.
         disk.sync_dir(dir).writing(dir)?;
         Ok(Self {
             env: env.clone(),
@@ -145,12 +145,12 @@ impl Segments {
         lock(&self.writer)
     }
 
-    /// Number of the last batch.
+    /// The number of the last batch.
     pub fn last(&self) -> u64 {
         self.writer().last
     }
 
-    /// The serial number of the file that the next append goes to, which is begun if need be.
+    /// The serial number of the file that the next append goes to. The file is begun if necessary.
     ///
     /// # Errors
     /// If it cannot be begun.
@@ -196,11 +196,14 @@ impl Segments {
     /// Writes a batch as the next one.
     fn put(&self, writer: &mut Writer, batch: &[u8], sync: bool) -> Result<(), AppendError> {
         if batch.len() > MAX_BATCH {
-            let reason = format!("a batch of {} bytes is more than {MAX_BATCH}", batch.len());
+            let reason = format!(
+                "the batch has {} bytes; at most {MAX_BATCH} are supported",
+                batch.len()
+            );
             return Err(AppendError::NotWritten(StoreError::Refused(reason)));
         }
         self.make_room(writer).map_err(AppendError::NotWritten)?;
-        let active = writer.active.as_mut().expect("there is room in it");
+        let active = writer.active.as_mut().expect("make_room() has begun it");
         let number = writer.last + 1;
         writer.frame.clear();
         let sum = frame::put(
@@ -229,11 +232,11 @@ impl Segments {
         Ok(())
     }
 
-    /// Writes many batches with one sync for each file, into a log that has none: numbers go on from
+    /// Writes many batches with one sync for each file, into a log that is empty. Their numbers continue from
     /// `last`. [`Segments::finish`] makes them durable.
     ///
     /// # Errors
-    /// If they cannot be written; then the log is of no use.
+    /// If they cannot be written. The log is unusable then.
     pub fn fill(&self, last: u64, batch: &[u8]) -> Result<(), StoreError> {
         let mut writer = self.writer();
         if writer.last != last {
@@ -253,7 +256,7 @@ impl Segments {
         Ok(self.put(&mut writer, batch, false)?)
     }
 
-    /// Makes durable what [`Segments::fill`] wrote. A log without any batch begins after `last`.
+    /// Makes the batches of [`Segments::fill`] durable. A log without batches begins after `last`.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -273,7 +276,7 @@ impl Segments {
         }
     }
 
-    /// Makes a file that is there whole and durable under its name, or not at all.
+    /// Makes a file atomically: it is complete and durable under its name, or does not exist.
     fn create(&self, path: &Path, bytes: &[u8]) -> Result<Arc<dyn DiskFile>, StoreError> {
         let disk = &self.env.disk;
         let new = path.with_extension("tmp");
@@ -286,19 +289,18 @@ impl Segments {
             Ok(file)
         })();
         if made.is_err() {
-            // What cannot be removed now is removed when the log is opened again.
+            // If it cannot be removed now, it is removed when the log is opened again.
             let _ = disk.remove(&new);
         }
         made.writing(path)
     }
 
-    /// Rewrites every batch as `change` says, which may leave one as it is with none. No byte of
-    /// what was replaced is in any file afterwards.
+    /// Rewrites every batch by `change`. No byte of a replaced batch is in any file afterwards.
     ///
     /// # Errors
-    /// If something cannot be read or written, or `change` says so. It can be done again.
+    /// If a file cannot be read or written, or `change` fails. It can be repeated.
     pub fn rewrite(&self, change: &mut Change<'_>) -> Result<(), StoreError> {
-        // Held: a batch that is appended meanwhile waits.
+        // The lock is held: appends wait meanwhile.
         let mut writer = self.writer();
         self.begin(&mut writer)?;
         let newest = writer.serial - 1;
@@ -313,7 +315,7 @@ impl Segments {
                 continue;
             }
             let mut new = header;
-            // Another file: a reader of this one does not go on in it.
+            // With a new salt it is another file: a position in the old one is not used in it.
             self.env.random.fill(&mut new.salt).writing(&self.dir)?;
             let mut bytes = new.encode().to_vec();
             let mut sum = new.sum();
@@ -325,13 +327,13 @@ impl Segments {
                 let batch = changed.unwrap_or(batch);
                 sum = frame::put(&mut bytes, &new, &sum, number, &batch);
             }
-            // Behind the last frame there may be leftovers of one that failed.
+            // After the last frame there may be remains of one that failed.
             let has_rest = segment.path_length(&self.env)? != bytes.len() as u64;
             if is_changed || has_rest {
                 self.create(&segment.path, &bytes)?;
             }
         }
-        // What an earlier try could not remove.
+        // Files that an earlier attempt could not remove.
         let disk = &self.env.disk;
         for name in disk.names(&self.dir).reading(&self.dir)? {
             if name.ends_with(".tmp") {
@@ -341,8 +343,8 @@ impl Segments {
         self.sync_names()
     }
 
-    /// Makes names durable: those of files that were replaced or removed, also by an earlier try that
-    /// failed at just this.
+    /// Makes the names of replaced and removed files durable, also those of an earlier attempt that failed
+    /// here.
     ///
     /// # Errors
     /// If the folder cannot be synced.
@@ -350,7 +352,7 @@ impl Segments {
         self.env.disk.sync_dir(&self.dir).writing(&self.dir)
     }
 
-    /// Number of the first batch that can be read.
+    /// The number of the first batch that can be read.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -370,8 +372,8 @@ impl Segments {
         Ok(newest.map_or_else(|| self.dir.clone(), |segment| segment.path))
     }
 
-    /// All files but the newest, oldest first: the number at which the next file begins, and the
-    /// file's length.
+    /// All files except the newest, oldest first: the number of the first batch of the next file, and the
+    /// length of the file.
     ///
     /// # Errors
     /// If the folder cannot be read.
@@ -387,7 +389,7 @@ impl Segments {
     /// Reads every byte. Returns the number of files and their bytes.
     ///
     /// # Errors
-    /// Names the file that is damaged.
+    /// The file that is damaged.
     pub fn check(&self) -> Result<(u64, u64), StoreError> {
         let (mut files, mut bytes) = (0, 0);
         for mut segment in list(&self.env, &self.dir)? {
@@ -397,7 +399,7 @@ impl Segments {
             if segment.until.is_none()
                 && segment.open(&self.env)?.end().reading(&path)? == End::Damaged
             {
-                return Err(damaged(&segment.path, "a batch in it is damaged"));
+                return Err(damaged(&segment.path, "a batch is damaged"));
             }
             files += 1;
             bytes += segment.path_length(&self.env)?;
@@ -423,7 +425,7 @@ impl Log for Segments {
             if !writer.active.as_ref().is_some_and(is_fresh) {
                 self.begin(&mut writer).map_err(AppendError::NotWritten)?;
             }
-            // A log that can be gone on with has room for more.
+            // An empty append also reserves space, to see that the disk has room.
             let active = writer.active.as_mut().expect("it is fresh");
             return active.reserve(HEADER as u64 + 1);
         }
@@ -431,7 +433,7 @@ impl Log for Segments {
     }
 
     fn read(&self, after: u64) -> Result<Batches, StoreError> {
-        // No file is made, removed or rewritten meanwhile.
+        // Locked, so that no file is made, removed or rewritten meanwhile.
         let _writer = self.writer();
         let mut segments = list(&self.env, &self.dir)?;
         segments.retain(|s| s.until.is_none_or(|until| until > after + 1));
@@ -442,7 +444,7 @@ impl Log for Segments {
             && first.first() > after + 1
         {
             return Err(StoreError::Refused(format!(
-                "batch {} is no longer in {}, which begins with {}",
+                "batch {} is no longer in {}, which begins with batch {}",
                 after + 1,
                 self.dir.display(),
                 first.first()
@@ -452,7 +454,7 @@ impl Log for Segments {
             && let Some(place) = &*lock(&self.place)
             && let Some(frames) = &mut first.frames
         {
-            frames.go_on(place, after + 1);
+            frames.skip_to(place, after + 1);
         }
         let mut rest = segments.into_iter();
         Ok(Box::new(Reading {
@@ -524,7 +526,7 @@ fn path_of(dir: &Path, serial: u64) -> PathBuf {
     dir.join(format!("{serial:012}.log"))
 }
 
-/// The files of a log, oldest first, opened.
+/// The files of a log, oldest first.
 fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
     let mut segments: Vec<Segment> = Vec::new();
     for name in env.disk.names(dir).reading(dir)? {
@@ -537,7 +539,7 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
         let path = dir.join(&name);
         let file = env.disk.open(&path, Access::Read).reading(&path)?;
         let frames = Frames::open(file).reading(&path)?;
-        // It had its name only once its header was durable.
+        // A file gets its name only after its header is durable.
         let frames = frames
             .filter(|frames| frames.header().serial == serial)
             .ok_or_else(|| damaged(&path, "its header is damaged"))?;
@@ -562,7 +564,7 @@ fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
     Ok(segments)
 }
 
-/// The next batch of a file that is not void; none at its end.
+/// The next valid batch of a file that is not void; `None` at its end.
 fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
     let frames = segment.frames.as_mut().expect("opened before it is read");
     let number = frames.next_number();
@@ -574,13 +576,12 @@ fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> 
         (None, None) => Ok(None),
         (None, Some(_)) => Err(damaged(
             &segment.path,
-            format!("batch {number} in it is damaged or missing"),
+            format!("batch {number} is damaged or missing"),
         )),
     }
 }
 
-/// Finds the end of the newest file, and makes durable what is in it. Returns the number of the last
-/// batch.
+/// Finds the end of the newest file, and makes its batches durable. Returns the number of the last batch.
 ///
 /// The last batches may have been written by a process that ended before they were durable, and the
 /// system may have given up on writing them. So they are written once more.
@@ -590,7 +591,7 @@ fn settle(env: &Env, newest: &mut Segment) -> Result<u64, StoreError> {
     while frames.next().reading(path)?.is_some() {}
     if frames.end().reading(path)? == End::Damaged {
         let number = frames.next_number();
-        return Err(damaged(path, format!("batch {number} in it is damaged")));
+        return Err(damaged(path, format!("batch {number} is damaged")));
     }
     let end = frames.offset();
     if end > HEADER as u64 {

@@ -1,4 +1,4 @@
-//! Snapshots as files: pieces, each with a checksum over its place, its length and its bytes.
+//! Snapshot files: a sequence of pieces, each with a checksum over its index, its length and its bytes.
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,12 @@ const SUM: usize = 32;
 pub struct Snapshots {
     env: Env,
     dir: PathBuf,
-    /// Those that are durable, in rising order.
+    /// The durable snapshots, in rising order.
     known: Mutex<Vec<u64>>,
 }
 
 impl Snapshots {
-    /// Opens the folder of snapshots, which is made if it does not exist, and removes what was left
-    /// unfinished.
+    /// Opens the folder of snapshots, which is made if it does not exist, and removes unfinished ones.
     ///
     /// # Errors
     /// If it cannot be read or written.
@@ -39,7 +38,7 @@ impl Snapshots {
             }
         }
         known.sort_unstable();
-        // A name that is visible may still be lost with the power.
+        // A name that is visible may not be durable yet.
         disk.sync_dir(dir).writing(dir)?;
         Ok(Self {
             env: env.clone(),
@@ -62,10 +61,10 @@ impl Snapshots {
         self.dir.join(format!("{at:020}.snap"))
     }
 
-    /// Writes a snapshot. It is there, whole and durable, or not at all.
+    /// Writes a snapshot atomically: it is complete and durable, or does not exist.
     ///
     /// # Errors
-    /// If it cannot be written, or `write` gives an error.
+    /// If it cannot be written, or `write` fails.
     pub fn write(
         &self,
         at: u64,
@@ -83,7 +82,8 @@ impl Snapshots {
             disk.sync_dir(&self.dir)
         })();
         if let Err(error) = done {
-            // What cannot be removed now is removed when the folder is opened, or the next one is written.
+            // If it cannot be removed now, it is removed when the folder is opened or the next snapshot is
+            // written.
             let _ = disk.remove(&new);
             return Err(error).writing(&path);
         }
@@ -94,27 +94,27 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Opens a snapshot. The reader gives no byte that is not as it was written, and stays good if
-    /// the file is removed.
+    /// Opens a snapshot. The reader checks every byte before it returns it, and stays usable if the file is
+    /// removed.
     ///
     /// # Errors
-    /// If there is none.
+    /// If it cannot be opened.
     pub fn read(&self, at: u64) -> Result<Box<dyn Read + Send>, StoreError> {
         let path = self.path(at);
         let file = Sequential::open(&*self.env.disk, &path, Access::Read).reading(&path)?;
         Ok(Box::new(Reader::new(BufReader::new(file), path, at)))
     }
 
-    /// Counts a snapshot that cannot be read as none: nothing that others are removed for may rely on
-    /// it. Its file stays until the next one is there.
+    /// Removes a snapshot that cannot be read from the list, so that no other file is dropped because of it.
+    /// Its file stays until the next snapshot is written.
     pub fn disregard(&self, at: u64) {
         self.known().retain(|known| *known != at);
     }
 
-    /// Removes every snapshot but some, and whatever else a failed write left.
+    /// Removes every snapshot except some, and the remains of failed writes.
     ///
     /// # Errors
-    /// If a file cannot be removed. It can be tried again.
+    /// If a file cannot be removed. It can be retried.
     pub fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
         let disk = &self.env.disk;
         let kept: Vec<PathBuf> = keep.iter().map(|&at| self.path(at)).collect();
@@ -131,7 +131,7 @@ impl Snapshots {
     /// Reads every byte of every snapshot. Returns the number of files and their bytes.
     ///
     /// # Errors
-    /// Names the file that is damaged.
+    /// The file that is damaged.
     pub fn check(&self) -> Result<(u64, u64), StoreError> {
         let (mut files, mut bytes) = (0, 0);
         for at in self.list() {
@@ -167,7 +167,7 @@ impl<W: Write> Writer<W> {
         })
     }
 
-    /// Writes the piece that is full, or the empty one that is the end mark.
+    /// Writes the current piece. An empty one is the end mark.
     fn put(&mut self) -> io::Result<()> {
         let length = self.piece.len() as u32;
         self.out.write_all(&length.to_le_bytes())?;
@@ -203,7 +203,7 @@ impl<W: Write> Write for Writer<W> {
     }
 }
 
-/// Reads a snapshot, and gives out no byte that is not as it was written.
+/// Reads a snapshot, and checks every byte before it returns it.
 #[derive(Debug)]
 struct Reader<R> {
     from: R,
@@ -241,14 +241,14 @@ impl<R: Read> Reader<R> {
             let mut mark = [0; MARK.len()];
             self.from.read_exact(&mut mark)?;
             if mark != *MARK {
-                return Err(wrong("it does not begin as a snapshot does"));
+                return Err(wrong("it does not begin with the mark of a snapshot"));
             }
         }
         let mut length = [0; 4];
         self.from.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length) as usize;
         if length > PIECE {
-            return Err(wrong("a length in it is impossible"));
+            return Err(wrong("a length is invalid"));
         }
         self.piece.resize(length, 0);
         self.used = 0;
@@ -256,7 +256,7 @@ impl<R: Read> Reader<R> {
         let mut written = [0; SUM];
         self.from.read_exact(&mut written)?;
         if written != sum(self.at, self.index, &self.piece) {
-            return Err(wrong("a checksum in it does not match"));
+            return Err(wrong("a checksum does not match"));
         }
         self.index += 1;
         if length > 0 {
@@ -264,7 +264,7 @@ impl<R: Read> Reader<R> {
         }
         match self.from.read(&mut [0])? {
             0 => Ok(State::End),
-            _ => Err(wrong("there is something after its end")),
+            _ => Err(wrong("there are bytes after its end")),
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_come_back() {
+    fn snapshots_are_read_as_written() {
         for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 5] {
             let bytes: Vec<u8> = (0..length).map(|i| ((i * i) >> 3) as u8).collect();
             assert!(read(&written(&bytes), 7).unwrap() == bytes, "{length}");

@@ -1,14 +1,14 @@
-//! A clock whose time of day is wrong, and on which days go by at once.
+//! A clock whose wall time is wrong, and on which days pass at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use sclub_server::env::{Clock, Env, Task};
 
-/// Milliseconds in a day.
+/// The milliseconds in a day.
 pub const DAY: u64 = 24 * 3600 * 1000;
 
-/// The system's clock, moved by hand.
+/// The system's clock with offsets that a test sets.
 #[derive(Debug, Clone)]
 pub struct Moved {
     real: Arc<dyn Clock>,
@@ -22,7 +22,7 @@ struct Hands {
 }
 
 impl Moved {
-    /// A clock that is right as yet, and an environment with it in place of the one it had.
+    /// A clock without offsets, and the environment with this clock.
     pub fn new(env: Env) -> (Self, Env) {
         let clock = Self {
             real: env.clock,
@@ -35,12 +35,12 @@ impl Moved {
         (clock, env)
     }
 
-    /// Sets the time of day wrong by so many milliseconds, either way.
+    /// Moves the wall clock by a number of milliseconds, forward or back.
     pub fn jump(&self, milliseconds: i64) {
         self.hands.wall.store(milliseconds, Ordering::SeqCst);
     }
 
-    /// Lets so many milliseconds go by at once. Who sleeps does not notice.
+    /// Advances both clocks. Sleeping tasks are not woken.
     pub fn pass(&self, milliseconds: u64) {
         self.hands.passed.fetch_add(milliseconds, Ordering::SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A disk that fails as it is told, over the system's own.
+//! A disk with faults that a test sets, over the system's disk.
 
 use std::io::{self, Error, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -6,27 +6,29 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sclub_server::env::{Access, Disk, DiskFile, Env, LockGuard};
 
-/// What is to fail. Whatever is in a folder of this name is meant; `""` is everything.
+/// The faults. A folder name limits a fault to the files in such a folder; `""` is every file.
 #[derive(Debug, Default)]
 struct Plan {
-    /// There is no room, but for what was reserved before.
+    /// The disk is full, except for reserved space.
     full: bool,
-    /// No byte can be written, wherever it goes.
+    /// No byte can be written, not even to reserved space.
     dead: Option<&'static str>,
-    /// So many syncs fail, and nothing that was written since the last one need be there.
+    /// The number of syncs that fail without making anything durable.
     syncs: (&'static str, u32),
-    /// So many syncs fail after everything was made durable.
+    /// The number of syncs that fail after everything is durable.
     late_syncs: (&'static str, u32),
-    /// So many files cannot be made.
+    /// The number of reads that fail.
+    reads: (&'static str, u32),
+    /// The number of files that cannot be made.
     creates: (&'static str, u32),
 }
 
-/// Tells a disk what is to fail.
+/// Sets the faults of a disk.
 #[derive(Debug, Clone, Default)]
 pub struct Faults(Arc<Mutex<Plan>>);
 
 impl Faults {
-    /// Switches, and an environment with a disk that heeds them.
+    /// A handle to set faults, and the environment with such a disk.
     pub fn new(env: Env) -> (Self, Env) {
         let faults = Self::default();
         let disk = Faulty {
@@ -44,39 +46,44 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there is no room, or there is again. What was reserved before can be written.
+    /// Makes the disk full, or not. Reserved space can still be written.
     pub fn set_full(&self, full: bool) {
         self.plan().full = full;
     }
 
-    /// From now on no byte can be written into files in a folder, whether room was reserved or not:
-    /// so are file systems that write nothing in its old place.
+    /// Refuses all writes to files in a folder, even to reserved space, as on a full copy-on-write file
+    /// system.
     pub fn refuse_writes(&self, place: &'static str) {
         self.plan().dead = Some(place);
     }
 
-    /// From now on everything can be written.
+    /// Allows all writes again.
     pub fn accept_writes(&self) {
         self.plan().dead = None;
     }
 
-    /// The next syncs of files in a folder fail.
+    /// Makes the next syncs of files in a folder fail.
     pub fn fail_syncs(&self, place: &'static str, count: u32) {
         self.plan().syncs = (place, count);
     }
 
-    /// The next syncs of files in a folder fail after all is durable.
+    /// Makes the next syncs of files in a folder fail after everything is durable.
     pub fn fail_after_syncs(&self, place: &'static str, count: u32) {
         self.plan().late_syncs = (place, count);
     }
 
-    /// The next files that are to be made in a folder cannot be.
+    /// Makes the next reads of files in a folder fail.
+    pub fn fail_reads(&self, place: &'static str, count: u32) {
+        self.plan().reads = (place, count);
+    }
+
+    /// Makes the creation of the next files in a folder fail.
     pub fn fail_creates(&self, place: &'static str, count: u32) {
         self.plan().creates = (place, count);
     }
 
-    /// Whether bytes can be written: those that need more room than there is, or others.
-    fn write(&self, path: &Path, needs_room: bool) -> io::Result<()> {
+    /// Returns an error if a fault prevents a write.
+    fn check_write(&self, path: &Path, needs_room: bool) -> io::Result<()> {
         let plan = self.plan();
         let is_dead = plan.dead.is_some_and(|place| is_in(path, place));
         match is_dead || (plan.full && needs_room) {
@@ -90,15 +97,15 @@ fn is_in(path: &Path, place: &str) -> bool {
     place.is_empty() || path.parent().is_some_and(|dir| dir.ends_with(place))
 }
 
-/// Whether this one is to fail; then it counts.
+/// Returns true if this call is to fail, and counts it.
 fn is_due((place, count): &mut (&'static str, u32), path: &Path) -> bool {
     let is_due = *count > 0 && is_in(path, place);
     *count -= u32::from(is_due);
     is_due
 }
 
-/// As a device says that is about to die.
-fn broken() -> Error {
+/// The error of a failing device.
+fn io_error() -> Error {
     const EIO: i32 = 5;
     Error::from_raw_os_error(EIO)
 }
@@ -116,9 +123,9 @@ impl Disk for Faulty {
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         if access == Access::Create {
-            self.faults.write(path, true)?;
+            self.faults.check_write(path, true)?;
             if is_due(&mut self.faults.plan().creates, path) {
-                return Err(broken());
+                return Err(io_error());
             }
         }
         Ok(Arc::new(FaultyFile {
@@ -166,27 +173,31 @@ struct FaultyFile {
 
 impl DiskFile for FaultyFile {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.real.read_at(out, offset)
+        match is_due(&mut self.faults.plan().reads, &self.path) {
+            true => Err(io_error()),
+            false => self.real.read_at(out, offset),
+        }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let needs_room = offset + bytes.len() as u64 > self.real.len()?;
-        self.faults.write(&self.path, needs_room)?;
+        self.faults.check_write(&self.path, needs_room)?;
         self.real.write_at(bytes, offset)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        self.faults.write(&self.path, length > self.real.len()?)?;
+        self.faults
+            .check_write(&self.path, length > self.real.len()?)?;
         self.real.allocate(length)
     }
 
     fn sync(&self) -> io::Result<()> {
         if is_due(&mut self.faults.plan().syncs, &self.path) {
-            return Err(broken());
+            return Err(io_error());
         }
         self.real.sync()?;
         match is_due(&mut self.faults.plan().late_syncs, &self.path) {
-            true => Err(broken()),
+            true => Err(io_error()),
             false => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! What tests of the folder and the engine share: folders that can be copied while they are in use, a
-//! disk that fails as it is told, and a clock that jumps.
+//! Helpers of the tests of the folder and the engine: folders that can be copied while they are in use, a
+//! disk with faults, and a clock that jumps.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-/// An empty folder, in memory where the system offers that: tests write and wait a lot.
+/// An empty folder, in memory if possible, because tests write and sync a lot.
 pub fn new_folder() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
@@ -33,10 +33,10 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
     all
 }
 
-/// What a process leaves that is killed now: the files as they are, while they are in use.
+/// A copy of the files as a process that is killed now would leave them.
 ///
-/// The tasks of an engine go on beside it. So it is begun again if a snapshot came or went meanwhile,
-/// and the log comes last: it may have more than the others know of, never less.
+/// The tasks of the engine go on meanwhile. So the copy is repeated if a snapshot was made or removed, and the
+/// log is copied last: it may have more batches than the other files know of, never less.
 pub fn copy_of(folder: &Path) -> TempDir {
     for _ in 0..100 {
         let before = snapshots(folder);
@@ -68,7 +68,7 @@ fn copy_into(folder: &Path, copy: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Turns a bit over.
+/// Flips a bit.
 pub fn flip(file: &Path, at: usize, bit: usize) {
     use std::os::unix::fs::FileExt;
     let both = fs::OpenOptions::new().read(true).write(true).open(file);
@@ -79,8 +79,8 @@ pub fn flip(file: &Path, at: usize, bit: usize) {
         .unwrap();
 }
 
-/// How many files below a folder hold some bytes.
-pub fn holding(folder: &Path, what: &[u8]) -> usize {
+/// The number of files below a folder that contain some bytes.
+pub fn files_containing(folder: &Path, what: &[u8]) -> usize {
     let holds = |file: &PathBuf| {
         let bytes = fs::read(file).unwrap();
         bytes.windows(what.len()).any(|part| part == what)

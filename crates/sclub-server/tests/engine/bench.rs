@@ -1,9 +1,11 @@
-//! An engine on a folder of its own, with what its futures need.
+//! An engine on a folder of its own, and a runtime for its futures.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use sclub_server::engine::{Among, Asked, Engine, Given, Recommended, Refusal, restore, verify};
+use sclub_server::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, restore, verify,
+};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -28,7 +30,7 @@ pub fn of(policy: &str) -> Settings {
     }
 }
 
-/// As [`settings`], and nothing happens that was not asked for.
+/// Like [`settings`], but without background snapshots and journal.
 pub fn quiet() -> Settings {
     Settings {
         snapshot_every: u64::MAX,
@@ -44,7 +46,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// On a folder that is there already, or becomes one.
+    /// An engine on an existing or new folder.
     pub fn at(folder: TempDir, env: Env, settings: &Settings) -> Self {
         Self {
             engine: Engine::open(env, folder.path(), settings).unwrap(),
@@ -58,8 +60,8 @@ impl Bench {
         Self::at(new_folder(), env, settings)
     }
 
-    /// With three items.
-    pub fn stocked(env: Env, settings: &Settings) -> Self {
+    /// A new engine with three items in the catalogue.
+    pub fn with_items(env: Env, settings: &Settings) -> Self {
         let bench = Self::with(env, settings);
         bench.put("a", [1.0, 0.0, 0.0]).unwrap();
         bench.put("b", [0.0, 1.0, 0.0]).unwrap();
@@ -67,17 +69,17 @@ impl Bench {
         bench
     }
 
-    /// What is left if the process is killed now.
-    pub fn left(&self) -> TempDir {
+    /// A copy of the folder as it would be if the process were killed now.
+    pub fn killed(&self) -> TempDir {
         copy_of(self.folder.path())
     }
 
-    /// A server that is started after this one was killed. Nothing is closed or flushed.
+    /// A server that is started as if this one had been killed. Nothing is closed or flushed.
     pub fn crash(&self) -> Self {
-        Self::at(self.left(), Env::real(), &self.settings)
+        Self::at(self.killed(), Env::real(), &self.settings)
     }
 
-    /// Ends it as SIGTERM does. Returns the folder once no task has it any more.
+    /// Shuts down as after SIGTERM. Returns the folder once no task uses it.
     pub fn close(self) -> TempDir {
         self.runtime.block_on(self.engine.close());
         drop(self.engine);
@@ -102,10 +104,11 @@ impl Bench {
     }
 
     pub fn recommend(&self, user: &str, k: usize) -> Result<Recommended, Refusal> {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k,
+            context: None,
         };
         self.engine.recommend(&asked, &mut Scratch::default())
     }
@@ -125,10 +128,11 @@ impl Bench {
         item: Option<&str>,
         reward: f64,
     ) -> Result<bool, Refusal> {
-        let given = Given {
+        let given = Feedback {
             decision,
             item,
             reward,
+            more: &[],
         };
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         Ok(applied[0])
@@ -145,7 +149,7 @@ impl Bench {
         self.runtime.block_on(self.engine.forget(user))
     }
 
-    /// Returns the number of rows that were dropped.
+    /// Compacts. Returns the number of rows that were dropped.
     pub fn compact(&self) -> u64 {
         self.runtime
             .block_on(self.engine.compact())
@@ -164,7 +168,7 @@ impl Bench {
         backup
     }
 
-    /// A server on a folder that was made of a backup.
+    /// A server on a folder that was restored from a backup.
     pub fn restored(&self, mut backup: &[u8]) -> Self {
         let folder = new_folder();
         restore(&Env::real(), &mut backup, folder.path()).unwrap();
@@ -188,10 +192,10 @@ impl Bench {
         self.engine.state().rounds()
     }
 
-    /// Waits until no fit is on its way or due.
+    /// Waits until no fit is being computed or due.
     pub fn settle(&self) {
         wait_until(|| {
-            let refit = self.engine.study(|state| {
+            let refit = self.engine.read_long(|state| {
                 let policy = state.policy();
                 policy.and_then(|policy| policy.refit()).is_some()
             });
@@ -208,7 +212,7 @@ pub fn lines(bytes: &[u8]) -> Vec<Value> {
         .collect()
 }
 
-/// The hash of what the log alone gives.
+/// The hash that `verify` computes from the log.
 pub fn verified(folder: &Path) -> String {
     verify(&Env::real(), folder, &mut |_| {}).unwrap().hash
 }

@@ -1,4 +1,4 @@
-//! Backups, and what the copies make of each other's decisions.
+//! Backups, and decisions of other copies.
 
 use sclub_server::engine::{Refusal, backup_folder, export_folder, restore};
 use sclub_server::env::Env;
@@ -8,19 +8,19 @@ use crate::common::new_folder;
 
 #[test]
 fn a_copy_is_as_good_as_the_original() {
-    let bench = Bench::stocked(Env::real(), &settings());
+    let bench = Bench::with_items(Env::real(), &settings());
     bench.serve("u", 20);
     let open = bench.recommend("v", 2).unwrap();
     let (hash, lines_then, backup) = (bench.hash(), bench.export(), bench.backup());
     bench.serve("u", 5);
     let copy = bench.restored(&backup);
     assert_eq!(copy.hash(), hash);
-    assert_eq!(verified(copy.left().path()), hash);
+    assert_eq!(verified(copy.killed().path()), hash);
     assert_eq!(copy.export(), lines_then);
     assert_eq!(copy.feedback(&open.decision, 1.0), Ok(true));
     copy.serve("u", 5);
-    assert_eq!(verified(copy.left().path()), copy.hash());
-    // A copy of the copy, and of a folder that nobody uses.
+    assert_eq!(verified(copy.killed().path()), copy.hash());
+    // A copy of the copy, and of a folder that no server uses.
     let (hash, lines_then) = (copy.hash(), copy.export());
     let second = copy.restored(&copy.backup());
     assert_eq!(
@@ -37,10 +37,10 @@ fn a_copy_is_as_good_as_the_original() {
     assert_eq!(lines(&out), lines_then);
 }
 
-/// Copies and learning beside each other: each copy is a state that there was.
+/// Copies during learning: each copy is a state that the server had.
 #[test]
-fn a_copy_that_is_taken_while_everything_goes_on_is_whole() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn a_copy_of_a_busy_server_is_complete() {
+    let bench = Bench::with_items(Env::real(), &settings());
     std::thread::scope(|scope| {
         let learning = scope.spawn(|| {
             for round in 0..150 {
@@ -66,17 +66,17 @@ fn a_copy_that_is_taken_while_everything_goes_on_is_whole() {
     });
 }
 
-/// The original goes on after the copy was taken. What it hands out then is no business of the copy's,
-/// and the other way round.
+/// The original goes on after the copy was taken. The copy refuses its later decisions, and the other way
+/// round.
 #[test]
-fn decisions_of_another_copy_are_told_apart() {
-    let bench = Bench::stocked(Env::real(), &quiet());
+fn decisions_of_another_copy_are_refused() {
+    let bench = Bench::with_items(Env::real(), &quiet());
     let shared = bench.decide("u");
     let backup = bench.backup();
-    // It learns on.
+    // The original learns more.
     bench.serve("u", 1);
     let learned_on = bench.decide("u");
-    // Or it starts again.
+    // Or it is restarted.
     let restarted = bench.crash();
     let after_restart = restarted.decide("u");
     let copy = bench.restored(&backup);
@@ -87,16 +87,17 @@ fn decisions_of_another_copy_are_told_apart() {
     for original in [&bench, &restarted] {
         assert_eq!(original.feedback(&own, 1.0), Err(Refusal::OtherCopy));
     }
-    // In a round with others it is said which one it is.
-    let given = [&own, &learned_on].map(|decision| sclub_server::engine::Given {
+    // In a batch the error has the index.
+    let given = [&own, &learned_on].map(|decision| sclub_server::engine::Feedback {
         decision,
         item: None,
         reward: 1.0,
+        more: &[],
     });
     let refused = copy.runtime.block_on(copy.engine.feedback(&given));
     let expected = Refusal::OtherCopy.within("feedback", 1);
     assert_eq!(refused, Err(expected));
-    // Each knows its own, and what was handed out before they parted.
+    // Each accepts its own decisions, and those made before the copy was taken.
     assert_eq!(copy.rounds(), 0);
     assert_eq!(copy.feedback(&own, 1.0), Ok(true));
     assert_eq!(copy.feedback(&shared, 1.0), Ok(true));
@@ -104,7 +105,7 @@ fn decisions_of_another_copy_are_told_apart() {
     assert_eq!(restarted.feedback(&learned_on, 1.0), Ok(true));
     assert_eq!(restarted.feedback(&after_restart, 1.0), Ok(true));
     assert_eq!(bench.feedback(&learned_on, 1.0), Ok(true));
-    // Also after all of them have started again.
+    // Also after restarts of all of them.
     assert_eq!(
         copy.crash().feedback(&learned_on, 1.0),
         Err(Refusal::OtherCopy)
@@ -115,18 +116,18 @@ fn decisions_of_another_copy_are_told_apart() {
     );
 }
 
-/// Without the journal a copy has no less of what matters.
+/// A copy without a journal can learn.
 #[test]
 fn a_copy_without_a_journal_learns() {
     let without = sclub_server::settings::Settings {
         journal_days: 0,
         ..settings()
     };
-    let bench = Bench::stocked(Env::real(), &without);
+    let bench = Bench::with_items(Env::real(), &without);
     bench.serve("u", 20);
     let copy = bench.restored(&bench.backup());
     assert_eq!(copy.hash(), bench.hash());
     copy.serve("u", 10);
-    assert_eq!(verified(copy.left().path()), copy.hash());
+    assert_eq!(verified(copy.killed().path()), copy.hash());
     assert_eq!(copy.export().len(), 0);
 }

@@ -1,4 +1,4 @@
-//! Disks that are full, devices that fail, and files that are damaged.
+//! Full disks, failing devices and damaged files.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn is_read_only<T>(outcome: &Result<T, Refusal>) -> bool {
     matches!(outcome, Err(Refusal::ReadOnly(_)))
 }
 
-/// An item that is larger than what is reserved for the log.
+/// An item that is larger than the space reserved for the log.
 fn large() -> String {
     "x".repeat(300_000)
 }
@@ -24,50 +24,50 @@ fn large() -> String {
 #[test]
 fn a_full_disk_refuses_writes_and_goes_on_reading() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &settings());
+    let bench = Bench::with_items(env, &settings());
     let shown = bench.decide("u");
     let hash = bench.hash();
     faults.set_full(true);
     let refused = bench.put(&large(), [0.5; 3]);
     assert!(is_read_only(&refused), "{refused:?}");
     assert!(bench.engine.read_only().is_some());
-    // As soon as a new file is due small ones are refused as well.
+    // As soon as a new file is due, small writes are refused as well.
     assert!(bench.runtime.block_on(bench.engine.snapshot()).is_err());
     let refused = bench.feedback(&shown, 1.0);
     assert!(is_read_only(&refused), "{refused:?}");
     assert_eq!(bench.hash(), hash);
     assert!(bench.recommend("u", 1).is_ok());
     assert!(bench.runtime.block_on(bench.engine.compact()).is_err());
-    assert_eq!(verified(bench.left().path()), hash);
+    assert_eq!(verified(bench.killed().path()), hash);
     faults.set_full(false);
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
     assert_eq!(bench.engine.read_only(), None);
     assert_eq!(bench.put(&large(), [0.5; 3]), Ok(1));
-    assert_eq!(verified(bench.left().path()), bench.hash());
+    assert_eq!(verified(bench.killed().path()), bench.hash());
     bench.snapshot();
-    assert_eq!(verified(bench.left().path()), bench.hash());
+    assert_eq!(verified(bench.killed().path()), bench.hash());
 }
 
-/// Nobody has to ask: it is found out that there is room again.
+/// No request is needed for it.
 #[test]
-fn a_server_notices_by_itself_that_there_is_room_again() {
+fn a_server_notices_by_itself_that_the_disk_has_space_again() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &settings());
+    let bench = Bench::with_items(env, &settings());
     faults.set_full(true);
     assert!(is_read_only(&bench.put(&large(), [0.5; 3])));
-    // It tries again and again, and does not take what fits for a sign.
+    // It keeps retrying; space for a small write alone does not count.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(bench.engine.read_only().is_some());
     faults.set_full(false);
     wait_until(|| bench.engine.read_only().is_none());
 }
 
-/// Where not even what was reserved can be written, it is open how much of it was. Whoever waits is
-/// told once that is settled.
+/// If even reserved space cannot be written, part of the append may be on the disk. Its caller is answered
+/// once the append is void.
 #[test]
-fn a_disk_that_takes_no_byte_keeps_nothing_of_what_was_refused() {
+fn refused_writes_leave_nothing_on_a_disk_that_takes_no_byte() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
     let shown = bench.decide("u");
     faults.refuse_writes("log");
     let refused = std::thread::scope(|scope| {
@@ -84,19 +84,20 @@ fn a_disk_that_takes_no_byte_keeps_nothing_of_what_was_refused() {
     assert!(is_read_only(&refused), "{refused:?}");
     assert_eq!((bench.rounds(), bench.crash().rounds()), (0, 0));
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
-    assert_eq!(verified(bench.left().path()), bench.hash());
+    assert_eq!(verified(bench.killed().path()), bench.hash());
 }
 
-/// The device said no. What it has or has not written is void, and whoever asked is told so.
+/// The device returned an error. The append is void, whether its bytes were written or not, and its caller is
+/// answered so.
 #[test]
 fn an_append_whose_sync_failed_does_not_count_unless_it_is_repeated() {
     for after in [false, true] {
         let (faults, env) = Faults::new(Env::real());
-        let bench = Bench::stocked(env, &quiet());
+        let bench = Bench::with_items(env, &quiet());
         let shown = bench.decide("u");
         let hash = bench.hash();
         match after {
-            // Every byte is there: it must not count all the same, for nobody learned of it.
+            // Every byte is on the disk. It must not count, because it was not acknowledged.
             true => faults.fail_after_syncs("log", 1),
             false => faults.fail_syncs("log", 1),
         }
@@ -107,11 +108,11 @@ fn an_append_whose_sync_failed_does_not_count_unless_it_is_repeated() {
         assert_eq!((again.rounds(), again.hash()), (0, hash));
         assert_eq!(again.feedback(&shown, 1.0), Ok(true));
         assert_eq!(again.feedback(&shown, 1.0), Ok(false));
-        // The same without a restart.
+        // The same holds without a restart.
         assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
         assert_eq!(bench.rounds(), 1);
-        assert_eq!(verified(bench.left().path()), bench.hash());
-        assert_eq!(verified(again.left().path()), again.hash());
+        assert_eq!(verified(bench.killed().path()), bench.hash());
+        assert_eq!(verified(again.killed().path()), again.hash());
     }
 }
 
@@ -120,7 +121,7 @@ fn an_append_whose_sync_failed_does_not_count_unless_it_is_repeated() {
 fn writing_goes_on_by_itself_after_a_device_failed_for_a_moment() {
     for creates in [false, true] {
         let (faults, env) = Faults::new(Env::real());
-        let bench = Bench::stocked(env, &quiet());
+        let bench = Bench::with_items(env, &quiet());
         let shown = bench.decide("u");
         match creates {
             true => {
@@ -129,53 +130,53 @@ fn writing_goes_on_by_itself_after_a_device_failed_for_a_moment() {
             }
             false => faults.fail_syncs("log", 2),
         }
-        // The answer comes once it is certain that nothing was written.
+        // The answer comes once the append is void.
         let refused = bench.feedback(&shown, 1.0);
         assert!(is_read_only(&refused), "{refused:?}");
         wait_until(|| bench.engine.read_only().is_none());
         assert_eq!(bench.crash().rounds(), 0);
         assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
         bench.serve("v", 3);
-        assert_eq!(verified(bench.left().path()), bench.hash());
+        assert_eq!(verified(bench.killed().path()), bench.hash());
     }
 }
 
-/// For ten seconds nothing can be written: whether the append counts is not known, and sending it
-/// again settles it.
+/// For ten seconds nothing can be written: then the answer is that the outcome is unknown. Sending it again
+/// settles it.
 #[test]
-fn an_outcome_that_stays_open_is_said_to_be_unknown() {
+fn an_outcome_that_cannot_be_settled_in_time_is_answered_as_unknown() {
     let (faults, env) = Faults::new(Env::real());
     let (clock, env) = Moved::new(env);
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
     let shown = bench.decide("u");
     faults.fail_after_syncs("log", u32::MAX);
     let unknown = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| bench.feedback(&shown, 1.0));
         wait_until(|| bench.engine.read_only().is_some());
-        // Others are told at once: there is nothing of theirs anywhere.
+        // Later writes are refused at once: they were never written.
         assert!(is_read_only(&bench.put("d", [0.5; 3])));
         assert!(!waiting.is_finished());
         clock.pass(10_001);
         waiting.join().unwrap()
     });
     assert!(matches!(unknown, Err(Refusal::Unknown(_))), "{unknown:?}");
-    // It had reached the disk before the device said no, and no file after it could be begun.
+    // It had reached the disk before the error, and no file after it could be begun.
     let again = bench.crash();
     assert_eq!(again.rounds(), 1);
     assert_eq!(again.feedback(&shown, 1.0), Ok(false));
-    assert_eq!(verified(again.left().path()), again.hash());
-    // In the one that went on it is void, and is learned when it is sent again.
+    assert_eq!(verified(again.killed().path()), again.hash());
+    // In the server that went on it is void, and is learned when it is sent again.
     faults.fail_after_syncs("log", 0);
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
     assert_eq!(bench.rounds(), 1);
-    assert_eq!(verified(bench.left().path()), bench.hash());
+    assert_eq!(verified(bench.killed().path()), bench.hash());
 }
 
-/// Who waits for an append that failed when the server ends is told that the outcome is open.
+/// At a shutdown, the caller of a failed append is answered that the outcome is unknown.
 #[test]
-fn who_waits_for_a_failed_append_at_the_end_is_told_that_it_is_open() {
+fn a_failed_append_at_a_shutdown_is_answered_as_unknown() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
     let shown = bench.decide("u");
     faults.fail_syncs("log", u32::MAX);
     let answer = std::thread::scope(|scope| {
@@ -188,15 +189,15 @@ fn who_waits_for_a_failed_append_at_the_end_is_told_that_it_is_open() {
 }
 
 #[test]
-fn an_export_has_what_was_shown_while_the_disk_was_full() {
+fn an_export_has_decisions_made_while_the_disk_was_full() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
     bench.serve("early", 2);
     assert_eq!(bench.export().len(), 2);
     faults.refuse_writes("");
     let shown = bench.decide("u");
     bench.decide("v");
-    // Long enough for the journal to have tried.
+    // Long enough for the journal to have tried to write.
     assert!(
         bench
             .runtime
@@ -218,11 +219,11 @@ fn an_export_has_what_was_shown_while_the_disk_was_full() {
     assert_eq!(again.export(), lines);
 }
 
-/// A journal whose device fails is not the log: learning goes on, and the journal catches up.
+/// If the journal's device fails, learning goes on, and the journal catches up.
 #[test]
-fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
+fn a_journal_that_cannot_be_written_does_not_stop_learning_and_catches_up() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
     bench.serve("early", 1);
     assert_eq!(bench.export().len(), 1);
     faults.refuse_writes("journal");
@@ -234,7 +235,7 @@ fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
             .block_on(bench.engine.export(&mut Vec::new()))
             .is_err()
     );
-    // Snapshots may not take away the log that the journal has not read.
+    // Snapshots must not drop the log that the journal has not read.
     for _ in 0..3 {
         bench.serve("u", 1);
         bench.snapshot();
@@ -252,7 +253,7 @@ fn a_journal_that_cannot_be_written_stops_nobody_and_catches_up() {
     faults.accept_writes();
     assert_eq!(rewards(&bench), 7);
     assert_eq!(bench.export().len(), 8);
-    // One page is cut in the middle, and none is there twice.
+    // One page was interrupted, and none is there twice.
     faults.fail_after_syncs("journal", 1);
     bench.serve("w", 1);
     wait_until(|| rewards_of(&bench, "w").is_some_and(|count| count == 1));
@@ -270,7 +271,7 @@ fn rewards_of(bench: &Bench, user: &str) -> Option<usize> {
 
 #[test]
 fn two_engines_do_not_share_a_folder() {
-    let bench = Bench::stocked(Env::real(), &settings());
+    let bench = Bench::with_items(Env::real(), &settings());
     let second = Engine::open(Env::real(), bench.folder.path(), &settings());
     let error = second.unwrap_err();
     assert!(
@@ -278,7 +279,7 @@ fn two_engines_do_not_share_a_folder() {
         "{error:?}"
     );
     assert!(verify(&Env::real(), bench.folder.path(), &mut |_| {}).is_err());
-    // The first was not harmed, and once it has ended another may have it.
+    // The first engine is unharmed, and once it has ended another may open the folder.
     bench.serve("u", 1);
     let (hash, settings) = (bench.hash(), bench.settings.clone());
     let again = Bench::at(bench.close(), Env::real(), &settings);
@@ -286,8 +287,8 @@ fn two_engines_do_not_share_a_folder() {
 }
 
 #[test]
-fn a_damaged_newest_snapshot_is_done_without() {
-    let bench = Bench::stocked(Env::real(), &quiet());
+fn a_damaged_newest_snapshot_is_skipped() {
+    let bench = Bench::with_items(Env::real(), &quiet());
     bench.serve("u", 4);
     bench.snapshot();
     bench.serve("v", 4);
@@ -305,9 +306,9 @@ fn a_damaged_newest_snapshot_is_done_without() {
 
     let bench = Bench::at(folder, Env::real(), &quiet());
     assert_eq!(bench.hash(), hash);
-    // What follows does not rely on the one that is damaged, although it is of this very batch.
+    // Later snapshots do not rely on the damaged one, although it is of the same batch.
     bench.compact();
-    assert_eq!(verified(bench.left().path()), hash);
+    assert_eq!(verified(bench.killed().path()), hash);
     assert_eq!(bench.crash().hash(), hash);
     assert_eq!(bench.feedback(&shown, 1.0), Ok(true));
     let hash = bench.hash();
@@ -315,11 +316,32 @@ fn a_damaged_newest_snapshot_is_done_without() {
     assert_eq!(verified(folder.path()), hash);
 }
 
-/// One after another: each is a different file that a copy must not need.
+/// After a compaction there is one snapshot, and the log before it is gone. An error of the device that goes
+/// away must not make the server give up this snapshot.
 #[test]
-fn a_snapshot_that_cannot_be_written_leaves_what_there_was() {
+fn the_only_snapshot_is_used_again_after_it_could_not_be_read_for_a_moment() {
     let (faults, env) = Faults::new(Env::real());
-    let bench = Bench::stocked(env, &quiet());
+    let bench = Bench::with_items(env, &quiet());
+    bench.serve("u", 4);
+    bench.compact();
+    let only = files(&bench.folder.path().join("snapshots"));
+    assert_eq!(only.len(), 1);
+    bench.serve("v", 4);
+    faults.fail_reads("snapshots", 1);
+    let failed = bench.runtime.block_on(bench.engine.snapshot());
+    let error = failed.unwrap_err().to_string();
+    assert!(error.contains(&only[0].display().to_string()), "{error}");
+    assert_eq!(files(&bench.folder.path().join("snapshots")), only);
+    bench.snapshot();
+    assert_eq!(files(&bench.folder.path().join("snapshots")).len(), 2);
+    assert_eq!(verified(bench.killed().path()), bench.hash());
+}
+
+/// One after another: each is a different file that a copy does not need.
+#[test]
+fn a_snapshot_that_cannot_be_written_leaves_the_old_ones() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::with_items(env, &quiet());
     bench.serve("u", 2);
     bench.snapshot();
     bench.serve("u", 2);
@@ -334,31 +356,31 @@ fn a_snapshot_that_cannot_be_written_leaves_what_there_was() {
         }
         assert!(bench.runtime.block_on(bench.engine.snapshot()).is_err());
         assert_eq!(files(&bench.folder.path().join("snapshots")), before);
-        assert_eq!(verified(bench.left().path()), bench.hash());
+        assert_eq!(verified(bench.killed().path()), bench.hash());
         // Only the snapshot failed.
         assert_eq!(bench.engine.read_only(), None);
         faults.accept_writes();
     }
     bench.snapshot();
     assert_ne!(files(&bench.folder.path().join("snapshots")), before);
-    assert_eq!(verified(bench.left().path()), bench.hash());
+    assert_eq!(verified(bench.killed().path()), bench.hash());
 }
 
-/// No word of what the log alone gives may come from the snapshot.
+/// `verify` compares the snapshot with a state that comes from the log alone.
 #[test]
-fn a_snapshot_of_another_state_is_found() {
-    let bench = Bench::stocked(Env::real(), &quiet());
+fn a_snapshot_that_differs_from_the_log_is_found() {
+    let bench = Bench::with_items(Env::real(), &quiet());
     bench.serve("u", 2);
-    let folder = bench.left();
+    let folder = bench.killed();
     bench.serve("u", 1);
     bench.snapshot();
-    // The same batch, with something else in it.
+    // The same batch with other contents.
     let other = Bench::at(folder, Env::real(), &Settings { ..quiet() });
     other.serve("x", 1);
     let other = other.close();
     let name = |folder: &std::path::Path| files(&folder.join("snapshots")).pop().unwrap();
     fs::copy(name(bench.folder.path()), name(other.path())).unwrap();
     let error = verify(&Env::real(), other.path(), &mut |_| {}).unwrap_err();
-    let expected = "the log gives another state";
+    let expected = "the log gives a different state";
     assert!(error.to_string().contains(expected), "{error}");
 }

@@ -1,7 +1,7 @@
-//! Histories that nobody thought of.
+//! Random histories.
 
 use proptest::prelude::*;
-use sclub_server::engine::{Given, verify};
+use sclub_server::engine::{Feedback, verify};
 use sclub_server::env::Env;
 use sclub_server::settings::{Literal, Settings};
 
@@ -10,7 +10,7 @@ use crate::bench::{Bench, DIM, of, settings};
 #[derive(Debug, Clone)]
 enum Step {
     Serve { user: u8, k: u8, reward: bool },
-    Together(Vec<u8>),
+    Batch(Vec<u8>),
     Put { item: u8, features: [i8; DIM] },
     Remove(u8),
     Forget(u8),
@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (0u8..6, 1u8..4, any::<bool>())
             .prop_map(|(user, k, reward)| Step::Serve { user, k, reward }),
-        2 => prop::collection::vec(0u8..6, 1..4).prop_map(Step::Together),
+        2 => prop::collection::vec(0u8..6, 1..4).prop_map(Step::Batch),
         3 => (0u8..5, any::<[i8; DIM]>()).prop_map(|(item, features)| Step::Put { item, features }),
         1 => (0u8..5).prop_map(Step::Remove),
         1 => (0u8..6).prop_map(Step::Forget),
@@ -31,9 +31,8 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Plays a history, with snapshots, compactions and crashes in between. The state of a server that
-/// goes on, of one that starts again, and of an offline fold are the same. Returns how many fits were
-/// taken.
+/// Plays a history, with snapshots, compactions and crashes in between. A server that goes on, one that
+/// restarts, and an offline replay must have the same state. Returns the number of fits.
 fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
     let mut bench = Bench::with(Env::real(), settings);
     bench.put("i0", [0.5, 0.5, 0.0]).unwrap();
@@ -48,17 +47,18 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
                     prop_assert_eq!(applied, Ok(true));
                 }
             }
-            Step::Together(users) => {
+            Step::Batch(users) => {
                 let shown: Vec<_> = users
                     .iter()
                     .filter_map(|user| bench.recommend(&format!("u{user}"), 1).ok())
                     .collect();
-                let round: Vec<Given<'_>> = shown
+                let round: Vec<Feedback<'_>> = shown
                     .iter()
-                    .map(|shown| Given {
+                    .map(|shown| Feedback {
                         decision: &shown.decision,
                         item: None,
                         reward: 1.0,
+                        more: &[],
                     })
                     .collect();
                 if !round.is_empty() {
@@ -87,7 +87,7 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
         }
     }
     bench.settle();
-    let verified = verify(&Env::real(), bench.left().path(), &mut |_| {}).unwrap();
+    let verified = verify(&Env::real(), bench.killed().path(), &mut |_| {}).unwrap();
     prop_assert_eq!(verified.hash, bench.hash());
     let state = bench.engine.state();
     prop_assert_eq!(verified.events, state.events());
@@ -107,7 +107,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Also where fits come in at moments of their own.
+    /// Also with fits, which come at times of their own.
     #[test]
     fn state_with_fits_is_the_fold_of_the_log(
         steps in prop::collection::vec(step(), 1..200),
@@ -115,7 +115,7 @@ proptest! {
     ) {
         let rounds: usize = steps
             .iter()
-            .map(|step| usize::from(matches!(step, Step::Serve { .. } | Step::Together(_))))
+            .map(|step| usize::from(matches!(step, Step::Serve { .. } | Step::Batch(_))))
             .sum();
         let is_calm = !steps.iter().any(|step| matches!(step, Step::Remove(_) | Step::Forget(_)));
         let half_life = half_life.map(|half| ("half-life".to_owned(), Literal::Number(half)));

@@ -1,4 +1,4 @@
-//! What callers are told of it over HTTP.
+//! HTTP answers to faults.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ impl Service {
         }
     }
 
-    fn stocked(env: Env) -> Self {
+    fn with_items(env: Env) -> Self {
         let service = Self::at(new_folder(), env);
         let item = json!({"id": "a", "features": [1, 0, 0]});
         assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
@@ -51,7 +51,7 @@ impl Service {
         let request = Request::builder().method(method).uri(path);
         let request = request.header("content-type", "application/json");
         let request = request.body(Body::from(body)).unwrap();
-        // On a thread of the runtime: some of it asks to be moved aside.
+        // On a thread of the runtime, because handlers start blocking work.
         let router = self.router.clone();
         let answered = self.runtime.spawn(async move {
             let response = router.oneshot(request).await.unwrap();
@@ -73,7 +73,7 @@ impl Service {
         shown["decision"].clone()
     }
 
-    /// Status and code of the answer to a reward.
+    /// The status and the code of the answer to a reward.
     fn feedback(&self, decision: &Value) -> (u16, Value) {
         let body = json!({"decision": decision, "reward": 1.0});
         let (status, answer) = self.call("POST", "/v1/feedback", &body);
@@ -87,7 +87,7 @@ impl Service {
 
 #[test]
 fn a_decision_of_another_copy_is_a_conflict() {
-    let service = Service::stocked(Env::real());
+    let service = Service::with_items(Env::real());
     let (status, backup) = service.bytes("GET", "/v1/admin/backup", Vec::new());
     assert_eq!(status, 200);
     let folder = new_folder();
@@ -105,10 +105,10 @@ fn a_decision_of_another_copy_is_a_conflict() {
 }
 
 #[test]
-fn an_outcome_that_stays_open_is_a_timeout() {
+fn an_unknown_outcome_is_a_504() {
     let (faults, env) = Faults::new(Env::real());
     let (clock, env) = Moved::new(env);
-    let service = Service::stocked(env);
+    let service = Service::with_items(env);
     let decision = service.decide();
     faults.fail_syncs("log", u32::MAX);
     let answer = std::thread::scope(|scope| {
@@ -124,16 +124,16 @@ fn an_outcome_that_stays_open_is_a_timeout() {
         waiting.join().unwrap()
     });
     assert_eq!(answer, (504, json!("unknown_outcome")));
-    // Sending it again settles it.
+    // Sending it again settles the outcome.
     faults.fail_syncs("log", 0);
     assert_eq!(service.feedback(&decision), (200, Value::Null));
 }
 
-/// What an operator asks for is refused as what a caller asks for is.
+/// Operators get the same errors as other callers.
 #[test]
-fn a_snapshot_for_which_there_is_no_room_says_so() {
+fn a_snapshot_on_a_full_disk_is_refused() {
     let (faults, env) = Faults::new(Env::real());
-    let service = Service::stocked(env);
+    let service = Service::with_items(env);
     faults.set_full(true);
     for path in ["/v1/admin/snapshot", "/v1/admin/compact"] {
         let (status, answer) = service.call("POST", path, &Value::Null);

@@ -1,8 +1,9 @@
-//! The engine on a real folder: what was answered is kept, whatever happens.
+//! The engine on a real folder.
 
 mod bench;
 #[path = "../common/mod.rs"]
 mod common;
+mod context;
 mod copies;
 mod faults;
 mod history;

@@ -1,7 +1,7 @@
-//! What is learned, what is refused, and who is forgotten.
+//! Learning, refusals and forgetting.
 
 use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Given, Refusal};
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Refusal};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -12,7 +12,7 @@ use crate::common::clock::{DAY, Moved};
 
 #[test]
 fn a_repeat_changes_nothing() {
-    let bench = Bench::stocked(Env::real(), &settings());
+    let bench = Bench::with_items(Env::real(), &settings());
     let shown = bench.recommend("u", 2).unwrap();
     assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
     let hash = bench.hash();
@@ -29,8 +29,8 @@ fn a_repeat_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_and_changes_nothing() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn invalid_requests_are_refused_and_change_nothing() {
+    let bench = Bench::with_items(Env::real(), &settings());
     let hash = bench.hash();
     let shown = bench.recommend("u", 1).unwrap().decision;
     assert_eq!(
@@ -51,10 +51,11 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
     }
     let other = bench.feedback_on(&shown, Some("zebra"), 1.0);
     assert!(matches!(other, Err(Refusal::UnknownItem { .. })));
-    let unknown = Asked {
+    let unknown = RecommendQuery {
         user: "u",
-        among: Among::Candidates(vec!["a", "zebra"]),
+        among: CandidateSet::Candidates(vec!["a", "zebra"]),
         k: 1,
+        context: None,
     };
     let refused = bench.engine.recommend(&unknown, &mut Scratch::default());
     assert!(matches!(refused, Err(Refusal::UnknownItem { id, .. }) if id == "zebra"));
@@ -69,9 +70,9 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn another_folders_decisions_are_not_known() {
-    let one = Bench::stocked(Env::real(), &settings());
-    let other = Bench::stocked(Env::real(), &settings());
+fn decisions_of_another_folder_are_unknown() {
+    let one = Bench::with_items(Env::real(), &settings());
+    let other = Bench::with_items(Env::real(), &settings());
     let shown = one.recommend("u", 1).unwrap().decision;
     assert_eq!(other.feedback(&shown, 1.0), Err(Refusal::UnknownDecision));
 }
@@ -83,32 +84,33 @@ fn a_decision_expires() {
         ..settings()
     };
     let (clock, env) = Moved::new(Env::real());
-    let bench = Bench::stocked(env, &brief);
+    let bench = Bench::with_items(env, &brief);
     let [early, late] = [bench.decide("u"), bench.decide("u")];
     clock.pass(50_000);
     assert_eq!(bench.feedback(&early, 1.0), Ok(true));
     clock.pass(11_000);
     assert_eq!(bench.feedback(&late, 1.0), Err(Refusal::Expired));
-    // What was answered in time is let go of after a while, and is not learned twice for that.
+    // The record of an answered decision is dropped after a while; it is still not learned twice.
     bench.serve("v", 1);
     clock.pass(120_000);
     bench.serve("v", 1);
     assert_eq!(bench.feedback(&early, 1.0), Err(Refusal::Expired));
-    assert_eq!(verified(bench.left().path()), bench.hash());
-    // Not for being killed either: a server that starts again goes on from the last stamp.
+    assert_eq!(verified(bench.killed().path()), bench.hash());
+    // Nor after a crash: the service clock continues from the last stamp.
     let again = bench.crash();
     assert_eq!(again.feedback(&late, 1.0), Err(Refusal::Expired));
 }
 
-/// What is learned is what the item was when it was shown.
+/// The features at the time of the decision are learned.
 #[test]
 fn an_item_that_changed_since_is_learned_as_it_was_shown() {
     let outcome = |change: &dyn Fn(&Bench)| {
-        let bench = Bench::stocked(Env::real(), &settings());
-        let asked = Asked {
+        let bench = Bench::with_items(Env::real(), &settings());
+        let asked = RecommendQuery {
             user: "u",
-            among: Among::Candidates(vec!["b"]),
+            among: CandidateSet::Candidates(vec!["b"]),
             k: 1,
+            context: None,
         };
         let shown = bench
             .engine
@@ -130,14 +132,15 @@ fn an_item_that_changed_since_is_learned_as_it_was_shown() {
 }
 
 #[test]
-fn a_decision_is_answered_after_a_crash() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn a_decision_accepts_a_reward_after_a_crash() {
+    let bench = Bench::with_items(Env::real(), &settings());
     let shown = bench.recommend("u", 1).unwrap().decision;
     let inline = ItemSet::from_rows(DIM, &[0.5, 0.5, 0.0, 0.0, 0.5, 0.5]).unwrap();
-    let asked = Asked {
+    let asked = RecommendQuery {
         user: "v",
-        among: Among::Inline(vec!["x", "y"], &inline),
+        among: CandidateSet::Inline(vec!["x", "y"], &inline),
         k: 2,
+        context: None,
     };
     let sent_along = bench
         .engine
@@ -154,8 +157,8 @@ fn a_decision_is_answered_after_a_crash() {
 }
 
 #[test]
-fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn late_rewards_do_not_bring_a_forgotten_user_back() {
+    let bench = Bench::with_items(Env::real(), &settings());
     let early = bench.recommend("u", 1).unwrap().decision;
     let stranger = bench.recommend("never seen", 1).unwrap().decision;
     let first = bench.recommend("u", 1).unwrap().decision;
@@ -169,30 +172,32 @@ fn who_was_forgotten_is_not_brought_back_by_late_rewards() {
     assert_eq!(bench.feedback(&early, 1.0), Err(Refusal::Forgotten));
     let again = bench.crash();
     assert_eq!(again.feedback(&early, 1.0), Err(Refusal::Forgotten));
-    // She may come back of her own accord.
+    // New decisions for the user are accepted.
     let anew = again.recommend("u", 1).unwrap().decision;
     assert_eq!(again.feedback(&anew, 1.0), Ok(true));
 }
 
-/// Decisions made together before somebody is forgotten count as hers did.
+/// Batches of decisions follow the same rule as single ones.
 #[test]
-fn what_was_recommended_to_several_before_one_was_forgotten_is_refused_for_her_alone() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
+    let bench = Bench::with_items(Env::real(), &settings());
     let together = |bench: &Bench| {
-        let asked = ["u", "v"].map(|user| Asked {
+        let asked = ["u", "v"].map(|user| RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
+            context: None,
         });
         bench.engine.recommend_all(&asked).unwrap()
     };
     let given = |shown: &[sclub_server::engine::Recommended]| {
-        let round: Vec<Given<'_>> = shown
+        let round: Vec<Feedback<'_>> = shown
             .iter()
-            .map(|shown| Given {
+            .map(|shown| Feedback {
                 decision: &shown.decision,
                 item: None,
                 reward: 1.0,
+                more: &[],
             })
             .collect();
         bench.runtime.block_on(bench.engine.feedback(&round))
@@ -207,18 +212,19 @@ fn what_was_recommended_to_several_before_one_was_forgotten_is_refused_for_her_a
     assert_eq!(given(&after), Ok(vec![true; 2]));
 }
 
-/// Whatever the interleaving: what was handed out before she was forgotten is refused, and what was
-/// asked for afterwards is not. Nothing of it is left in the journal.
+/// In any interleaving, decisions made before the user was forgotten are refused and later ones are accepted.
+/// No refused decision is left in the journal.
 #[test]
-fn recommending_to_many_beside_a_forget_lets_nothing_of_hers_in() {
-    let bench = Bench::stocked(Env::real(), &settings());
+fn batches_during_a_forget_leave_nothing_of_the_user() {
+    let bench = Bench::with_items(Env::real(), &settings());
     for round in 0..20 {
         let (user, other) = (format!("u{round}"), format!("v{round}"));
         let serve = || {
-            let asked = [&user, &other].map(|user| Asked {
+            let asked = [&user, &other].map(|user| RecommendQuery {
                 user,
-                among: Among::All(Vec::new()),
+                among: CandidateSet::All(Vec::new()),
                 k: 1,
+                context: None,
             });
             let shown = bench.engine.recommend_all(&asked).unwrap();
             shown.into_iter().next().unwrap().decision
@@ -231,7 +237,7 @@ fn recommending_to_many_beside_a_forget_lets_nothing_of_hers_in() {
         });
         let after = serve();
         assert_eq!(bench.feedback(&before, 1.0), Err(Refusal::Forgotten));
-        // There is one moment before which they are refused and after which they are not.
+        // Up to one decision all are refused, and after it all are accepted.
         let outcomes: Vec<_> = beside.iter().map(|d| bench.feedback(d, 1.0)).collect();
         let first = outcomes.iter().position(|outcome| outcome == &Ok(true));
         let first = first.unwrap_or(outcomes.len());
@@ -241,14 +247,14 @@ fn recommending_to_many_beside_a_forget_lets_nothing_of_hers_in() {
         assert_eq!(bench.feedback(&after, 1.0), Ok(true));
         bench.compact();
         let lines = bench.export();
-        let hers = lines.iter().filter(|line| line["user"] == user.as_str());
-        assert_eq!(hers.count(), outcomes.len() - first + 1);
+        let of_user = lines.iter().filter(|line| line["user"] == user.as_str());
+        assert_eq!(of_user.count(), outcomes.len() - first + 1);
     }
 }
 
-/// The time of day has no say in what is learned.
+/// The wall clock has no effect on learning.
 #[test]
-fn a_clock_that_jumps_neither_expires_decisions_nor_brings_back_who_was_forgotten() {
+fn a_clock_that_jumps_neither_expires_decisions_nor_brings_back_forgotten_users() {
     let brief = Settings {
         lifetime: 3600,
         ..settings()
@@ -256,24 +262,24 @@ fn a_clock_that_jumps_neither_expires_decisions_nor_brings_back_who_was_forgotte
     let year = 365 * DAY as i64;
     for jump in [year, -year] {
         let (clock, env) = Moved::new(Env::real());
-        let bench = Bench::stocked(env, &brief);
+        let bench = Bench::with_items(env, &brief);
         bench.serve("u", 2);
-        let [hers, open] = [bench.decide("u"), bench.decide("v")];
+        let [forgotten, open] = [bench.decide("u"), bench.decide("v")];
         clock.jump(jump);
         assert_eq!(bench.forget("u"), Ok(true));
-        assert_eq!(bench.feedback(&hers, 1.0), Err(Refusal::Forgotten));
+        assert_eq!(bench.feedback(&forgotten, 1.0), Err(Refusal::Forgotten));
         assert_eq!(bench.feedback(&open, 1.0), Ok(true));
-        // Enough for everything that is done now and then, with the clock wrong the other way.
+        // Enough rounds for all periodic work, with the clock wrong the other way.
         clock.jump(-jump);
         bench.serve("v", 10);
         bench.compact();
-        assert_eq!(bench.feedback(&hers, 1.0), Err(Refusal::Forgotten));
+        assert_eq!(bench.feedback(&forgotten, 1.0), Err(Refusal::Forgotten));
         assert_eq!(bench.feedback(&open, 1.0), Ok(false));
         let anew = bench.decide("u");
         clock.jump(0);
         assert_eq!(bench.feedback(&anew, 1.0), Ok(true));
         let again = bench.crash();
-        assert_eq!(again.feedback(&hers, 1.0), Err(Refusal::Forgotten));
+        assert_eq!(again.feedback(&forgotten, 1.0), Err(Refusal::Forgotten));
         assert_eq!(again.feedback(&open, 1.0), Ok(false));
     }
 }

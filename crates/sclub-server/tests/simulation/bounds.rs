@@ -1,4 +1,4 @@
-//! What has a bound, however much comes at once.
+//! Limits that hold however many requests come at once.
 
 use std::rc::Rc;
 
@@ -9,20 +9,20 @@ use crate::operators::supervisor;
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
 use crate::seed::stream;
-use crate::serve::{Choice, Reply, Request, Reward, Wish};
+use crate::serve::{Choice, RecommendRequest, Reply, Request, Reward};
 use crate::world::World;
 
-/// Features of an item, items of a decision, and decisions of a request: some 120 kB in the log.
+/// The features of an item, items of a decision, and decisions of a request: some 120 kB in the log.
 const DIM: usize = 64;
 const SHOWN: usize = 10;
 const DECISIONS: usize = 20;
 const REQUESTS: usize = 120;
 
-/// Bytes that share an append, and room for one request.
-const MOST: usize = (4 << 20) + (256 << 10);
+/// The maximum number of bytes of an append, plus one request.
+const MAX_APPEND_BYTES: usize = (4 << 20) + (256 << 10);
 
 #[test]
-fn what_shares_an_append_has_a_bound() {
+fn the_length_of_an_append_is_limited() {
     let plan = Plan {
         dim: DIM,
         ..Plan::plain(1, "linucb-one")
@@ -35,12 +35,12 @@ fn what_shares_an_append_has_a_bound() {
         let rng = &mut stream(1, "bounds");
         for _ in 0..REQUESTS * DECISIONS {
             let items = (0..SHOWN).map(|item| (format!("inline-{item}"), features(rng, DIM)));
-            let wish = Wish {
+            let request = RecommendRequest {
                 user: "user-aaaaaaaaaaaa".to_owned(),
                 among: Choice::Inline(items.collect()),
                 k: SHOWN,
             };
-            let shown = world.ask(&site, Request::Recommend(vec![wish])).await;
+            let shown = world.ask(&site, Request::Recommend(vec![request])).await;
             assert_eq!(shown, Some(Reply::Done));
         }
         // All at once.
@@ -67,9 +67,9 @@ fn what_shares_an_append_has_a_bound() {
             .map(|batch| batch.expect("it can be read").1.len())
             .collect();
         let largest = lengths.iter().copied().max().unwrap_or(0);
-        // Many did share one.
-        assert!(largest > MOST / 2, "{lengths:?}");
-        if largest > MOST {
+        // Many requests did share an append.
+        assert!(largest > MAX_APPEND_BYTES / 2, "{lengths:?}");
+        if largest > MAX_APPEND_BYTES {
             world.violation(format!("a batch of {largest} bytes"));
         }
     };

@@ -1,5 +1,5 @@
-//! Clients, and the network between them and the server: messages come late, twice, in another order
-//! or not at all, and who gets no answer asks again.
+//! Clients, and the network between them and the server: messages are delayed, duplicated, reordered or lost,
+//! and clients without an answer retry.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -10,16 +10,16 @@ use tokio::sync::mpsc;
 
 use crate::plan::Kind;
 use crate::seed::{Rng, chance, pick, stream};
-use crate::serve::{Choice, Nonsense, Reply, Request, Reward, Wish};
+use crate::serve::{Choice, InvalidRequest, RecommendRequest, Reply, Request, Reward};
 use crate::world::{OUTSIDE, USER_LENGTH, USER_PREFIX, World};
 
-/// How often a client asks again.
-const TRIES: u32 = 4;
+/// The maximum number of attempts of a client.
+const MAX_ATTEMPTS: u32 = 4;
 
-/// Milliseconds for which a client waits until a decision is about to expire.
-const SOON: u64 = 2_000;
+/// The maximum number of milliseconds for which a client waits until a decision is about to expire.
+const MAX_WAIT_FOR_EXPIRY: u64 = 2_000;
 
-/// Asks until there were as many operations as planned.
+/// Sends requests until the planned number of operations is reached.
 pub async fn client(world: Rc<World>, number: usize) {
     let rng = &mut stream(world.plan.seed, &format!("client {number}"));
     while world.next_op().is_some() {
@@ -41,7 +41,7 @@ async fn last_moment(world: &Rc<World>, rng: &mut Rng) {
         let decisions = world.decisions.borrow();
         let left = decisions.iter().map(|decision| world.left(decision));
         left.zip(0..)
-            .filter(|(left, _)| (1..=SOON).contains(left))
+            .filter(|(left, _)| (1..=MAX_WAIT_FOR_EXPIRY).contains(left))
             .collect()
     };
     due.sort_unstable();
@@ -57,7 +57,7 @@ async fn last_moment(world: &Rc<World>, rng: &mut Rng) {
         };
         world.note(|| format!("client: d{decision} at the last moment"));
         let site = world.current();
-        // Who waits for the answer would be too late for the next.
+        // Not awaited: the next reward would be too late.
         drop(world.deliver(&site, Request::Feedback(vec![reward]), None));
     }
 }
@@ -81,7 +81,7 @@ pub fn item_name(number: usize) -> String {
     format!("item-{number}")
 }
 
-/// A reward that nobody else gives.
+/// A reward whose value is used once only.
 pub fn reward(world: &World, rng: &mut Rng) -> f64 {
     let settings = &world.plan.settings;
     let most = match settings.reward_max {
@@ -95,7 +95,7 @@ fn draw(world: &World, rng: &mut Rng) -> Request {
     let has_decisions = !world.decisions.borrow().is_empty();
     match rng.random_range(0..100) {
         0..45 if has_decisions => feedback(world, rng),
-        45..48 if has_decisions => nonsense(world, rng),
+        45..48 if has_decisions => draw_invalid(world, rng),
         48..54 => {
             let count = match chance(rng, 0.1) {
                 true => 100,
@@ -124,12 +124,12 @@ fn draw(world: &World, rng: &mut Rng) -> Request {
                 true => rng.random_range(2..=5),
                 false => 1,
             };
-            Request::Recommend((0..count).map(|_| wish(world, rng)).collect())
+            Request::Recommend((0..count).map(|_| draw_recommend(world, rng)).collect())
         }
     }
 }
 
-fn wish(world: &World, rng: &mut Rng) -> Wish {
+fn draw_recommend(world: &World, rng: &mut Rng) -> RecommendRequest {
     let some = |rng: &mut Rng, most: usize| {
         let count = rng.random_range(0..=most.min(world.plan.items));
         let mut numbers: Vec<usize> = (0..world.plan.items).collect();
@@ -155,7 +155,7 @@ fn wish(world: &World, rng: &mut Rng) -> Wish {
         }
         _ => Choice::All(some(rng, 2)),
     };
-    Wish {
+    RecommendRequest {
         user: pick(rng, &world.users.borrow()).clone(),
         among,
         k: rng.random_range(1..=4),
@@ -170,7 +170,7 @@ fn feedback(world: &World, rng: &mut Rng) -> Request {
     let decisions = world.decisions.borrow();
     let all = decisions.len();
     let rewards = (0..count).map(|_| {
-        // Mostly one of the last, now and then any: rewarded before, expired, of another copy.
+        // Mostly one of the latest, sometimes any: rewarded before, expired, or of another copy.
         let decision = match chance(rng, 0.8) {
             true => rng.random_range(all.saturating_sub(20)..all),
             false => rng.random_range(0..all),
@@ -186,40 +186,40 @@ fn feedback(world: &World, rng: &mut Rng) -> Request {
     Request::Feedback(rewards.collect())
 }
 
-fn nonsense(world: &World, rng: &mut Rng) -> Request {
+fn draw_invalid(world: &World, rng: &mut Rng) -> Request {
     let decisions = world.decisions.borrow();
     let decision = rng.random_range(0..decisions.len());
-    Request::Nonsense(match rng.random_range(0..4) {
+    Request::Invalid(match rng.random_range(0..4) {
         0 => {
             // Another letter somewhere.
             let mut text: Vec<char> = decisions[decision].text.chars().collect();
             let place = rng.random_range(0..text.len());
             text[place] = if text[place] == 'A' { 'B' } else { 'A' };
-            Nonsense::Decision(text.into_iter().collect())
+            InvalidRequest::Decision(text.into_iter().collect())
         }
-        1 => Nonsense::Decision("AAAA".to_owned()),
+        1 => InvalidRequest::Decision("AAAA".to_owned()),
         2 => {
             let most = world.plan.settings.reward_max;
             let above = most + 0.1 * most.max(1.0);
-            Nonsense::Reward(decision, *pick(rng, &[f64::NAN, f64::INFINITY, above]))
+            InvalidRequest::Reward(decision, *pick(rng, &[f64::NAN, f64::INFINITY, above]))
         }
-        _ => Nonsense::Item(decision),
+        _ => InvalidRequest::Item(decision),
     })
 }
 
-/// What a request is, in a few words.
+/// A short description of a request.
 pub fn describe(request: &Request) -> String {
     match request {
-        Request::Recommend(wishes) => {
-            let wishes = wishes.iter().map(|wish| {
-                let among = match &wish.among {
+        Request::Recommend(requests) => {
+            let requests = requests.iter().map(|request| {
+                let among = match &request.among {
                     Choice::All(excluded) => format!("all but {}", excluded.len()),
                     Choice::Candidates(ids) => format!("{} candidates", ids.len()),
                     Choice::Inline(items) => format!("{} inline", items.len()),
                 };
-                format!("{} {} of {among}", wish.user, wish.k)
+                format!("{} {} of {among}", request.user, request.k)
             });
-            format!("recommend {}", wishes.collect::<Vec<_>>().join(", "))
+            format!("recommend {}", requests.collect::<Vec<_>>().join(", "))
         }
         Request::Feedback(rewards) => {
             let rewards = rewards.iter().map(|reward| {
@@ -232,15 +232,15 @@ pub fn describe(request: &Request) -> String {
             let ids: Vec<&str> = items.iter().map(|(id, _)| id.as_str()).take(5).collect();
             format!("upsert {} items: {} …", items.len(), ids.join(", "))
         }
-        Request::Nonsense(Nonsense::Decision(_)) => "nonsense: a decision of nobody".to_owned(),
+        Request::Invalid(InvalidRequest::Decision(_)) => "invalid: a forged decision".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-/// Sends a request through the network until there is an answer, or patience is at an end.
+/// Sends a request through the network until there is an answer, or all attempts are used up.
 pub async fn send(world: &Rc<World>, rng: &mut Rng, request: Request) -> Option<Reply> {
     let network = world.plan.network;
-    for attempt in 0..TRIES {
+    for attempt in 0..MAX_ATTEMPTS {
         let (answers, mut answer) = mpsc::unbounded_channel();
         let copies = 1 + u64::from(chance(rng, network.doubled));
         for _ in 0..copies {

@@ -75,12 +75,12 @@ impl SimClock {
         self.lock().now
     }
 
-    /// Time passes while somebody blocks. Timers that are due are woken by [`SimClock::wake_due`].
+    /// Advances the time while a task blocks. Timers that are due are woken by [`SimClock::wake_due`].
     pub fn advance(&self, milliseconds: u64) {
         self.lock().now += milliseconds;
     }
 
-    /// Somebody sets the wall clock.
+    /// Changes the wall clock.
     pub fn jump(&self, milliseconds: i64) {
         self.lock().offset += milliseconds;
     }
@@ -97,7 +97,7 @@ impl SimClock {
         true
     }
 
-    /// Wakes those whose time has come.
+    /// Wakes the timers that are due.
     pub fn wake_due(&self) {
         let mut shared = self.lock();
         let now = shared.now;

@@ -1,4 +1,4 @@
-//! One short history, stopped at every single file call in turn.
+//! A short history that is stopped at every single file call in turn.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::operators::{close, supervisor};
 use crate::plan::Plan;
 use crate::run::{run_root, spawn};
 use crate::seed::stream;
-use crate::serve::{Choice, Pace, Request, Reward, Wish};
+use crate::serve::{Choice, Pace, RecommendRequest, Request, Reward};
 use crate::world::{Death, World};
 
 const USERS: [&str; 3] = [
@@ -21,14 +21,14 @@ const USERS: [&str; 3] = [
 ];
 
 fn recommend(user: usize, k: usize) -> Request {
-    Request::Recommend(vec![Wish {
+    Request::Recommend(vec![RecommendRequest {
         user: USERS[user].to_owned(),
         among: Choice::All(Vec::new()),
         k,
     }])
 }
 
-/// A reward for an item of a decision. Each value is there once.
+/// Rewards for the first items of decisions. Each value is used once.
 fn feedback(decisions: &[usize]) -> Request {
     let rewards = decisions.iter().map(|&decision| Reward {
         decision,
@@ -46,7 +46,7 @@ fn upsert(items: &[usize], turn: f64) -> Request {
     Request::Upsert(items.collect())
 }
 
-/// Everything that writes, once or twice. None is to close and open.
+/// Every request that writes, once or twice. `None` closes and opens the folder.
 fn history() -> Vec<Option<Request>> {
     let mut history = vec![upsert(&[0, 1, 2], 0.0)];
     // Decisions 0 to 5, two for each user.
@@ -71,8 +71,8 @@ fn history() -> Vec<Option<Request>> {
     history
 }
 
-/// Runs the history until the machine stops, then checks everything. Returns how many file calls the
-/// history took.
+/// Runs the history until the machine stops, then checks everything. Returns the number of file calls of the
+/// history.
 fn stop_at(call: u64, death: Death, policy: &str) -> u64 {
     let world = World::new(Plan::plain(call, policy), false);
     world.death.set(death);
@@ -118,7 +118,7 @@ fn stop_everywhere(policy: &str) {
 }
 
 /// Runs the history until its process is killed at one call, opens the folder, and compacts until the
-/// power goes at another call: what a process left half done is not relied on by the next one.
+/// power fails at another call: a process must not rely on what the one before left half done.
 fn stop_twice(first: u64, second: u64) {
     let world = World::new(Plan::plain(first ^ second << 32, "linucb-one"), false);
     let root = async {
@@ -149,7 +149,7 @@ fn stop_twice(first: u64, second: u64) {
     }
 }
 
-/// Calls of the history without its end, and of opening and compacting.
+/// The calls of the history without its end, and those of opening and compacting.
 const FIRST: std::ops::Range<u64> = 1..330;
 const SECOND: std::ops::Range<u64> = 1..110;
 

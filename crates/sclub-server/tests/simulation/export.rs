@@ -1,4 +1,4 @@
-//! Exports have every reward that counts, once.
+//! Checks of exports: they have every reward that counts, once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::model::ExportLine;
 
-/// What is looked at in a line.
+/// The fields of a line that are checked.
 #[derive(Deserialize)]
 struct Line {
     decision: u64,
@@ -15,11 +15,11 @@ struct Line {
     reward: Option<f64>,
 }
 
-/// Checks an export that was taken between two states of the account. Rewards are told apart by their
-/// values: no two are the same. Returns user and item of each line, by the number of the item shown.
+/// Checks an export that was taken between two states of the model. Rewards are identified by their values: no
+/// two are the same. Returns user and item of each line, by the number of the item shown.
 ///
 /// # Errors
-/// Says what is missing, twice or wrong.
+/// The line that is missing, duplicated or wrong.
 pub fn check(
     bytes: &[u8],
     count: u64,
@@ -45,7 +45,9 @@ pub fn check(
         };
         let bits = reward.to_bits();
         let Some(known) = after.get(&bits).or_else(|| before.get(&bits)) else {
-            return Err(format!("the export has reward {reward}, which nobody gave"));
+            return Err(format!(
+                "the export has reward {reward}, which was never sent"
+            ));
         };
         if (&known.user, &known.item) != (&line.user, &line.item) {
             return Err(format!("the export has reward {reward} of someone else"));
@@ -55,7 +57,7 @@ pub fn check(
         }
     }
     if lines != count {
-        return Err(format!("the export has {lines} lines and says {count}"));
+        return Err(format!("the export has {lines} lines and reports {count}"));
     }
     let is_certain = |lines: &BTreeMap<u64, ExportLine>, bits: &u64| {
         let line = lines.get(bits);

@@ -1,5 +1,4 @@
-//! The end of a run: nothing fails any more, everything is settled, and everything must be as it was
-//! acknowledged.
+//! The end of a run: without faults, all requests are settled, and the state must be as it was acknowledged.
 
 use std::rc::Rc;
 
@@ -10,7 +9,7 @@ use crate::seed::stream;
 use crate::serve::{Pace, Reply, Request, Reward};
 use crate::world::{GRACE, Site, World};
 
-/// Milliseconds in which everything that still runs comes to its end.
+/// The milliseconds after which every call has ended.
 const CALL_TIME: u64 = 5_000;
 
 /// Checks everything that can be checked.
@@ -32,10 +31,10 @@ pub async fn finish(world: &Rc<World>) {
     copy(world, &site).await;
 }
 
-/// Milliseconds after which a server has noticed that nothing fails any more.
+/// The milliseconds after which a server has noticed that the faults are over.
 const NOTICE: u64 = 2_000;
 
-/// The server notices by itself that it can write again.
+/// Checks that the server notices by itself that it can write again.
 async fn by_itself(world: &Rc<World>) {
     world.sleep(NOTICE).await;
     let site = world.current();
@@ -63,7 +62,7 @@ async fn settled(world: &Rc<World>) -> Rc<Site> {
             && put_canary(world, &site).await;
         if is_writable {
             world.sleep(CALL_TIME).await;
-            // Who gave up will not learn it, but all of it has happened or never will.
+            // Clients that gave up will not know, but each of their requests has taken effect or never will.
             let now = world.tick();
             site.model.borrow_mut().settle_calls(now);
             return site;
@@ -85,15 +84,15 @@ async fn put_canary(world: &Rc<World>, site: &Rc<Site>) -> bool {
     world.ask(site, Request::Upsert(vec![item])).await == Some(Reply::Done)
 }
 
-/// Sends every reward again: what counts is told from what does not.
+/// Sends every reward again, so that it is known which ones count.
 async fn repeat_everything(world: &Rc<World>, site: &Rc<Site>) {
     let sent = site.model.borrow().sent();
     world.note(|| format!("the end: {} rewards again", sent.len()));
-    for (gift, _) in sent {
+    for (sent, _) in sent {
         let reward = Reward {
-            decision: gift.decision,
-            item: Some(gift.item),
-            reward: gift.reward,
+            decision: sent.decision,
+            item: Some(sent.item),
+            reward: sent.reward,
         };
         must(world, site, Request::Feedback(vec![reward])).await;
     }
@@ -105,7 +104,7 @@ async fn repeat_everything(world: &Rc<World>, site: &Rc<Site>) {
     }
 }
 
-/// Asks for something that must be answered, if only with a refusal for good.
+/// Sends a request that must be answered, if only with a permanent refusal.
 async fn must(world: &Rc<World>, site: &Rc<Site>, request: Request) {
     let what = format!("{request:?}");
     match world.ask(site, request).await {
@@ -115,7 +114,7 @@ async fn must(world: &Rc<World>, site: &Rc<Site>, request: Request) {
     }
 }
 
-/// The hash, once nothing changes any more by itself.
+/// The hash, once the state does not change by itself any more.
 async fn quiet_hash(world: &Rc<World>, site: &Rc<Site>) -> String {
     let mut last = String::new();
     let mut same = 0;
@@ -135,7 +134,7 @@ async fn quiet_hash(world: &Rc<World>, site: &Rc<Site>) -> String {
     last
 }
 
-/// Whatever way a process ends: the next one knows the same.
+/// Checks that the state is the same after each kind of restart.
 async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
     world.hold();
     for way in ["kill", "power loss", "close"] {
@@ -162,7 +161,7 @@ async fn restarts(world: &Rc<World>, site: &Rc<Site>) {
     world.release();
 }
 
-/// What a process could not do while everything failed it can do now, without a restart.
+/// Checks that operations that failed during the faults work now, without a restart.
 async fn recovered(world: &Rc<World>, site: &Rc<Site>) {
     world.sleep(GRACE + 1).await;
     for request in [Request::Snapshot, Request::Export] {
@@ -171,7 +170,7 @@ async fn recovered(world: &Rc<World>, site: &Rc<Site>) {
     }
 }
 
-/// Nothing is kept that only decisions that have expired would need.
+/// Checks that no data is kept that only expired decisions need.
 async fn expiry(world: &Rc<World>, site: &Rc<Site>) {
     let lifetime = world.plan.settings.lifetime;
     if lifetime > 60 {
@@ -191,9 +190,9 @@ async fn expiry(world: &Rc<World>, site: &Rc<Site>) {
     };
     let state = engine.state();
     let retired = state.catalogue().map_or(0, |catalogue| catalogue.retired());
-    // What was written just now took the place of something.
+    // The last write retired something itself.
     if retired > 3 {
-        world.violation(format!("{retired} features are kept for nobody"));
+        world.violation(format!("{retired} retired features are kept without need"));
     }
     for decision in &*world.decisions.borrow() {
         let numbers = (decision.number..).take(decision.items.len());
@@ -216,7 +215,7 @@ async fn must_write(world: &Rc<World>, site: &Rc<Site>) {
     }
 }
 
-/// Of two snapshots the newer one can be lost.
+/// Checks that the newer of two snapshots can be lost.
 fn damage(world: &Rc<World>, site: &Rc<Site>) {
     let before = world.engine(site).map(|engine| engine.hash());
     let folder = site.folder.join("snapshots");
@@ -243,7 +242,7 @@ fn damage(world: &Rc<World>, site: &Rc<Site>) {
 }
 
 async fn upkeep(world: &Rc<World>, site: &Rc<Site>) {
-    // Time passes: whatever failed lately has had its chance.
+    // Wait, so that what failed lately has been retried.
     world.sleep(GRACE + 1).await;
     for request in [Request::Snapshot, Request::Compact, Request::Export] {
         world.note(|| format!("the end: {request:?}"));
@@ -255,7 +254,7 @@ async fn upkeep(world: &Rc<World>, site: &Rc<Site>) {
     }
 }
 
-/// A backup of a quiet server is the same state.
+/// Checks that a backup of a quiet server has the same state.
 async fn copy(world: &Rc<World>, site: &Rc<Site>) {
     let before = quiet_hash(world, site).await;
     must(world, site, Request::Backup(Pace::AtOnce)).await;
@@ -267,7 +266,7 @@ async fn copy(world: &Rc<World>, site: &Rc<Site>) {
         Ok(copy) => copy,
         Err(error) => return world.violation(format!("a backup cannot be restored: {error}")),
     };
-    // What was restored is durable.
+    // The restored folder is durable.
     world.hold();
     world.lose_power();
     if let Err(error) = world.open(&copy) {

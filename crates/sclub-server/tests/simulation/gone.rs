@@ -1,4 +1,4 @@
-//! Bytes that were replaced or dropped are gone from the disk, also after a try that failed half way.
+//! Bytes that were replaced or dropped are gone from the disk, also after an attempt that failed half way.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn holds_secret(disk: &SimDisk, view: View) -> bool {
     windows.any(|window| window == SECRET)
 }
 
-/// Tries something on a failing disk, then on a healthy one. Returns how often it failed.
+/// Tries an operation on a failing disk, then on a healthy one. Returns the number of failures.
 fn try_until_done(seed: u64, attempt: impl Fn(&Segments) -> bool) -> usize {
     let clock = SimClock::default();
     let disk = SimDisk::new(seed, clock.clone());
@@ -55,7 +55,7 @@ fn try_until_done(seed: u64, attempt: impl Fn(&Segments) -> bool) -> usize {
 }
 
 #[test]
-fn a_rewrite_that_failed_is_made_good_by_the_next() {
+fn a_failed_rewrite_is_completed_by_the_next() {
     let rewrite = |log: &Segments| {
         let change = &mut |batch: &[u8]| {
             let holds = batch.windows(SECRET.len()).any(|window| window == SECRET);
@@ -68,7 +68,7 @@ fn a_rewrite_that_failed_is_made_good_by_the_next() {
 }
 
 #[test]
-fn dropping_that_failed_is_made_good_by_the_next() {
+fn a_failed_drop_is_completed_by_the_next() {
     let drop_all = |log: &Segments| {
         let last = log.last();
         log.append(last, &[]).is_ok() && log.drop_before(last + 1).is_ok()

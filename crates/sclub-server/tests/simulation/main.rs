@@ -36,10 +36,10 @@ use plan::{Kind, Plan};
 use run::{Failure, run, shrink};
 use world::Counts;
 
-/// Operations of a run.
+/// The number of operations of a run.
 pub const OPS: u64 = 400;
 
-/// Runs seeds on two threads. Returns how often what happened, or the first failure, made small.
+/// Runs seeds on two threads. Returns the counts of what happened, or the first failure, minimized.
 fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, String> {
     let next = AtomicU64::new(from);
     let failed: Mutex<Option<String>> = Mutex::default();
@@ -61,8 +61,8 @@ fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, S
                             }
                         }
                         Err(failure) => {
-                            let told = tell(failure);
-                            failed.lock().unwrap().get_or_insert(told);
+                            let report = report(failure);
+                            failed.lock().unwrap().get_or_insert(report);
                         }
                     }
                 }
@@ -75,8 +75,8 @@ fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, S
     }
 }
 
-/// A failure as it is, and made small.
-fn tell(failure: Box<Failure>) -> String {
+/// The report of a failure and of its minimized form.
+fn report(failure: Box<Failure>) -> String {
     let first = failure.to_string();
     format!("{first}\n\nsmaller: {}", shrink(failure))
 }
@@ -85,7 +85,7 @@ fn tell(failure: Box<Failure>) -> String {
 fn three_hundred_seeds() {
     let counts = run_seeds(0, 300, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{counts:#?}");
-    // Each of these is something that a broken simulation would no longer do.
+    // A broken simulation would no longer do each of these.
     for what in [
         "applied",
         "backups",

@@ -1,4 +1,4 @@
-//! Those who run the server, and those who break it: administration, weather, and death.
+//! Administration of the server, faults of the disk and the clock, and crashes.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -13,10 +13,10 @@ use crate::serve::{Pace, Request, Reward};
 use crate::subject;
 use crate::world::{Backup, Death, GRACE, Site, World};
 
-/// Milliseconds after which a call that gets no answer is given up.
-const PATIENCE: u64 = 120_000;
+/// The milliseconds after which a call without an answer is given up.
+const CALL_TIMEOUT: u64 = 120_000;
 
-/// Opens the current folder whenever nobody has it open.
+/// Opens the current folder whenever no process has it open.
 pub async fn supervisor(world: Rc<World>) {
     let rng = &mut stream(world.plan.seed, "supervisor");
     loop {
@@ -62,8 +62,8 @@ pub async fn operator(world: Rc<World>) {
             continue;
         }
         world.note(|| format!("operator: {request:?}"));
-        patiently(&world, &site, request).await;
-        // What holds after a restart holds at any time.
+        call(&world, &site, request).await;
+        // Checks that hold after a restart hold at any time.
         world.check(&site);
     }
 }
@@ -76,20 +76,20 @@ fn pace(rng: &mut Rng) -> Pace {
     }
 }
 
-/// Waits for an answer, for a while.
-pub async fn patiently(world: &Rc<World>, site: &Rc<Site>, request: Request) {
+/// Sends a request and waits for its answer, up to [`CALL_TIMEOUT`].
+pub async fn call(world: &Rc<World>, site: &Rc<Site>, request: Request) {
     let what = format!("{request:?}");
     let is_slow = matches!(request, Request::Backup(Pace::Slow(_)));
     let asked = pin!(world.ask(site, request));
-    if let Either::Right(_) = select(asked, world.sleep(PATIENCE)).await
-        && world.calm_for().is_some_and(|calm| calm > PATIENCE)
+    if let Either::Right(_) = select(asked, world.sleep(CALL_TIMEOUT)).await
+        && world.calm_for().is_some_and(|calm| calm > CALL_TIMEOUT)
         && !is_slow
     {
-        world.violation(format!("{what} was not answered in {PATIENCE} ms"));
+        world.violation(format!("{what} was not answered in {CALL_TIMEOUT} ms"));
     }
 }
 
-/// Something with a backup.
+/// Takes a backup and uses it.
 async fn copies(world: &Rc<World>, rng: &mut Rng) {
     let backups = world.backups.borrow().clone();
     if backups.is_empty() {
@@ -102,7 +102,7 @@ async fn copies(world: &Rc<World>, rng: &mut Rng) {
     }
 }
 
-/// Restores. None if that failed, for which only a fault is an excuse.
+/// Restores a backup. `None` if that failed, which is allowed only with faults.
 fn restore(world: &World, backup: &Backup) -> Option<Rc<Site>> {
     let was_calm = world.calm_for().is_some();
     match world.restore(backup) {
@@ -116,7 +116,7 @@ fn restore(world: &World, backup: &Backup) -> Option<Rc<Site>> {
     }
 }
 
-/// Opens a copy beside the original, asks it a few things, and closes it.
+/// Opens a copy beside the original, sends it a few requests, and closes it.
 async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
     world.note(|| "operator: a copy beside the original".to_owned());
     let Some(copy) = restore(world, backup) else {
@@ -136,12 +136,12 @@ async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
             break;
         }
         if chance(rng, 0.3) {
-            let wish = crate::serve::Wish {
+            let request = crate::serve::RecommendRequest {
                 user: pick(rng, &world.users.borrow()).clone(),
                 among: crate::serve::Choice::All(Vec::new()),
                 k: 2,
             };
-            patiently(world, &copy, Request::Recommend(vec![wish])).await;
+            call(world, &copy, Request::Recommend(vec![request])).await;
         }
         let decision = rng.random_range(last.saturating_sub(60)..world.decisions.borrow().len());
         let reward = Reward {
@@ -151,8 +151,8 @@ async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
         };
         world.note(|| format!("operator: d{decision} at a copy and at the original"));
         let request = Request::Feedback(vec![reward]);
-        patiently(world, &copy, request.clone()).await;
-        patiently(world, &original, request).await;
+        call(world, &copy, request.clone()).await;
+        call(world, &original, request).await;
     }
     world.check(&copy);
     if world.engine(&copy).is_some() {
@@ -162,7 +162,7 @@ async fn visit(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
     world.destroy(&copy);
 }
 
-/// The original is no more; a copy goes on in its place.
+/// Replaces the original by a copy.
 fn move_to(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
     if world.is_held() {
         return;
@@ -190,7 +190,7 @@ fn move_to(world: &Rc<World>, rng: &mut Rng, backup: &Backup) {
     }
 }
 
-/// The disk fails for a while, fills up, or the clock is set.
+/// Makes the disk fail or fill up for a while, or changes the clock.
 pub async fn weather(world: Rc<World>) {
     let rng = &mut stream(world.plan.seed, "weather");
     loop {
@@ -201,7 +201,7 @@ pub async fn weather(world: Rc<World>) {
         }
         let lasts = rng.random_range(10..=2_000);
         if chance(rng, 0.05) && world.plan.has(Kind::FailedSync) {
-            // Longer than anybody is kept waiting for an outcome.
+            // Longer than a caller waits for an unknown outcome.
             let lasts = rng.random_range(11_000..=20_000);
             world.note(|| format!("weather: no sync for {lasts} ms"));
             let failed_sync = 1.0;
@@ -217,10 +217,10 @@ pub async fn weather(world: Rc<World>) {
         match rng.random_range(0..10) {
             0..5 => {
                 let faults = match chance(rng, 0.3) && world.plan.has(Kind::SlowDisk) {
-                    // Nothing but slow: what waits for the disk gets older.
+                    // Only slow, so that requests wait for the disk for long.
                     true => Faults {
                         slow: 0.5,
-                        slow_most: *pick(rng, &[50, 500]),
+                        max_delay: *pick(rng, &[50, 500]),
                         ..Faults::default()
                     },
                     false => world.plan.faults,
@@ -254,7 +254,7 @@ pub async fn weather(world: Rc<World>) {
     }
 }
 
-/// Power losses, kills, clean ends.
+/// Power losses, kills and shutdowns.
 pub async fn reaper(world: Rc<World>) {
     let rng = &mut stream(world.plan.seed, "reaper");
     loop {
@@ -301,7 +301,7 @@ pub async fn reaper(world: Rc<World>) {
     }
 }
 
-/// Ends a server as an operator does, and reads its folder.
+/// Shuts a server down, and reads its folder.
 pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
     let (Some(engine), Some(group)) = (world.engine(site), world.group(site)) else {
         return;
@@ -317,8 +317,8 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
         let _ = done.send(());
     });
     drop(engine);
-    match select(ended, world.sleep(PATIENCE)).await {
-        // It closed, or died meanwhile.
+    match select(ended, world.sleep(CALL_TIMEOUT)).await {
+        // It has shut down, or died meanwhile.
         Either::Left((closed, _)) => {
             world.kill(site);
             if closed.is_ok() && world.calm_for() >= Some(world.clock.now() - begun) {
@@ -338,7 +338,7 @@ pub async fn close(world: &Rc<World>, site: &Rc<Site>) {
     world.release();
 }
 
-/// Verifies a closed folder, and opens it: both must find the same.
+/// Verifies a closed folder, and opens it: both must have the same state.
 fn read(world: &World, site: &Site) {
     let verified = world.aside(|env| subject::verify(env, &site.folder, &mut |_| {}));
     if world.disk.is_down() {
@@ -352,7 +352,7 @@ fn read(world: &World, site: &Site) {
         Ok(()) => {
             let opened = world.engine(site).map(|engine| engine.hash());
             if opened.as_ref().is_some_and(|opened| *opened != hash) {
-                world.violation(format!("verify says {hash}, and it opens with {opened:?}"));
+                world.violation(format!("verify gives {hash}, and opening gives {opened:?}"));
             }
         }
         Err(_) if world.disk.is_down() => {}

@@ -1,4 +1,4 @@
-//! What a seed decides beforehand: settings, sizes, and how bad everything is.
+//! The plan of a run, drawn from its seed: settings, sizes and fault rates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use sclub_server::settings::Settings;
 use crate::disk::Faults;
 use crate::seed::{Rng, chance, pick, stream};
 
-/// Something that can be left out of a run, to find the smallest one that still fails.
+/// A kind of request or fault that can be left out of a run, to find the smallest run that still fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Crash,
@@ -74,30 +74,30 @@ impl FromStr for Kind {
     }
 }
 
-/// Everything about a run that is known before it.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub seed: u64,
-    /// Operations after which the run ends.
+    /// The number of operations after which the run ends.
     pub ops: u64,
     pub without: BTreeSet<Kind>,
     pub settings: Settings,
-    /// Bytes of a file of the log.
+    /// The length of a file of the log, in bytes.
     pub segment_bytes: u64,
     pub dim: usize,
     pub clients: usize,
     pub users: usize,
     pub items: usize,
-    /// Whether users who were forgotten come back under the same id.
+    /// True if forgotten users come back under the same id.
     pub users_return: bool,
     pub network: Network,
-    /// Of the disk, while there is a storm.
+    /// The faults of the disk, while they are on.
     pub faults: Faults,
-    /// Whether the disk says that it has written and has not. Then promises must be broken.
+    /// True if syncs report success without writing. Then the run must fail.
     pub disk_lies: bool,
-    /// Milliseconds between two operations of a client, at most.
+    /// The maximum number of milliseconds between two operations of a client.
     pub pause: u64,
-    /// Milliseconds between two disasters, at most.
+    /// The maximum number of milliseconds between two faults.
     pub peace: u64,
 }
 
@@ -106,14 +106,14 @@ pub struct Plan {
 pub struct Network {
     pub lost: f64,
     pub doubled: f64,
-    /// Who asked goes away while the server works.
+    /// The client disconnects before the answer.
     pub gives_up: f64,
-    /// Milliseconds, at most.
+    /// The maximum delay in milliseconds.
     pub delay: u64,
 }
 
 impl Plan {
-    /// What a seed says.
+    /// The plan of a seed.
     pub fn new(seed: u64, ops: u64) -> Self {
         let rng = &mut stream(seed, "plan");
         let dim = rng.random_range(2..=4);
@@ -128,10 +128,10 @@ impl Plan {
         };
         let clients = rng.random_range(1..=6);
         let pause = *pick(rng, &[1, 10, 50, 300]);
-        // So many operations of clients for each disaster, more or less.
+        // The approximate number of operations of clients for each fault.
         let quiet = *pick(rng, &[10, 40, 150]);
         let settings = settings(rng, dim);
-        // More than any policy takes: a server refuses such settings, an engine refuses such rewards.
+        // Larger than any policy accepts: a server refuses such settings, an engine refuses such rewards.
         let most = match chance(&mut stream(seed, "huge rewards"), 0.1) {
             true => 10.0 * sclub::MAX_MAGNITUDE,
             false => settings.reward_max,
@@ -158,7 +158,7 @@ impl Plan {
         }
     }
 
-    /// Nothing goes wrong by itself, and nothing is drawn.
+    /// A plan without faults and without random choices.
     pub fn plain(seed: u64, policy: &str) -> Self {
         Plan {
             settings: Settings {
@@ -214,7 +214,7 @@ impl Network {
     };
 }
 
-/// Small numbers everywhere, so that a short run sees snapshots, expiry and fits.
+/// Settings with small limits, so that a short run has snapshots, expiry and fits.
 fn settings(rng: &mut Rng, dim: usize) -> Settings {
     let policy = *pick(rng, &["sclub", "sclub-soft", "linucb-ind", "linucb-one"]);
     let (reward_min, reward_max) = *pick(rng, &[(0.0, 1.0), (-1.0, 1.0), (0.0, 5.0)]);
@@ -231,7 +231,7 @@ fn settings(rng: &mut Rng, dim: usize) -> Settings {
     }
 }
 
-/// Of a storm: each kind is there in some seeds.
+/// Fault rates: each kind occurs in some seeds.
 fn faults(rng: &mut Rng) -> Faults {
     let mut some = |most: f64| match chance(rng, 0.5) {
         true => rng.random_range(0.0..most),
@@ -243,7 +243,7 @@ fn faults(rng: &mut Rng) -> Faults {
         short: some(0.5),
         failed_sync: some(0.3),
         slow: some(0.3),
-        slow_most: *pick(rng, &[5, 100, 2_000]),
+        max_delay: *pick(rng, &[5, 100, 2_000]),
         lying_sync: 0.0,
     }
 }

@@ -16,7 +16,7 @@ pub fn stream(seed: u64, purpose: &str) -> Rng {
     Rng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash)
 }
 
-/// Whether something of this probability happens. Draws nothing for what cannot happen.
+/// Returns true with this probability. Probability 0 draws no random number.
 pub fn chance(rng: &mut Rng, probability: f64) -> bool {
     probability > 0.0 && rng.random_bool(probability.min(1.0))
 }

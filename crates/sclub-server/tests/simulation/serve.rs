@@ -7,23 +7,23 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use sclub::ItemSet;
-use sclub_server::engine::{Among, Asked, Given, Recommended};
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
 use sclub_server::event::Item;
 use sclub_server::state::Scratch;
 use tokio::sync::oneshot;
 
 use crate::executor::Group;
-use crate::model::{Ask, DecisionId, End, Gift, Life};
+use crate::model::{Ask, DecisionId, End, Life, SentReward};
 use crate::subject::{Engine, Refusal, Why, why};
 use crate::world::{Decision, GRACE, Owner, Site, World};
 
-/// What can be asked of a server.
+/// A request to a server.
 #[derive(Debug, Clone)]
 pub enum Request {
-    Recommend(Vec<Wish>),
+    Recommend(Vec<RecommendRequest>),
     Feedback(Vec<Reward>),
     /// Must be refused.
-    Nonsense(Nonsense),
+    Invalid(InvalidRequest),
     Upsert(Vec<(String, Vec<f64>)>),
     Remove(String),
     Forget(String),
@@ -33,9 +33,9 @@ pub enum Request {
     Export,
 }
 
-/// Who is to be shown what.
+/// A request for a recommendation.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct RecommendRequest {
     pub user: String,
     pub among: Choice,
     pub k: usize,
@@ -57,8 +57,8 @@ pub struct Reward {
 }
 
 #[derive(Debug, Clone)]
-pub enum Nonsense {
-    /// Nobody handed that out.
+pub enum InvalidRequest {
+    /// A forged decision.
     Decision(String),
     /// Out of range.
     Reward(DecisionId, f64),
@@ -66,17 +66,17 @@ pub enum Nonsense {
     Item(DecisionId),
 }
 
-/// How whoever takes a backup reads it.
+/// The speed at which a backup is read.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
     AtOnce,
-    /// Waits so many milliseconds now and then.
+    /// Waits for a number of milliseconds now and then.
     Slow(u64),
-    /// Is gone after so many bytes.
+    /// Stops after a number of bytes.
     GivesUp(usize),
 }
 
-/// What who asked gets to know.
+/// The reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reply {
     Done,
@@ -84,8 +84,8 @@ pub enum Reply {
 }
 
 impl World {
-    /// Puts a request to the server of a folder, if it is open. After `gives_up` milliseconds who asked
-    /// goes away, and the server drops what it was doing for him.
+    /// Sends a request to the server of a folder, if it is open. After `gives_up` milliseconds the client
+    /// disconnects, and the server drops the request's task.
     pub fn deliver(
         self: &Rc<Self>,
         site: &Rc<Site>,
@@ -105,7 +105,7 @@ impl World {
                     Either::Right(_) => None,
                 },
             };
-            // What a machine that stopped would have said nobody hears.
+            // Replies of a machine that has stopped are lost.
             if let Some(answer) = answer
                 && !world.disk.is_down()
             {
@@ -122,9 +122,9 @@ impl World {
 
     async fn serve(self: &Rc<Self>, site: &Rc<Site>, engine: &Engine, request: Request) -> Reply {
         match request {
-            Request::Recommend(wishes) => self.recommend(site, engine, &wishes),
+            Request::Recommend(requests) => self.recommend(site, engine, &requests),
             Request::Feedback(rewards) => self.feedback(site, engine, &rewards).await,
-            Request::Nonsense(nonsense) => self.nonsense(engine, &nonsense).await,
+            Request::Invalid(invalid) => self.invalid(engine, &invalid).await,
             Request::Upsert(items) => {
                 let ask = Ask::Upsert(items.clone());
                 let items = items
@@ -162,15 +162,19 @@ impl World {
         }
     }
 
-    fn recommend(&self, site: &Site, engine: &Engine, wishes: &[Wish]) -> Reply {
-        let inline: Vec<Option<ItemSet>> = wishes.iter().map(|wish| self.inline(wish)).collect();
-        let asked: Vec<Asked<'_>> = wishes
+    fn recommend(&self, site: &Site, engine: &Engine, requests: &[RecommendRequest]) -> Reply {
+        let inline: Vec<Option<ItemSet>> = requests
+            .iter()
+            .map(|request| self.inline(request))
+            .collect();
+        let asked: Vec<RecommendQuery<'_>> = requests
             .iter()
             .zip(&inline)
-            .map(|(wish, inline)| Asked {
-                user: &wish.user,
-                among: wish.among.borrowed(inline.as_ref()),
-                k: wish.k,
+            .map(|(request, inline)| RecommendQuery {
+                user: &request.user,
+                among: request.among.borrowed(inline.as_ref()),
+                k: request.k,
+                context: None,
             })
             .collect();
         let answered = match &asked[..] {
@@ -181,23 +185,23 @@ impl World {
         };
         match answered {
             Ok(all) => {
-                for (wish, recommended) in wishes.iter().zip(&all) {
-                    self.expect(check_shown(site, wish, recommended));
+                for (request, recommended) in requests.iter().zip(&all) {
+                    self.expect(check_shown(site, request, recommended));
                 }
-                for (wish, recommended) in wishes.iter().zip(all) {
+                for (request, recommended) in requests.iter().zip(all) {
                     let items = recommended.items.into_iter().map(|(item, _)| item);
-                    self.hand_out(site, recommended.decision, &wish.user, items.collect());
+                    self.hand_out(site, recommended.decision, &request.user, items.collect());
                 }
                 Reply::Done
             }
             Err(refusal) => {
                 let (why, _) = why(&refusal);
                 let model = site.model.borrow();
-                let may_be = wishes.iter().any(|wish| match (&wish.among, why) {
+                let may_be = requests.iter().any(|request| match (&request.among, why) {
                     (Choice::Candidates(ids), Why::UnknownItem) => {
                         ids.iter().any(|id| model.may_be(id).1)
                     }
-                    // Everything that is not excluded may be absent.
+                    // Every item that is not excluded may be absent.
                     (Choice::All(excluded), Why::Invalid) => model
                         .item_names()
                         .all(|item| excluded.contains(item) || model.may_be(item).1),
@@ -205,15 +209,15 @@ impl World {
                     _ => false,
                 });
                 if !may_be && !self.disk.is_down() {
-                    self.violation(format!("{wishes:?} were refused: {refusal:?}"));
+                    self.violation(format!("{requests:?} were refused: {refusal:?}"));
                 }
                 Reply::Refused(why)
             }
         }
     }
 
-    fn inline(&self, wish: &Wish) -> Option<ItemSet> {
-        let Choice::Inline(items) = &wish.among else {
+    fn inline(&self, request: &RecommendRequest) -> Option<ItemSet> {
+        let Choice::Inline(items) = &request.among else {
             return None;
         };
         let rows: Vec<f64> = items.iter().flat_map(|(_, row)| row.clone()).collect();
@@ -226,10 +230,10 @@ impl World {
             let named = rewards.iter().map(|reward| &decisions[reward.decision]);
             named.cloned().collect()
         };
-        let gifts: Vec<Gift> = rewards
+        let sent: Vec<SentReward> = rewards
             .iter()
             .zip(&all)
-            .map(|(reward, decision)| Gift {
+            .map(|(reward, decision)| SentReward {
                 decision: reward.decision,
                 user: decision.user.clone(),
                 made: decision.made,
@@ -237,28 +241,29 @@ impl World {
                 reward: reward.reward,
             })
             .collect();
-        let given: Vec<Given<'_>> = rewards
+        let given: Vec<Feedback<'_>> = rewards
             .iter()
             .zip(&all)
-            .map(|(reward, decision)| Given {
+            .map(|(reward, decision)| Feedback {
                 decision: &decision.text,
                 item: reward.item.as_deref(),
                 reward: reward.reward,
+                more: &[],
             })
             .collect();
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
         let is_others = owners.any(|owner| owner == Owner::Others);
         let is_expired = all.iter().any(|decision| self.is_expired(site, decision));
-        // What belongs to another copy must be refused: it cannot count.
+        // Decisions of another copy must be refused: they cannot count.
         let call = (!is_others).then(|| {
-            let ask = Ask::Feedback(gifts.clone());
+            let ask = Ask::Feedback(sent.clone());
             site.model.borrow_mut().begin(ask, self.tick())
         });
         let answered = engine.feedback(&given).await;
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
         }
-        self.detail(|| format!("{}: {gifts:?}: {answered:?}", site.folder.display()));
+        self.detail(|| format!("{}: {sent:?}: {answered:?}", site.folder.display()));
         let (end, reply) = match &answered {
             Ok(applied) => {
                 if is_others {
@@ -278,11 +283,10 @@ impl World {
                 if place.is_none() && !why.may_repeat() {
                     self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
                 }
-                let concerned =
-                    (0..gifts.len()).filter(|&index| place.is_none_or(|at| at == index));
+                let concerned = (0..sent.len()).filter(|&index| place.is_none_or(|at| at == index));
                 let mut refused = concerned.map(|index| {
-                    let (gift, decision) = (&gifts[index], &all[index]);
-                    self.may_be_refused(site, gift, decision, why)
+                    let (sent, decision) = (&sent[index], &all[index]);
+                    self.may_be_refused(site, sent, decision, why)
                 });
                 if !refused.any(|is_right| is_right) {
                     self.violation(format!("{rewards:?} was refused: {refusal:?}"));
@@ -297,8 +301,14 @@ impl World {
         reply
     }
 
-    /// Whether a reward may be refused for a reason.
-    fn may_be_refused(&self, site: &Site, gift: &Gift, decision: &Decision, why: Why) -> bool {
+    /// Returns true if a reward may be refused for this reason.
+    fn may_be_refused(
+        &self,
+        site: &Site,
+        sent: &SentReward,
+        decision: &Decision,
+        why: Why,
+    ) -> bool {
         let is_ours = self.owner(site, decision) == Owner::Ours;
         match why {
             Why::ReadOnly | Why::Unknown | Why::Overloaded => true,
@@ -318,18 +328,18 @@ impl World {
                     || site
                         .model
                         .borrow_mut()
-                        .refused_as_forgotten(gift, now)
+                        .refused_as_forgotten(sent, now)
                         .is_ok()
             }
-            Why::Invalid => gift.reward.abs() > sclub::MAX_MAGNITUDE,
+            Why::Invalid => sent.reward.abs() > sclub::MAX_MAGNITUDE,
             Why::UnknownDecision | Why::UnknownItem | Why::Other => false,
         }
     }
 
-    /// How a call ended that was refused.
+    /// The result of a call that was refused.
     fn end_of(&self, why: Why) -> End {
         match why {
-            // Closing says nothing about what was in the queue.
+            // During a shutdown, requests in the queue may have taken effect.
             Why::Unknown | Why::Closing => {
                 self.count("unknown");
                 End::Unknown
@@ -341,23 +351,24 @@ impl World {
         }
     }
 
-    async fn nonsense(&self, engine: &Engine, nonsense: &Nonsense) -> Reply {
+    async fn invalid(&self, engine: &Engine, invalid: &InvalidRequest) -> Reply {
         let decisions = self.decisions.borrow().clone();
-        let (text, item, reward) = match nonsense {
-            Nonsense::Decision(text) => (text.as_str(), None, self.plan.settings.reward_min),
-            Nonsense::Reward(id, reward) => (decisions[*id].text.as_str(), None, *reward),
-            Nonsense::Item(id) => {
+        let (text, item, reward) = match invalid {
+            InvalidRequest::Decision(text) => (text.as_str(), None, self.plan.settings.reward_min),
+            InvalidRequest::Reward(id, reward) => (decisions[*id].text.as_str(), None, *reward),
+            InvalidRequest::Item(id) => {
                 let text = decisions[*id].text.as_str();
                 (text, Some("nothing"), self.plan.settings.reward_min)
             }
         };
-        let given = Given {
+        let given = Feedback {
             decision: text,
             item,
             reward,
+            more: &[],
         };
         if engine.feedback(&[given]).await.is_ok() {
-            self.violation(format!("{nonsense:?} was taken"));
+            self.violation(format!("{invalid:?} was accepted"));
         }
         Reply::Done
     }
@@ -390,7 +401,7 @@ impl World {
         reply
     }
 
-    /// Something for which only a fault is an excuse.
+    /// Records a failure that is allowed only with faults.
     fn upkeep(&self, site: &Site, what: &str, done: Result<(), impl std::fmt::Display>) -> Reply {
         match done {
             Ok(()) => Reply::Done,
@@ -419,7 +430,7 @@ impl World {
         };
         let done = engine.backup(&mut out).await;
         if self.group(site) != group {
-            // The process died while it was written: nobody hears of it any more.
+            // The process died while it was written: the reply is lost.
             std::future::pending::<()>().await;
         }
         if done.is_ok() && !self.disk.is_down() {
@@ -501,34 +512,40 @@ impl World {
 }
 
 /// Checks that what was shown could be.
-fn check_shown(site: &Site, wish: &Wish, recommended: &Recommended) -> Result<(), String> {
+fn check_shown(
+    site: &Site,
+    request: &RecommendRequest,
+    recommended: &Recommended,
+) -> Result<(), String> {
     let model = site.model.borrow();
     let shown: Vec<&String> = recommended.items.iter().map(|(item, _)| item).collect();
     let mut others = shown.clone();
     others.sort();
     others.dedup();
-    let is_candidate = |item: &String| match &wish.among {
+    let is_candidate = |item: &String| match &request.among {
         Choice::All(excluded) => !excluded.contains(item) && model.may_be(item).0,
         Choice::Candidates(ids) => ids.contains(item) && model.may_be(item).0,
         Choice::Inline(items) => items.iter().any(|(id, _)| id == item),
     };
-    let is_right = (1..=wish.k).contains(&shown.len()) && others.len() == shown.len();
+    let is_right = (1..=request.k).contains(&shown.len()) && others.len() == shown.len();
     match is_right && shown.iter().all(|item| is_candidate(item)) {
         true => Ok(()),
-        false => Err(format!("{wish:?} was shown {shown:?}")),
+        false => Err(format!("{request:?} was shown {shown:?}")),
     }
 }
 
 impl Choice {
-    fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> Among<'a> {
+    fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> CandidateSet<'a> {
         match (self, inline) {
-            (Choice::All(excluded), _) => Among::All(excluded.iter().map(String::as_str).collect()),
+            (Choice::All(excluded), _) => {
+                CandidateSet::All(excluded.iter().map(String::as_str).collect())
+            }
             (Choice::Candidates(ids), _) => {
-                Among::Candidates(ids.iter().map(String::as_str).collect())
+                CandidateSet::Candidates(ids.iter().map(String::as_str).collect())
             }
             (Choice::Inline(items), inline) => {
                 let ids = items.iter().map(|(id, _)| id.as_str());
-                Among::Inline(ids.collect(), inline.expect("made from the same"))
+                CandidateSet::Inline(ids.collect(), inline.expect("made from the same"))
             }
         }
     }
@@ -544,7 +561,7 @@ struct Reader {
     group: Option<Group>,
 }
 
-/// What others do while a reader keeps the server waiting, in polls.
+/// The number of polls of other tasks while a reader keeps the server waiting.
 const MEANWHILE: usize = 20;
 
 impl Reader {

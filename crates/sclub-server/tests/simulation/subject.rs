@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use sclub_server::decision::Handed;
+use sclub_server::decision::DecisionContents;
 pub use sclub_server::engine::{Engine, Refusal, restore, verify};
 
-/// Bytes behind a decision.
+/// The length of the seal of a decision in bytes.
 const SEAL: usize = 16;
 
-/// Why something was refused.
+/// The reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Why {
     UnknownDecision,
@@ -19,9 +19,9 @@ pub enum Why {
     OtherCopy,
     UnknownItem,
     Invalid,
-    /// Nothing was written, and nothing will be.
+    /// Nothing was written, and never will be.
     ReadOnly,
-    /// It was written or not.
+    /// It may have been written or not.
     Unknown,
     Overloaded,
     Closing,
@@ -29,14 +29,14 @@ pub enum Why {
 }
 
 impl Why {
-    /// Whether it says nothing about the request: it may be sent again.
+    /// Returns true if the request may be sent again.
     pub fn may_repeat(self) -> bool {
         use Why::*;
         matches!(self, ReadOnly | Unknown | Overloaded | Closing)
     }
 }
 
-/// Why a request was refused, and which entry of a batch that is about.
+/// The reason of a refusal, and the index of the refused entry of a batch.
 pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
     let why = match refusal {
         Refusal::At(place, inner) => {
@@ -61,9 +61,11 @@ pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
 
 /// The number of the first item that a decision shows; the others count on.
 pub fn number(decision: &str) -> u64 {
-    let bytes = URL_SAFE_NO_PAD.decode(decision).expect("it was handed out");
-    Handed::decode(&bytes[..bytes.len() - SEAL])
-        .expect("it was handed out")
+    let bytes = URL_SAFE_NO_PAD
+        .decode(decision)
+        .expect("a decision of the server");
+    DecisionContents::decode(&bytes[..bytes.len() - SEAL])
+        .expect("a decision of the server")
         .number
 }
 

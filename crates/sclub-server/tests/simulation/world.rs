@@ -25,10 +25,10 @@ pub use copies::{Backup, Owner};
 /// Tasks that no crash ends: clients, network, operators.
 pub const OUTSIDE: Group = 1;
 
-/// Where all folders are.
+/// The folder that all data folders are in.
 const DATA: &str = "/data";
 
-/// How every id of a user begins, and how long it is: easily found among bytes.
+/// The prefix and the length of every user id, so that ids are easily found among bytes.
 pub const USER_PREFIX: &str = "user-";
 pub const USER_LENGTH: usize = 17;
 
@@ -56,11 +56,11 @@ pub struct World {
     ops: Cell<u64>,
     log: RefCell<VecDeque<String>>,
     is_loud: bool,
-    /// What happens when the disk comes to the call to stop at.
+    /// The kind of crash when the disk reaches the call to stop at.
     pub death: Cell<Death>,
     /// Since when nothing was made to fail; none while it is.
     calm_since: Cell<Option<u64>>,
-    /// How many do not want the current folder to be opened meanwhile.
+    /// The number of tasks that need the current folder to stay closed.
     holds: Cell<u64>,
     /// Not to be opened before.
     pub reopen_at: Cell<u64>,
@@ -69,10 +69,10 @@ pub struct World {
     counts: RefCell<Counts>,
 }
 
-/// How often things happened in a run, to see that it is not nothing.
+/// The number of times that each thing happened in a run, to see that runs cover everything.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-/// How a process ends that did not mean to.
+/// The kind of a crash.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Death {
     PowerLoss,
@@ -86,9 +86,9 @@ pub struct Site {
     pub model: RefCell<Model>,
     pub process: RefCell<Option<Process>>,
     pub is_closing: Cell<bool>,
-    /// Decisions that the process that has it open has handed out.
+    /// The decisions of the current process.
     pub fresh: RefCell<Vec<DecisionId>>,
-    /// Decisions that the journal has for good.
+    /// The decisions that are durable in the journal.
     pub noted: RefCell<BTreeSet<DecisionId>>,
     /// Folders that this is a copy of, through any number of copies.
     ancestors: Vec<Ancestor>,
@@ -101,23 +101,23 @@ pub struct Process {
     disk: SimDisk,
     group: Group,
     since: u64,
-    /// When it was open: its clocks go since then at the latest.
+    /// The time at which it was open: its clocks run since then at the latest.
     opened: u64,
 }
 
-/// A decision as it was handed out.
+/// A decision of a server.
 #[derive(Debug, Clone)]
 pub struct Decision {
     pub text: String,
     pub user: String,
     pub items: Vec<String>,
-    /// Of the first item; the others count on.
+    /// The number of the first item; the others have the numbers after it.
     pub number: u64,
     site: usize,
     pub made: Tick,
-    /// How long its folder had been open by then.
+    /// The time for which its folder had been open by then.
     running: u64,
-    /// When it was made, in milliseconds since the run began.
+    /// The time of the decision, in milliseconds since the run began.
     at: u64,
 }
 
@@ -189,7 +189,7 @@ impl World {
         self.counts.borrow().clone()
     }
 
-    /// Remembers what is going on, for whoever has to find out what went wrong.
+    /// Records an operation, to be shown if the run fails.
     pub fn note(&self, what: impl FnOnce() -> String) {
         let line = format!(
             "{:>8} ms  #{:<4} {}",
@@ -253,7 +253,7 @@ impl World {
         }
     }
 
-    /// How long nothing was made to fail.
+    /// The time since the last fault.
     pub fn calm_for(&self) -> Option<u64> {
         let since = self.calm_since.get()?;
         Some(self.clock.now() - since)
@@ -335,7 +335,7 @@ impl World {
     /// Opens a folder, and checks what it holds.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The error of the engine.
     pub fn open(&self, site: &Site) -> Result<(), String> {
         let (env, disk, group) = self.environment();
         let since = self.clock.now();
@@ -359,7 +359,7 @@ impl World {
                     since,
                     opened: self.clock.now(),
                 });
-                // What the journal of the process before had not written is lost.
+                // Decisions that the previous process had not written to the journal are lost.
                 site.fresh.borrow_mut().clear();
                 site.model.borrow_mut().restarted(self.tick());
                 self.note(|| format!("opened {}", site.folder.display()));
@@ -413,7 +413,7 @@ impl World {
         }
     }
 
-    /// Everything ends by itself when the disk came to the call to stop at.
+    /// Crashes the process when the disk has reached the call to stop at.
     pub fn bury(&self) {
         if !self.disk.is_down() {
             return;
@@ -425,7 +425,7 @@ impl World {
             Death::PowerLoss => self.lose_power(),
             Death::Kill => {
                 self.count("kills");
-                // It is up again, whoever was there.
+                // The machine is up again.
                 self.disk.kill();
                 let sites = self.sites.borrow().clone();
                 for site in sites {
@@ -446,7 +446,7 @@ impl World {
         site.process.borrow().as_ref().map(|process| process.group)
     }
 
-    /// How long a folder was open, in all.
+    /// The total time for which a folder was open.
     pub fn running(&self, site: &Site) -> u64 {
         let now = self.clock.now();
         let process = site.process.borrow();
@@ -495,7 +495,7 @@ impl World {
         end.saturating_sub(self.clock.now())
     }
 
-    /// Whether a decision has certainly expired: the process has been there for longer than it lives.
+    /// Returns true if a decision has certainly expired: the process has run for longer than its lifetime.
     pub fn is_expired(&self, site: &Site, decision: &Decision) -> bool {
         let process = site.process.borrow();
         let Some(process) = &*process else {
@@ -505,7 +505,7 @@ impl World {
         age > self.plan.settings.lifetime * 1000
     }
 
-    /// Whether a decision may have expired.
+    /// Returns true if a decision may have expired.
     pub fn may_be_expired(&self, site: &Site, decision: &Decision) -> bool {
         let age = self.running(site).saturating_sub(decision.running);
         age >= self.plan.settings.lifetime * 1000

@@ -1,4 +1,4 @@
-//! Backups as streams, and folders made of them.
+//! Backups and restores.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::common::disk::Faults;
 use crate::common::{files, new_folder};
 use crate::damage::served;
 
-/// Some places in a stream.
+/// Some offsets in a stream.
 fn offsets(length: usize) -> Vec<usize> {
     let mut all: Vec<usize> = (0..length.min(40)).collect();
     all.extend((0..150).map(|i| length * i / 150));
@@ -58,18 +58,18 @@ fn a_backup_of_something_else_or_a_newer_version_is_refused() {
     };
     let error = refused(b"PK\x03\x04 is the beginning of something else");
     assert!(
-        error.to_string().contains("it is not a backup of sclub"),
+        error.to_string().contains("this is not a backup of sclub"),
         "{error}"
     );
     let error = refused(b"sclub backup  3\n and so on");
-    let expected = "it was written by a newer version (format 3; this one reads 1 to 2)";
+    let expected = "it was written by a newer version (format 3; this version supports 1 to 2)";
     assert!(error.to_string().contains(expected), "{error}");
     assert!(matches!(refused(b""), StoreError::Damaged { .. }));
 }
 
-/// A folder that could not be made whole is not there, and does not stand in the way of the next try.
+/// An unfinished folder is removed, and does not prevent the next restore.
 #[test]
-fn a_restore_that_finds_the_disk_full_leaves_nothing_and_can_be_done_again() {
+fn a_restore_on_a_full_disk_leaves_nothing_and_can_be_repeated() {
     let (folder, _) = served();
     let mut backup = Vec::new();
     backup_folder(&Env::real(), folder.path(), &mut backup).unwrap();
@@ -84,7 +84,7 @@ fn a_restore_that_finds_the_disk_full_leaves_nothing_and_can_be_done_again() {
         assert!(!target.exists());
     }
     faults.accept_writes();
-    // As if the machine had stopped in the middle of one.
+    // As if the machine had stopped during a restore.
     std::fs::create_dir(place.path().join("restored.restoring")).unwrap();
     std::fs::write(place.path().join("restored.restoring/log"), b"half").unwrap();
     restore(&env, &mut &*backup, &target).unwrap();

@@ -1,9 +1,11 @@
-//! Folders that a server has closed, and what became of them since.
+//! Damage to folders that no server uses.
 
 use std::fs;
 use std::path::Path;
 
-use sclub_server::engine::{Among, Asked, Engine, Given, Verified, export_folder, verify};
+use sclub_server::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Verified, export_folder, verify,
+};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -13,8 +15,7 @@ use tempfile::TempDir;
 
 use crate::common::{copy_of, files, flip, new_folder};
 
-/// A folder with some of everything, as a server leaves it that was told to end, and as one leaves it
-/// that was killed.
+/// A folder with every kind of file, after a shutdown and after a crash.
 pub fn served() -> (TempDir, TempDir) {
     let folder = new_folder();
     let settings = Settings {
@@ -30,20 +31,22 @@ pub fn served() -> (TempDir, TempDir) {
     });
     runtime.block_on(engine.upsert(items.into())).unwrap();
     let decide = |user: &str| {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
+            context: None,
         };
         let shown = engine.recommend(&asked, &mut Scratch::default());
         shown.unwrap().decision
     };
     let serve = |rounds: u32| {
         for round in 0..rounds {
-            let given = Given {
+            let given = Feedback {
                 decision: &decide(&format!("user-{}", round % 3)),
                 item: None,
                 reward: 0.5,
+                more: &[],
             };
             runtime.block_on(engine.feedback(&[given])).unwrap();
         }
@@ -53,7 +56,7 @@ pub fn served() -> (TempDir, TempDir) {
     runtime.block_on(engine.snapshot()).unwrap();
     serve(5);
     runtime.block_on(engine.snapshot()).unwrap();
-    decide("nobody answers");
+    decide("user without a reward");
     serve(5);
     let killed = copy_of(folder.path());
     runtime.block_on(engine.close());
@@ -64,7 +67,7 @@ pub fn served() -> (TempDir, TempDir) {
     (folder, killed)
 }
 
-/// Everything that is in a folder.
+/// The contents of a folder.
 fn contents(folder: &Path) -> Result<(Verified, Vec<u8>), String> {
     let verified = verify(&Env::real(), folder, &mut |_| {}).map_err(|e| e.to_string())?;
     let mut lines = Vec::new();
@@ -72,8 +75,8 @@ fn contents(folder: &Path) -> Result<(Verified, Vec<u8>), String> {
     Ok((verified, lines))
 }
 
-/// Some bytes of a file: all of a short one, the beginning, those around the end of what is used, and
-/// some behind that.
+/// Some offsets in a file: all of a short one, else the start, those around the end of the used part, and some
+/// after it.
 fn offsets(file: &[u8]) -> Vec<usize> {
     let used = file
         .iter()
@@ -89,11 +92,11 @@ fn offsets(file: &[u8]) -> Vec<usize> {
     all
 }
 
-/// Behind the frames of a log there is room that was reserved, and between them there is up to 7 bytes
-/// of it. Nothing is kept there, nothing is read from there, and a bit there that turns over is not
-/// seen. Everywhere else it is found, and its file is named.
+/// After the frames of a log there is reserved space, and between them up to 7 bytes of padding. These bytes
+/// are never used, and a flipped bit there is not noticed. Everywhere else it is found, and the error has the
+/// file.
 #[test]
-fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file_or_is_in_nobodys_way() {
+fn every_flipped_byte_of_a_closed_folder_is_found_or_is_in_unused_space() {
     let (folder, _) = served();
     let expected = contents(folder.path()).unwrap();
     assert_eq!(expected.0.rounds, 15);
@@ -122,15 +125,15 @@ fn every_flipped_byte_of_a_closed_folder_is_found_in_its_file_or_is_in_nobodys_w
     }
     assert!(
         found > 1000,
-        "{found} were found, {harmless} in nobody's way"
+        "{found} were found, {harmless} are in unused space"
     );
     assert_eq!(files(folder.path()), all);
     assert_eq!(contents(folder.path()).unwrap(), expected);
 }
 
-/// After a crash no snapshot covers the end of the log, and nothing that of the journal. A flipped bit
-/// in the last frame of either looks as a write does that the crash cut short: it is cut. Whatever is
-/// before is there, or its file is named.
+/// After a crash no snapshot covers the end of the log, and nothing covers the end of the journal. A flipped
+/// bit in the last frame of either looks like an unfinished write: the frame is dropped. Earlier frames are
+/// intact, or the error has the file.
 #[test]
 fn a_flipped_byte_after_a_crash_is_found_or_cuts_off_the_last_batch() {
     let (_, killed) = served();
@@ -162,9 +165,9 @@ fn a_flipped_byte_after_a_crash_is_found_or_cuts_off_the_last_batch() {
     assert!(cut > 5, "{cut}");
 }
 
-/// Missing files are missed. Only what a crash has left has an end that nobody else knows.
+/// Missing files are noticed, except the end of the log or the journal after a crash.
 #[test]
-fn missing_files_are_missed() {
+fn missing_files_are_noticed() {
     let (folder, killed) = served();
     let expected = contents(folder.path()).unwrap();
     for (is_closed, left) in [(true, folder.path()), (false, killed.path())] {
@@ -181,8 +184,7 @@ fn missing_files_are_missed() {
                     assert!(error.contains(&folder), "{what}: {error}");
                 }
                 Ok((verified, lines)) => {
-                    // There are two snapshots so that one is enough, and of the log from before the
-                    // older one nothing is needed.
+                    // One of the two snapshots is enough, and the log before the older one is not needed.
                     let is_oldest = Some(&file) == files(&left.join("log")).first();
                     let is_spare = what == "lock" || what == "ends" || what.starts_with("snap");
                     let is_spare = is_spare || (is_oldest && is_closed);

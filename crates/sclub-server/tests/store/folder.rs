@@ -1,4 +1,4 @@
-//! Data folders: whose they are, who may use them, and what is refused.
+//! Data folders: locks, formats, permissions and atomic files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ fn refused(path: &Path) -> StoreError {
 }
 
 #[test]
-fn a_folder_has_one_user() {
+fn a_folder_is_used_by_one_server_at_a_time() {
     let folder = new_folder();
     let first = open(folder.path());
     let second = refused(folder.path());
@@ -36,16 +36,16 @@ fn foreign_folders_are_refused_and_left_alone() {
     let error = refused(folder.path());
     assert!(matches!(error, StoreError::Format { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("it holds holiday.jpg"), "{text}");
+    assert!(text.contains("it contains holiday.jpg"), "{text}");
     assert_eq!(files(folder.path()).len(), 1, "nothing was written");
-    // What a file system puts into every folder is in nobody's way.
+    // A folder that file systems create by themselves is ignored.
     let folder = new_folder();
     fs::create_dir(folder.path().join("lost+found")).unwrap();
     open(folder.path());
 }
 
-/// A `format` file as one of some format has it.
-fn say_format(folder: &Path, text: &str) {
+/// Writes a `format` file.
+fn write_format(folder: &Path, text: &str) {
     let whole = [text.as_bytes(), blake3::hash(text.as_bytes()).as_bytes()].concat();
     fs::write(folder.join("format"), whole).unwrap();
 }
@@ -55,13 +55,13 @@ fn folders_of_other_formats_are_refused_with_what_to_do() {
     let folder = new_folder();
     drop(open(folder.path()));
     let before = files(folder.path());
-    say_format(folder.path(), "sclub store\nformat 3\n");
+    write_format(folder.path(), "sclub store\nformat 3\n");
     let error = refused(folder.path()).to_string();
-    let expected = "it was written by a newer version (format 3; this one reads 2)";
+    let expected = "it was written by a newer version (format 3; this version supports 2)";
     assert!(error.contains(expected), "{error}");
 
     // As version 0.1 wrote it.
-    say_format(folder.path(), "sclub store\nformat 1\n");
+    write_format(folder.path(), "sclub store\nformat 1\n");
     let error = refused(folder.path()).to_string();
     let expected = format!(
         "it was written by version 0.1. Make a backup with that version (sclub backup --data {} \
@@ -71,7 +71,7 @@ fn folders_of_other_formats_are_refused_with_what_to_do() {
     );
     assert!(error.contains(&expected), "{error}");
 
-    say_format(folder.path(), "sclub store\nformat two\n");
+    write_format(folder.path(), "sclub store\nformat two\n");
     let error = refused(folder.path());
     assert!(matches!(&error, StoreError::Damaged { file, .. } if file.ends_with("format")));
     assert_eq!(files(folder.path()), before, "nothing was written");
@@ -123,7 +123,7 @@ fn only_the_owner_may_read_a_folder() {
     }
 }
 
-/// Who may write everywhere cannot be kept from it: nothing is tested then.
+/// Tests nothing if run as root, who may write everywhere.
 #[test]
 fn a_folder_that_cannot_be_written_says_so() {
     let folder = new_folder();
@@ -138,7 +138,7 @@ fn a_folder_that_cannot_be_written_says_so() {
 }
 
 #[test]
-fn identity_and_epochs_are_there_whole_or_as_they_were() {
+fn identity_and_epochs_are_replaced_atomically() {
     let folder = new_folder();
     let (faults, env) = Faults::new(Env::real());
     let path = folder.path().join("data");
@@ -172,9 +172,9 @@ fn identity_and_epochs_are_there_whole_or_as_they_were() {
     assert_eq!(left.epochs().unwrap(), epochs);
 }
 
-/// A copy and its original begin epochs of the same number, and tell them apart.
+/// A copy and its original begin epochs of the same number, which differ in their random ids.
 #[test]
-fn copies_of_a_folder_have_lives_of_their_own() {
+fn copies_of_a_folder_have_epochs_of_their_own() {
     let folder = new_folder();
     let original = open(folder.path());
     original.begin_epoch(0, 0).unwrap();
@@ -183,7 +183,7 @@ fn copies_of_a_folder_have_lives_of_their_own() {
     let (of_copy, epochs) = copy.begin_epoch(0, 0).unwrap();
     let (of_original, _) = original.begin_epoch(0, 0).unwrap();
     assert_eq!(of_copy.number, of_original.number);
-    let handed = |life| sclub_server::decision::Handed {
+    let handed = |life| sclub_server::decision::DecisionContents {
         life,
         number: sclub_server::decision::first_number(of_copy.number),
         event: 0,
@@ -192,6 +192,7 @@ fn copies_of_a_folder_have_lives_of_their_own() {
         user: "u".into(),
         cluster: 0,
         shown: Vec::new(),
+        context: Vec::new(),
     };
     assert_eq!(
         epochs.origin(&handed(of_copy.life)),
@@ -213,14 +214,14 @@ fn a_log_that_ends_before_its_snapshot_is_damaged() {
     fs::copy(folder.path().join(name), early.path().join(name)).unwrap();
     let error = refused(early.path());
     let text = error.to_string();
-    let expected = "it ends at batch 1, but there is a snapshot at 2";
+    let expected = "it ends at batch 1, before the snapshot at batch 2";
     assert!(text.contains(expected), "{text}");
     let file = early.path().join("log/000000000000.log");
     assert!(text.contains(&file.display().to_string()), "{text}");
 }
 
 #[test]
-fn snapshots_are_there_whole_or_not_at_all() {
+fn snapshots_are_written_atomically() {
     let (faults, env) = Faults::new(Env::real());
     let folder = new_folder();
     let store = Folder::open(&env, folder.path()).unwrap();
@@ -258,10 +259,10 @@ fn snapshots_are_there_whole_or_not_at_all() {
     assert_eq!(store.snapshots.list(), [3, 5, 9]);
     let reading = store.snapshots.read(3).unwrap();
     store.snapshots.keep_only(&[5, 9]).unwrap();
-    // Who had begun to read goes on.
+    // A reader that has begun goes on.
     assert_eq!(std::io::read_to_string(reading).unwrap().len(), 5000);
     assert!(store.snapshots.read(3).is_err());
-    // As if a crash had come in the middle of one.
+    // As if a crash had interrupted a snapshot.
     fs::write(folder.path().join("snapshots/7.tmp"), b"half").unwrap();
     let left = copy_of(folder.path());
     let left = open(left.path());

@@ -1,4 +1,4 @@
-//! Logs with histories that nobody thought of, beside a list.
+//! Random histories of a log, compared with a list.
 
 use proptest::prelude::*;
 use sclub_server::env::Env;
@@ -11,7 +11,7 @@ use crate::segments::{batches, open};
 #[derive(Debug, Clone)]
 enum Step {
     Append(Vec<u8>),
-    /// The next syncs fail, before or after everything is durable.
+    /// Make the next syncs fail, before or after everything is durable.
     Fail(u32, bool),
     Roll,
     DropBefore(u8),
@@ -34,7 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What was appended is there, what failed is not, and numbers have no gaps.
+    /// Appended batches are in the log, failed ones are not, and numbers have no gaps.
     #[test]
     fn a_log_is_a_list(
         limit in prop::sample::select(vec![1, 150, 1 << 20]),
@@ -44,7 +44,7 @@ proptest! {
         let (mut faults, env) = Faults::new(Env::real());
         let mut log = Segments::open(&env, &folder.path().join("log"), limit).unwrap();
         let mut list: Vec<Vec<u8>> = Vec::new();
-        // Of the last append, while its outcome is open.
+        // The batch of the last append, while its outcome is unknown.
         let mut open_end: Option<Vec<u8>> = None;
         for step in steps {
             let last = list.len() as u64;
@@ -90,7 +90,7 @@ proptest! {
                     let (switches, env) = Faults::new(Env::real());
                     faults = switches;
                     log = Segments::open(&env, &folder.path().join("log"), limit).unwrap();
-                    // What the device had not said no to for good may have become durable.
+                    // The batch of an append with an unknown outcome may have become durable.
                     if log.last() > last {
                         list.extend(open_end.take());
                     }
@@ -113,7 +113,7 @@ proptest! {
         let first = again.first().unwrap();
         let kept = batches(&again, first - 1).into_iter();
         let expected = list.into_iter().chain(open_end).skip(first as usize - 1);
-        // The last may be there although its append failed.
+        // The last batch may be in the log although its append failed.
         let is_same = kept.zip((first..).zip(expected)).all(|(kept, expected)| kept == expected);
         prop_assert!(is_same && again.last() >= log.last());
     }

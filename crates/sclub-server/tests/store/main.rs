@@ -1,4 +1,4 @@
-//! A log in files, and a data folder: they keep what they are given, and notice what is not as it was.
+//! A log in files, and a data folder: durability, and detection of damage.
 
 #[path = "../common/mod.rs"]
 mod common;

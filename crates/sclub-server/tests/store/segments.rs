@@ -7,16 +7,16 @@ use sclub_server::env::Env;
 use sclub_server::store::{AppendError, Log, Segments, StoreError};
 
 use crate::common::disk::Faults;
-use crate::common::{copy_of, files, flip, holding, new_folder};
+use crate::common::{copy_of, files, files_containing, flip, new_folder};
 
-/// So large that there is one file.
+/// A length with which all batches are in one file.
 pub const LARGE: u64 = 1 << 30;
 
 pub fn open(dir: &Path, limit: u64) -> Segments {
     Segments::open(&Env::real(), dir, limit).unwrap()
 }
 
-/// Everything in a log after a number.
+/// The batches of a log after a number.
 pub fn batches(log: &Segments, after: u64) -> Vec<(u64, Vec<u8>)> {
     let batches: Result<Vec<_>, _> = log.read(after).unwrap().collect();
     batches.unwrap()
@@ -46,7 +46,7 @@ fn file_of(error: &StoreError) -> PathBuf {
 }
 
 #[test]
-fn batches_come_back_in_order_with_their_numbers() {
+fn batches_are_read_in_order_with_their_numbers() {
     let dir = new_folder();
     let log = open(dir.path(), LARGE);
     assert_eq!((log.last(), log.first().unwrap()), (0, 1));
@@ -114,7 +114,7 @@ fn many_small_files_are_one_log() {
 }
 
 #[test]
-fn an_empty_append_puts_earlier_and_later_batches_apart() {
+fn an_empty_append_begins_a_new_file() {
     let dir = new_folder();
     let log = counted(dir.path(), LARGE, 3);
     log.drop_before(4).unwrap();
@@ -126,7 +126,7 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
     log.append(3, b"").unwrap();
     assert_eq!(log.last(), 3);
     let count = files(dir.path()).len();
-    // Once is enough.
+    // A second one changes nothing.
     log.append(3, b"").unwrap();
     assert_eq!(files(dir.path()).len(), count);
     log.append(3, b"4").unwrap();
@@ -138,7 +138,7 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
         (log.first().unwrap(), texts(&log)),
         (4, vec!["4".to_owned()])
     );
-    // Who had begun to read goes on.
+    // A reader that has begun goes on.
     assert_eq!(reading.map(Result::unwrap).count(), 4);
     let Err(error) = log.read(2) else {
         panic!("batch 3 is not there")
@@ -147,7 +147,7 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
         error.to_string().starts_with("batch 3 is no longer in"),
         "{error}"
     );
-    // More than there is cannot be dropped, and what is dropped is not counted again.
+    // Dropping more than there is keeps the numbers going.
     log.append(4, b"").unwrap();
     log.drop_before(u64::MAX).unwrap();
     assert_eq!((log.last(), log.first().unwrap()), (4, 5));
@@ -158,9 +158,9 @@ fn an_empty_append_puts_earlier_and_later_batches_apart() {
     assert_eq!(texts(&log), ["5"]);
 }
 
-/// What was being written when the machine stopped is not there; everything before is.
+/// The batch that was being written when the machine stopped is dropped; all batches before it are there.
 #[test]
-fn a_torn_tail_is_cut() {
+fn an_unfinished_last_batch_is_dropped() {
     let dir = new_folder();
     let log = counted(dir.path(), LARGE, 4);
     drop(log);
@@ -181,7 +181,7 @@ fn a_torn_tail_is_cut() {
                 (log.last(), texts(&log)),
                 (3, vec!["1".into(), "2".into(), "3".into()])
             );
-            // It goes on after it, and what was cut does not come back.
+            // The log continues after it, and the dropped batch does not reappear.
             log.append(3, b"four").unwrap();
             log.append(4, b"five").unwrap();
             let left = copy_of(copy.path());
@@ -192,10 +192,10 @@ fn a_torn_tail_is_cut() {
     }
 }
 
-/// A flipped bit in the last frame looks as a frame that was never finished does: it counts as torn and
-/// is cut. In any other frame it is damage, and the file is named.
+/// A flipped bit in the last frame looks like an unfinished frame: the frame is dropped. In any other frame it
+/// is damage, and the error has the file.
 #[test]
-fn a_flipped_bit_is_damage_where_others_follow_and_a_torn_write_at_the_end() {
+fn a_flipped_bit_is_damage_unless_it_is_in_the_last_frame() {
     let dir = new_folder();
     drop(counted(dir.path(), LARGE, 4));
     let file = files(dir.path()).pop().unwrap();
@@ -218,7 +218,7 @@ fn a_flipped_bit_is_damage_where_others_follow_and_a_torn_write_at_the_end() {
         }
         fs::write(&file, &whole).unwrap();
     }
-    // With a file after it the end is an end like any other.
+    // If another file follows, a flipped bit in the last frame is damage too.
     open(dir.path(), LARGE).append(4, b"").unwrap();
     for at in 0..used {
         flip(&file, at, at);
@@ -234,7 +234,7 @@ fn a_flipped_bit_is_damage_where_others_follow_and_a_torn_write_at_the_end() {
 }
 
 #[test]
-fn a_missing_file_is_missed() {
+fn a_missing_file_is_noticed() {
     let dir = new_folder();
     drop(counted(dir.path(), 1, 4));
     for missing in files(dir.path()).into_iter().take(3).skip(1) {
@@ -245,9 +245,9 @@ fn a_missing_file_is_missed() {
     }
 }
 
-/// An append said that it failed. Whatever of it is on the disk, it never comes back.
+/// A failed append never reappears, whatever part of it is on the disk.
 #[test]
-fn what_a_failed_append_left_is_void() {
+fn a_failed_append_is_void() {
     let (faults, env) = Faults::new(Env::real());
     for late in [false, true] {
         for failures in 1..4 {
@@ -261,11 +261,11 @@ fn what_a_failed_append_left_is_void() {
             }
             let error = log.append(1, b"void").unwrap_err();
             assert!(matches!(error, AppendError::Unknown(_)), "{error}");
-            // Before the log has gone on elsewhere it may or may not be there.
+            // Before the log continues in a new file, the batch may be there or not.
             let left = copy_of(&dir);
             assert!(open(left.path(), LARGE).last() >= 1);
             assert_eq!(log.last(), 1);
-            // The next ones fail for want of a file.
+            // The next ones fail because no file can be made.
             for _ in 1..failures {
                 let error = log.append(1, b"void").unwrap_err();
                 assert!(matches!(error, AppendError::NotWritten(_)), "{error}");
@@ -281,7 +281,7 @@ fn what_a_failed_append_left_is_void() {
     }
 }
 
-/// The same where nothing is appended after it, but a new file is begun.
+/// The same if nothing is appended after it, but a new file is begun.
 #[test]
 fn an_empty_append_makes_a_failed_one_void() {
     let (faults, env) = Faults::new(Env::real());
@@ -305,7 +305,7 @@ fn an_empty_append_makes_a_failed_one_void() {
 }
 
 #[test]
-fn a_full_disk_is_no_damage() {
+fn a_full_disk_is_not_damage() {
     let (faults, env) = Faults::new(Env::real());
     let dir = new_folder();
     let log = Segments::open(&env, dir.path(), 1).unwrap();
@@ -323,7 +323,7 @@ fn a_full_disk_is_no_damage() {
 }
 
 #[test]
-fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
+fn a_rewrite_leaves_no_byte_of_a_replaced_batch() {
     const SECRET: &[u8] = b"the-secret-of-someone";
     for limit in [1, 2_000, LARGE] {
         let (faults, env) = Faults::new(Env::real());
@@ -337,12 +337,12 @@ fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
             }
             log.append(number - 1, &batch).unwrap();
         }
-        // It is also in what is left of an append that failed, in a file that has nothing else of it.
+        // The secret is also in the remains of a failed append, in a file without other copies of it.
         log.append(40, b"").unwrap();
         log.append(40, b"batch 41 ").unwrap();
         faults.fail_after_syncs("log", 1);
         log.append(41, SECRET).unwrap_err();
-        assert!(holding(&dir, SECRET) > 0);
+        assert!(files_containing(&dir, SECRET) > 0);
         let mut seen = 0;
         log.rewrite(&mut |batch| {
             seen += 1;
@@ -350,7 +350,7 @@ fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
             Ok(has_it.then(|| batch[..batch.len() - SECRET.len()].to_vec()))
         })
         .unwrap();
-        assert_eq!((seen, holding(&dir, SECRET)), (41, 0));
+        assert_eq!((seen, files_containing(&dir, SECRET)), (41, 0));
         let expected: Vec<String> = (1..=41).map(|number| format!("batch {number} ")).collect();
         assert_eq!(texts(&log), expected);
         log.append(41, b"more").unwrap();
@@ -362,9 +362,9 @@ fn a_rewrite_leaves_no_byte_of_what_was_replaced() {
     }
 }
 
-/// As if the machine had stopped in the middle: each batch is as it was or as it became.
+/// As if the machine had stopped in the middle: each batch has its old or its new bytes.
 #[test]
-fn a_rewrite_that_was_cut_short_can_be_done_again() {
+fn an_interrupted_rewrite_can_be_repeated() {
     let dir = new_folder();
     let log = counted(dir.path(), 100, 30);
     let mut left = Vec::new();
@@ -384,7 +384,7 @@ fn a_rewrite_that_was_cut_short_can_be_done_again() {
         log.rewrite(&mut change).unwrap();
         assert_eq!(texts(&log), expected);
     }
-    // One that is told to stop has changed nothing that cannot be read.
+    // After a rewrite that failed, every batch can be read.
     let stopped = log.rewrite(&mut |_| Err(StoreError::Refused("enough".into())));
     assert_eq!(stopped.unwrap_err().to_string(), "enough");
     assert_eq!(texts(&log), expected);
@@ -392,7 +392,7 @@ fn a_rewrite_that_was_cut_short_can_be_done_again() {
 }
 
 #[test]
-fn a_log_can_be_filled_from_any_number_on() {
+fn a_log_can_be_filled_from_any_number() {
     for limit in [1, LARGE] {
         let dir = new_folder();
         let log = open(dir.path(), limit);
@@ -414,13 +414,13 @@ fn a_log_can_be_filled_from_any_number_on() {
     assert_eq!((log.first().unwrap(), log.last()), (13, 12));
 }
 
-/// Serial numbers are not used twice, also if what has one was never finished.
+/// Serial numbers are not reused, even that of an unfinished file.
 #[test]
-fn what_a_crash_left_unfinished_is_removed() {
+fn unfinished_files_are_removed() {
     let dir = new_folder();
     drop(counted(dir.path(), LARGE, 1));
     fs::write(dir.path().join("000000000007.tmp"), b"half a header").unwrap();
-    fs::write(dir.path().join("notes.txt"), b"of somebody's").unwrap();
+    fs::write(dir.path().join("notes.txt"), b"of another program").unwrap();
     let log = open(dir.path(), LARGE);
     log.append(1, b"2").unwrap();
     let names: Vec<_> = files(dir.path());

@@ -11,9 +11,9 @@ pub(super) struct Components {
     scratch: Scratch,
     shape: Shape,
     pub of_node: Vec<u32>,
-    /// Where a node is in its component's list of those seen.
+    /// The position of a node in its component's list of those seen.
     pub position: Vec<u32>,
-    /// In the order of founding; nothing where one has joined another.
+    /// In the order of creation; `None` where one has joined another.
     pub list: Vec<Option<Component>>,
     pub live: usize,
 }
@@ -23,12 +23,12 @@ pub(super) struct Component {
     pub label: ClusterId,
     /// Users of the component who have appeared.
     pub seen: Vec<u32>,
-    /// Present where more than one has.
+    /// Present where more than one user has appeared.
     pub sums: Option<Box<Aggregate>>,
 }
 
 impl Components {
-    /// The components of a graph nobody has appeared in.
+    /// The components of a graph whose users have not appeared.
     pub fn of(shape: Shape, edges: &mut Edges) -> Self {
         let mut components = Self {
             scratch: Scratch::new(shape),
@@ -41,7 +41,7 @@ impl Components {
         for node in 0..edges.len() as u32 {
             if components.of_node[node as usize] == u32::MAX {
                 let nodes = edges.component(node);
-                let index = components.found();
+                let index = components.add_component();
                 for node in nodes {
                     components.of_node[node as usize] = index;
                 }
@@ -75,8 +75,8 @@ impl Components {
             .expect("a node's component is alive")
     }
 
-    /// Adds a component nobody has appeared in. Labels follow the order of founding, from 1.
-    fn found(&mut self) -> u32 {
+    /// Adds a component whose users have not appeared. Labels follow the order of creation, from 1.
+    fn add_component(&mut self) -> u32 {
         let index = self.list.len() as u32;
         self.list.push(Some(Component {
             label: label_at(index),
@@ -98,8 +98,8 @@ impl Components {
         }
     }
 
-    /// A node's user appears for the first time; her observations come after.
-    pub fn see(&mut self, node: u32, nodes: &Nodes) {
+    /// Records that a node's user appears for the first time; observations come after.
+    pub fn mark_seen(&mut self, node: u32, nodes: &Nodes) {
         let index = self.index_of(node);
         self.seat(node, index);
         self.need_sums(index, nodes);
@@ -149,7 +149,7 @@ impl Components {
     /// Some nodes of one component become a component of their own.
     pub fn part(&mut self, nodes_leaving: &[u32], nodes: &Nodes, why: Why) -> Change {
         let old = self.index_of(nodes_leaving[0]);
-        let new = self.found();
+        let new = self.add_component();
         for &node in nodes_leaving {
             self.of_node[node as usize] = new;
             if nodes.is_seen(node) {
@@ -203,7 +203,7 @@ impl Components {
                 Some(home) => self.join(home, index, nodes, changes),
             });
         }
-        let home = home.unwrap_or_else(|| self.found());
+        let home = home.unwrap_or_else(|| self.add_component());
         self.of_node[node as usize] = home;
     }
 
@@ -242,7 +242,7 @@ impl Components {
     }
 }
 
-/// The label of the component founded at a place.
+/// The label of the component at an index.
 pub(super) fn label_at(index: u32) -> ClusterId {
     ClusterId::from(index) + 1
 }

@@ -1,4 +1,4 @@
-//! The graph of users: who may still be alike.
+//! The graph of users: an edge means that two users may have the same tastes.
 
 use crate::digest::mix;
 
@@ -14,7 +14,7 @@ pub enum Graph {
     Complete,
 }
 
-/// Neighbours of each node, and the searches that find what a cut has parted.
+/// The neighbours of each node, and searches for the parts that a cut leaves.
 #[derive(Debug, Clone)]
 pub(super) struct Edges {
     pub kind: Graph,

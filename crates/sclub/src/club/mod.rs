@@ -9,7 +9,7 @@ pub use graph::Graph;
 
 use std::collections::BTreeMap;
 
-use crate::abilities::{ClusterView, Inspect, Persist};
+use crate::abilities::{ClusterView, Inspect};
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -17,7 +17,7 @@ use crate::kernels;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Comparison, Decision, Observation, Policy, Score, UserId, Users, Why,
-    check_items, check_round, rank_by_basis,
+    check_items, check_round, offers, rank_by_basis,
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
@@ -30,17 +30,16 @@ use graph::Edges;
 /// Clustering of bandits by the connected components of a graph of users.
 ///
 /// Users start connected to each other, all or at random. In each round:
-/// 1. a user is recommended the item with the largest upper confidence bound on the estimate of her
-///    connected component;
-/// 2. the reward enters her own statistics and her component's sums;
-/// 3. her edges to users whose estimates disagree with hers are cut, and with them perhaps her
-///    component.
+/// 1. a user is recommended the item with the largest upper confidence bound on the estimate of
+///    the user's connected component;
+/// 2. the reward enters the statistics of the user and of the component;
+/// 3. edges from the user to users whose estimates disagree are cut. That may split the component.
 ///
-/// A user who was not declared draws edges to those before her when she appears, as if she had been
-/// there all along; components that she connects become one.
+/// A user who was not declared draws edges to all earlier users at the first appearance, as if
+/// declared; components that the new user connects become one.
 ///
 /// Its state can be saved and comes back to the bit, but it cannot forget a user ([`crate::Forget`]): the
-/// edges that her observations have cut stay cut.
+/// edges that the user's observations have cut stay cut.
 ///
 /// ```
 /// use sclub::{Club, Graph, Inspect, Params, Persist, Policy, Users};
@@ -67,7 +66,7 @@ pub struct Club {
     edges: Edges,
     nodes: Nodes,
     components: Components,
-    /// Kept between rounds for its memory.
+    /// Edges to be cut; a buffer that is reused.
     cut: Vec<(u32, Comparison)>,
 }
 
@@ -75,7 +74,7 @@ pub struct Club {
 #[derive(Debug, Clone)]
 struct Nodes {
     blocks: Blocks,
-    /// Where a node's block is; `UNSEEN` before the user has appeared.
+    /// The slot of a node's block; `UNSEEN` before the user has appeared.
     slots: Vec<u32>,
     counts: Vec<u64>,
     /// F(T) of each node.
@@ -110,8 +109,8 @@ impl Nodes {
 }
 
 impl Club {
-    /// Most users with [`Graph::Complete`].
-    pub const MOST_COMPLETE: u64 = 30_000;
+    /// The maximum number of users with [`Graph::Complete`].
+    pub const MAX_COMPLETE_USERS: u64 = 30_000;
 
     /// The graph before the first round.
     ///
@@ -123,10 +122,10 @@ impl Club {
             dim: check_dim(dim)?,
         };
         let declared = users.declared()?;
-        if graph == Graph::Complete && declared > Self::MOST_COMPLETE {
+        if graph == Graph::Complete && declared > Self::MAX_COMPLETE_USERS {
             return Err(Error::TooMany {
                 what: COMPLETE_USERS,
-                limit: Self::MOST_COMPLETE,
+                limit: Self::MAX_COMPLETE_USERS,
             });
         }
         let mut edges = Edges::new(graph);
@@ -210,7 +209,7 @@ impl Club {
             .map(|slot| (self.declared + slot as u64) as u32)
     }
 
-    /// Adds a user who was not declared, with her edges.
+    /// Adds a user who was not declared, with edges.
     fn admit(&mut self, user: UserId, changes: &mut Vec<Change>) -> u32 {
         self.newcomers.admit(user);
         let node = self.edges.push();
@@ -224,7 +223,7 @@ impl Club {
         if !self.nodes.is_seen(node) {
             self.nodes.slots[node as usize] = self.nodes.blocks.len() as u32;
             self.nodes.blocks.push();
-            self.components.see(node, &self.nodes);
+            self.components.mark_seen(node, &self.nodes);
         }
         self.components.observe(node, item, reward);
         let slot = self.nodes.slots[node as usize] as usize;
@@ -294,7 +293,7 @@ impl Policy for Club {
     ) -> Result<(), Error> {
         check_round(round, self.shape.dim)?;
         let (what, limit) = match self.edges.kind {
-            Graph::Complete => (COMPLETE_USERS, Self::MOST_COMPLETE),
+            Graph::Complete => (COMPLETE_USERS, Self::MAX_COMPLETE_USERS),
             Graph::Random { .. } => ("the number of users", Users::LIMIT),
         };
         let all = self.edges.len() as u64;
@@ -336,13 +335,7 @@ impl Policy for Club {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
+    offers!(inspect, persist);
 }
 
 /// Looking at a cluster takes time that grows with the number of users.

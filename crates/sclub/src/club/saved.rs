@@ -1,6 +1,6 @@
-//! The whole state as bytes, and back: the same bits, whatever is learned afterwards.
+//! Saving and loading. A loaded state continues with the same bits.
 //!
-//! Everything is in words of eight bytes, lowest first:
+//! The format, in words of eight bytes, little-endian:
 //!
 //! | what | words |
 //! |---|---|
@@ -31,8 +31,8 @@ use crate::policy::{Clock, Users};
 use crate::radius::radius;
 use crate::statistics::Aggregate;
 
-/// Most that anything counted may be: one more can always be counted.
-const MOST: u64 = u64::MAX / 2;
+/// The maximum of every counter: counting on from here cannot overflow.
+const MAX_COUNT: u64 = u64::MAX / 2;
 
 impl Persist for Club {
     fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
@@ -52,11 +52,11 @@ impl Club {
         Self::load_words(reader)
     }
 
-    /// Loads what follows the header.
+    /// Loads the words after the header.
     pub(super) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
-        let rounds = reader.at_most(MOST)?;
+        let rounds = reader.at_most(MAX_COUNT)?;
         let declared = reader.at_most(Users::LIMIT)?;
         let graph = match reader.at_most(1)? {
             0 => Graph::Random {
@@ -64,11 +64,11 @@ impl Club {
             },
             _ => Graph::Complete,
         };
-        // Nobody is made room for before she has been read.
+        // No memory is reserved for users who have not been read.
         let mut state = Self::new(dim, Users::Appear, graph, &params)?;
         state.clock = Clock::at(rounds)?;
         state.declared = declared;
-        state.edges.draws = reader.at_most(MOST)?;
+        state.edges.draws = reader.at_most(MAX_COUNT)?;
         state.newcomers = load_roster(&mut reader)?;
         state.load_graph(&mut reader)?;
         state.load_nodes(&mut reader)?;
@@ -100,11 +100,11 @@ impl Club {
         for slot in 0..reader.count()? {
             let node = reader.u32()? as usize;
             if nodes.slots.get(node) != Some(&UNSEEN) {
-                return Err(bad("a node in it is none, or there twice").into());
+                return Err(bad("a node does not exist, or is listed twice").into());
             }
-            let count = reader.at_most(MOST - total)?;
+            let count = reader.at_most(MAX_COUNT - total)?;
             if count == 0 {
-                return Err(bad("who has appeared has observed nothing").into());
+                return Err(bad("a user who has appeared has no observations").into());
             }
             total += count;
             nodes.slots[node] = slot as u32;
@@ -128,7 +128,7 @@ impl Club {
             self.components.list.push(component);
         }
         if seats != self.nodes.blocks.len() {
-            return Err(bad("who has appeared is in no component").into());
+            return Err(bad("a user who has appeared is in no component").into());
         }
         self.components.live = self.components.list.iter().flatten().count();
         Ok(())
@@ -148,7 +148,9 @@ impl Club {
                 && self.nodes.is_seen(node)
                 && components.position[node as usize] == UNSEEN;
             if !belongs {
-                return Err(bad("a user is not where she should be").into());
+                return Err(
+                    bad("a user is missing from the cluster that the user refers to").into(),
+                );
             }
             components.position[node as usize] = at as u32;
             count += self.nodes.count(node);
@@ -158,7 +160,9 @@ impl Club {
         } else {
             let sums = Aggregate::load(self.shape, reader)?;
             if sums.count() != count {
-                return Err(bad("a component has not its users' observations").into());
+                return Err(
+                    bad("the count of a component does not match those of its users").into(),
+                );
             }
             Some(Box::new(sums))
         };
@@ -169,20 +173,20 @@ impl Club {
         })
     }
 
-    /// Checks that nobody is both declared and not, and that who was not declared has appeared.
+    /// Checks that no user is both declared and a newcomer, and that every newcomer has appeared.
     fn check_users(&self) -> Result<(), Error> {
-        if self.edges.kind == Graph::Complete && self.declared > Self::MOST_COMPLETE {
+        if self.edges.kind == Graph::Complete && self.declared > Self::MAX_COMPLETE_USERS {
             return Err(bad("its complete graph is too large"));
         }
         let newcomers = self.newcomers.users();
         if newcomers.iter().any(|&user| user < self.declared) {
-            return Err(bad("who was declared is called a newcomer"));
+            return Err(bad("a declared user is listed as a newcomer"));
         }
         let nodes = self.declared as u32..self.edges.len() as u32;
         if nodes.into_iter().all(|node| self.nodes.is_seen(node)) {
             Ok(())
         } else {
-            Err(bad("a newcomer in it has not appeared"))
+            Err(bad("a newcomer has no observations"))
         }
     }
 
@@ -194,7 +198,7 @@ impl Club {
         for (node, list) in lists.iter().enumerate() {
             for &other in list {
                 if other as usize >= lists.len() || other as usize == node {
-                    return Err(bad("an edge in it leads nowhere"));
+                    return Err(bad("an edge leads to a node that does not exist"));
                 }
                 if (other as usize) < node {
                     behind[other as usize].push(node as u32);
@@ -208,13 +212,13 @@ impl Club {
             let mut expected = 0;
             for &other in list {
                 if std::mem::replace(&mut marks[other as usize], mark) == mark {
-                    return Err(bad("an edge in it is there twice"));
+                    return Err(bad("an edge is listed twice"));
                 }
                 expected += usize::from(other > mark);
             }
             let known = |&other: &u32| marks[other as usize] == mark;
             if behind.len() != expected || !behind.iter().all(known) {
-                return Err(bad("an edge in it is known at one end only"));
+                return Err(bad("an edge is listed at one end only"));
             }
         }
         Ok(())
@@ -232,7 +236,7 @@ impl Club {
             let index = components.of_node[node];
             let is_alive = matches!(components.list.get(index as usize), Some(Some(_)));
             if !is_alive || std::mem::replace(&mut filled[index as usize], true) {
-                return Err(bad("a component in it is missing, or in two parts"));
+                return Err(bad("a component is missing, or not connected"));
             }
             for other in self.edges.component(node as u32) {
                 found[other as usize] = true;
@@ -244,7 +248,7 @@ impl Club {
         if filled.iter().filter(|&&filled| filled).count() == components.live {
             Ok(())
         } else {
-            Err(bad("a component in it has no users"))
+            Err(bad("a component has no users"))
         }
     }
 }
@@ -356,8 +360,8 @@ mod tests {
         }
     }
 
-    /// Six users declared of whom one never appears, and two newcomers, who have connected what was
-    /// parted and parted from one side again.
+    /// Six declared users, one of whom never appears, and two newcomers, who have connected two
+    /// components and were then cut off from one of them.
     fn lived(graph: Graph) -> Club {
         let params = Params {
             alpha_theta: 0.6,
@@ -393,10 +397,10 @@ mod tests {
             places.find(|&at| seen(at) >= Some(2)).unwrap()
         };
 
-        let nowhere = "an edge in it leads nowhere";
+        let nowhere = "an edge leads to a node that does not exist";
         assert_eq!(refused(&|c| c.edges.neighbours[0][0] = 8), nowhere);
         assert_eq!(refused(&|c| c.edges.neighbours[2].push(2)), nowhere);
-        let twice = "an edge in it is there twice";
+        let twice = "an edge is listed twice";
         assert_eq!(
             refused(&|c| {
                 let other = c.edges.neighbours[0][0];
@@ -405,13 +409,13 @@ mod tests {
             }),
             twice
         );
-        let one_end = "an edge in it is known at one end only";
+        let one_end = "an edge is listed at one end only";
         for node in 0..8 {
             let cut = |c: &mut Club| assert!(c.edges.neighbours[node].pop().is_some());
             assert_eq!(refused(&cut), one_end, "node {node}");
         }
 
-        let parts = "a component in it is missing, or in two parts";
+        let parts = "a component is missing, or not connected";
         assert_eq!(
             refused(&|c| {
                 for other in std::mem::take(&mut c.edges.neighbours[5]) {
@@ -422,13 +426,13 @@ mod tests {
         );
         assert_eq!(
             refused(&|c| {
-                let nobody = Club::new(2, Users::Declared(3), Graph::Complete, &c.params);
-                *c = nobody.unwrap();
+                let fresh = Club::new(2, Users::Declared(3), Graph::Complete, &c.params);
+                *c = fresh.unwrap();
                 c.components.list[0] = None;
             }),
             parts
         );
-        // Node 5's user has not appeared: no list of those seen has her.
+        // Node 5's user has not appeared: no list of those seen has node 5.
         let two = "connected users are in two components";
         let own = state.components.of_node[5];
         let mut others = state.components.of_node.iter();
@@ -444,10 +448,10 @@ mod tests {
                     sums: None,
                 }));
             }),
-            "a component in it has no users"
+            "a component has no users"
         );
 
-        let misplaced = "a user is not where she should be";
+        let misplaced = "a user is missing from the cluster that the user refers to";
         for node in [5, 8, u32::MAX] {
             let seat = |c: &mut Club| {
                 let at = busy(c);
@@ -463,7 +467,7 @@ mod tests {
             }),
             misplaced
         );
-        let lost = "who has appeared is in no component";
+        let lost = "a user who has appeared is in no component";
         assert_eq!(
             refused(&|c| {
                 let at = busy(c);
@@ -472,7 +476,7 @@ mod tests {
             lost
         );
 
-        let observations = "a component has not its users' observations";
+        let observations = "the count of a component does not match those of its users";
         assert_eq!(
             refused(&|c| {
                 let at = busy(c);
@@ -483,22 +487,22 @@ mod tests {
         );
         assert_eq!(
             refused(&|c| c.nodes.counts[0] = 0),
-            "who has appeared has observed nothing"
+            "a user who has appeared has no observations"
         );
         assert_eq!(
-            refused(&|c| c.nodes.counts[0] = MOST),
-            "a number in it is too large"
+            refused(&|c| c.nodes.counts[0] = MAX_COUNT),
+            "a number is too large"
         );
 
-        let declared = "who was declared is called a newcomer";
-        let roster = |users: Vec<u64>| Roster::of(users).unwrap();
+        let declared = "a declared user is listed as a newcomer";
+        let roster = |users: Vec<u64>| Roster::from_users(users).unwrap();
         assert_eq!(refused(&|c| c.newcomers = roster(vec![100, 5])), declared);
         assert_eq!(
             refused(&|c| {
                 c.declared = 5;
                 c.newcomers = roster(vec![5, 100, 7]);
             }),
-            "a newcomer in it has not appeared"
+            "a newcomer has no observations"
         );
     }
 
@@ -522,7 +526,7 @@ mod tests {
             assert!(matches!(
                 load(&Raw(words)),
                 Err(LoadError::State(Error::BadSnapshot {
-                    reason: "a node in it is none, or there twice"
+                    reason: "a node does not exist, or is listed twice"
                 }))
             ));
         }
@@ -531,7 +535,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..Default::default() })]
 
-        /// The checksum is right and the words are not: what is let in can be lived with.
+        /// The checksum is right and the words are not: a state that is accepted must work.
         #[test]
         fn changed_words_are_refused_or_harmless(
             complete: bool,

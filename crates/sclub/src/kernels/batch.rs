@@ -1,9 +1,9 @@
 //! Posteriors of several users at once, one user in each lane.
 //!
-//! A user's sums are a *row*: G = Σ x xᵀ (lower triangle packed by rows), then b = Σ y x, then what
-//! else is summed. With a Gaussian prior N(μ, C) and noise of variance v her posterior has the
-//! precision Λ = C⁻¹ + G/v and the mean Λ⁻¹ r, r = C⁻¹μ + b/v. What happens in a lane does not depend
-//! on the others, so a user's bits are the same in whatever company.
+//! A user's sums are a *row*: G = Σ x xᵀ (lower triangle packed by rows), then b = Σ y x, then
+//! other sums. With a Gaussian prior N(μ, C) and noise of variance v the user's posterior has the
+//! precision Λ = C⁻¹ + G/v and the mean Λ⁻¹ r, r = C⁻¹μ + b/v. Lanes do not depend on each other, so
+//! a user's bits are the same whichever users are in the other lanes.
 
 use pulp::{Simd, WithSimd};
 
@@ -36,7 +36,7 @@ pub(crate) struct Batch {
     pub mean: Vec<Lanes>,
     /// rᵀ Λ⁻¹ r
     pub fit: Lanes,
-    /// What [`add_covariances`] leaves.
+    /// The result of [`add_covariances`].
     pub residual: Lanes,
 }
 
@@ -65,7 +65,7 @@ impl Batch {
     }
 }
 
-/// Sums over users of what their posteriors say about the prior.
+/// Sums over users of the moments of their posteriors.
 #[derive(Debug, Clone)]
 pub(crate) struct Moments {
     /// Σ Λ⁻¹ by lanes, lower triangle packed by rows.
@@ -100,7 +100,7 @@ impl Moments {
     }
 }
 
-/// What [`posteriors`] computes, for the widest registers there are.
+/// The arguments of [`posteriors`], which uses the widest registers available.
 pub(crate) struct Posteriors<'a> {
     pub dim: usize,
     pub prior: Prior<'a>,
@@ -508,11 +508,11 @@ pub(super) fn quadratic(dim: usize, matrix: &[f64], items: &[f64], out: &mut [f6
     }
 }
 
-/// e^x of numbers at most 0, in place; what is below −700 counts as −700. Within 2 units in the last
+/// e^x of numbers at most 0, in place; numbers below −700 count as −700. Within 2 units in the last
 /// place.
 #[inline(always)]
 pub(super) fn exponentials(numbers: &mut [f64]) {
-    /// What rounds to a whole number when it is added and taken away.
+    /// Adding and subtracting this number rounds to a whole number.
     const WHOLE: f64 = 6_755_399_441_055_744.0;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;

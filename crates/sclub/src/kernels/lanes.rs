@@ -16,7 +16,7 @@ pub(crate) const LANES: usize = 8;
 
 pub(super) type Lanes = [f64; LANES];
 
-/// How an observation compared with what was expected before it.
+/// The error of the prediction made before an observation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Surprise {
     /// The reward less its expectation.

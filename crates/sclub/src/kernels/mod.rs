@@ -139,7 +139,7 @@ pub(crate) fn posteriors(posteriors: batch::Posteriors<'_>) {
     arch().dispatch(posteriors);
 }
 
-/// What a batch of posteriors says about the prior.
+/// Adds the moments of a batch of posteriors, from which the prior is estimated.
 #[inline]
 pub(crate) fn add_moments(moments: batch::AddMoments<'_>) {
     arch().dispatch(moments);

@@ -1,4 +1,4 @@
-//! Which of many points may be close to another.
+//! A search among many points for those that may be close to another.
 
 use pulp::{Simd, WithSimd, bytemuck};
 
@@ -47,8 +47,8 @@ impl WithSimd for Near<'_> {
         }
         let own_reach = simd.splat_f32s(reach);
 
-        // The registers with some point in reach on half of the axes. Which ones is anybody's guess,
-        // so they are listed without a branch on it.
+        // The registers with some point in reach on half of the axes. Which ones cannot be
+        // predicted, so they are listed without a branch.
         found.clear();
         found.resize(reaches.len(), 0);
         let list = found.as_mut_slice();

@@ -51,7 +51,7 @@ struct Matrix<'a> {
     estimate: &'a [f64],
 }
 
-/// Some registers of items, and what has been summed up for them.
+/// Some registers of items, and their partial sums.
 struct Strip<'a, S: Simd, const C: usize> {
     simd: S,
     items: &'a [S::f64s],
@@ -72,7 +72,7 @@ impl<S: Simd, const C: usize> Strip<'_, S, C> {
             .expect("C registers")
     }
 
-    /// Adds what rows i to i + R of M contribute; their entries begin at `start`.
+    /// Adds the contribution of rows i to i + R of M; their entries begin at `start`.
     #[inline(always)]
     fn add_rows<const R: usize>(&mut self, matrix: &Matrix<'_>, i: usize, start: usize) {
         let simd = self.simd;

@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
-    check_round, rank_by_basis,
+    check_round, offers, rank_by_basis,
 };
 use crate::spec::{Abilities, Load, Spec};
 use crate::statistics::{Shape, View};
@@ -71,7 +71,7 @@ impl LinUcbInd {
         Self::load_words(reader)
     }
 
-    /// Loads what follows the header.
+    /// Loads the words after the header.
     fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
@@ -108,8 +108,8 @@ impl Policy for LinUcbInd {
         Ok(())
     }
 
-    /// Each user is a cluster of her own, numbered by appearance. Where a user is forgotten, the one
-    /// with the last number takes hers.
+    /// Each user is a cluster, numbered by appearance. Where a user is forgotten, the user with the
+    /// last number takes that number.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         let slot = self.ledger.slot(user)?;
         Some(slot as ClusterId + 1)
@@ -123,17 +123,7 @@ impl Policy for LinUcbInd {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
+    offers!(inspect, persist, forget);
 }
 
 impl Save for LinUcbInd {
@@ -177,7 +167,7 @@ impl Inspect for LinUcbInd {
         Some(self.ledger.view(slot).estimate.to_vec())
     }
 
-    /// 0 where she has not appeared.
+    /// 0 where the user has not appeared.
     fn cluster_users(&self, user: UserId) -> u64 {
         u64::from(self.ledger.slot(user).is_some())
     }

@@ -9,7 +9,7 @@ pub use shared::{ForgettableLinUcb, Groups, LinUcbShared, SPEC as ONE};
 
 use crate::policy::ClusterId;
 
-/// The index of what is numbered from 1.
+/// The index of a cluster; clusters are numbered from 1.
 fn index_of(id: ClusterId) -> Option<usize> {
     usize::try_from(id.checked_sub(1)?).ok()
 }

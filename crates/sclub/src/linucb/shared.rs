@@ -11,7 +11,7 @@ use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
-    check_round, rank_by_basis,
+    check_round, offers, rank_by_basis,
 };
 use crate::spec::{Abilities, Load, Spec};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
@@ -115,7 +115,7 @@ impl LinUcbShared {
         self.groups.iter().try_for_each(|group| group.save(writer))
     }
 
-    /// Loads what follows the header: the groups, and the ledger if there is one.
+    /// Loads the words after the header: the groups, and the ledger if there is one.
     fn load_words(mut reader: Reader<'_>) -> Result<(Self, Option<Ledger>), LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
@@ -137,7 +137,7 @@ impl LinUcbShared {
         // Users who are not listed have a group behind the others, if any are listed.
         let groups = state.listed() + usize::from(!state.group_of.is_empty());
         if state.groups.len() != groups {
-            return Err(bad("it has not the groups it should have").into());
+            return Err(bad("its number of groups does not match the groups of its users").into());
         }
         Ok((state, ledger))
     }
@@ -180,9 +180,7 @@ impl Policy for LinUcbShared {
         bytes::digest(self)
     }
 
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
+    offers!(persist);
 }
 
 impl Save for LinUcbShared {
@@ -200,8 +198,8 @@ impl Persist for LinUcbShared {
     }
 }
 
-/// [`LinUcbShared`], with the same decisions to the bit, that also keeps what each user alone has
-/// brought: it can be inspected, and users can be forgotten.
+/// [`LinUcbShared`], with the same decisions to the bit, that also keeps the statistics of
+/// each user: it can be inspected, and users can be forgotten.
 #[derive(Debug, Clone)]
 pub struct ForgettableLinUcb {
     shared: LinUcbShared,
@@ -228,7 +226,7 @@ impl ForgettableLinUcb {
         reader.expect(Self::MAGIC)?;
         match LinUcbShared::load_words(reader)? {
             (shared, Some(ledger)) => Ok(Self { shared, ledger }),
-            (_, None) => Err(bad("it does not hold users").into()),
+            (_, None) => Err(bad("it has no statistics of single users").into()),
         }
     }
 
@@ -314,17 +312,7 @@ impl Policy for ForgettableLinUcb {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
+    offers!(inspect, persist, forget);
 }
 
 impl Save for ForgettableLinUcb {

@@ -1,4 +1,4 @@
-//! A set of users believed alike, with whatever the published code keeps about it.
+//! A cluster of the published code.
 
 use crate::digest::Digest;
 use crate::frequencies::Frequencies;
@@ -13,7 +13,7 @@ pub(super) struct Group {
     pub index: u32,
     pub label: ClusterId,
     pub basis: Basis,
-    /// Whether inverse and estimate are older than the sums.
+    /// True if inverse and estimate are older than the sums.
     pub is_stale: bool,
     /// F(T)
     pub radius: f64,
@@ -26,26 +26,26 @@ pub(super) struct Group {
     /// The epoch that the next three are about.
     pub epoch: u64,
     pub marked: u64,
-    /// Whether all were marked when one of them last was.
+    /// True if all users were marked when one of them last was.
     pub was_checked: bool,
     pub seat: Option<Seat>,
 }
 
-/// Where S and b of a cluster are.
+/// The place of a cluster's S and b.
 #[derive(Debug, Clone)]
 pub(super) enum Basis {
-    /// In the block of its one user, since she was split out.
+    /// The block of its one user, who was split out.
     Shared {
         slot: u32,
-        /// Whether an observation enters once for her and once for the cluster.
+        /// True if an observation enters once for the user and once for the cluster.
         twice: bool,
     },
-    /// In sums of its own.
+    /// Sums of its own.
     Sums(Aggregate),
 }
 
 impl Group {
-    /// Where everybody starts.
+    /// The cluster in which users start.
     pub fn first(shape: Shape, declared: u64) -> Self {
         let sums = Aggregate::new(shape);
         let mut frequencies = Frequencies::default();
@@ -86,7 +86,7 @@ impl Group {
             slots: vec![slot],
             frequencies,
             basis: Basis::Shared { slot, twice },
-            // She is compared with nobody while she is alone.
+            // The only user of a cluster is compared with no pivot.
             ..Self::first(shape, 0)
         }
     }
@@ -129,7 +129,7 @@ impl Group {
         }
     }
 
-    /// Forgets the marks of earlier epochs.
+    /// Drops the marks of earlier epochs.
     pub fn enter(&mut self, epoch: u64) {
         if self.epoch != epoch {
             self.epoch = epoch;

@@ -1,4 +1,4 @@
-//! What is kept about each cluster (Algorithm 1, line 3).
+//! The statistics of each cluster (Algorithm 1, line 3).
 
 use super::nearby::Seat;
 use super::profile::Profiles;
@@ -7,7 +7,7 @@ use crate::policy::ClusterId;
 use crate::radius::radius;
 use crate::statistics::{Aggregate, Scratch, View};
 
-/// A set of users believed alike.
+/// A set of users who are treated as having the same tastes.
 #[derive(Debug, Clone)]
 pub(super) struct Cluster {
     pub label: ClusterId,
@@ -22,7 +22,7 @@ pub(super) struct Cluster {
     pub seat: Option<Seat>,
 }
 
-/// Who is in a cluster. The sums over one user are her own: nothing more is kept for her.
+/// The members of a cluster. The sums over one user are the user's own: no copy is stored.
 #[derive(Debug, Clone)]
 pub(super) enum Members {
     One(u32),
@@ -34,14 +34,14 @@ pub(super) enum Members {
 pub(super) struct Many {
     pub sums: Aggregate,
     pub slots: Vec<u32>,
-    /// Users declared who have not appeared; only ever in the first cluster.
+    /// The number of declared users who have not appeared; 0 but in the first cluster.
     pub unseen: u64,
-    /// How often each member has appeared.
+    /// The counts of the members.
     pub frequencies: Frequencies,
     pub pivot: Pivot,
 }
 
-/// (θ̃, T̃): what members are compared with during a phase (Algorithm 1, line 6).
+/// (θ̃, T̃), the estimate that members are compared with during a phase (Algorithm 1, line 6).
 #[derive(Debug, Clone)]
 pub(crate) struct Pivot {
     pub phase: u32,
@@ -75,7 +75,7 @@ impl Many {
         self.slots.len() as u64 + self.unseen
     }
 
-    /// Adds a member to the list and tells her so.
+    /// Adds a member to the list, and the position to the member's profile.
     pub fn seat_member(&mut self, profiles: &mut Profiles, slot: u32, cluster: u32) {
         let place = profiles.place_mut(slot);
         place.cluster = cluster;
@@ -124,12 +124,12 @@ impl Cluster {
         self.count(profiles) as f64 / (self.size() as f64 * round as f64)
     }
 
-    /// Whether every member has been checked in `phase`. A cluster without members never is.
+    /// True if every member has been checked in `phase`. A cluster without members never is.
     pub fn is_checked(&self, phase: u32) -> bool {
         self.phase == phase && self.checked > 0 && u64::from(self.checked) == self.size()
     }
 
-    /// Forgets the marks of earlier phases.
+    /// Drops the marks of earlier phases.
     pub fn enter(&mut self, phase: u32) {
         if self.phase != phase {
             self.phase = phase;
@@ -153,7 +153,7 @@ impl Cluster {
             let mut frequencies = Frequencies::default();
             frequencies.add(count, 1);
             let pivot = Pivot::take(phase, &sums);
-            // The one member keeps her position, 0.
+            // The one member keeps position 0.
             let many = Many {
                 sums,
                 slots: vec![slot],
@@ -169,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps no sums for a single user beside her own.
+    /// Drops the sums of a cluster that has a single user: they are the user's own.
     pub fn collapse(&mut self, profiles: &mut Profiles) {
         if let Members::Many(many) = &self.members
             && let (&[slot], 0) = (many.slots.as_slice(), many.unseen)

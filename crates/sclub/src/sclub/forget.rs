@@ -1,4 +1,4 @@
-//! Forgetting a user: what is left is made from the others alone.
+//! Forgetting a user: the remaining state is computed from the other users alone.
 
 use super::Sclub;
 use super::cluster::{Many, Members, Pivot};
@@ -9,30 +9,29 @@ use crate::radius::radius;
 use crate::statistics::Aggregate;
 
 impl Sclub {
-    /// Forgets a user: her statistics, her mark, and her share in her cluster's sums, which are summed
-    /// anew over the users who stay. Returns whether there was anything to forget.
+    /// Forgets a user: statistics, mark, and the share in the cluster's sums, which are summed again
+    /// over the users who stay. Returns true if the user was known.
     ///
-    /// What the others were shown while she was among them, and so what they taught, stays. A user
-    /// who was declared is again one who has not appeared. The time it takes grows with the users of
-    /// her cluster.
+    /// The other users' observations stay, although some were of items shown because of this user. A
+    /// declared user becomes again one who has not appeared. The time grows with the number of users
+    /// in the cluster.
     pub fn forget(&mut self, user: UserId) -> bool {
         let Some(slot) = self.partition.roster.slot(user) else {
             return false;
         };
         let slot = slot as u32;
-        let (phase, alpha_theta) = (self.phase, self.thresholds.alpha_theta);
         let index = self.partition.profiles.place(slot).cluster;
         let is_first = index == self.partition.first;
-        self.partition.take_out(slot, phase);
+        self.partition.take_out(slot);
         if self.partition.get(index).size() == 0 && !is_first {
             self.partition.dissolve(index);
         } else {
-            self.partition.refresh(index, phase, alpha_theta);
+            self.partition.refresh(index);
         }
         if user < self.partition.declared {
-            self.partition.await_again(phase);
+            self.partition.await_again();
             let first = self.partition.first;
-            self.partition.refresh(first, phase, alpha_theta);
+            self.partition.refresh(first);
         }
         self.partition.dismiss(slot);
         true
@@ -40,8 +39,9 @@ impl Sclub {
 }
 
 impl Partition {
-    /// Takes a user out of her cluster, whose sums are made anew from those who stay.
-    fn take_out(&mut self, slot: u32, phase: u32) {
+    /// Takes a user out of their cluster, whose sums are computed again from those who stay.
+    fn take_out(&mut self, slot: u32) {
+        let phase = self.phase;
         let place = self.profiles.place(slot);
         let (cluster, profiles, scratch) = self.parts(place.cluster);
         cluster.enter(phase);
@@ -79,15 +79,15 @@ impl Partition {
     }
 
     /// One more declared user who has not appeared, in the first cluster.
-    fn await_again(&mut self, phase: u32) {
-        let first = self.first;
+    fn await_again(&mut self) {
+        let (first, phase) = (self.first, self.phase);
         let (cluster, profiles, scratch) = self.parts(first);
         let many = cluster.as_many(profiles, scratch, phase);
         many.unseen += 1;
         many.frequencies.add(0, 1);
     }
 
-    /// Gives a slot that nobody's cluster knows any more to whoever has the last one.
+    /// Frees a slot that no cluster refers to any more; the user in the last slot moves into it.
     fn dismiss(&mut self, slot: u32) {
         self.profiles.places.swap_remove(slot as usize);
         self.profiles.blocks.swap_remove(slot as usize);

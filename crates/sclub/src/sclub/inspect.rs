@@ -45,7 +45,7 @@ impl Sclub {
         self.partition.roster.users()
     }
 
-    /// (S_i, b_i, T_i) of a user, if she has appeared.
+    /// (S_i, b_i, T_i) of a user; `None` if the user has not appeared.
     pub fn user_statistics(&self, user: UserId) -> Option<Statistics> {
         let slot = self.partition.roster.slot(user)?;
         let block = self.partition.profiles.blocks.get(slot);

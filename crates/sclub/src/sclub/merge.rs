@@ -10,7 +10,7 @@ impl Sclub {
     pub(super) fn merge_around(&mut self, slot: u32, changes: &mut Vec<Change>) {
         loop {
             let index = self.partition.profiles.place(slot).cluster;
-            if !self.partition.get(index).is_checked(self.phase) {
+            if !self.partition.is_checked(index) {
                 return;
             }
             let Some((other, why)) = self.first_to_merge_with(index) else {
@@ -25,11 +25,9 @@ impl Sclub {
         let partition = &self.partition;
         let cluster = partition.get(index);
         let estimate = cluster.view(&partition.profiles).estimate;
-        let reach = self.thresholds.alpha_theta / 2.0 * cluster.radius;
-        partition
-            .nearby
-            .candidates(estimate, reach, &mut self.found);
-        self.found
+        let reach = partition.reach(cluster);
+        partition.nearby.candidates(estimate, reach, &mut self.near);
+        self.near
             .iter()
             .filter(|&&other| other != index)
             .map(|&other| (other, self.partition.get(other)))
@@ -38,7 +36,7 @@ impl Sclub {
             .map(|(at, _, why)| (at, why))
     }
 
-    /// Why two checked clusters are alike, if estimates and average frequencies agree.
+    /// The comparisons by which two checked clusters agree, if estimates and average frequencies do.
     fn agreement(&self, a: &Cluster, b: &Cluster) -> Option<Why> {
         let profiles = &self.partition.profiles;
         let apart = distance(a.view(profiles).estimate, b.view(profiles).estimate);
@@ -64,11 +62,12 @@ impl Sclub {
         } else {
             (b, a)
         };
+        let phase = self.partition.phase;
         let leaving = self.partition.dissolve(go);
         self.partition.move_first(go, stay);
 
         let (cluster, profiles, scratch) = self.partition.parts(stay);
-        let many = cluster.as_many(profiles, scratch, self.phase);
+        let many = cluster.as_many(profiles, scratch, phase);
         match &leaving.members {
             Members::One(slot) => {
                 let count = profiles.place(*slot).count;
@@ -90,10 +89,9 @@ impl Sclub {
         self.partition.rederive(stay);
         let (cluster, ..) = self.partition.parts(stay);
         if let Members::Many(many) = &mut cluster.members {
-            many.pivot = Pivot::take(self.phase, &many.sums);
+            many.pivot = Pivot::take(phase, &many.sums);
         }
-        self.partition
-            .refresh(stay, self.phase, self.thresholds.alpha_theta);
+        self.partition.refresh(stay);
         Change::Merge { kept, gone, why }
     }
 }

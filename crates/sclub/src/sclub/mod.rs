@@ -8,9 +8,9 @@
 //! | phase s, lines 4 to 7 | [`phase`] |
 //! | Algorithm 2, Update | [`update`] |
 //! | Algorithm 3, Split | [`split`] |
-//! | Algorithm 4, Merge | [`merge`], with [`nearby`] to find what to merge |
+//! | Algorithm 4, Merge | [`merge`], with [`nearby`] to find clusters to merge |
 //!
-//! What the pseudo-code leaves open is decided in `docs/algorithm.md`.
+//! Decisions that the pseudo-code leaves open are in `docs/algorithm.md`.
 
 mod abilities;
 mod cluster;
@@ -30,14 +30,13 @@ pub use inspect::Statistics;
 pub(crate) use nearby::{Nearby, Seat};
 pub(crate) use phase::phase_of;
 
-use crate::abilities::{Forget, Inspect, Persist};
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
-    check_round, rank_by_basis,
+    check_round, offers, rank_by_basis,
 };
 use crate::published::{Deviations, PublishedSclub};
 use crate::radius::Thresholds;
@@ -50,14 +49,14 @@ use partition::Partition;
 /// Bandits", IJCAI 2019).
 ///
 /// Users start in one cluster. In each round:
-/// 1. a user is recommended the item with the largest upper confidence bound on her cluster's
-///    estimate;
-/// 2. the reward enters her own statistics and her cluster's sums;
-/// 3. she is split out if her estimate or her frequency disagrees with her cluster;
-/// 4. her cluster is merged with every other that agrees with it, among those all of whose users
+/// 1. a user is recommended the item with the largest upper confidence bound on the estimate of
+///    the user's cluster;
+/// 2. the reward enters the statistics of the user and of the cluster;
+/// 3. the user is split out if their estimate or frequency disagrees with the cluster's;
+/// 4. the cluster is merged with every other that agrees with it, among those all of whose users
 ///    have been checked in the current phase. Phases last 2, 4, 8, … rounds.
 ///
-/// A round costs O(L d²) for L candidates, and a glance at every checked cluster.
+/// A round costs O(L d²) for L candidates, and a short comparison with every checked cluster.
 ///
 /// ```
 /// use sclub::{ItemSet, Params, Policy, Sclub, Users};
@@ -76,12 +75,11 @@ pub struct Sclub {
     ranking: Ranking,
     thresholds: Thresholds,
     clock: Clock,
-    phase: u32,
     partition: Partition,
-    /// Kept between rounds for its memory.
+    /// Slots of the users of the round; a buffer that is reused.
     served: Vec<u32>,
-    /// Kept between rounds for its memory.
-    found: Vec<u32>,
+    /// Clusters that may be merged; a buffer that is reused.
+    near: Vec<u32>,
 }
 
 impl Sclub {
@@ -100,25 +98,19 @@ impl Sclub {
             ranking: Ranking::new(dim, params),
             thresholds: Thresholds::new(params),
             clock: Clock::new(),
-            phase: 0,
-            partition: Partition::new(shape, users.declared()?),
+            partition: Partition::new(shape, users.declared()?, params.alpha_theta),
             served: Vec::new(),
-            found: Vec::new(),
+            near: Vec::new(),
         })
     }
 
-    /// Lines 4 to 8: the next round, and with it perhaps the next phase. Marks and pivots of the
-    /// phase before lapse by their number; nothing is walked.
+    /// Lines 4 to 8: the next round, and with it perhaps the next phase.
     fn begin_round(&mut self) {
         let round = self.clock.tick();
-        let phase = phase_of(round);
-        if phase != self.phase {
-            self.phase = phase;
-            self.partition.nearby.clear();
-        }
+        self.partition.enter_phase(phase_of(round));
     }
 
-    /// Line 10: what to recommend from for a user, with its β.
+    /// Line 10: the statistics that a user is scored with, and β.
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
         let (view, count) = self.partition.basis(user);
@@ -154,10 +146,9 @@ impl Policy for Sclub {
             if let Some(why) = self.disagreement(slot) {
                 changes.push(self.split_out(slot, why)); // line 13
             }
-            self.partition.mark_checked(slot, self.phase); // line 14
+            self.partition.mark_checked(slot); // line 14
             let cluster = self.partition.profiles.place(slot).cluster;
-            self.partition
-                .refresh(cluster, self.phase, self.thresholds.alpha_theta);
+            self.partition.refresh(cluster);
         }
         for &slot in &served {
             self.merge_around(slot, changes); // line 15
@@ -178,17 +169,7 @@ impl Policy for Sclub {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
+    offers!(inspect, persist, forget);
 }
 
 /// `sclub`
@@ -231,8 +212,8 @@ pub static SPEC: Spec = Spec {
 
 const DEVIATIONS: Constant = Constant {
     name: "deviations",
-    meaning: "What is done otherwise than in the paper's pseudo-code: all, none, or some of the deviations \
-              of the published code. All in experiments with the published code's constants, else none",
+    meaning: "Deviations of the published code from the paper's pseudo-code: all, none, or some of them. \
+              By default all in experiments with the published code's constants, else none",
     range: Range::AnyOf(&Deviations::NAMES),
     default: |preset, setup| {
         // The published code can neither be saved nor forget a user.

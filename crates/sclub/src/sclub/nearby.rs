@@ -1,4 +1,4 @@
-//! Which checked clusters may be close enough to merge with.
+//! An index of the checked clusters, to find those that may be close enough to merge with.
 //!
 //! Almost no pair of clusters is ever close enough, and with a thousand clusters a scan of all their
 //! estimates would cost more than everything else in a round. So each checked cluster has a short
@@ -39,7 +39,7 @@ pub(super) struct Sketch {
 }
 
 impl Sketch {
-    /// Out of everything's reach.
+    /// A sketch out of reach of every other.
     const NONE: Sketch = Sketch {
         axes: [f32::INFINITY; AXES],
         reach: 0.0,
@@ -60,7 +60,7 @@ impl Sketch {
 }
 
 impl Nearby {
-    /// Forgets all: nothing is checked at the start of a phase.
+    /// Removes all sketches: no cluster is checked at the start of a phase.
     pub fn clear(&mut self) {
         self.clusters.clear();
         self.near_axes.clear();
@@ -113,7 +113,7 @@ impl Nearby {
         }
     }
 
-    /// Where an axis of a cluster is in its half.
+    /// The offset of an axis of a cluster in its half.
     fn place(seat: usize, axis: usize) -> usize {
         (seat / GROUP * HALF + axis % HALF) * GROUP + seat % GROUP
     }

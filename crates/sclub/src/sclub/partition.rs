@@ -1,4 +1,4 @@
-//! The clusters, who is in which, and which are checked.
+//! The clusters, their members, and the current phase.
 
 use super::cluster::{Cluster, Many, Members, Pivot};
 use super::nearby::Nearby;
@@ -9,15 +9,19 @@ use crate::radius::radius;
 use crate::roster::Roster;
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 
-/// All users in disjoint clusters.
+/// All users in disjoint clusters, and the phase that their marks and pivots are of.
 #[derive(Debug, Clone)]
 pub(super) struct Partition {
+    /// The current phase; 0 before the first round.
+    pub phase: u32,
+    /// α_θ, by which the reach of a cluster is measured.
+    alpha_theta: f64,
     pub roster: Roster,
     pub profiles: Profiles,
     pub scratch: Scratch,
     pub clusters: Vec<Option<Cluster>>,
     pub free: Vec<u32>,
-    /// The cluster labelled 1, in which everybody starts.
+    /// The cluster labelled 1, in which users start.
     pub first: u32,
     pub declared: u64,
     pub last_label: ClusterId,
@@ -28,7 +32,7 @@ pub(super) struct Partition {
 
 impl Partition {
     /// Algorithm 1, lines 2 and 3.
-    pub fn new(shape: Shape, declared: u64) -> Self {
+    pub fn new(shape: Shape, declared: u64, alpha_theta: f64) -> Self {
         let sums = Aggregate::new(shape);
         let mut frequencies = Frequencies::default();
         frequencies.add(0, declared);
@@ -49,6 +53,8 @@ impl Partition {
             seat: None,
         };
         Self {
+            phase: 0,
+            alpha_theta,
             roster: Roster::default(),
             profiles: Profiles::new(shape),
             scratch: Scratch::new(shape),
@@ -60,6 +66,26 @@ impl Partition {
             live: 1,
             nearby: Nearby::default(),
         }
+    }
+
+    /// Begins a phase if it is a new one. Marks and pivots of the phase before lapse by their number;
+    /// no cluster is visited.
+    pub fn enter_phase(&mut self, phase: u32) {
+        if phase != self.phase {
+            self.phase = phase;
+            self.nearby.clear();
+        }
+    }
+
+    /// The distance from its estimate within which a cluster may merge: α_θ/2 · F(T).
+    #[inline]
+    pub fn reach(&self, cluster: &Cluster) -> f64 {
+        self.alpha_theta / 2.0 * cluster.radius
+    }
+
+    /// True if every member of a cluster has been checked in the current phase.
+    pub fn is_checked(&self, index: u32) -> bool {
+        self.get(index).is_checked(self.phase)
     }
 
     /// The cluster of a user, seen or not.
@@ -106,7 +132,7 @@ impl Partition {
         self.clusters.iter().flatten()
     }
 
-    /// A cluster to be changed, with what changing it takes.
+    /// A cluster, mutable, with the profiles and scratch memory that changing it needs.
     #[inline]
     pub fn parts(&mut self, index: u32) -> (&mut Cluster, &mut Profiles, &mut Scratch) {
         let cluster = self.clusters[index as usize]
@@ -115,16 +141,17 @@ impl Partition {
         (cluster, &mut self.profiles, &mut self.scratch)
     }
 
-    /// The slot of a user, who joins the first cluster if she appears for the first time.
+    /// The slot of a user, who joins the first cluster at the first appearance.
     #[inline]
-    pub fn slot_of(&mut self, user: UserId, phase: u32) -> u32 {
+    pub fn slot_of(&mut self, user: UserId) -> u32 {
         match self.roster.slot(user) {
             Some(slot) => slot as u32,
-            None => self.admit(user, phase),
+            None => self.admit(user),
         }
     }
 
-    fn admit(&mut self, user: UserId, phase: u32) -> u32 {
+    fn admit(&mut self, user: UserId) -> u32 {
+        let phase = self.phase;
         let slot = self.roster.admit(user) as u32;
         let first = self.first;
         self.profiles.push(first);
@@ -137,19 +164,19 @@ impl Partition {
         let many = cluster.as_many(profiles, scratch, phase);
         many.pivot.renew(phase, &many.sums);
         if declared {
-            // She has been counted with frequency 0 all along.
+            // The user has been counted with frequency 0 since the start.
             many.unseen -= 1;
         } else {
             many.frequencies.add(0, 1);
         }
         many.seat_member(profiles, slot, first);
         cluster.collapse(profiles);
-        // She is not checked yet; if the cluster was, it no longer is.
-        self.refresh(first, phase, 0.0);
+        // The user is not checked yet; if the cluster was, it no longer is.
+        self.refresh(first);
         slot
     }
 
-    /// Brings everything derived from a cluster's sums up to date after its membership changed.
+    /// Recomputes factors and radius of a cluster after its membership changed.
     pub fn rederive(&mut self, index: u32) {
         let (cluster, profiles, scratch) = self.parts(index);
         cluster.collapse(profiles);
@@ -160,7 +187,7 @@ impl Partition {
     }
 
     /// Adds a cluster of one user.
-    pub fn found(&mut self, slot: u32) -> u32 {
+    pub fn add_singleton(&mut self, slot: u32) -> u32 {
         self.last_label += 1;
         self.live += 1;
         let cluster = Cluster {
@@ -188,7 +215,7 @@ impl Partition {
         index
     }
 
-    /// Takes a cluster whose users have gone elsewhere off the books.
+    /// Removes a cluster whose users have moved to another.
     pub fn dissolve(&mut self, index: u32) -> Cluster {
         self.leave_nearby(index);
         self.live -= 1;
@@ -198,7 +225,7 @@ impl Partition {
             .expect("a cluster is dissolved once")
     }
 
-    /// The first cluster lives on at `index`.
+    /// Records that the first cluster is now at `to`, if it was at `from`.
     pub fn move_first(&mut self, from: u32, to: u32) {
         if self.first == from {
             self.first = to;
@@ -206,7 +233,8 @@ impl Partition {
     }
 
     /// Marks a user checked (Algorithm 1, line 14).
-    pub fn mark_checked(&mut self, slot: u32, phase: u32) {
+    pub fn mark_checked(&mut self, slot: u32) {
+        let phase = self.phase;
         let place = self.profiles.place_mut(slot);
         let cluster = place.cluster;
         let fresh = place.checked_in != phase;
@@ -216,9 +244,10 @@ impl Partition {
         cluster.checked += u32::from(fresh);
     }
 
-    /// Brings the sketch of a cluster up to date: there if it is checked, and covering its estimate
-    /// and reach of now.
-    pub fn refresh(&mut self, index: u32, phase: u32, alpha_theta: f64) {
+    /// Updates the sketch of a cluster: present if the cluster is checked, with the current estimate
+    /// and reach.
+    pub fn refresh(&mut self, index: u32) {
+        let phase = self.phase;
         let cluster = self.clusters[index as usize]
             .as_mut()
             .expect("a user's cluster is alive");
@@ -227,7 +256,7 @@ impl Partition {
             self.leave_nearby(index);
             return;
         }
-        let reach = alpha_theta / 2.0 * cluster.radius;
+        let reach = self.alpha_theta / 2.0 * cluster.radius;
         let estimate = cluster.view(&self.profiles).estimate;
         match cluster.seat {
             Some(seat) => self.nearby.update(seat, estimate, reach),
@@ -243,5 +272,17 @@ impl Partition {
         if let Some(moved) = self.nearby.remove(seat) {
             self.parts(moved).0.seat = Some(seat);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_users_is_never_checked() {
+        let partition = Partition::new(Shape { dim: 2 }, 0, 1.0);
+        assert_eq!(partition.get(0).size(), 0);
+        assert!(!partition.is_checked(0));
     }
 }

@@ -1,19 +1,19 @@
-//! What is kept about each user who has appeared (Algorithm 1, line 2).
+//! The statistics of each user who has appeared (Algorithm 1, line 2).
 
 use crate::statistics::{Blocks, Shape, View};
 
-/// Beside (S, b): where a user belongs.
+/// A user's count, cluster and mark; S and b are in [`Profiles::blocks`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
-    /// T, how often she has appeared.
+    /// T, the number of the user's observations.
     pub count: u64,
-    /// Her cluster.
+    /// The user's cluster.
     pub cluster: u32,
-    /// Her position in her cluster's list of members.
+    /// The user's position in the cluster's list of members.
     pub position: u32,
-    /// The last phase in which she was marked checked.
+    /// The last phase in which the user was marked checked.
     pub checked_in: u32,
-    /// Whether her cluster is she alone. Then what to recommend from is her own.
+    /// True if the cluster has no other member. Then recommendations use the user's own statistics.
     pub is_alone: bool,
 }
 

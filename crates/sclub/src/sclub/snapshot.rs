@@ -1,6 +1,6 @@
-//! The whole state as bytes, and back: the same bits, whatever is learned afterwards.
+//! Saving and loading. A loaded state continues with the same bits.
 //!
-//! Everything is in words of eight bytes, lowest first:
+//! The format, in words of eight bytes, little-endian:
 //!
 //! | what | words |
 //! |---|---|
@@ -31,8 +31,8 @@ use crate::policy::{Clock, MAX_ROUNDS, Users};
 use crate::radius::radius;
 use crate::statistics::{Aggregate, Shape};
 
-/// Where there is no seat.
-const NONE: u64 = u64::MAX;
+/// The word for a cluster without a seat.
+const NO_SEAT: u64 = u64::MAX;
 
 impl Sclub {
     /// The whole state as bytes, those of [`crate::Persist::save_to`].
@@ -40,16 +40,16 @@ impl Sclub {
         bytes::save_to_vec(self)
     }
 
-    /// The state that was saved as these bytes.
+    /// Loads the state that was saved as these bytes.
     ///
     /// # Errors
-    /// [`Error::BadSnapshot`] where anything in them cannot be; [`Error::BadParameter`] and
+    /// [`Error::BadSnapshot`] where they are not a valid state; [`Error::BadParameter`] and
     /// [`Error::Dimension`] for numbers that no state has.
     pub fn load(bytes: &[u8]) -> Result<Self, Error> {
         bytes::load_slice(bytes, |input| Self::load_from(input))
     }
 
-    /// Reads the state that [`crate::Persist::save_to`] wrote, by small pieces, and not a byte more.
+    /// Loads the state that [`crate::Persist::save_to`] wrote, in small pieces, and reads not a byte more.
     ///
     /// # Errors
     /// [`LoadError::Io`] where the input fails; [`LoadError::State`] as for [`Sclub::load`].
@@ -59,11 +59,11 @@ impl Sclub {
         Self::load_words(reader)
     }
 
-    /// What follows the header.
+    /// Loads the words after the header.
     pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = Params::load(&mut reader)?;
-        // One round more can always be counted.
+        // Below the overflow of the counter.
         let rounds = reader.at_most(MAX_ROUNDS)?;
         let declared = reader.at_most(Users::LIMIT)?;
         let users = if declared == 0 {
@@ -74,7 +74,7 @@ impl Sclub {
         let mut state = Self::new(dim, users, &params)?;
         let shape = state.shape;
         state.clock = Clock::at(rounds)?;
-        state.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
+        state.partition.phase = if rounds == 0 { 0 } else { phase_of(rounds) };
         state.partition.last_label = reader.at_most(MAX_ROUNDS)?;
         state.partition.first = reader.u32()?;
         load_profiles(&mut state.partition, &mut reader)?;
@@ -85,9 +85,9 @@ impl Sclub {
         let users = state.partition.roster.users().iter();
         let appeared = users.filter(|&&user| user < declared).count() as u64;
         for cluster in state.partition.iter() {
-            check_cluster(&state, cluster, declared.checked_sub(appeared))?;
+            check_cluster(&state.partition, cluster, declared.checked_sub(appeared))?;
         }
-        state.partition.nearby = seats(&state)?;
+        state.partition.nearby = seats(&state.partition)?;
         Ok(state)
     }
 }
@@ -128,7 +128,7 @@ fn save_cluster(cluster: &Cluster, writer: &mut Writer<'_>) -> io::Result<()> {
     writer.number(cluster.radius)?;
     writer.word(u64::from(cluster.phase))?;
     writer.word(u64::from(cluster.checked))?;
-    writer.word(cluster.seat.map_or(NONE, u64::from))?;
+    writer.word(cluster.seat.map_or(NO_SEAT, u64::from))?;
     match &cluster.members {
         Members::One(slot) => {
             writer.word(0)?;
@@ -159,8 +159,8 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadEr
     let phase = reader.u32()?;
     let checked = reader.u32()?;
     let seat = match reader.word()? {
-        NONE => None,
-        seat => Some(u32::try_from(seat).map_err(|_| bad("a seat in it is too large"))?),
+        NO_SEAT => None,
+        seat => Some(u32::try_from(seat).map_err(|_| bad("a seat is too large"))?),
     };
     let members = match reader.at_most(1)? {
         0 => Members::One(reader.u32()?),
@@ -176,7 +176,7 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadEr
                 rungs.push((reader.word()?, u64::from(reader.u32()?)));
             }
             let frequencies = Frequencies::from_rungs(rungs)
-                .ok_or(bad("the frequencies in it are not in order"))?;
+                .ok_or(bad("the frequencies of a cluster are not in order"))?;
             let phase = reader.u32()?;
             let radius = reader.number()?;
             let mut estimate = vec![0.0; shape.dim].into_boxed_slice();
@@ -244,7 +244,7 @@ fn load_clusters(
             .get(index as usize)
             .is_some_and(Option::is_none);
         if !is_free {
-            return Err(bad("a place that is taken is called free").into());
+            return Err(bad("a slot with a cluster is listed as free").into());
         }
         partition.free.push(index as u32);
     }
@@ -252,12 +252,12 @@ fn load_clusters(
     free.sort_unstable();
     free.dedup();
     if free.len() != partition.clusters.len() - partition.live {
-        return Err(bad("its free places are not those without a cluster").into());
+        return Err(bad("its free slots are not those without a cluster").into());
     }
     Ok(())
 }
 
-/// Checks that users and clusters point at each other, so that nothing that follows can go astray.
+/// Checks that users and clusters refer to each other; the code that follows indexes by it.
 fn check_places(partition: &Partition) -> Result<(), Error> {
     let alive = |index: u32| {
         partition
@@ -278,7 +278,9 @@ fn check_places(partition: &Partition) -> Result<(), Error> {
             }
         });
         if !belongs {
-            return Err(bad("a user is not where she should be"));
+            return Err(bad(
+                "a user is missing from the cluster that the user refers to",
+            ));
         }
     }
     let members: usize = partition
@@ -289,7 +291,7 @@ fn check_places(partition: &Partition) -> Result<(), Error> {
         })
         .sum();
     if members != places.len() {
-        return Err(bad("a cluster has a user too many"));
+        return Err(bad("a cluster lists a user of another cluster"));
     }
     Ok(())
 }
@@ -301,16 +303,21 @@ fn check_labels(partition: &Partition) -> Result<(), Error> {
     let is_used_twice = labels.windows(2).any(|pair| pair[0] == pair[1]);
     let is_known = |label: &u64| (1..=partition.last_label).contains(label);
     if is_used_twice || !labels.iter().all(is_known) {
-        return Err(bad("a label in it is used twice, or not used yet"));
+        return Err(bad(
+            "a cluster label is used twice, or above the last label",
+        ));
     }
     Ok(())
 }
 
-/// Checks what a cluster says about its members: counts, frequencies, marks. `missing` is the number
+/// Checks a cluster against its members: counts, frequencies, marks. `missing` is the number
 /// of declared users who have not appeared; they are in the first cluster.
-fn check_cluster(state: &Sclub, cluster: &Cluster, missing: Option<u64>) -> Result<(), Error> {
-    let partition = &state.partition;
-    let (places, phase) = (&partition.profiles.places, state.phase);
+fn check_cluster(
+    partition: &Partition,
+    cluster: &Cluster,
+    missing: Option<u64>,
+) -> Result<(), Error> {
+    let (places, phase) = (&partition.profiles.places, partition.phase);
     let (slots, unseen) = match &cluster.members {
         Members::One(slot) => (std::slice::from_ref(slot), 0),
         Members::Many(many) => (many.slots.as_slice(), many.unseen),
@@ -335,10 +342,12 @@ fn check_cluster(state: &Sclub, cluster: &Cluster, missing: Option<u64>) -> Resu
         Members::Many(many) => many.frequencies == frequencies && sum == Some(many.sums.count()),
     };
     if !is_sum || sum.is_none_or(|sum| sum > MAX_ROUNDS) {
-        return Err(bad("the counts of a cluster are not those of its users"));
+        return Err(bad(
+            "the counts of a cluster do not match those of its users",
+        ));
     }
     if cluster.radius.to_bits() != radius(cluster.count(&partition.profiles)).to_bits() {
-        return Err(bad("a radius in it is not that of its count"));
+        return Err(bad("a radius does not match its count"));
     }
     let marked = members().filter(|place| place.checked_in == phase).count();
     let is_of_now = cluster.phase == phase;
@@ -352,18 +361,20 @@ fn check_cluster(state: &Sclub, cluster: &Cluster, missing: Option<u64>) -> Resu
     };
     let later = is_later(cluster.phase) || members().any(|place| is_later(place.checked_in));
     if wrong_marks || wrong_seat || later || later_pivot {
-        return Err(bad("the marks of a cluster are not those of its users"));
+        return Err(bad(
+            "the marks of a cluster do not match those of its users",
+        ));
     }
     Ok(())
 }
 
 /// The sketches of the clusters that are checked in the current phase, each at its seat.
-fn seats(state: &Sclub) -> Result<Nearby, Error> {
+fn seats(partition: &Partition) -> Result<Nearby, Error> {
     let mut seated: Vec<(u32, u32)> = Vec::new();
-    for (index, cluster) in state.partition.clusters.iter().enumerate() {
+    for (index, cluster) in partition.clusters.iter().enumerate() {
         if let Some(cluster) = cluster
             && let Some(seat) = cluster.seat
-            && cluster.phase == state.phase
+            && cluster.phase == partition.phase
         {
             seated.push((seat, index as u32));
         }
@@ -372,12 +383,11 @@ fn seats(state: &Sclub) -> Result<Nearby, Error> {
     let mut nearby = Nearby::default();
     for (expected, &(seat, index)) in seated.iter().enumerate() {
         if seat as usize != expected {
-            return Err(bad("its seats are not in order"));
+            return Err(bad("the seats of its clusters are not in order"));
         }
-        let cluster = state.partition.get(index);
-        let estimate = cluster.view(&state.partition.profiles).estimate;
-        let reach = state.thresholds.alpha_theta / 2.0 * cluster.radius;
-        nearby.insert(index, estimate, reach);
+        let cluster = partition.get(index);
+        let estimate = cluster.view(&partition.profiles).estimate;
+        nearby.insert(index, estimate, partition.reach(cluster));
     }
     Ok(nearby)
 }

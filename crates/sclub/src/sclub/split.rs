@@ -1,4 +1,4 @@
-//! Algorithm 3: a user who disagrees with her cluster leaves it.
+//! Algorithm 3: a user who disagrees with their cluster leaves it.
 
 use super::Sclub;
 use super::cluster::Members;
@@ -6,8 +6,8 @@ use crate::policy::{Change, Why};
 use crate::radius::{distance, radius};
 
 impl Sclub {
-    /// Why a user's estimate or frequency disagrees with her cluster, if one does. A user alone agrees
-    /// with herself.
+    /// The reason why a user's estimate or frequency disagrees with the cluster's, if one does. A
+    /// cluster of one user always agrees.
     pub(super) fn disagreement(&self, slot: u32) -> Option<Why> {
         let place = self.partition.profiles.place(slot);
         let cluster = self.partition.get(place.cluster);
@@ -25,7 +25,7 @@ impl Sclub {
         {
             return Some(Why::Estimates(comparison));
         }
-        // Some member's frequency is too far from hers exactly if the lowest or the highest is.
+        // Some member's frequency is too far from the user's exactly if the lowest or the highest is.
         let round = self.clock.rounds() as f64;
         let round_radius = radius(self.clock.rounds());
         let frequency = place.count as f64 / round;
@@ -38,27 +38,28 @@ impl Sclub {
             .map(Why::Frequencies)
     }
 
-    /// Makes the user a cluster of her own.
+    /// Moves the user to a new cluster of one.
     pub(super) fn split_out(&mut self, slot: u32, why: Why) -> Change {
         let place = self.partition.profiles.place(slot);
         let old = place.cluster;
+        let phase = self.partition.phase;
+        let is_checked = u32::from(place.checked_in == phase);
         let (cluster, profiles, scratch) = self.partition.parts(old);
-        cluster.enter(self.phase);
-        cluster.checked -= u32::from(place.checked_in == self.phase);
-        let many = cluster.as_many(profiles, scratch, self.phase);
+        cluster.enter(phase);
+        cluster.checked -= is_checked;
+        let many = cluster.as_many(profiles, scratch, phase);
         many.sums
             .remove_block(scratch, profiles.blocks.get(slot as usize), place.count);
         many.frequencies.remove(place.count);
         many.unseat_member(profiles, slot);
         let from = cluster.label;
         self.partition.rederive(old);
-        self.partition
-            .refresh(old, self.phase, self.thresholds.alpha_theta);
+        self.partition.refresh(old);
 
-        let new = self.partition.found(slot);
+        let new = self.partition.add_singleton(slot);
         let (cluster, ..) = self.partition.parts(new);
-        cluster.enter(self.phase);
-        cluster.checked = u32::from(place.checked_in == self.phase);
+        cluster.enter(phase);
+        cluster.checked = is_checked;
         Change::Split {
             from,
             into: cluster.label,

@@ -1,4 +1,4 @@
-//! Algorithm 2: an observation enters its user's profile and her cluster's sums.
+//! Algorithm 2: an observation enters the user's profile and the sums of the user's cluster.
 
 use super::Sclub;
 use super::cluster::Members;
@@ -12,8 +12,8 @@ impl Sclub {
         let Observation {
             user, item, reward, ..
         } = *observation;
-        let phase = self.phase;
-        let slot = self.partition.slot_of(user, phase);
+        let phase = self.partition.phase;
+        let slot = self.partition.slot_of(user);
         let place = self.partition.profiles.place_mut(slot);
         let (cluster, count) = (place.cluster, place.count);
         place.count += 1;

@@ -3,15 +3,15 @@
 use std::io::{self, Write};
 
 use super::fit::{Fit, Job};
-use super::{EARLIEST, SclubSoft};
+use super::{FIRST_ROUGH_FIT, SclubSoft};
 use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 use crate::bytes;
 use crate::error::Error;
 use crate::policy::{ClusterId, Policy, UserId};
 use crate::refit::{Outlook, Placement, Refit, Workers};
 
-/// Users looked at, at the most, for some members of a cluster.
-const LOOKED_AT: usize = 10_000;
+/// The maximum number of users that are searched for members of a cluster.
+const MAX_MEMBER_SCAN: usize = 10_000;
 
 impl Refit for Job {
     fn rounds(&self) -> u64 {
@@ -43,8 +43,8 @@ impl SclubSoft {
 }
 
 impl Forget for SclubSoft {
-    /// Her observations are gone at once; their share in the fit in force goes with the next, which is
-    /// due from now on.
+    /// The user's observations are gone at once. Their share in the current fit goes with the next
+    /// fit, which is due from now on.
     fn forget(&mut self, user: UserId) -> bool {
         let Some(slot) = self.roster.slot(user) else {
             return false;
@@ -56,17 +56,17 @@ impl Forget for SclubSoft {
         self.beliefs.swap_remove(slot);
         self.forgotten += 1;
         if self.sums.len() == 0 {
-            // Nobody is left for a fit to be about.
+            // Without users there is no fit.
             self.served = None;
             self.history.clear();
             self.gain = 0.0;
-            self.due = self.rounds.saturating_add(EARLIEST);
+            self.due = self.rounds.saturating_add(FIRST_ROUGH_FIT);
         }
         true
     }
 }
 
-/// Users and observations of a cluster are those of the last fit, each user counted with her
+/// Users and observations of a cluster are those of the last fit, each user counted with the
 /// probability of being in it, rounded.
 impl Inspect for SclubSoft {
     fn users(&self) -> u64 {
@@ -83,7 +83,8 @@ impl Inspect for SclubSoft {
         Some(self.counts[self.roster.slot(user)?])
     }
 
-    /// The posterior mean from her observations and what all users have in common, without clusters.
+    /// The posterior mean under the background: from the user's observations and the prior of all
+    /// users, without clusters.
     fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
         self.roster.slot(user)?;
         Some(match self.basis(user) {
@@ -111,9 +112,9 @@ impl Inspect for SclubSoft {
     /// Those whose most probable cluster it is, among the first ten thousand users.
     fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>> {
         self.place_of(id)?;
-        let users = self.roster.users().iter().take(LOOKED_AT).copied();
-        let hers = users.filter(|&user| self.cluster_of(user) == Some(id));
-        Some(hers.take(limit).collect())
+        let users = self.roster.users().iter().take(MAX_MEMBER_SCAN).copied();
+        let members = users.filter(|&user| self.cluster_of(user) == Some(id));
+        Some(members.take(limit).collect())
     }
 
     fn placement(&self, user: UserId) -> Option<Placement> {

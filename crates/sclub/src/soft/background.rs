@@ -1,4 +1,4 @@
-//! The background: what all users have in common, one Gaussian that each user's tastes are drawn
+//! The background: the prior of all users, one Gaussian that each user's tastes are drawn
 //! from, learned by EM (empirical Bayes).
 
 use std::sync::Mutex;
@@ -10,17 +10,17 @@ use crate::kernels::batch::{AddMoments, Moments, Posteriors, Prior};
 use crate::kernels::{self, Batch, LANES};
 use crate::refit::Workers;
 
-/// Users that the covariance is pulled towards a small multiple of I by.
+/// The weight, in users, of the prior of the covariance, a small multiple of I.
 const PSEUDO_USERS: f64 = 10.0;
 /// The variance that a first fit starts from, in units of noise per squared feature.
 const FIRST_VARIANCE: f64 = 0.15;
-/// What keeps C away from singular, as a share of its mean diagonal.
+/// The addition to the diagonal of C that keeps it from being singular, as a share of its mean.
 const JITTER: f64 = 1e-5;
-/// Precision that μ0 is pulled towards 0 by, in units of squared feature per noise.
+/// The precision of the prior of μ0 around 0, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
-/// A step that gains fewer nats is the last.
-pub(super) const SETTLED: f64 = 0.3;
+/// The gain in nats below which a step is the last.
+pub(super) const MIN_GAIN: f64 = 0.3;
 
 /// N(μ0, C)
 #[derive(Debug, Clone, PartialEq)]
@@ -40,7 +40,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Nothing where C is not positive definite.
+    /// The background; `None` where C is not positive definite.
     pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
         let factors = Factors::of(mean.len(), &covariance)?;
         let pull = factors.solve(&mean);
@@ -70,18 +70,18 @@ impl Background {
         }
     }
 
-    /// L_0 of the user in a lane: ½[rᵀm − μ0ᵀC⁻¹μ0 − ln|C| − ln|C⁻¹+G/v|], the logarithm of how likely
-    /// her rewards are, less that of N(0, v) noise alone.
+    /// L_0 of the user in a lane: ½[rᵀm − μ0ᵀC⁻¹μ0 − ln|C| − ln|C⁻¹+G/v|], the log-likelihood of the
+    /// user's rewards less that of N(0, v) noise alone.
     pub fn evidence(&self, batch: &Batch, lane: usize) -> f64 {
         self.base + 0.5 * (batch.fit[lane] - batch.log_determinant(lane))
     }
 }
 
-/// What one pass over users says about a background.
+/// The result of one pass over users with a background.
 pub(crate) struct Pass {
     /// L_0 of each user of the panel.
     pub evidence: Vec<f64>,
-    /// E‖y − Xθ‖² of each user under her posterior, with moments.
+    /// E‖y − Xθ‖² of each user under the user's posterior, with moments.
     pub residual: Vec<f64>,
     /// Σ L_0
     pub total: f64,
@@ -91,7 +91,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Σ over users of d − tr(C⁻¹P): how many numbers the data have settled.
+    /// Σ over users of d − tr(C⁻¹P): the number of parameters that the data determine.
     pub fn effective(&self, background: &Background) -> f64 {
         let dim = background.mean.len();
         self.evidence.len() as f64 * dim as f64
@@ -157,7 +157,7 @@ pub(crate) fn pass(
         if moments {
             sums.add_to(&mut part.covariance, &mut part.spread, &mut part.shift);
         }
-        *parts[piece].lock().expect("nobody panics") = Some(part);
+        *parts[piece].lock().expect("no worker panics") = Some(part);
     });
     let mut all = Pass {
         evidence: Vec::with_capacity(panel.len()),
@@ -168,7 +168,7 @@ pub(crate) fn pass(
         shift: vec![0.0; dim],
     };
     for part in parts {
-        let part = part.into_inner().expect("nobody panics");
+        let part = part.into_inner().expect("no worker panics");
         let part = part.expect("every piece was done");
         add(&mut all.covariance, &part.covariance);
         add(&mut all.spread, &part.spread);
@@ -200,7 +200,7 @@ impl Scale {
         self.noise / self.square
     }
 
-    /// Where a first fit starts.
+    /// The start of a first fit.
     pub fn start(self, dim: usize) -> Background {
         Background::wide(dim, FIRST_VARIANCE * self.variance())
     }
@@ -294,8 +294,8 @@ pub(crate) fn fit(
 ) -> (Background, Pass) {
     let dim = start.mean.len();
     let mut scale = scale;
-    // Pseudo-users are as wide as the users seemed: directions that nobody has said anything about
-    // keep the mean variance.
+    // The prior of the covariance has the mean variance of the users seen: directions without
+    // observations keep it.
     let width = |c: &Background| symmetric::trace(dim, &c.covariance) / dim as f64;
     scale.pseudo = width(start);
     let value = |scale: &Scale, background: &Background, pass: &Pass| {
@@ -333,7 +333,7 @@ pub(crate) fn fit(
         }
         let gain = tried_value - best_value;
         (best, best_pass, best_value) = (tried, tried_pass, tried_value);
-        if gain < SETTLED {
+        if gain < MIN_GAIN {
             break;
         }
     }
@@ -356,8 +356,8 @@ pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
         symmetric::dot(&factors.solve(moment), moment)
     });
     let free = (count - dim as f64).max(0.5 * count);
-    // Rewards that are all alike leave no noise: a trace of their size stands for it. And where numbers
-    // are so small that their squares are lost, any scale will do.
+    // Equal rewards leave no noise: a small share of their size is taken. Where squares underflow, any
+    // scale will do.
     let noise = ((squares - explained) / free).max(1e-6 * squares / count);
     let (noise, square) = (known(noise), known(square));
     let fine = (noise / square).is_normal() && (square / noise).is_normal();

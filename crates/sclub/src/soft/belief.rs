@@ -1,4 +1,4 @@
-//! What is believed about one user, and how an observation changes it.
+//! The belief about one user, and its update by an observation.
 
 use super::background::Background;
 use super::fit::Fit;
@@ -10,8 +10,8 @@ use crate::kernels::{self, Batch};
 use crate::policy::ClusterId;
 use crate::statistics::Shape;
 
-/// A centre is known when its variance is this share of the background's.
-const KNOWN: f64 = 3e-3;
+/// A centre is well known when its variance is below this share of the background's.
+const MIN_SPREAD: f64 = 3e-3;
 
 /// A fit made ready for serving.
 #[derive(Debug, Clone)]
@@ -32,12 +32,12 @@ pub(crate) struct Model {
     /// V of each centre that is not yet well known.
     pub spreads: Vec<Option<Vec<f64>>>,
     coefficients: Vec<f64>,
-    /// The block and the belief of somebody without observations.
+    /// The block and the belief of a user without observations.
     pub block: Vec<f64>,
     pub newcomer: Belief,
 }
 
-/// How probable each hypothesis is for a user: none of the clusters first, then each.
+/// The probability of each hypothesis about a user: the background first, then each cluster.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Belief {
     /// The fit it belongs to.
@@ -48,14 +48,14 @@ pub(crate) struct Belief {
     pub weights: Vec<f64>,
     /// ln Σ π e^L
     pub log_sum: f64,
-    /// Memory for what each hypothesis expects.
+    /// A buffer for the reward that each hypothesis predicts.
     pub expected: Vec<f64>,
 }
 
 /// V where it is not negligible beside C.
 fn uncertain(dim: usize, spread: &[f64], fit: &Fit) -> Option<Vec<f64>> {
     let whole = symmetric::trace(dim, &fit.background.covariance);
-    (symmetric::trace(dim, spread) > KNOWN * whole).then(|| spread.to_vec())
+    (symmetric::trace(dim, spread) > MIN_SPREAD * whole).then(|| spread.to_vec())
 }
 
 impl Model {

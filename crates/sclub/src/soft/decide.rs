@@ -1,11 +1,19 @@
-//! Which item to show: the expected reward, and what there is to learn about the user.
+//! The score of an item: the expected reward, and a bonus for what showing it would teach.
 //!
-//! With weights w over the hypotheses (each cluster, and none), means m_k = xᵀμ_k and m_0 = xᵀm, and
-//! the posterior covariance P where she is in none:
+//! | symbol | name | meaning |
+//! |---|---|---|
+//! | t | `trust` | the weight of the clusters as a whole |
+//! | w_k | `weights` × t | the weight of cluster k; w_0 = 1 − Σ w_k is that of the background |
+//! | m_k, m_0 | | the expected reward xᵀμ_k in cluster k, and xᵀm under the background |
+//! | P | `view` | the posterior covariance of the user's tastes under the background |
+//! | V_k | `spreads` | the posterior covariance of the centre μ_k; taken as 0 once the centre is well known |
+//! | c_b, c | `between`, `within` | [`SoftParams::between`](super::SoftParams::between); t · within + (1 − t) · alone |
 //!
-//! score = Σ w m + c_b √(Σ w (m − Σ w m)²) + c √(w_0 xᵀPx)
+//! score = Σ w m + c_b √(Σ w (m − Σ w m)²) + c √(w_0 xᵀPx + Σ_k w_k xᵀV_k x)
 //!
-//! The first root is large where the hypotheses disagree about an item: showing it tells who she is.
+//! All sums go over the background and the clusters, but the last, which is over the clusters. A
+//! hypothesis of weight [`MIN_WEIGHT`] or less is left out of all of them. The first root is large
+//! where the hypotheses disagree about an item: its reward tells which of them holds.
 
 use super::belief::Belief;
 use super::{SclubSoft, Served};
@@ -16,10 +24,10 @@ use crate::policy::{Decision, Score, UserId};
 use crate::statistics::View;
 use crate::ucb::{self, Scores};
 
-/// Least weight of a hypothesis that is asked about an item.
-const HEARD: f64 = 1e-5;
+/// Hypotheses of this weight or less are skipped when items are scored.
+const MIN_WEIGHT: f64 = 1e-5;
 
-/// How items are ranked for one user.
+/// The scoring rule for one user.
 pub(super) struct Ranking<'a> {
     view: View<'a>,
     /// The centres with their weights.
@@ -61,8 +69,8 @@ impl SclubSoft {
         }
     }
 
-    /// Before the first fit any item will do: one that the round and the user fix.
-    pub(super) fn first_of(&self, user: UserId, items: &ItemSet) -> Decision {
+    /// The item to show before the first fit: any will do, so the round and the user fix one.
+    pub(super) fn arbitrary_item(&self, user: UserId, items: &ItemSet) -> Decision {
         let word = mix(mix(self.rounds) ^ user);
         let index = ((u128::from(word) * items.len() as u128) >> 64) as usize;
         let score = Score {
@@ -73,8 +81,14 @@ impl SclubSoft {
         Decision { index, score }
     }
 
-    pub(super) fn before_anything(&self, user: UserId, items: &ItemSet, out: &mut Vec<Score>) {
-        let first = self.first_of(user, items);
+    /// The scores before the first fit: 1 for [`SclubSoft::arbitrary_item`], 0 for the others.
+    pub(super) fn explain_before_first_fit(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        out: &mut Vec<Score>,
+    ) {
+        let first = self.arbitrary_item(user, items);
         let nothing = Score {
             score: 0.0,
             mean: 0.0,
@@ -120,7 +134,7 @@ impl Ranking<'_> {
         mean.fill(0.0);
         width.fill(0.0);
         let none = self.none;
-        if none > HEARD {
+        if none > MIN_WEIGHT {
             kernels::score(Scoring {
                 factor: self.view.factor,
                 scale: self.view.scale,
@@ -140,7 +154,7 @@ impl Ranking<'_> {
         let mut spread = Vec::new();
         for ((&weight, centre), own) in self.weights.iter().zip(centres).zip(self.spreads) {
             let weight = self.trust * weight;
-            if weight > HEARD {
+            if weight > MIN_WEIGHT {
                 kernels::means(centre, group.features, one);
                 for l in 0..lanes {
                     mean[l] += weight * one[l];

@@ -1,7 +1,7 @@
-//! A fit of the whole model to all users, and what is kept of it.
+//! A fit of the whole model to all users, and its result.
 
 use super::background::{self, Background, Pass, Scale};
-use super::mixture::{Mixture, UNNAMED};
+use super::mixture::{Mixture, UNLABELLED};
 use super::panel::Panel;
 use super::params::SoftParams;
 use super::search::{Draws, Found, Search, WARM_STEPS};
@@ -10,25 +10,26 @@ use crate::digest::mix;
 use crate::policy::ClusterId;
 use crate::refit::Workers;
 
-/// Users that clusters are looked for among, at the most; then all of them are asked.
-const SEARCHED: usize = 8192;
-/// Steps of EM over all users, where there are more.
+/// The maximum number of users that a search for clusters looks at. Its result is then refined
+/// on all users.
+const MAX_SEARCHED_USERS: usize = 8192;
+/// Steps of EM over all users, where there are more than that.
 const LAST_STEPS: usize = 2;
-/// Fits in which the scale of the background is looked for as well.
+/// The number of first fits that also search for the scale of the background.
 const SCALE_FITS: u64 = 12;
-/// Factor between the rounds of a search that found something and those of the next.
-const GREW: f64 = 1.4;
-/// Weight below which a mixture is not played.
-const PLAYED: f64 = 1e-3;
-/// Two mixtures with as many clusters and scores this close are the same.
-const SAME: f64 = 0.05;
+/// Growth of the number of rounds between a search that found clusters and the next.
+const SEARCH_GROWTH: f64 = 1.4;
+/// The minimum weight of a mixture that is played.
+const MIN_PLAYED_WEIGHT: f64 = 1e-3;
+/// Two mixtures with equally many clusters and scores closer than this count as one.
+const SAME_SCORE: f64 = 0.05;
 
-/// What a fit found.
+/// The result of a fit.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fit {
     /// Rounds learned in the state it was computed from.
     pub rounds: u64,
-    /// Rounds from which on it is worth while to look for more clusters.
+    /// Rounds from which on more clusters are searched for.
     pub searched: u64,
     /// Users forgotten before that.
     pub forgotten: u64,
@@ -43,14 +44,14 @@ pub(crate) struct Fit {
     pub sizes: Vec<(f64, f64)>,
     /// Other mixtures that explain the data well; the next fit goes on from them too.
     pub others: Vec<Mixture>,
-    /// What is played: the best mixture, then the others, by weight.
+    /// The mixture that is played: the best mixture, then the others, by weight.
     pub played: Mixture,
-    /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster that is played: how well its centre is known.
+    /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster that is played: the posterior covariance of its centre.
     pub spreads: Vec<Vec<f64>>,
     pub next_label: ClusterId,
-    /// Share of the users that no cluster has with ½ or more.
+    /// The share of users without a cluster of probability ½ or more.
     pub unplaced: f64,
-    /// How many numbers the data have settled.
+    /// The number of parameters that the data determine.
     pub effective: f64,
 }
 
@@ -98,7 +99,7 @@ impl Job {
         if params.clusters {
             self.find(&panel, &pass, &mut fit, workers);
             if some.len() < all.len() {
-                fit.ask_all(&Panel::new(&self.sums, &all), workers);
+                fit.refine_on_all(&Panel::new(&self.sums, &all), workers);
             }
         }
         fit
@@ -111,8 +112,8 @@ impl Job {
         let Some(before) = &self.before else {
             return (pooled, pooled.start(layout.dim));
         };
-        // v = Σ_i E‖y_i − X_i θ_i‖² / Σ_i n_i under the background. Clusters have no say: where most
-        // rewards are nought, one cluster of those who never saw another explains them without noise.
+        // v = Σ_i E‖y_i − X_i θ_i‖² / Σ_i n_i under the background. Clusters are not used: where most
+        // rewards are 0, a cluster of the users without any other reward would explain them without noise.
         let pass = background::pass(panel, &before.background, before.noise, true, workers);
         let squares: f64 = pass.residual.iter().sum();
         let slots = panel.slots().iter();
@@ -124,7 +125,7 @@ impl Job {
         (scale, before.background.clone())
     }
 
-    /// Looks for clusters from where the last fit was, and from scratch while that still helps.
+    /// Searches for clusters from the last fit's, and from scratch while users have few observations.
     fn find(&self, panel: &Panel<'_>, pass: &Pass, fit: &mut Fit, workers: &dyn Workers) {
         let params = &self.params;
         let background = fit.background.clone();
@@ -144,9 +145,9 @@ impl Job {
         };
         let may_search = self.rounds >= searched;
         let (best, grew) = search.warm(main, may_search);
-        // What was looked for in vain is looked for again when there is much more to see.
+        // After a search without success the next one waits longer.
         fit.searched = if may_search {
-            (self.rounds as f64 * if grew { GREW } else { params.patience }) as u64
+            (self.rounds as f64 * if grew { SEARCH_GROWTH } else { params.patience }) as u64
         } else {
             searched
         };
@@ -167,14 +168,17 @@ impl Job {
     }
 }
 
-/// Some users to look at first: all, or as many as are enough, spread over all.
+/// The users that clusters are searched among: all, or a sample of [`MAX_SEARCHED_USERS`].
 fn sample(all: &[u32]) -> Vec<u32> {
-    if all.len() <= SEARCHED {
+    if all.len() <= MAX_SEARCHED_USERS {
         return all.to_vec();
     }
     let mut order: Vec<(u64, u32)> = all.iter().map(|&s| (mix(u64::from(s)), s)).collect();
-    order.select_nth_unstable(SEARCHED);
-    let mut some: Vec<u32> = order[..SEARCHED].iter().map(|&(_, slot)| slot).collect();
+    order.select_nth_unstable(MAX_SEARCHED_USERS);
+    let mut some: Vec<u32> = order[..MAX_SEARCHED_USERS]
+        .iter()
+        .map(|&(_, slot)| slot)
+        .collect();
     some.sort_unstable();
     some
 }
@@ -191,14 +195,16 @@ impl Fit {
     ) {
         found.sort_by(|a, b| b.score.total_cmp(&a.score));
         found.dedup_by(|b, a| {
-            a.score - b.score < SAME && a.mixture.centres.len() == b.mixture.centres.len()
+            a.score - b.score < SAME_SCORE && a.mixture.centres.len() == b.mixture.centres.len()
         });
         found.truncate(params.members);
         let top = found[0].score.max(alone);
         let weight = |score: f64| libm::exp(params.temper * (score - top));
-        found.retain(|one| !one.mixture.centres.is_empty() && weight(one.score) >= PLAYED);
+        found.retain(|one| {
+            !one.mixture.centres.is_empty() && weight(one.score) >= MIN_PLAYED_WEIGHT
+        });
         for centre in found.iter_mut().flat_map(|one| &mut one.mixture.centres) {
-            if centre.label == UNNAMED {
+            if centre.label == UNLABELLED {
                 centre.label = self.next_label;
                 self.next_label += 1;
             }
@@ -233,8 +239,8 @@ impl Fit {
         self.others = found.map(|one| one.mixture).collect();
     }
 
-    /// What was found among some users, asked of all.
-    fn ask_all(&mut self, panel: &Panel<'_>, workers: &dyn Workers) {
+    /// Refines the clusters that were found among some users on all users.
+    fn refine_on_all(&mut self, panel: &Panel<'_>, workers: &dyn Workers) {
         if self.mixture.centres.is_empty() {
             return;
         }

@@ -1,15 +1,15 @@
-//! What the policy says about itself: where a user belongs, and how the clustering does.
+//! Reports for inspection: the clusters that a user may belong to, and the state of the clustering.
 
 use super::belief::Belief;
 use super::{SclubSoft, Served};
 use crate::policy::{ClusterId, UserId};
 use crate::refit::{Outlook, Place, Placement};
 
-/// Clusters count as used from this trust on.
-const USED: f64 = 0.5;
+/// The trust from which on clusters count as used.
+const MIN_TRUST: f64 = 0.5;
 
 impl Served {
-    /// The cluster of the best mixture with the largest weight; 0 where none has more.
+    /// The cluster of the best mixture with the largest weight; 0 where the background has more.
     pub(super) fn most_probable(&self, belief: &Belief) -> ClusterId {
         let count = self.fit.mixture.centres.len();
         let weights = &belief.weights;
@@ -28,9 +28,9 @@ impl Served {
 }
 
 impl SclubSoft {
-    /// Whether clusters are used more than not.
+    /// True if clusters have at least half of the weight.
     fn uses_clusters(&self) -> bool {
-        self.clusters_found() > 0 && self.trust() >= USED
+        self.clusters_found() > 0 && self.trust() >= MIN_TRUST
     }
 
     fn clusters_found(&self) -> usize {
@@ -98,11 +98,20 @@ impl SclubSoft {
                     .into(),
             );
         }
-        (!self.uses_clusters()).then(|| {
+        if self.uses_clusters() {
+            return None;
+        }
+        let (gain, caution) = (self.gain, self.params.caution);
+        Some(if gain < 0.0 {
             format!(
-                "clustering buys nothing: since the last fit rewards were {:.1} nats less likely \
-                 with clusters than without, so recommendations hardly use them",
-                -self.gain
+                "clustering buys nothing: recent rewards were {:.1} nats less likely with clusters \
+                 than without, so recommendations hardly use them",
+                -gain
+            )
+        } else {
+            format!(
+                "clustering buys little: recent rewards were {gain:.1} nats more likely with \
+                 clusters than without; recommendations use them from {caution:.1} nats on"
             )
         })
     }

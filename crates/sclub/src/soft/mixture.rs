@@ -11,11 +11,11 @@ use crate::kernels::{self, LANES};
 use crate::policy::ClusterId;
 use crate::refit::Workers;
 
-/// Weights below this are nought: a user has few clusters.
-const LEAST: f64 = 1e-5;
+/// Weights below this are set to 0: a user has few clusters.
+const MIN_WEIGHT: f64 = 1e-5;
 
-/// The label of a cluster that no fit has kept yet.
-pub(crate) const UNNAMED: ClusterId = 0;
+/// The label of a cluster that no fit has labelled yet.
+pub(crate) const UNLABELLED: ClusterId = 0;
 
 /// A cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub(crate) struct Mixture {
     pub none: f64,
 }
 
-/// What users say about a mixture: sums over them, weighted by how probable each cluster is to each.
+/// The expectation step of EM: sums over users, weighted by the probability of each cluster.
 pub(crate) struct Expectation {
     /// Σ_i ln Σ_k π_k e^{L_ik}
     pub total: f64,
@@ -45,7 +45,7 @@ pub(crate) struct Expectation {
     squared: Vec<f64>,
     /// Σ_i w_ik
     pub weights: Vec<f64>,
-    /// −Σ_i ln(1 − w_ik): what would be lost without the cluster.
+    /// −Σ_i ln(1 − w_ik): the log-likelihood lost without the cluster.
     pub explains: Vec<f64>,
     /// w_i0 of each user.
     pub none: Vec<f64>,
@@ -55,7 +55,7 @@ pub(crate) struct Expectation {
     pub placed: u64,
 }
 
-/// For each cluster, what a row is multiplied by to give L_k = (μᵀb − ½μᵀGμ)/v; clusters in the lanes
+/// For each cluster, the coefficients that a row is multiplied by to give L_k = (μᵀb − ½μᵀGμ)/v; clusters in the lanes
 /// ([`Products`]).
 pub(crate) fn coefficients<'a>(
     layout: Layout,
@@ -153,11 +153,11 @@ impl Mixture {
                 weights[four.len()..].iter_mut().for_each(|w| w.fill(0.0));
                 part.add(rows, &weights, detail);
             }
-            *parts[piece].lock().expect("nobody panics") = Some(part);
+            *parts[piece].lock().expect("no worker panics") = Some(part);
         });
         let mut all = Expectation::empty(count, size, detail);
         for part in parts {
-            let part = part.into_inner().expect("nobody panics");
+            let part = part.into_inner().expect("no worker panics");
             all.merge(part.expect("every piece was done"));
         }
         all
@@ -245,7 +245,7 @@ impl Mixture {
         rest
     }
 
-    /// Where it pays to make one cluster of two: the two, and the mean of both.
+    /// The merges of two clusters that raise the score: the two, and the mean of both.
     pub fn merges(
         &self,
         layout: Layout,
@@ -364,7 +364,7 @@ impl Expectation {
         let size = rows[0].len();
         for k in 0..self.weights.len() {
             let of: [f64; 4] = std::array::from_fn(|u| weights[u][k + 1]);
-            if of.iter().all(|&weight| weight < LEAST) {
+            if of.iter().all(|&weight| weight < MIN_WEIGHT) {
                 continue;
             }
             self.weights[k] += (of[0] + of[1]) + (of[2] + of[3]);
@@ -381,7 +381,7 @@ impl Expectation {
                     rows,
                 });
                 for weight in of {
-                    if weight >= LEAST {
+                    if weight >= MIN_WEIGHT {
                         self.explains[k] -= libm::log1p(-weight.min(1.0 - 1e-12));
                     }
                 }

@@ -1,8 +1,8 @@
 //! `sclub-soft`: users belong to clusters by probability, and clusters are used as far as they
 //! predict better than none.
 //!
-//! Everything is computed from the sums of each user ([`sums`]). A *fit* ([`fit`]) finds what all
-//! users have in common ([`background`]) and clusters of them ([`mixture`], [`search`]); between
+//! All is computed from the sums of each user ([`sums`]). A *fit* ([`fit`]) finds the
+//! prior of all users ([`background`]) and clusters of them ([`mixture`], [`search`]); between
 //! fits only the user who is seen changes ([`belief`]). [`decide`] ranks items. The model, with an
 //! equation and a test for each step, is in docs/sclub-soft.md.
 
@@ -27,13 +27,13 @@ use std::borrow::Cow;
 use params::CONSTANTS;
 pub use params::SoftParams;
 
-use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::kernels::{Batch, LANES};
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
+    offers,
 };
 use crate::refit::Sequential;
 use crate::roster::Roster;
@@ -43,11 +43,11 @@ use belief::{Belief, Model};
 use fit::{Fit, Job};
 use sums::{Layout, Sums};
 
-/// Rounds before the first fit of all, which is a rough one; the next come whenever they have
-/// doubled, until [`SoftParams::first`].
-const EARLIEST: u64 = 32;
-/// Entries of the history of fits; then every other one of the older half is dropped.
-const HISTORY: usize = 256;
+/// Rounds before the first, rough fit; the next come whenever the rounds have doubled, until
+/// [`SoftParams::first`].
+const FIRST_ROUGH_FIT: u64 = 32;
+/// The maximum length of the history of fits; then every other entry of the older half is dropped.
+const MAX_HISTORY: usize = 256;
 
 /// Recommends from clusters that users belong to by probability, with one Gaussian prior for those
 /// who are in none. See docs/sclub-soft.md.
@@ -74,16 +74,18 @@ pub struct SclubSoft {
     /// T_i by slot.
     counts: Vec<u64>,
     sums: Sums,
-    /// The background's posterior of each user, as of the fit that her belief belongs to.
+    /// The background's posterior of each user, as of the fit that the user's belief belongs to.
     blocks: Blocks,
     beliefs: Vec<Belief>,
     served: Option<Served>,
     rounds: u64,
     /// Rounds from which on a fit is due.
     due: u64,
-    /// Users forgotten so far. A fit that was computed from fewer still has somebody's observations.
+    /// Users forgotten so far. A fit with a lower number still contains observations of a
+    /// forgotten user.
     forgotten: u64,
-    /// By how many nats rewards were likelier with clusters than without; halved at each fit.
+    /// The log-likelihood of recent rewards with clusters less that without, in nats; halved at each
+    /// fit.
     gain: f64,
     /// (rounds, clusters) of fits.
     history: Vec<(u64, usize)>,
@@ -100,11 +102,11 @@ struct Served {
     model: Model,
 }
 
-/// What a recommendation is made from: the fit, a user's block and what is believed about her.
+/// The basis of a recommendation: the fit, the user's block and the user's belief.
 type Basis<'a> = (&'a Served, Cow<'a, [f64]>, Cow<'a, Belief>);
 
 impl SclubSoft {
-    /// Nobody is known and nothing learned.
+    /// A policy that has learned nothing.
     ///
     /// # Errors
     /// [`Error::Dimension`], [`Error::BadParameter`].
@@ -123,7 +125,7 @@ impl SclubSoft {
             beliefs: Vec::new(),
             served: None,
             rounds: 0,
-            due: EARLIEST.min(params.first),
+            due: FIRST_ROUGH_FIT.min(params.first),
             forgotten: 0,
             gain: 0.0,
             history: Vec::new(),
@@ -152,8 +154,8 @@ impl SclubSoft {
         }
     }
 
-    /// From now on recommendations come from this fit. Beliefs are made anew when their user is next
-    /// seen.
+    /// Uses this fit for recommendations from now on. Beliefs are computed again when their user is
+    /// next seen.
     fn install(&mut self, fit: Fit) {
         let number = self
             .served
@@ -165,18 +167,18 @@ impl SclubSoft {
         let later = (fit.rounds as f64 * self.params.growth).ceil() as u64;
         self.due = early.max(later).max(self.rounds.saturating_add(1));
         self.gain *= 0.5;
-        if self.history.len() == HISTORY {
+        if self.history.len() == MAX_HISTORY {
             let mut place = 0;
             self.history.retain(|_| {
                 place += 1;
-                place > HISTORY / 2 || place % 2 == 1
+                place > MAX_HISTORY / 2 || place % 2 == 1
             });
         }
         self.history.push((self.rounds, fit.mixture.centres.len()));
         self.served = Some(Served { number, fit, model });
     }
 
-    /// Makes the fit that is due, and the beliefs of all users.
+    /// Computes the fit that is due, and the beliefs of all users.
     fn refit_inline(&mut self) {
         let job = self.job();
         let fit = job.run(&Sequential);
@@ -197,7 +199,7 @@ impl SclubSoft {
         }
     }
 
-    /// What is believed about a user in a slot, made anew where it is out of date.
+    /// The belief about the user in a slot, computed again where it is out of date.
     fn belief(&self, served: &Served, slot: usize) -> (Cow<'_, [f64]>, Cow<'_, Belief>) {
         if self.beliefs[slot].fit == served.number {
             let block = Cow::Borrowed(self.blocks.get(slot));
@@ -216,7 +218,7 @@ impl SclubSoft {
         made
     }
 
-    /// What is believed about any user; nothing before the first fit.
+    /// The belief about any user; `None` before the first fit.
     fn basis(&self, user: UserId) -> Option<Basis<'_>> {
         let served = self.served.as_ref()?;
         let (block, belief) = match self.roster.slot(user) {
@@ -229,7 +231,7 @@ impl SclubSoft {
         Some((served, block, belief))
     }
 
-    /// How far clusters are trusted, given how much better than none they have predicted: 1/(1 + e^{1−g}),
+    /// The weight of the clusters, between 0 and 1, by their gain over the background: 1/(1 + e^{1−g}),
     /// g the gain in units of [`SoftParams::caution`].
     fn trust(&self) -> f64 {
         1.0 / (1.0 + libm::exp(1.0 - self.gain / self.params.caution))
@@ -263,12 +265,12 @@ impl SclubSoft {
         }
         self.sums.observe(slot, item, reward, self.params.keep());
         if self.params.half_life.is_some() {
-            // All that she said before has lost weight: nothing follows by rank 1.
+            // All earlier observations have lost weight: a rank-1 update is not enough.
             self.refresh(slot);
         }
     }
 
-    /// Makes what is believed about a user anew.
+    /// Computes the belief about a user again.
     #[cold]
     fn refresh(&mut self, slot: usize) {
         if let Some(served) = &self.served {
@@ -292,7 +294,7 @@ impl Policy for SclubSoft {
         check_items(items, self.layout.dim)?;
         Ok(match self.basis(user) {
             Some((served, block, belief)) => self.ranking(served, &block, &belief).choose(items),
-            None => self.first_of(user, items),
+            None => self.arbitrary_item(user, items),
         })
     }
 
@@ -302,7 +304,7 @@ impl Policy for SclubSoft {
             Some((served, block, belief)) => {
                 self.ranking(served, &block, &belief).explain(items, scores);
             }
-            None => self.before_anything(user, items, scores),
+            None => self.explain_before_first_fit(user, items, scores),
         }
         Ok(())
     }
@@ -324,7 +326,7 @@ impl Policy for SclubSoft {
         Ok(())
     }
 
-    /// Her most probable cluster; `None` where that is none.
+    /// The user's most probable cluster; `None` where the background is more probable.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         let (served, _, belief) = self.basis(user)?;
         Some(served.most_probable(&belief)).filter(|&id| id != 0)
@@ -348,25 +350,7 @@ impl Policy for SclubSoft {
         bytes::digest(self)
     }
 
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
-
-    fn as_fit(&self) -> Option<&dyn BackgroundFit> {
-        Some(self)
-    }
-
-    fn as_fit_mut(&mut self) -> Option<&mut dyn BackgroundFit> {
-        Some(self)
-    }
+    offers!(inspect, persist, forget, fit);
 }
 
 /// `sclub-soft`

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::sums::{Layout, Sums};
 
 /// Users in a piece. Sums over users are made piece by piece and added in the order of the pieces, so
-/// they do not depend on who worked.
+/// they do not depend on the number of threads.
 const PIECE: usize = 512;
 
 /// Some of the users.
@@ -20,7 +20,7 @@ impl<'a> Panel<'a> {
         Self { sums, slots }
     }
 
-    /// Others of the same users.
+    /// Other users of the same sums.
     pub fn of(&self, slots: &'a [u32]) -> Self {
         Self {
             sums: self.sums,
@@ -49,7 +49,7 @@ impl<'a> Panel<'a> {
         &self.slots[start..(start + PIECE).min(self.slots.len())]
     }
 
-    /// Where a piece begins among the users.
+    /// The index of the first user of a piece.
     pub fn start(&self, piece: usize) -> usize {
         piece * PIECE
     }

@@ -1,5 +1,4 @@
-//! The constants of the soft policy: one set for everything. docs/sclub-soft.md says how they were
-//! chosen.
+//! The constants of `sclub-soft`: one set for all settings, chosen as docs/sclub-soft.md describes.
 
 use crate::bytes::{Reader, Writer, bad};
 use crate::error::{Error, LoadError};
@@ -8,17 +7,17 @@ use crate::spec::{Constant, Preset, Range, Setup, Value, Values};
 /// Constants of [`crate::SclubSoft`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoftParams {
-    /// Whether clusters are looked for. Without them there is one Gaussian prior for all users.
+    /// True if clusters are searched for. Else there is one Gaussian prior for all users.
     pub clusters: bool,
-    /// Whether fits are made by [`crate::Policy::learn_round`] itself as soon as they are due. Else
-    /// whoever runs the policy makes them beside it ([`crate::BackgroundFit`]).
+    /// True if [`crate::Policy::learn_round`] makes fits itself as soon as they are due. Else the
+    /// caller makes them in the background ([`crate::BackgroundFit`]).
     pub inline: bool,
-    /// A user's observation counts half after so many later ones of hers; all count alike where it is
-    /// absent.
+    /// The number of later observations of the same user after which an observation counts half;
+    /// `None` if all count alike.
     pub half_life: Option<f64>,
     /// c_b, weight of the disagreement among hypotheses about a user.
     pub between: f64,
-    /// c, weight of what is uncertain under each, where clusters are trusted.
+    /// c, weight of the uncertainty under each hypothesis, where clusters are trusted.
     pub within: f64,
     /// c where they are not.
     pub alone: f64,
@@ -26,23 +25,23 @@ pub struct SoftParams {
     pub first: u64,
     /// Factor between the rounds of one fit and those of the next.
     pub growth: f64,
-    /// Factor between the rounds of a search for new clusters in vain and those of the next.
+    /// Factor between the rounds of a search that found no cluster and those of the next.
     pub patience: f64,
-    /// Steps of the background's EM in a fit, at the most.
+    /// The maximum number of EM steps of the background in a fit.
     pub steps: usize,
-    /// Clusters that a search starts from.
+    /// The number of clusters that a search starts from.
     pub seeds: usize,
-    /// Mixtures kept and played beside one another, at the most.
+    /// The maximum number of mixtures that are kept and played together.
     pub members: usize,
-    /// Mixtures looked for from scratch in each fit.
+    /// The number of mixtures searched for from scratch in each fit.
     pub colds: usize,
-    /// Rounds per user from which on there are any.
+    /// Rounds per user from which on mixtures are searched for from scratch.
     pub cold_from: f64,
-    /// Rounds per user from which on there are none.
+    /// Rounds per user from which on none is.
     pub cold_to: f64,
     /// A mixture is played in proportion to e to the power of this times its score.
     pub temper: f64,
-    /// Nats by which clusters must have predicted better than none to be trusted with ½.
+    /// The gain of the clusters, in nats, at which they get half of the weight.
     pub caution: f64,
 }
 
@@ -101,14 +100,14 @@ const RATIO: Range = Range::between(0.0, 1e9, "between 0 and 1e9");
 pub(super) const CONSTANTS: [Constant; 16] = [
     expert(
         "clusters",
-        "Whether clusters are looked for. Without them there is one Gaussian prior for all users",
+        "Search for clusters. Without them there is one Gaussian prior for all users",
         Range::Flag,
         |_, _| Ok(Value::Flag(true)),
     ),
     Constant {
         name: "half_life",
         meaning: "An observation counts half after this many later ones of the same user, for users who \
-                  change; all count alike where it is not given",
+                  change. By default all count alike",
         range: Range::between(1.0, 1e12, "between 1 and 1e12 observations"),
         default: |_, _| Ok(Value::Unset),
         instead_of: None,
@@ -146,43 +145,43 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     ),
     expert(
         "patience",
-        "Factor between the rounds of a search for clusters in vain and those of the next",
+        "Factor between the rounds of a search that found no cluster and those of the next",
         Range::between(1.0, 10.0, "between 1 and 10"),
         default!(patience),
     ),
     expert(
         "steps",
-        "Most steps of EM in a fit",
+        "Maximum number of EM steps of the background in a fit",
         Range::whole(1.0, 1e3, "a whole number between 1 and 1000"),
         default!(steps),
     ),
     expert(
         "seeds",
-        "Clusters that a search starts from",
+        "Number of clusters that a search starts from",
         Range::whole(1.0, 1e3, "a whole number between 1 and 1000"),
         default!(seeds),
     ),
     expert(
         "members",
-        "Most mixtures kept and played beside one another",
+        "Maximum number of mixtures that are kept and played together",
         Range::whole(1.0, 64.0, "a whole number between 1 and 64"),
         default!(members),
     ),
     expert(
         "colds",
-        "Mixtures looked for from scratch in each fit",
+        "Number of mixtures searched for from scratch in each fit",
         Range::whole(0.0, 64.0, "a whole number between 0 and 64"),
         default!(colds),
     ),
     expert(
         "cold_from",
-        "Rounds per user from which on mixtures are looked for from scratch",
+        "Rounds per user from which on mixtures are searched for from scratch",
         RATIO,
         default!(cold_from),
     ),
     expert(
         "cold_to",
-        "Rounds per user from which on they no longer are",
+        "Rounds per user from which on no mixture is searched for from scratch",
         RATIO,
         default!(cold_to),
     ),
@@ -194,7 +193,7 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     ),
     expert(
         "caution",
-        "Nats by which clusters must have predicted better than none to be trusted with one half",
+        "Gain of the clusters, in nats, at which they get half of the weight",
         Range::between(1e-3, 1e6, "between 0.001 and 1e6"),
         default!(caution),
     ),
@@ -211,26 +210,26 @@ impl SoftParams {
 
     /// The constants that values stand for.
     pub fn from_values(values: &Values, inline: bool) -> Self {
-        let usual = Self::default();
-        let number = |name: &str, usual: f64| values.number(name).unwrap_or(usual);
+        let default = Self::default();
+        let number = |name: &str, default: f64| values.number(name).unwrap_or(default);
         Self {
             clusters: values.flag("clusters"),
             inline,
             half_life: values.number("half_life"),
-            between: number("between", usual.between),
-            within: number("within", usual.within),
-            alone: number("alone", usual.alone),
-            first: number("first", usual.first as f64) as u64,
-            growth: number("growth", usual.growth),
-            patience: number("patience", usual.patience),
-            steps: number("steps", usual.steps as f64) as usize,
-            seeds: number("seeds", usual.seeds as f64) as usize,
-            members: number("members", usual.members as f64) as usize,
-            colds: number("colds", usual.colds as f64) as usize,
-            cold_from: number("cold_from", usual.cold_from),
-            cold_to: number("cold_to", usual.cold_to),
-            temper: number("temper", usual.temper),
-            caution: number("caution", usual.caution),
+            between: number("between", default.between),
+            within: number("within", default.within),
+            alone: number("alone", default.alone),
+            first: number("first", default.first as f64) as u64,
+            growth: number("growth", default.growth),
+            patience: number("patience", default.patience),
+            steps: number("steps", default.steps as f64) as usize,
+            seeds: number("seeds", default.seeds as f64) as usize,
+            members: number("members", default.members as f64) as usize,
+            colds: number("colds", default.colds as f64) as usize,
+            cold_from: number("cold_from", default.cold_from),
+            cold_to: number("cold_to", default.cold_to),
+            temper: number("temper", default.temper),
+            caution: number("caution", default.caution),
         }
     }
 
@@ -267,7 +266,7 @@ impl SoftParams {
             .map_or(Ok(()), |value| half_life.check(value))
     }
 
-    /// What an observation keeps of its weight when the next of its user comes.
+    /// The factor on the weight of a user's observations when the next one comes.
     pub(crate) fn keep(&self) -> f64 {
         self.half_life
             .map_or(1.0, |half| libm::exp(-std::f64::consts::LN_2 / half))
@@ -292,7 +291,7 @@ impl SoftParams {
             .zip(numbers)
             .any(|(c, value)| c.check(value).is_err())
         {
-            return Err(bad("a constant in it is out of range").into());
+            return Err(bad("a constant is out of range").into());
         }
         let [between, within, alone, first, growth, patience, rest @ ..] = numbers;
         let [
@@ -326,7 +325,7 @@ impl SoftParams {
         };
         params
             .check()
-            .map_err(|_| bad("a constant in it is out of range"))?;
+            .map_err(|_| bad("a constant is out of range"))?;
         Ok(params)
     }
 }

@@ -13,8 +13,8 @@ use crate::error::{Error, LoadError};
 use crate::ledger::load_roster;
 use crate::policy::MAX_ROUNDS;
 
-/// Most clusters that a fit is believed to have.
-const MOST_CLUSTERS: u64 = 1 << 20;
+/// The maximum number of clusters of a fit.
+const MAX_CLUSTERS: u64 = 1 << 20;
 
 impl Mixture {
     fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
@@ -30,7 +30,7 @@ impl Mixture {
 
     fn load(dim: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let none = share(reader)?;
-        let count = reader.at_most(MOST_CLUSTERS)?;
+        let count = reader.at_most(MAX_CLUSTERS)?;
         let mut centres = Vec::new();
         for _ in 0..count {
             let label = reader.word()?;
@@ -48,7 +48,7 @@ fn share(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
     if share > 0.0 && share <= 1.0 + 1e-9 {
         Ok(share)
     } else {
-        Err(bad("a share in it is none").into())
+        Err(bad("a share is not above 0 and at most 1").into())
     }
 }
 
@@ -57,7 +57,7 @@ fn positive(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
     if number > 0.0 && number.is_finite() {
         Ok(number)
     } else {
-        Err(bad("a number in it is not above 0").into())
+        Err(bad("a number is not positive and finite").into())
     }
 }
 
@@ -67,7 +67,7 @@ fn finite(count: usize, reader: &mut Reader<'_>) -> Result<Vec<f64>, LoadError> 
     if numbers.iter().all(|number| number.is_finite()) {
         Ok(numbers)
     } else {
-        Err(bad("a number in it is not finite").into())
+        Err(bad("a number is not finite").into())
     }
 }
 
@@ -109,8 +109,8 @@ impl Fit {
         let noise = positive(reader)?;
         let mean = finite(dim, reader)?;
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
-        let background =
-            Background::new(mean, covariance).ok_or_else(|| bad("its covariance is none"))?;
+        let background = Background::new(mean, covariance)
+            .ok_or_else(|| bad("its covariance is not positive definite"))?;
         let mixture = Mixture::load(dim, reader)?;
         let mut sizes = Vec::new();
         for _ in &mixture.centres {
@@ -126,7 +126,9 @@ impl Fit {
         if played.centres.len() < mixture.centres.len()
             || !mixture.centres.iter().zip(&played.centres).all(same)
         {
-            return Err(bad("what it plays is not what it found").into());
+            return Err(
+                bad("the mixture that it plays does not begin with the best mixture").into(),
+            );
         }
         let mut spreads = Vec::new();
         for _ in &played.centres {
@@ -215,14 +217,14 @@ impl SclubSoft {
     /// Reads the state that [`crate::Persist::save_to`] wrote, in small pieces, and not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where what comes is no state.
+    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not a valid state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;
         Self::load_words(reader)
     }
 
-    /// What follows the header.
+    /// Loads the words after the header.
     pub(crate) fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         let params = SoftParams::load(&mut reader)?;

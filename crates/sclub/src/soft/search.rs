@@ -1,7 +1,7 @@
 //! The search for clusters: births, merges, prunes.
 
 use super::background::Background;
-use super::mixture::{Centre, Expectation, Mixture, UNNAMED};
+use super::mixture::{Centre, Expectation, Mixture, UNLABELLED};
 use super::panel::Panel;
 use super::params::SoftParams;
 use super::sums::Layout;
@@ -10,30 +10,30 @@ use crate::kernels::batch::Posteriors;
 use crate::kernels::{self, Batch};
 use crate::refit::Workers;
 
-/// Evidence of what cannot be.
-const NEVER: f64 = -1e100;
-/// Steps of EM for clusters that were there before, that were just born, that all are new.
+/// The log evidence of an impossible hypothesis.
+const IMPOSSIBLE: f64 = -1e100;
+/// Steps of EM: after a fit before (warm), after births, from scratch (cold).
 pub(super) const WARM_STEPS: usize = 3;
 const BORN_STEPS: usize = 8;
 const COLD_STEPS: usize = 10;
-/// And after merges and prunes.
+/// Steps of EM after merges and prunes.
 const LAST_STEPS: usize = 2;
-/// Steps of EM that two clusters in place of one are given.
+/// Steps of EM after one cluster was split in two.
 const SPLIT_STEPS: usize = 10;
-/// Clusters are born while the background holds so many users' weight.
-const FEWEST_FREE: f64 = 3.0;
+/// The minimum weight, in users, that the background must hold for new clusters to be tried.
+const MIN_BACKGROUND_WEIGHT: f64 = 3.0;
 /// A cluster of fewer users is not split.
-const FEWEST_TO_SPLIT: usize = 6;
+const MIN_USERS_TO_SPLIT: usize = 6;
 
-/// A mixture with what users say about it.
+/// A mixture with the expectations of its users.
 pub(crate) struct Found {
     pub mixture: Mixture,
     pub expected: Expectation,
-    /// J less what the background's parameters cost where it is used.
+    /// J less the price of the background's parameters.
     pub score: f64,
 }
 
-/// What a search works with.
+/// The inputs of a search for clusters.
 #[derive(Clone, Copy)]
 pub(crate) struct Search<'a> {
     pub panel: Panel<'a>,
@@ -46,12 +46,12 @@ pub(crate) struct Search<'a> {
     pub draws: Draws,
 }
 
-/// Numbers that look random and are fixed by a seed.
+/// A generator of random numbers, fixed by a seed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Draws(pub u64);
 
 impl Draws {
-    /// A place, in proportion to its weight; nothing where all weights are nought.
+    /// An index drawn in proportion to its weight; `None` where all weights are 0.
     fn among(&mut self, weights: &[f64]) -> Option<usize> {
         let whole: f64 = weights.iter().sum();
         let at = self.next() * whole;
@@ -63,7 +63,7 @@ impl Draws {
         (whole > 0.0).then(|| place.unwrap_or(weights.len() - 1))
     }
 
-    /// In [0, 1).
+    /// A random number in [0, 1).
     fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(1);
         (mix(mix(self.0)) >> 11) as f64 / (1u64 << 53) as f64
@@ -93,7 +93,7 @@ impl Search<'_> {
         expected.total - prices.iter().sum::<f64>() - dim * (dim + 3.0) / 2.0 * mixture.none
     }
 
-    /// Merges and prunes until neither pays.
+    /// Merges and prunes until neither raises the score.
     fn tidy(&self, mut mixture: Mixture) -> Found {
         loop {
             let expected = self.expect(&mixture, true);
@@ -145,7 +145,7 @@ impl Search<'_> {
         }
     }
 
-    /// As good as EM, merges and prunes make it.
+    /// Improves a mixture by EM, merges and prunes.
     pub fn refine(&self, mixture: Mixture, steps: usize) -> Found {
         let found = self.tidy(self.steps(mixture, steps));
         self.tidy(self.steps(found.mixture, LAST_STEPS))
@@ -165,7 +165,7 @@ impl Search<'_> {
         next.none = share;
         for place in places {
             next.centres.push(Centre {
-                label: UNNAMED,
+                label: UNLABELLED,
                 mean: self.posterior_mean(slots[place]),
                 share,
             });
@@ -179,10 +179,10 @@ impl Search<'_> {
         self.panel.row(slot)[self.layout().count()]
     }
 
-    /// What some clusters alone make of some users: the clusters after a few steps, and their J.
+    /// A few EM steps of some clusters on some users: the clusters after them, and their J.
     fn local(&self, slots: &[u32], centres: Vec<Centre>, steps: usize) -> (Vec<Centre>, f64) {
-        // Nobody is in the background.
-        let evidence = vec![NEVER; slots.len()];
+        // The background is ruled out.
+        let evidence = vec![IMPOSSIBLE; slots.len()];
         let here = Search {
             panel: self.panel.of(slots),
             evidence: &evidence,
@@ -201,13 +201,13 @@ impl Search<'_> {
         (mixture.centres, score)
     }
 
-    /// Two clusters in place of one, if the users who are in it say so.
+    /// Two clusters in place of one, if that raises the score of the users in it by more than 1.
     fn split(&mut self, centre: &Centre, slots: &[u32]) -> Option<(Centre, Centre)> {
         let (_, whole) = self.local(slots, vec![centre.clone()], 1);
-        // Any of them: those who are seen often have made the cluster theirs already.
+        // Not in proportion to observations: users with many are close to the centre already.
         let seed = self.draws.among(&vec![1.0; slots.len()])?;
         let other = Centre {
-            label: UNNAMED,
+            label: UNLABELLED,
             mean: self.posterior_mean(slots[seed]),
             share: centre.share,
         };
@@ -220,7 +220,7 @@ impl Search<'_> {
         })
     }
 
-    /// One cluster in place of two, if the users who are in them say so.
+    /// One cluster in place of two, if that does not lower the score of the users in them.
     fn join(&self, a: &Centre, b: &Centre, slots: &[u32]) -> Option<Centre> {
         let (_, apart) = self.local(slots, vec![a.clone(), b.clone()], 1);
         let mut both = if a.share >= b.share {
@@ -236,7 +236,7 @@ impl Search<'_> {
         (together >= apart).then_some(one)
     }
 
-    /// Splits clusters and joins them as long as that pays.
+    /// Splits and joins clusters as long as that raises the score.
     fn rearrange(&mut self, mut best: Found) -> Found {
         for _ in 0..3 {
             let mut members = vec![Vec::new(); best.mixture.centres.len() + 1];
@@ -246,7 +246,7 @@ impl Search<'_> {
             let mut next = best.mixture.clone();
             let mut fresh = Vec::new();
             for k in 0..best.mixture.centres.len() {
-                if members[k + 1].len() < FEWEST_TO_SPLIT {
+                if members[k + 1].len() < MIN_USERS_TO_SPLIT {
                     continue;
                 }
                 let centre = next.centres[k].clone();
@@ -288,7 +288,7 @@ impl Search<'_> {
         best
     }
 
-    /// The mean of a user's tastes where she is in no cluster.
+    /// The posterior mean of a user's tastes under the background.
     fn posterior_mean(&self, slot: u32) -> Vec<f64> {
         let dim = self.layout().dim;
         let mut batch = Batch::new(dim);
@@ -301,13 +301,13 @@ impl Search<'_> {
         batch.mean.iter().map(|lanes| lanes[0]).collect()
     }
 
-    /// From a mixture that was, to the best found near it; with `more`, also with clusters born among
-    /// those who are in none. Says whether any of those stayed.
+    /// The best mixture found near a given one; with `more`, also with clusters born among
+    /// those who are in none. The flag is true if any of those stayed.
     pub fn warm(&mut self, before: &Mixture, more: bool) -> (Found, bool) {
         let mut best = self.refine(before.clone(), WARM_STEPS);
         let mut grew = false;
         let free: f64 = best.expected.none.iter().sum();
-        if more && free >= FEWEST_FREE {
+        if more && free >= MIN_BACKGROUND_WEIGHT {
             let weights: Vec<f64> = (best.expected.none.iter().enumerate())
                 .map(|(place, w)| w * self.count(place))
                 .collect();
@@ -325,7 +325,7 @@ impl Search<'_> {
         (best, grew)
     }
 
-    /// From nothing.
+    /// A search from scratch.
     pub fn cold(&mut self) -> Option<Found> {
         let counts: Vec<f64> = (0..self.panel.len())
             .map(|place| self.count(place))

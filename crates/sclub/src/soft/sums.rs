@@ -1,4 +1,4 @@
-//! What is kept of each user: sums, from which every hypothesis about her can be weighed.
+//! The sums of each user, from which the likelihood of every hypothesis can be computed.
 //!
 //! | symbol | where in a row | meaning |
 //! |---|---|---|
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::kernels::{self, LANES};
 
-/// Where things are in a row.
+/// The layout of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub dim: usize,
@@ -26,12 +26,12 @@ impl Layout {
         self.dim * (self.dim + 1) / 2
     }
 
-    /// Where n is.
+    /// The offset of n.
     pub fn count(self) -> usize {
         self.gram() + self.dim
     }
 
-    /// Where Σ y² is.
+    /// The offset of Σ y².
     pub fn squares(self) -> usize {
         self.count() + 1
     }
@@ -104,7 +104,7 @@ impl Sums {
         &mut Arc::make_mut(&mut self.chunks[chunk])[start..start + self.layout.row()]
     }
 
-    /// Takes a user out; the last one gets her slot, and nothing of it stays behind.
+    /// Removes a user; the user in the last slot moves into theirs, and the last slot is cleared.
     pub fn swap_remove(&mut self, slot: usize) {
         let last = self.len - 1;
         if slot != last {
@@ -116,7 +116,7 @@ impl Sums {
         self.chunks.truncate(self.len.div_ceil(1 << self.bits));
     }
 
-    /// Adds an observation to a user's sums, after what was there has lost weight to `keep`.
+    /// Adds an observation to a user's sums, after the earlier ones were multiplied by `keep`.
     #[inline]
     pub fn observe(&mut self, slot: usize, item: &[f64], reward: f64, keep: f64) {
         let layout = self.layout;

@@ -2,7 +2,7 @@
 
 use crate::kernels;
 
-/// Where row `i` begins.
+/// The offset of row `i`.
 #[inline]
 pub(crate) fn row_start(i: usize) -> usize {
     i * (i + 1) / 2
@@ -54,7 +54,7 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// Nothing where the matrix is not positive definite.
+    /// The factors; `None` where the matrix is not positive definite.
     pub fn of(dim: usize, matrix: &[f64]) -> Option<Self> {
         let triangle = dim * (dim - 1) / 2;
         let mut lower = vec![0.0; triangle];

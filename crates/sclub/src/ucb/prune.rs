@@ -11,7 +11,7 @@
 //! in row i, hence √(Σ g z²) by at most d·2⁻⁵³ √(tr S⁻¹) ‖x‖, and tr S⁻¹ ≤ d λ: relative to √λ ‖x‖
 //! that is d^1.5·2⁻⁵³ < 2·10⁻¹² for every dimension there is. S⁻¹ and its powers are computed with
 //! errors below d²·2⁻⁵³ of their trace, some 3·10⁻¹¹. [`MARGIN`] is far above all of them together,
-//! and [`LEAST`] above what underflow can hide.
+//! and [`MIN_SQUARE`] above what underflow can hide.
 
 use std::collections::BinaryHeap;
 
@@ -24,9 +24,9 @@ use crate::statistics::View;
 /// Enlarges the bound on the eigenvalues beyond every rounding error.
 const MARGIN: f64 = 1e-6;
 /// Enlarges the bound on a squared norm beyond every underflow.
-const LEAST: f64 = 1e-280;
-/// Items for each feature from which on a bound pays for finding λ.
-const WORTHWHILE: usize = 32;
+const MIN_SQUARE: f64 = 1e-280;
+/// Items per feature from which on pruning by a bound is faster than scoring all items.
+const MIN_ITEMS_PER_FEATURE: usize = 32;
 
 impl Ranking {
     /// The `k` best of `items`, as [`crate::Policy::best`] has it.
@@ -39,7 +39,8 @@ impl Ranking {
         exclude: &dyn Fn(usize) -> bool,
         best: &mut Vec<Decision>,
     ) {
-        let worthwhile = items.len() / WORTHWHILE >= items.dim().max(GROUP) && k < items.len() / 8;
+        let worthwhile =
+            items.len() / MIN_ITEMS_PER_FEATURE >= items.dim().max(GROUP) && k < items.len() / 8;
         if worthwhile && k > 0 {
             Search::new(self, view, beta, k, exclude).run(items, best);
         } else {
@@ -81,7 +82,8 @@ struct Search<'a> {
     k: usize,
     exclude: &'a dyn Fn(usize) -> bool,
     best: BinaryHeap<Ranked>,
-    /// What an item has to score more than: all that come have a higher position.
+    /// The score that an item must exceed. Equal is not enough: items that come later have a higher
+    /// position.
     threshold: f64,
     /// Items that may be among the best, side by side, and their positions.
     features: Vec<f64>,
@@ -122,7 +124,7 @@ impl<'a> Search<'a> {
             });
             if let Some(largest) = largest {
                 for norm in &mut scores.width {
-                    *norm = largest * *norm + LEAST;
+                    *norm = largest * *norm + MIN_SQUARE;
                 }
             }
             scores.finish(index, self.beta, group.width);

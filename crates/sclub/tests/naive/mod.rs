@@ -1,6 +1,6 @@
 //! The paper's pseudo-code taken at its word: full matrices, full inverses, full scans.
 //!
-//! Nothing is shared with the library but the decisions of `docs/algorithm.md`. A comparison that
+//! No code is shared with the library, only the decisions of `docs/algorithm.md`. A comparison that
 //! hangs on less than [`CLOSE`] is remembered: rounding may decide it either way.
 
 pub mod published;
@@ -163,7 +163,7 @@ pub struct NaiveSclub {
     pub checked: BTreeSet<u64>,
     pub tau: u64,
     pub last_label: u64,
-    /// Whether some decision hung on less than `CLOSE`.
+    /// True if some decision hung on less than `CLOSE`.
     pub doubtful: bool,
 }
 

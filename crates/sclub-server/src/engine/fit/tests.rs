@@ -6,19 +6,24 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::engine::owner::WriteRequest;
-use crate::engine::{Among, Asked, Engine, Given, Refusal, Verified, fold, verify};
+use crate::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Verified, fold, verify,
+};
 use crate::env::Env;
 use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
 use crate::state::{Scratch, State};
 use crate::store::{Folder, Log};
 use common::disk::Faults;
-use common::{copy_of, holding, new_folder};
+use common::{copy_of, files_containing, new_folder};
 
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 
-/// Rounds before the first fit of `sclub-soft`.
+/// Ids that are long enough not to be in a file by chance.
+const USERS: [&str; 3] = ["user-zero-5f1c", "user-one-93ad", "user-two-c2e0"];
+
+/// The number of rounds before the first fit of `sclub-soft`.
 const FIRST: u64 = 32;
 
 #[test]
@@ -35,18 +40,18 @@ fn every_piece_is_done_once() {
     assert!(Threads::new(0).0 >= 1);
 }
 
-/// Workers that wait to be let go, so that a fit is on its way for as long as a test likes.
+/// Workers that wait to be released, so that a fit lasts for as long as a test needs.
 #[derive(Clone, Default)]
-struct Held(Arc<(Mutex<bool>, Condvar)>);
+struct Blocked(Arc<(Mutex<bool>, Condvar)>);
 
-impl Held {
-    fn let_go(&self) {
+impl Blocked {
+    fn release(&self) {
         *lock(&self.0.0) = true;
         self.0.1.notify_all();
     }
 }
 
-impl Workers for Held {
+impl Workers for Blocked {
     fn each(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {
         let (go, told) = &*self.0;
         let mut may_go = lock(go);
@@ -58,12 +63,12 @@ impl Workers for Held {
     }
 }
 
-/// Workers that break.
+/// Workers that panic.
 struct Broken;
 
 impl Workers for Broken {
     fn each(&self, _: usize, _: &(dyn Fn(usize) + Sync)) {
-        panic!("as a test wants it");
+        panic!("on purpose");
     }
 }
 
@@ -88,8 +93,8 @@ impl Bench {
         }
     }
 
-    /// With two items.
-    fn stocked(env: &Env, workers: impl Workers + Send + 'static) -> Self {
+    /// A new server with two items in the catalogue.
+    fn with_items(env: &Env, workers: impl Workers + Send + 'static) -> Self {
         let bench = Self::open(new_folder(), env, workers);
         let items = [("a", [0.6, 0.8]), ("b", [0.8, -0.6])].map(|(id, features)| Item {
             id: id.to_owned(),
@@ -100,14 +105,14 @@ impl Bench {
         bench
     }
 
-    /// What is left if the process is killed now.
-    fn left(&self) -> TempDir {
+    /// A copy of the folder as it would be if the process were killed now.
+    fn killed(&self) -> TempDir {
         copy_of(self.folder.path())
     }
 
-    /// A server that is started after this one was killed.
+    /// A server that is started on the folder of this one, as if this one had been killed.
     fn crash(&self, workers: impl Workers + Send + 'static) -> Self {
-        Self::open(self.left(), &Env::real(), workers)
+        Self::open(self.killed(), &Env::real(), workers)
     }
 
     fn snapshot(&self) {
@@ -118,18 +123,20 @@ impl Bench {
         self.runtime.block_on(self.engine.compact()).unwrap();
     }
 
-    /// Serves a user, who likes the one item or the other, and learns what she gave.
+    /// Serves a user, who likes one of the items, and learns the reward.
     fn serve(&self, user: &str) -> Result<(), Refusal> {
-        let asked = Asked {
+        let asked = RecommendQuery {
             user,
-            among: Among::All(Vec::new()),
+            among: CandidateSet::All(Vec::new()),
             k: 1,
+            context: None,
         };
         let shown = self.engine.recommend(&asked, &mut Scratch::default())?;
-        let given = Given {
+        let given = Feedback {
             decision: &shown.decision,
             item: None,
-            reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == "u0"))),
+            reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == USERS[0]))),
+            more: &[],
         };
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         assert_eq!(applied, [true]);
@@ -138,7 +145,7 @@ impl Bench {
 
     fn serve_some(&self, rounds: u64) {
         for round in 0..rounds {
-            self.serve(&format!("u{}", round % 3)).unwrap();
+            self.serve(USERS[(round % 3) as usize]).unwrap();
         }
     }
 
@@ -146,7 +153,7 @@ impl Bench {
         self.engine.state().policy()?.inspect().outlook()
     }
 
-    /// Fits taken.
+    /// The number of fits taken.
     fn fits(&self) -> u64 {
         self.outlook().map_or(0, |outlook| outlook.fits)
     }
@@ -164,7 +171,7 @@ impl Bench {
     }
 }
 
-/// What the log alone gives.
+/// Verifies a folder.
 fn verified(folder: &Path) -> Verified {
     verify(&Env::real(), folder, &mut |_| {}).unwrap()
 }
@@ -179,21 +186,21 @@ fn events(folder: &Folder) -> Vec<Event> {
 
 #[test]
 fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
-    let held = Held::default();
-    let bench = Bench::stocked(&Env::real(), held.clone());
+    let blocked = Blocked::default();
+    let bench = Bench::with_items(&Env::real(), blocked.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
-    // On its way, and everything goes on without it, also past the next one that would be due.
+    // While it is computed everything goes on, also past the next one that would be due.
     bench.serve_some(3 * FIRST);
     assert!(bench.engine.is_fitting() && bench.fits() == 0);
-    // A snapshot in the middle, before it takes effect: who starts from it has the same bits.
+    // A snapshot before it takes effect: a start from it gives the same bits.
     bench.snapshot();
-    let again = bench.crash(Held::default());
+    let again = bench.crash(Blocked::default());
     assert_eq!(again.hash(), bench.hash());
-    held.let_go();
+    blocked.release();
     bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
     assert!(bench.engine.fit_took().is_some());
-    // It is computed from the state when it was due, and the next is due with the next round.
+    // It is computed from the state when it was due, and the next one is due with the next round.
     assert_eq!(bench.outlook().unwrap().fitted_at, FIRST);
     bench.serve("u0").unwrap();
     bench.wait_until(|bench| bench.fits() == 2 && !bench.engine.is_fitting());
@@ -203,46 +210,46 @@ fn a_fit_computes_beside_serving_and_takes_effect_at_its_event() {
     let events = events(bench.engine.folder());
     let is_fit = |event: &Event| matches!(event, Event::Fit { .. });
     assert_eq!(events.iter().filter(|event| is_fit(event)).count(), 2);
-    // The items, and as many rounds as were learned meanwhile.
+    // The items, and the rounds that were learned meanwhile.
     let first = events.iter().position(is_fit).unwrap() as u64;
     assert_eq!(first, 1 + 4 * FIRST);
 
-    // The log gives the same bits, from its beginning and from the snapshot.
-    let again = verified(bench.left().path());
+    // The log gives the same bits, from its start and from the snapshot.
+    let again = verified(bench.killed().path());
     assert_eq!((again.hash, again.snapshots), (bench.hash(), 1));
     bench.snapshot();
-    let again = verified(bench.left().path());
+    let again = verified(bench.killed().path());
     assert_eq!(again.hash, bench.hash());
     bench.compact();
-    let again = verified(bench.left().path());
+    let again = verified(bench.killed().path());
     assert_eq!(again.hash, bench.hash());
     assert_eq!(again.from, again.events);
 }
 
 #[test]
-fn a_fit_that_a_crash_comes_before_is_made_again() {
-    let bench = Bench::stocked(&Env::real(), Held::default());
+fn a_fit_that_was_lost_in_a_crash_is_made_again() {
+    let bench = Bench::with_items(&Env::real(), Blocked::default());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     let hash = bench.hash();
-    assert_eq!(verified(bench.left().path()).hash, hash);
-    // Nothing is asked of it: what is due is made.
+    assert_eq!(verified(bench.killed().path()).hash, hash);
+    // No request is needed: a fit that is due is made.
     let again = bench.crash(Sequential);
     again.wait_until(|bench| bench.fits() == 1);
     assert_eq!(again.engine.state().rounds(), FIRST);
-    let folded = verified(again.left().path());
+    let folded = verified(again.killed().path());
     assert_eq!(folded.hash, again.hash());
 }
 
 #[test]
-fn nobody_waits_at_the_end_for_a_fit() {
-    let held = Held::default();
-    let bench = Bench::stocked(&Env::real(), held.clone());
+fn a_shutdown_does_not_wait_for_a_fit() {
+    let blocked = Blocked::default();
+    let bench = Bench::with_items(&Env::real(), blocked.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     bench.runtime.block_on(bench.engine.close());
     let closed = bench.engine.folder().log.last();
-    held.let_go();
+    blocked.release();
     std::thread::sleep(Duration::from_millis(20));
     assert_eq!(
         bench.engine.folder().log.last(),
@@ -254,19 +261,22 @@ fn nobody_waits_at_the_end_for_a_fit() {
 }
 
 #[test]
-fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
-    let held = Held::default();
-    let bench = Bench::stocked(&Env::real(), held.clone());
+fn a_fit_with_a_forgotten_user_is_dropped() {
+    let blocked = Blocked::default();
+    let bench = Bench::with_items(&Env::real(), blocked.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     assert_eq!(
         bench.runtime.block_on(bench.engine.forget("stranger")),
         Ok(false)
     );
-    assert_eq!(bench.runtime.block_on(bench.engine.forget("u1")), Ok(true));
-    held.let_go();
+    assert_eq!(
+        bench.runtime.block_on(bench.engine.forget(USERS[1])),
+        Ok(true)
+    );
+    blocked.release();
     bench.wait_until(|bench| bench.fits() == 1 && !bench.engine.is_fitting());
-    // The one that counts was made after she had gone: of fewer users, without a new round.
+    // The logged fit was made after the user was forgotten: of fewer users, without a new round.
     let events = events(bench.engine.folder());
     let state = {
         let identity = fold::identity(bench.engine.folder()).unwrap().unwrap();
@@ -281,46 +291,51 @@ fn a_fit_with_somebody_in_it_who_was_forgotten_is_left_out() {
         }
         state
     };
-    let without_her = state
+    let without_user = state
         .policy()
         .unwrap()
         .refit()
         .unwrap()
         .compute(&Sequential);
-    assert_eq!(events.last(), Some(&Event::Fit { fit: without_her }));
+    assert_eq!(events.last(), Some(&Event::Fit { fit: without_user }));
     assert!(matches!(events[events.len() - 2], Event::Forget { .. }));
-    // A fit asked for by forgetting alone.
-    assert_eq!(bench.runtime.block_on(bench.engine.forget("u2")), Ok(true));
+    // Forgetting alone makes a fit due.
+    assert_eq!(
+        bench.runtime.block_on(bench.engine.forget(USERS[2])),
+        Ok(true)
+    );
     bench.wait_until(|bench| bench.fits() == 2);
     bench.compact();
     let is_fit = |event: &Event| matches!(event, Event::Fit { .. });
     let kept = self::events(bench.engine.folder());
     assert!(
         !kept.iter().any(is_fit),
-        "no sum with her in it is left in the log"
+        "no fit with the user in it is left in the log"
     );
-    assert_eq!(holding(bench.folder.path(), b"u1"), 0);
-    let again = verified(bench.left().path());
+    for user in &USERS[1..] {
+        assert_eq!(files_containing(bench.folder.path(), user.as_bytes()), 0);
+    }
+    let again = verified(bench.killed().path());
     assert_eq!(again.hash, bench.hash());
 }
 
 #[test]
-fn a_fit_that_breaks_harms_nobody_and_is_not_tried_again_and_again() {
-    let bench = Bench::stocked(&Env::real(), Broken);
+fn a_fit_that_panics_does_no_harm_and_is_not_retried_at_once() {
+    let bench = Bench::with_items(&Env::real(), Broken);
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.fit_took().is_some());
     bench.wait_until(|bench| !bench.engine.is_fitting());
     bench.serve_some(FIRST / 2);
     assert!(!bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
-    // Better ones after a restart.
+    // After a restart it works.
     let again = bench.crash(Sequential);
     again.wait_until(|bench| bench.fits() == 1);
 }
 
 #[test]
 fn a_fit_that_the_policy_refuses_changes_nothing_live_or_replayed() {
-    let bench = Bench::stocked(&Env::real(), Held::default());
+    let bench = Bench::with_items(&Env::real(), Blocked::default());
     bench.serve_some(3);
     let before = bench.engine.state().policy().unwrap().digest();
     let (reply, answer) = oneshot::channel();
@@ -331,7 +346,7 @@ fn a_fit_that_the_policy_refuses_changes_nothing_live_or_replayed() {
     assert!(answer.blocking_recv().unwrap().is_ok());
     assert_eq!(bench.engine.state().policy().unwrap().digest(), before);
     bench.serve_some(3);
-    let again = verified(bench.left().path());
+    let again = verified(bench.killed().path());
     assert_eq!(again.hash, bench.hash());
     assert_eq!(again.events, 1 + 3 + 1 + 3);
 }
@@ -339,18 +354,18 @@ fn a_fit_that_the_policy_refuses_changes_nothing_live_or_replayed() {
 #[test]
 fn a_fit_that_finds_the_disk_full_is_made_again() {
     let (faults, env) = Faults::new(Env::real());
-    let held = Held::default();
-    let bench = Bench::stocked(&env, held.clone());
+    let blocked = Blocked::default();
+    let bench = Bench::with_items(&env, blocked.clone());
     bench.serve_some(FIRST);
     bench.wait_until(|bench| bench.engine.is_fitting());
     faults.refuse_writes("log");
-    held.let_go();
+    blocked.release();
     bench.wait_until(|bench| bench.engine.read_only().is_some());
     bench.wait_until(|bench| !bench.engine.is_fitting());
     assert_eq!(bench.fits(), 0);
     faults.accept_writes();
-    // Nobody has to write anything for it.
+    // No write is needed for it.
     bench.wait_until(|bench| bench.fits() == 1);
-    let again = verified(bench.left().path());
+    let again = verified(bench.killed().path());
     assert_eq!(again.hash, bench.hash());
 }

@@ -1,11 +1,12 @@
-//! Any events: what is admitted can be applied, and replay gives the same.
+//! Random events: every admitted event can be applied, and replay gives the same state.
 
 use proptest::prelude::*;
-use sclub::Sequential;
+use sclub::{ContextMode, Sequential};
 
 use super::*;
+use crate::context::Context;
 
-/// Something that is tried.
+/// An event to try.
 #[derive(Debug, Clone)]
 enum Try {
     Event(Event),
@@ -13,7 +14,7 @@ enum Try {
     Fit,
 }
 
-/// Mostly what could be, sometimes what could not.
+/// Mostly a valid number, sometimes an invalid one.
 fn number() -> impl Strategy<Value = f64> {
     prop_oneof![
         30 => -1.0..1.0f64,
@@ -30,6 +31,8 @@ fn number() -> impl Strategy<Value = f64> {
 fn features() -> impl Strategy<Value = Vec<f64>> {
     prop_oneof![
         20 => prop::collection::vec(number(), 2),
+        // With a context.
+        10 => prop::collection::vec(number(), 4),
         1 => prop::collection::vec(number(), 0..5),
         1 => prop::sample::select(vec![512, 513]).prop_map(|dim| vec![0.5; dim]),
     ]
@@ -86,7 +89,7 @@ fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
     prop::collection::vec(batch, 1..50)
 }
 
-/// Admits what can be admitted, one [`Ahead`] for a batch, and applies it. Returns the log.
+/// Admits the valid events, one [`Ahead`] for a batch, and applies them. Returns the log.
 fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, String)> {
     let mut log = Vec::new();
     for (stamp, tries) in batches {
@@ -105,7 +108,7 @@ fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, Str
             let before = ahead.clone();
             match state.admit(&event, &mut ahead) {
                 Ok(()) => events.push(event),
-                Err(_) => assert_eq!(ahead, before, "what is rejected leaves nothing ahead"),
+                Err(_) => assert_eq!(ahead, before, "a rejected event leaves `ahead` unchanged"),
             }
         }
         let batch = Batch { stamp, events };
@@ -119,13 +122,18 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_admitted_is_applied_and_replay_gives_the_same(
+    fn admitted_events_are_applied_and_replay_gives_the_same_state(
         policy in prop::sample::select(servable()),
         dim in prop::sample::select(vec![None, Some(2)]),
+        context in prop::sample::select(vec![None, Some(ContextMode::Append), Some(ContextMode::Cross)]),
         batches in some_batches(),
         saved_after in 0..50usize,
     ) {
-        let identity = identity(policy.name, dim);
+        let mut identity = identity(policy.name, dim);
+        if let Some(mode) = context {
+            let features = ["hour", "device"].map(str::to_owned);
+            identity.context = Context::new(&features, mode).unwrap();
+        }
         let mut state = State::new(identity.clone()).unwrap();
         let log = live(&mut state, batches);
 

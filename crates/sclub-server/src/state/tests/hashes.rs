@@ -1,14 +1,14 @@
-//! The hash is of everything.
+//! The hash covers every field of the state.
 
 use super::*;
 
-/// Something that is different, and how.
+/// A name and a change of one field.
 type Difference = (&'static str, fn(&mut State));
 
-/// Something of everything in it.
+/// A state in which every field has a value.
 fn grown() -> State {
     let mut identity = identity("sclub", None);
-    // Splits come soon.
+    // With these constants splits come soon.
     let text = String::from_utf8(identity.encode()).unwrap();
     let text = text.replace("\"alpha_theta\":2.5", "\"alpha_theta\":0.5");
     identity = Identity::decode(text.as_bytes()).unwrap();
@@ -26,7 +26,7 @@ fn grown() -> State {
 }
 
 #[test]
-fn the_hash_is_of_everything() {
+fn the_hash_covers_every_field() {
     let differences: &[Difference] = &[
         ("an answered bit", |state| state.answered.insert(70, 10)),
         ("when it was handed out", |state| {

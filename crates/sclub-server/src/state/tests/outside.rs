@@ -1,21 +1,24 @@
-//! Policies from outside: they are served like the others, and see the ids of items if they want them.
+//! Policies from outside the library: they are served like the others, and see the ids of items if they want
+//! them.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
 
 use sclub::bytes::{self, Reader, Save, Writer};
 use sclub::{
-    Abilities, Change, ClusterId, ClusterView, Error, Forget, Inspect, ItemId, ItemSet, Load,
+    Abilities, Change, ClusterId, ClusterView, Error, Forget, Inspect, ItemId, ItemSet, List, Load,
     Observation, Persist, Policy, Preset, Score, Spec, UserId,
 };
 
 use super::*;
 
 thread_local! {
-    /// Ids of the items offered last.
+    /// The ids of the candidates of the last recommendation.
     static OFFERED: RefCell<Vec<ItemId>> = RefCell::default();
-    /// Ids of the items learned.
+    /// The ids of the items learned.
     static LEARNED: RefCell<Vec<Option<ItemId>>> = RefCell::default();
+    /// User and number of items of the lists learned.
+    static LISTS: RefCell<Vec<(UserId, usize)>> = RefCell::default();
 }
 
 /// Counts users, and prefers the item with the largest id.
@@ -54,6 +57,13 @@ impl Policy for ById {
             }
         }
         Ok(())
+    }
+
+    fn learn_lists(&mut self, round: &[List<'_>], changes: &mut Vec<Change>) -> Result<(), Error> {
+        let lists = round.iter().map(|list| (list.user, list.items.len()));
+        LISTS.with_borrow_mut(|all| all.extend(lists));
+        let observations: Vec<_> = round.iter().flat_map(List::observations).collect();
+        self.learn_round(&observations, changes)
     }
 
     fn digest(&self) -> u64 {
@@ -140,6 +150,7 @@ static SPEC: Spec = Spec {
     constants: &[],
     can: Abilities {
         item_ids: true,
+        lists: true,
         ..Abilities::SERVED
     },
     new: |setup, _| {
@@ -176,19 +187,24 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
     follow(&mut state, 0, vec![remove]).unwrap();
     let all = Choice::All { exclude: &[] };
     for state in [&state, &reloaded(&state)] {
-        let chosen = state.choose("u", &all, 3, &mut Scratch::default());
+        let chosen = state.choose("u", &all, &[], 3, &mut Scratch::default());
         // The last item took the place of the first.
         let ids = ["d", "b", "c"].map(item_id);
         assert_eq!(OFFERED.take(), ids);
         let best = chosen.unwrap().decisions[0].index;
         assert_eq!(ids[best], *ids.iter().max().unwrap());
         let some = Choice::Slots(&[2, 0]);
-        let chosen = state.choose("u", &some, 1, &mut Scratch::default());
+        let chosen = state.choose("u", &some, &[], 1, &mut Scratch::default());
         assert_eq!(chosen.unwrap().cluster, 0);
         assert_eq!(OFFERED.take(), [ids[2], ids[0]]);
     }
     follow(&mut state, 0, vec![learn(vec![reward(1, "u")])]).unwrap();
     assert_eq!(LEARNED.take(), [Some(item_id("i"))]);
+    assert_eq!(LISTS.take(), [(0, 1)]);
+    // Two items of one list, one of another, and one further down in it.
+    let round = [(4, "u"), (5, "u"), (6, "v"), (8, "v")].map(|(number, user)| reward(number, user));
+    follow(&mut state, 0, vec![learn(round.to_vec())]).unwrap();
+    assert_eq!(LISTS.take(), [(0, 2), (1, 1), (1, 1)]);
     follow(&mut state, 0, vec![forget("u")]).unwrap();
     assert_eq!(reloaded(&state).hash(), state.hash());
 }

@@ -1,4 +1,4 @@
-//! The rules of `admit`, one by one, and the bounds of what is kept.
+//! The rules of `admit`, one by one, and the limits of what is kept.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn field(refusal: &Refusal) -> &str {
 }
 
 #[test]
-fn what_the_library_would_refuse_is_refused_before() {
+fn events_that_the_library_would_refuse_are_refused() {
     for policy in servable() {
         let mut state = state(policy.name);
         let bad = |change: &dyn Fn(&mut Reward)| {
@@ -119,7 +119,7 @@ fn a_reward_is_learned_once() {
 }
 
 #[test]
-fn a_batch_that_cannot_follow_changes_nothing() {
+fn an_invalid_batch_changes_nothing() {
     let mut state = state("linucb-ind");
     let hash = state.hash();
     let events = vec![
@@ -141,7 +141,7 @@ fn a_batch_that_cannot_follow_changes_nothing() {
 }
 
 #[test]
-fn what_is_ahead_counts() {
+fn admitted_events_count_before_they_are_applied() {
     let state = state("sclub");
     let mut ahead = Ahead::default();
     let mut next = |event: Event| state.admit(&event, &mut ahead).map_err(|no| no.reason);
@@ -167,7 +167,7 @@ fn what_is_ahead_counts() {
 }
 
 #[test]
-fn who_was_forgotten_is_known_by_events_and_not_by_clocks() {
+fn forgotten_users_are_decided_by_event_numbers_and_not_by_clocks() {
     let mut state = state("sclub-soft");
     let walls = [u64::MAX, 0, 1_700_000_000_000, 3];
     for (number, at) in walls.into_iter().enumerate() {
@@ -210,13 +210,13 @@ fn who_was_forgotten_is_known_by_events_and_not_by_clocks() {
 }
 
 #[test]
-fn what_expired_is_let_go_of_and_stays_expired() {
+fn expired_data_is_dropped_and_stays_expired() {
     let mut state = state("sclub");
     follow(&mut state, 10, vec![upsert("a", vec![1.0, 0.0])]).unwrap();
     let round = vec![reward(1, "u"), reward(2, "v")];
     let forgotten = vec![upsert("a", vec![0.0, 1.0]), learn(round), forget("v")];
     follow(&mut state, 20, forgotten).unwrap();
-    // Clocks that go back do not: the largest counts.
+    // A stamp that goes back has no effect: the largest one counts.
     follow(&mut state, 1, vec![Event::Expire { before: 20 }]).unwrap();
     assert_eq!((state.clock(), state.horizon()), (20, 20));
     assert!(state.is_forgotten("v", 0));
@@ -227,7 +227,7 @@ fn what_expired_is_let_go_of_and_stays_expired() {
     );
     let before = state.hash();
     follow(&mut state, 21, vec![Event::Expire { before: 21 }]).unwrap();
-    // For a minute more: a decision may have been made while the request was being written.
+    // Kept for a minute more: a decision may have been made while the request was being written.
     assert!(state.is_forgotten("v", 0));
     let mut later = reloaded(&state);
     let minute = vec![Event::Expire { before: 60_021 }];
@@ -260,12 +260,12 @@ fn retired_features_are_bounded() {
         assert!(catalogue.retired() <= most);
     }
     assert_eq!(catalogue.retired(), most);
-    // Revisions count up with each item: the last that were replaced are known, the first are not.
+    // Each item has the next revision: the latest retired ones are kept, the first are not.
     assert_eq!(catalogue.features_of("0", 1), None);
     assert_eq!(catalogue.features_of("0", 28_001), Some(vec![28.0; DIM]));
     assert_eq!(catalogue.features_of("0", 29_001), Some(vec![29.0; DIM]));
 
-    // Twice as many as there are items, where that is more.
+    // Twice as many as there are items, if that is more.
     for time in 30..33 {
         fill(&mut catalogue, 5_000, f64::from(time));
     }
@@ -278,7 +278,7 @@ fn retired_features_are_bounded() {
     assert_eq!(catalogue.retired(), most);
 }
 
-/// Until a batch is applied, decisions show what it retires, however long ago it was stamped.
+/// Until a batch is applied, decisions show the features that it retires, however long ago it was stamped.
 #[test]
 fn features_are_retired_at_the_stamp_of_the_next_batch() {
     let mut catalogue = Catalogue::new(1, false).unwrap();

@@ -1,27 +1,27 @@
-//! What can go wrong with a file call.
+//! Faults of file calls.
 
 use std::io;
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
 
-/// Probabilities of what goes wrong, for each call. None by default.
+/// The probabilities of faults, for each call. 0 by default.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Faults {
     /// The call fails, and did nothing; a write may have been done in part.
     pub eio: f64,
-    /// A call that needs space says that there is none.
+    /// A call that needs space fails because the disk is full.
     pub enospc: f64,
     /// A read or a write is shorter than asked for, or interrupted.
     pub short: f64,
     /// A sync fails, and what it did not write is never written.
     pub failed_sync: f64,
-    /// The call takes up to [`Faults::slow_most`].
+    /// The call takes up to [`Faults::max_delay`].
     pub slow: f64,
-    /// Milliseconds.
-    pub slow_most: u64,
-    /// A sync says that all is well and does nothing. No system that promises anything can stand
-    /// this: it is for tests of the simulation itself.
+    /// The maximum delay in milliseconds.
+    pub max_delay: u64,
+    /// A sync reports success and does nothing. No durable system can handle this: it is for tests of the
+    /// simulation itself.
     pub lying_sync: f64,
 }
 
@@ -30,7 +30,7 @@ pub struct Faults {
 pub enum Stop {
     /// This call is made as any other.
     No,
-    /// This is the last one; so much of it happens.
+    /// This is the last one; a share of it is done.
     Here { share: f64 },
 }
 
@@ -42,7 +42,7 @@ pub fn enospc() -> io::Error {
     io::Error::from_raw_os_error(ENOSPC)
 }
 
-/// What a process hears that no longer exists. Nobody should be there to hear it.
+/// The error for a process that no longer exists. It should never be seen.
 pub fn gone() -> io::Error {
     io::Error::other("the simulated process is gone")
 }

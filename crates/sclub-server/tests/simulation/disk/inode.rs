@@ -4,17 +4,17 @@ use rand::RngExt;
 
 use crate::seed::{Rng, chance};
 
-/// What a disk writes whole or not at all.
+/// The number of bytes that a disk writes atomically.
 pub const SECTOR: u64 = 512;
 
 /// A file, whatever its name.
 #[derive(Debug, Default)]
 pub struct Inode {
-    /// What is there after a power loss that loses everything it may.
+    /// The contents after a power loss that loses everything it may.
     durable: Vec<u8>,
-    /// What reads see.
+    /// The contents that reads see.
     visible: Vec<u8>,
-    /// What the next sync makes durable, in order.
+    /// The changes that the next sync makes durable, in order.
     pending: Vec<Change>,
 }
 
@@ -25,7 +25,7 @@ enum Change {
     Empty,
 }
 
-/// What a power loss does to changes that were not synced.
+/// The effect of a power loss on changes that were not synced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
     /// All of them are lost.
@@ -77,22 +77,22 @@ impl Inode {
         self.pending.push(change);
     }
 
-    /// What was written since the last sync becomes durable; what an earlier sync dropped does not.
+    /// Makes writes since the last sync durable, but not those that an earlier sync dropped.
     pub fn sync(&mut self) {
         for change in self.pending.drain(..) {
             change.apply(&mut self.durable);
         }
     }
 
-    /// A sync that fails as on Linux: some of what was to be written is on the disk, and nobody will
-    /// write the rest, though reads still see it.
+    /// Fails a sync as Linux does: some of the changes are on the disk, and the rest will never be written,
+    /// though reads still see it.
     pub fn fail_sync(&mut self, rng: &mut Rng) {
         for change in self.pending.drain(..) {
             change.survive_in_part(&mut self.durable, rng);
         }
     }
 
-    /// The power goes. Reads see from now on what was on the disk.
+    /// Loses the power. From now on reads see what was on the disk.
     pub fn lose_power(&mut self, loss: Loss, rng: &mut Rng) {
         for change in self.pending.drain(..) {
             match loss {

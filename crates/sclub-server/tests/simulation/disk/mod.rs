@@ -1,4 +1,4 @@
-//! A disk in memory that loses what a real one may lose, and fails as a real one may fail.
+//! A disk in memory that can lose data and fail like a real one.
 
 mod faults;
 mod file;
@@ -28,8 +28,8 @@ use tree::{Dir, Id, Node, Tree};
 /// Space that a name takes.
 const NAME_BYTES: u64 = 256;
 
-/// A handle to a simulated disk: what one process has of it. All handles lead to the same disk. The
-/// first belongs to no process: it is for looking and breaking.
+/// A handle of one process to a simulated disk. All handles are of the same disk. The first one belongs to no
+/// process: tests use it to inspect and damage the disk.
 #[derive(Clone)]
 pub struct SimDisk {
     core: Arc<Mutex<Core>>,
@@ -41,16 +41,16 @@ struct Core {
     rng: Rng,
     clock: SimClock,
     faults: Faults,
-    /// Bytes that there is room for.
+    /// The capacity in bytes.
     capacity: u64,
-    /// Calls so far, and those that were to make something durable.
+    /// The number of calls so far, and of syncs among them.
     calls: u64,
     syncs: u64,
     /// The call at which everything stops.
     stop_at: Option<u64>,
     is_down: bool,
     processes: BTreeSet<u64>,
-    /// Ever started: processes, open files and locks.
+    /// The numbers of processes, open files and locks ever made.
     started: u64,
     open: BTreeMap<u64, Opened>,
     locks: BTreeMap<Id, Locked>,
@@ -69,7 +69,7 @@ struct Locked {
     lock: u64,
 }
 
-/// How much a sync makes durable.
+/// The outcome of a sync.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Synced {
     All,
@@ -83,7 +83,7 @@ impl fmt::Debug for SimDisk {
     }
 }
 
-/// What a test does with a disk.
+/// The methods for tests.
 impl SimDisk {
     pub fn new(seed: u64, clock: SimClock) -> Self {
         let core = Core {
@@ -123,8 +123,8 @@ impl SimDisk {
         }
     }
 
-    /// The process of this handle dies. What it wrote stays in the page cache; its files are closed
-    /// and its locks free, and this handle is good for nothing any more.
+    /// Kills the process of this handle. Its writes stay in the page cache, its files are closed and its locks
+    /// free, and this handle cannot be used any more.
     pub fn kill(&self) {
         let mut core = self.core();
         let process = self.process;
@@ -134,7 +134,7 @@ impl SimDisk {
         core.is_down = false;
     }
 
-    /// The power goes. All processes die, and of what was not synced some is lost.
+    /// Loses the power. All processes die, and some unsynced data is lost.
     pub fn crash(&self) {
         let mut core = self.core();
         core.processes.clear();
@@ -149,27 +149,27 @@ impl SimDisk {
         self.core().faults = faults;
     }
 
-    /// Bytes that there is room for.
+    /// The capacity in bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.core().capacity = bytes;
     }
 
-    /// Bytes that are taken.
+    /// The number of bytes in use.
     pub fn used(&self) -> u64 {
         self.core().used()
     }
 
-    /// File calls so far.
+    /// The number of file calls so far.
     pub fn calls(&self) -> u64 {
         self.core().calls
     }
 
-    /// Calls so far that were to make something durable.
+    /// The number of syncs so far.
     pub fn syncs(&self) -> u64 {
         self.core().syncs
     }
 
-    /// A byte in the middle of a file is another one.
+    /// Changes a byte in the middle of a file.
     pub fn damage(&self, path: &Path) {
         let mut core = self.core();
         let file = core.tree.find(path).expect("there is such a file");
@@ -180,13 +180,13 @@ impl SimDisk {
         inode.sync();
     }
 
-    /// At this call everything stops: it is done, or not, or in part, and each call from then on
-    /// fails until [`SimDisk::crash`] or [`SimDisk::kill`].
+    /// Stops everything at a call: it is done, or not, or in part, and each later call fails until
+    /// [`SimDisk::crash`] or [`SimDisk::kill`].
     pub fn stop_at(&self, call: Option<u64>) {
         self.core().stop_at = call;
     }
 
-    /// Whether the call to stop at was made.
+    /// Returns true if the call to stop at was made.
     pub fn is_down(&self) -> bool {
         self.core().is_down
     }
@@ -220,17 +220,17 @@ impl SimDisk {
 }
 
 impl Core {
-    /// A call begins. Says whether it is the last one.
+    /// Begins a call. Returns whether it is the one to stop at.
     fn enter(&mut self, process: u64) -> io::Result<Stop> {
         if self.is_down || !self.processes.contains(&process) {
             return Err(gone());
         }
         self.calls += 1;
         let Faults {
-            slow, slow_most, ..
+            slow, max_delay, ..
         } = self.faults;
         if chance(&mut self.rng, slow) {
-            let milliseconds = self.rng.random_range(1..=slow_most.max(1));
+            let milliseconds = self.rng.random_range(1..=max_delay.max(1));
             self.clock.advance(milliseconds);
         }
         if self.stop_at == Some(self.calls) {
@@ -245,8 +245,7 @@ impl Core {
         Ok(Stop::No)
     }
 
-    /// As [`Core::enter`] for a call that happens at once or not at all. Returns whether to fail after
-    /// it was done.
+    /// Like [`Core::enter`], for an atomic call. Returns true if it must fail after it was done.
     fn enter_whole(&mut self, process: u64) -> io::Result<bool> {
         match self.enter(process)? {
             Stop::No if self.draw_eio() => Err(eio()),
@@ -260,7 +259,7 @@ impl Core {
         chance(&mut self.rng, self.faults.eio)
     }
 
-    /// What becomes of a sync.
+    /// Draws the outcome of a sync.
     fn draw_sync(&mut self, stop: Stop) -> Synced {
         self.syncs += 1;
         let Self { rng, faults, .. } = self;
@@ -347,7 +346,7 @@ fn synced(stop: Stop, outcome: Synced) -> io::Result<()> {
     match (stop, outcome) {
         (Stop::Here { .. }, _) => Err(gone()),
         (Stop::No, Synced::Part) => Err(eio()),
-        // A disk that lies says the same.
+        // A lying disk reports success too.
         (Stop::No, Synced::All | Synced::Nothing) => Ok(()),
     }
 }
@@ -439,7 +438,7 @@ impl Disk for SimDisk {
                 inner.push(below.to_owned());
             }
         });
-        // What is in a folder before the folder.
+        // The contents of a folder before the folder.
         inner.reverse();
         let mut count = inner.len();
         let fails = stop == Stop::No && core.draw_eio();
@@ -525,7 +524,7 @@ impl LockGuard for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut core = self.core.lock().unwrap_or_else(PoisonError::into_inner);
-        // After a crash somebody else may have it.
+        // After a crash another process may have the lock.
         if core.locks.get(&self.file).map(|locked| locked.lock) == Some(self.lock) {
             core.locks.remove(&self.file);
         }

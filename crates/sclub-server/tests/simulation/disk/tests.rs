@@ -1,4 +1,4 @@
-//! The simulated disk keeps what it must keep, and really loses what it may lose.
+//! The simulated disk keeps what it must keep, and sometimes loses what it may lose.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,7 +42,7 @@ fn kind<T>(result: io::Result<T>) -> io::ErrorKind {
 }
 
 #[test]
-fn what_is_synced_with_its_name_survives_any_power_loss() {
+fn synced_files_with_synced_names_survive_any_power_loss() {
     for seed in 0..50 {
         let (disk, process) = disk(seed);
         let file = durable(&process, "a", b"kept");
@@ -170,7 +170,7 @@ fn an_unsynced_write_is_kept_torn_at_sectors_or_lost() {
 }
 
 #[test]
-fn after_a_failed_sync_a_later_one_says_yes_and_has_not_written() {
+fn after_a_failed_sync_a_later_one_succeeds_without_writing() {
     let (mut lost, mut durable_after_all) = (0, 0);
     for seed in 0..100 {
         let (disk, process) = disk(seed);
@@ -262,7 +262,7 @@ fn faults_come_as_often_as_asked_for_and_not_when_switched_off() {
         enospc: 0.1,
         short: 0.3,
         slow: 0.1,
-        slow_most: 100,
+        max_delay: 100,
         ..Faults::default()
     });
     let (mut failed, mut full, mut short, mut interrupted) = (0, 0, 0, 0);
@@ -350,7 +350,7 @@ fn a_folder_that_is_renamed_keeps_its_files() {
 }
 
 #[test]
-fn what_is_visible_and_what_is_durable_can_be_listed() {
+fn visible_and_durable_files_can_be_listed() {
     let (disk, process) = disk(1);
     let file = durable(&process, "a", b"secret");
     file.write_all_at(b"public", 0).unwrap();
@@ -366,7 +366,7 @@ fn what_is_visible_and_what_is_durable_can_be_listed() {
 }
 
 #[test]
-fn what_must_exist_and_does_not_is_not_found() {
+fn missing_files_and_folders_are_not_found() {
     let (_, process) = disk(1);
     for access in [Access::Read, Access::Write] {
         assert_eq!(
@@ -397,7 +397,7 @@ fn the_same_seed_loses_the_same() {
             short: 0.2,
             failed_sync: 0.2,
             slow: 0.1,
-            slow_most: 9,
+            max_delay: 9,
             ..Faults::default()
         });
         for round in 0..40_u64 {

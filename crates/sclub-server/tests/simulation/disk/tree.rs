@@ -1,4 +1,4 @@
-//! Names: folders, what is in them, and which of that a power loss leaves.
+//! Names: folders, their entries, and the entries that survive a power loss.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -34,7 +34,7 @@ pub struct Dir {
     visible: BTreeMap<String, Id>,
 }
 
-/// What happens to names at once or not at all.
+/// An atomic change of names.
 #[derive(Debug)]
 struct NameChange(Vec<Edit>);
 
@@ -46,12 +46,12 @@ struct Edit {
     node: Option<Id>,
 }
 
-/// Which of two states of a disk.
+/// One of the two states of a disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum View {
-    /// What programs see.
+    /// The state that programs see.
     Visible,
-    /// What is there after a power loss that loses everything it may.
+    /// The state after a power loss that loses everything it may.
     Durable,
 }
 
@@ -66,7 +66,7 @@ impl Default for Tree {
 }
 
 impl Tree {
-    /// What a path leads to.
+    /// The file or folder of a path.
     pub fn find(&self, path: &Path) -> Option<Id> {
         names_of(path).iter().try_fold(ROOT, |id, name| {
             let dir = self.dir(id)?;
@@ -122,7 +122,7 @@ impl Tree {
         id
     }
 
-    /// Takes a name away.
+    /// Removes a name.
     pub fn unlink(&mut self, dir: Id, name: &str) {
         self.change(vec![Edit {
             dir,
@@ -131,7 +131,7 @@ impl Tree {
         }]);
     }
 
-    /// Gives what has one name another.
+    /// Renames a file or folder.
     pub fn rename(&mut self, from: (Id, String), to: (Id, String)) {
         let node = self.dir(from.0).and_then(|dir| dir.visible.get(&from.1));
         let node = node.copied();
@@ -157,7 +157,7 @@ impl Tree {
         self.commit(BTreeMap::from([(dir, cut)]));
     }
 
-    /// The power goes: of each folder's changes the first few are durable.
+    /// Loses the power: of each folder's changes the first few are durable.
     pub fn lose_power(&mut self, loss: Loss, rng: &mut Rng) {
         let changes = self.pending.iter().flat_map(|change| &change.0);
         let dirs: BTreeSet<Id> = changes.map(|edit| edit.dir).collect();
@@ -181,7 +181,7 @@ impl Tree {
         self.collect(&BTreeSet::new());
     }
 
-    /// A place in the pending changes before which those of a folder survive.
+    /// An index in the pending changes before which those of a folder survive.
     fn draw_prefix(&self, dir: Id, rng: &mut Rng) -> usize {
         let own: Vec<usize> = (0..self.pending.len())
             .filter(|&index| self.pending[index].touches(dir))
@@ -227,7 +227,7 @@ impl Tree {
         }
     }
 
-    /// Lets go of what has no name in any view and is not open.
+    /// Drops files and folders that have no name in any view and are not open.
     pub fn collect(&mut self, open: &BTreeSet<Id>) {
         let mut kept = BTreeSet::from([ROOT]);
         let mut next: Vec<Id> = open.iter().copied().chain([ROOT]).collect();
@@ -243,7 +243,7 @@ impl Tree {
         self.nodes.retain(|id, _| kept.contains(id));
     }
 
-    /// Bytes that are taken: those of files that have a name or are open, and some for each name.
+    /// The number of bytes in use: those of files that have a name or are open, and some for each name.
     pub fn used(&self, open: &BTreeSet<Id>, each: u64) -> u64 {
         let mut files = open.clone();
         let mut names = 0;

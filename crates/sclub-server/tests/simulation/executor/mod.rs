@@ -37,24 +37,24 @@ pub struct Executor {
     rng: RefCell<Rng>,
     tasks: RefCell<BTreeMap<u64, Entry>>,
     shared: Arc<Shared>,
-    /// Looks at the world after each poll, before anything else runs.
+    /// Called after each poll, before anything else runs.
     after_poll: RefCell<Option<Box<dyn Fn()>>>,
     halted: RefCell<Option<String>>,
-    /// Of every choice made so far.
+    /// The digest of all choices so far.
     digest: Cell<u64>,
-    /// Every choice, if somebody wants to see them.
+    /// Every choice, if tracing is on.
     trace: RefCell<Option<Vec<String>>>,
 }
 
 struct Entry {
     group: Group,
     name: String,
-    /// None while it is being polled.
+    /// `None` while it is being polled.
     future: Option<Pin<Box<dyn Future<Output = ()>>>>,
     waker: Arc<TaskWaker>,
 }
 
-/// What wakers and spawners reach, from wherever they are.
+/// The data that wakers and spawners share.
 #[derive(Default)]
 struct Shared {
     queues: Mutex<Queues>,
@@ -88,10 +88,10 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Why a run stopped before its end.
+/// The reason why a run stopped before its end.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Stopped {
-    /// Nobody is ready, and no timer runs.
+    /// No task is ready, and no timer runs.
     Deadlock {
         /// The tasks that wait.
         waiting: Vec<String>,
@@ -100,12 +100,12 @@ pub enum Stopped {
     Panicked {
         /// Its name.
         task: String,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// Too many polls.
     Endless,
-    /// Somebody called [`Executor::halt`].
+    /// [`Executor::halt`] was called.
     Halted(String),
 }
 
@@ -196,7 +196,7 @@ impl Executor {
         drop((unborn, killed));
     }
 
-    /// Whether a group has tasks.
+    /// Returns true if a group has tasks.
     pub fn has_tasks(&self, group: Group) -> bool {
         self.adopt();
         let tasks = self.tasks.borrow();
@@ -213,7 +213,7 @@ impl Executor {
         *self.after_poll.borrow_mut() = Some(Box::new(look));
     }
 
-    /// Lets go of everything, so that what refers to the executor does not keep it alive.
+    /// Drops all tasks, so that references to the executor do not keep it alive.
     pub fn clear(&self) {
         let look = self.after_poll.borrow_mut().take();
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
@@ -239,7 +239,7 @@ impl Executor {
     /// Runs until the root task ends.
     ///
     /// # Errors
-    /// Why it will not end.
+    /// The reason why it cannot end.
     pub fn run<T>(&self, root: impl Future<Output = T>) -> Result<T, Stopped> {
         let mut root = Box::pin(root);
         let root_waker = self.waker(ROOT);
@@ -309,7 +309,7 @@ impl Executor {
     fn poll_task(&self, task: u64) -> Result<(), Stopped> {
         let (name, mut future, waker) = {
             let mut tasks = self.tasks.borrow_mut();
-            // It may have been killed since it was woken.
+            // The task may have been killed since it was woken.
             let Some(entry) = tasks.get_mut(&task) else {
                 return Ok(());
             };
@@ -376,10 +376,10 @@ impl Executor {
 /// Polls once. A panic comes back as its message.
 fn poll<T>(future: Pin<&mut dyn Future<Output = T>>, waker: &Waker) -> Result<Poll<T>, String> {
     let mut context = Context::from_waker(waker);
-    catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))).map_err(said)
+    catch_unwind(AssertUnwindSafe(|| future.poll(&mut context))).map_err(panic_message)
 }
 
-fn said(panic: Box<dyn Any + Send>) -> String {
+fn panic_message(panic: Box<dyn Any + Send>) -> String {
     match panic.downcast::<String>() {
         Ok(message) => *message,
         Err(panic) => panic

@@ -1,4 +1,4 @@
-//! The scheduler is fair to nobody, and the same each time.
+//! The scheduler has many interleavings, and the same one for the same seed.
 
 use std::rc::Rc;
 
@@ -69,7 +69,7 @@ fn timers_fire_in_order_and_virtual_time_does_not_wait() {
 }
 
 #[test]
-fn a_timer_that_nobody_awaits_any_more_does_not_hold_up_time() {
+fn a_dropped_timer_does_not_delay_time() {
     let (executor, clock) = executor(4);
     let waits = async {
         let mut long = clock.sleep(1_000_000);
@@ -87,7 +87,7 @@ fn a_timer_that_nobody_awaits_any_more_does_not_hold_up_time() {
 }
 
 #[test]
-fn a_deadlock_names_who_waits() {
+fn a_deadlock_names_the_waiting_tasks() {
     let (executor, _) = executor(5);
     let (_sender, receiver) = oneshot::channel::<()>();
     executor.spawn(1, "waits for ever", async {

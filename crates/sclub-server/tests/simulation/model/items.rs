@@ -1,4 +1,4 @@
-//! What the catalogue may hold.
+//! The items that the catalogue may have.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ struct Write {
     /// None while it may still have effect.
     end: Option<Tick>,
     is_certain: bool,
-    /// Whether it may have found the item there, and whether it may have found it absent.
+    /// True if it may have found the item there, and true if it may have found it absent.
     found: (bool, bool),
 }
 
@@ -62,9 +62,9 @@ impl Items {
         write.end = Some(now);
         write.is_certain = *end != End::Unknown;
         let (begin, is_certain) = (write.begin, write.is_certain);
-        // What another call that is still on its way found may be from before this one.
+        // Another call that is still in flight may have seen the state before this one.
         let is_alone = !writes.iter().any(|write| write.end.is_none());
-        // Of several in one call only the last can be what is left.
+        // Of several in one call only the last can remain.
         let last = writes.iter().rposition(|write| write.call == call);
         let mut index = 0;
         writes.retain(|write| {
@@ -83,7 +83,7 @@ impl Items {
         match if was_there { there } else { absent } {
             true => Ok(()),
             false => Err(format!(
-                "removal of item {item} said it was there: {was_there}"
+                "removal of item {item} reported that it was there: {was_there}"
             )),
         }
     }
@@ -99,12 +99,12 @@ impl Items {
             }
         }
         match catalogue.keys().find(|item| !self.0.contains_key(*item)) {
-            Some(item) => Err(format!("nobody ever put item {item} there")),
+            Some(item) => Err(format!("item {item} was never inserted")),
             None => Ok(()),
         }
     }
 
-    /// Whether an item may be there, and whether it may be absent.
+    /// True if an item may be there, and true if it may be absent.
     pub fn may_be(&self, item: &str) -> (bool, bool) {
         match self.0.get(item) {
             None => (false, true),

@@ -1,7 +1,7 @@
-//! What a folder must hold, going by nothing but what was asked of it and what it answered.
+//! A model of the contents of a folder, from requests and answers alone.
 //!
-//! A call has effect between its begin and its end, or not at all if it was refused. One that got no
-//! answer may have had effect until the process died. So what is expected is a range: it is exact
+//! A call takes effect between its begin and its end, or not at all if it was refused. A call without an
+//! answer may have taken effect until the process died. So the expected state is a range. It becomes exact
 //! once every call was repeated until it was answered.
 
 mod items;
@@ -26,7 +26,7 @@ pub type DecisionId = usize;
 /// A request that changes what is known.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ask {
-    Feedback(Vec<Gift>),
+    Feedback(Vec<SentReward>),
     Upsert(Vec<(String, Vec<f64>)>),
     Remove(String),
     Forget(String),
@@ -34,30 +34,30 @@ pub enum Ask {
 
 /// A reward for an item that was shown.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Gift {
+pub struct SentReward {
     pub decision: DecisionId,
-    /// To whom it was shown.
+    /// The user it was shown to.
     pub user: String,
-    /// When the decision was made.
+    /// The time of the decision.
     pub made: Tick,
     pub item: String,
     pub reward: f64,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum End {
-    /// For each reward whether it was new.
+    /// For each reward, true if it was new.
     Applied(Vec<bool>),
-    /// How many items were changed, or whether there was something to remove or forget.
+    /// The number of items that were changed, or 1 if an item was removed or a known user forgotten.
     Changed(usize),
-    /// Nothing was done and never will be.
+    /// It had no effect and never will.
     Refused,
-    /// It was done or not.
+    /// It may have taken effect or not.
     Unknown,
 }
 
-/// What a user's rewards may come to.
+/// The possible range of the number and the sum of a user's rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
     pub least: u64,
@@ -66,7 +66,7 @@ pub struct Tally {
     pub high: f64,
 }
 
-/// Whether rewards for a decision can still count.
+/// The state of a decision: rewards for it are accepted or not.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Life {
     Alive,
@@ -76,12 +76,12 @@ pub enum Life {
     Unsure,
 }
 
-/// An account of a folder.
+/// The model of a folder.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     calls: BTreeMap<CallId, Call>,
     last_call: CallId,
-    /// Everything that was ever begun, for copies made meanwhile.
+    /// Every call that was ever begun, for copies made meanwhile.
     begun: Vec<Ask>,
     rewards: Rewards,
     items: Items,
@@ -136,7 +136,7 @@ impl Model {
         let call = self.last_call;
         self.begun.push(ask.clone());
         match &ask {
-            Ask::Feedback(gifts) => self.rewards.begin(call, gifts),
+            Ask::Feedback(sent) => self.rewards.begin(call, sent),
             Ask::Upsert(items) => {
                 for (id, features) in items {
                     self.items.begin(call, id, Some(features.clone()), now);
@@ -160,7 +160,7 @@ impl Model {
     /// A call ends.
     ///
     /// # Errors
-    /// Where it cannot have ended so.
+    /// If this result is not possible.
     pub fn end(&mut self, id: CallId, end: &End, now: Tick) -> Result<(), String> {
         let call = self.calls.remove(&id).expect("a call ends once");
         if *end != End::Refused {
@@ -170,18 +170,18 @@ impl Model {
         }
         let mut has_changed = matches!(end, End::Changed(count) if *count > 0);
         match &call.ask {
-            Ask::Feedback(gifts) => {
+            Ask::Feedback(sent) => {
                 if let End::Applied(applied) = end {
                     has_changed = applied.contains(&true);
-                    for gift in gifts {
-                        self.check_alive(gift, call.begin)?;
-                        self.alive.insert(gift.decision, call.begin);
-                        // It may have been made by the folder that this is a copy of.
-                        let user = self.users.entry(gift.user.clone()).or_default();
-                        user.recommended = user.recommended.max(gift.made);
+                    for sent in sent {
+                        self.check_alive(sent, call.begin)?;
+                        self.alive.insert(sent.decision, call.begin);
+                        // The decision may have been made by the folder that this is a copy of.
+                        let user = self.users.entry(sent.user.clone()).or_default();
+                        user.recommended = user.recommended.max(sent.made);
                     }
                 }
-                self.rewards.end(id, gifts, end)?;
+                self.rewards.end(id, sent, end)?;
             }
             Ask::Upsert(items) => {
                 if let End::Changed(count) = end
@@ -250,37 +250,37 @@ impl Model {
     /// A decision was refused because its user was forgotten.
     ///
     /// # Errors
-    /// Where that is not so.
-    pub fn refused_as_forgotten(&mut self, gift: &Gift, now: Tick) -> Result<(), String> {
-        if self.life(gift.decision, &gift.user, gift.made) == Life::Alive {
+    /// If that is not so.
+    pub fn refused_as_forgotten(&mut self, sent: &SentReward, now: Tick) -> Result<(), String> {
+        if self.life(sent.decision, &sent.user, sent.made) == Life::Alive {
             return Err(format!(
                 "a reward was refused since user {} was forgotten; that was not so",
-                gift.user
+                sent.user
             ));
         }
-        self.dead.entry(gift.decision).or_insert(now);
+        self.dead.entry(sent.decision).or_insert(now);
         Ok(())
     }
 
-    fn check_alive(&self, gift: &Gift, begin: Tick) -> Result<(), String> {
-        let forgets = self.users.get(&gift.user).map(|user| &*user.forgets);
+    fn check_alive(&self, sent: &SentReward, begin: Tick) -> Result<(), String> {
+        let forgets = self.users.get(&sent.user).map(|user| &*user.forgets);
         let is_forgotten = forgets.unwrap_or_default().iter().any(|forget| {
             forget.is_certain
-                && forget.begin > gift.made
+                && forget.begin > sent.made
                 && forget.end.is_some_and(|end| end < begin)
         });
         // An answer may come late: only what was asked after the refusal is wrong.
-        let dead = self.dead.get(&gift.decision);
+        let dead = self.dead.get(&sent.decision);
         if is_forgotten || dead.is_some_and(|&since| since < begin) {
             return Err(format!(
                 "a reward for decision {} was taken, and its user {} was forgotten before",
-                gift.decision, gift.user
+                sent.decision, sent.user
             ));
         }
         Ok(())
     }
 
-    /// Whether rewards for a decision can still count.
+    /// The state of a decision: rewards for it are accepted or not.
     pub fn life(&self, decision: DecisionId, user: &str, made: Tick) -> Life {
         let Some(user) = self.users.get(user) else {
             return Life::Alive;
@@ -299,7 +299,7 @@ impl Model {
         }
     }
 
-    /// What each user's rewards may come to.
+    /// The possible range of each user's rewards.
     pub fn tallies(&self) -> BTreeMap<String, Tally> {
         self.rewards
             .tallies(|decision, user, made| self.life(decision, user, made))
@@ -337,7 +337,7 @@ impl Model {
         self.items.check(catalogue)
     }
 
-    /// Whether an item may be there, and whether it may be absent.
+    /// True if an item may be there, and true if it may be absent.
     pub fn may_be(&self, item: &str) -> (bool, bool) {
         self.items.may_be(item)
     }
@@ -353,12 +353,12 @@ impl Model {
     }
 
     /// Every reward that was sent and not refused, and whether it was acknowledged.
-    pub fn sent(&self) -> Vec<(Gift, bool)> {
+    pub fn sent(&self) -> Vec<(SentReward, bool)> {
         self.rewards.sent()
     }
 
-    /// How often rewards of a value may be among an export's lines: least and most. Users who were
-    /// forgotten may or may not be there.
+    /// The minimum and maximum number of lines with each value in an export. Forgotten users may be there or
+    /// not.
     pub fn export_counts(&self) -> BTreeMap<u64, ExportLine> {
         self.rewards
             .export_counts(|decision, user, made| self.life(decision, user, made))
@@ -378,7 +378,7 @@ impl Model {
         })
     }
 
-    /// Whether anything certainly happened in the folder after one tick and before another.
+    /// Returns true if a call certainly took effect in the folder after one tick and before another.
     pub fn has_event_between(&self, after: Tick, before: Tick) -> bool {
         let mut events = self.events.iter();
         events.any(|&(begin, end)| begin > after && end < before)
@@ -405,7 +405,7 @@ impl Call {
     /// Users whose ids a call may write.
     fn users(&self) -> Vec<&str> {
         match &self.ask {
-            Ask::Feedback(gifts) => gifts.iter().map(|gift| gift.user.as_str()).collect(),
+            Ask::Feedback(sent) => sent.iter().map(|sent| sent.user.as_str()).collect(),
             Ask::Forget(user) => vec![user],
             Ask::Upsert(_) | Ask::Remove(_) => Vec::new(),
         }
@@ -417,6 +417,6 @@ impl Call {
 pub struct ExportLine {
     pub user: String,
     pub item: String,
-    /// Whether it must be there.
+    /// Returns true if it must be there.
     pub is_certain: bool,
 }

@@ -1,8 +1,8 @@
-//! Which rewards count: each at most once, those that were acknowledged for certain.
+//! The rewards that count: each at most once, acknowledged ones for certain.
 
 use std::collections::BTreeMap;
 
-use super::{CallId, DecisionId, End, ExportLine, Gift, Life, Tally};
+use super::{CallId, DecisionId, End, ExportLine, Life, SentReward, Tally};
 
 /// Rewards by decision and item.
 #[derive(Debug, Clone, Default)]
@@ -10,47 +10,47 @@ pub struct Rewards(BTreeMap<(DecisionId, String), Reward>);
 
 #[derive(Debug, Clone)]
 struct Reward {
-    /// As it was first sent.
-    gift: Gift,
+    /// The reward as it was first sent.
+    sent: SentReward,
     /// Calls that may have applied it, with the value that they sent.
     tries: Vec<(CallId, f64)>,
     applied: Applied,
 }
 
-/// Whether a reward counts.
+/// The knowledge about whether a reward counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Applied {
-    /// Nobody was told so.
+    /// No answer said so.
     Unknown,
-    /// A call was told that another had applied it: one of those that may have.
+    /// An answer said that another call had applied it.
     ByAnother,
     /// By the one call that is left in the list.
     ByOne,
 }
 
 impl Rewards {
-    pub fn begin(&mut self, call: CallId, gifts: &[Gift]) {
-        for gift in gifts {
-            let key = (gift.decision, gift.item.clone());
+    pub fn begin(&mut self, call: CallId, all: &[SentReward]) {
+        for sent in all {
+            let key = (sent.decision, sent.item.clone());
             let reward = self.0.entry(key).or_insert_with(|| Reward {
-                gift: gift.clone(),
+                sent: sent.clone(),
                 tries: Vec::new(),
                 applied: Applied::Unknown,
             });
-            // What certainly counts cannot be applied again.
+            // A reward that certainly counts cannot be applied again.
             if reward.applied == Applied::Unknown {
-                reward.tries.push((call, gift.reward));
+                reward.tries.push((call, sent.reward));
             }
         }
     }
 
-    pub fn end(&mut self, call: CallId, gifts: &[Gift], end: &End) -> Result<(), String> {
-        for (index, gift) in gifts.iter().enumerate() {
-            let key = (gift.decision, gift.item.clone());
+    pub fn end(&mut self, call: CallId, all: &[SentReward], end: &End) -> Result<(), String> {
+        for (index, sent) in all.iter().enumerate() {
+            let key = (sent.decision, sent.item.clone());
             let reward = self.0.get_mut(&key).expect("it was begun");
             let ended = match end {
                 End::Applied(applied) => match applied.get(index) {
-                    Some(true) => reward.applied_by(call, gift.reward),
+                    Some(true) => reward.applied_by(call, sent.reward),
                     Some(false) => reward.was_applied_by_another(call),
                     None => Err("an answer for it is missing".to_owned()),
                 },
@@ -61,7 +61,7 @@ impl Rewards {
             ended.map_err(|error| {
                 format!(
                     "reward {} for item {} of decision {} for user {}: {error}",
-                    gift.reward, gift.item, gift.decision, gift.user
+                    sent.reward, sent.item, sent.decision, sent.user
                 )
             })?;
         }
@@ -71,12 +71,12 @@ impl Rewards {
     pub fn tallies(&self, life: impl Fn(DecisionId, &str, u64) -> Life) -> BTreeMap<String, Tally> {
         let mut tallies = BTreeMap::new();
         for reward in self.0.values().filter(|reward| reward.is_sent()) {
-            let gift = &reward.gift;
-            let life = life(gift.decision, &gift.user, gift.made);
+            let sent = &reward.sent;
+            let life = life(sent.decision, &sent.user, sent.made);
             if life == Life::Dead {
                 continue;
             }
-            let tally: &mut Tally = tallies.entry(gift.user.clone()).or_default();
+            let tally: &mut Tally = tallies.entry(sent.user.clone()).or_default();
             let values = || reward.tries.iter().map(|&(_, value)| value);
             let low = values().fold(f64::INFINITY, f64::min);
             let high = values().fold(f64::NEG_INFINITY, f64::max);
@@ -94,14 +94,14 @@ impl Rewards {
     }
 
     /// Every reward that may count, with whether it certainly does.
-    pub fn sent(&self) -> Vec<(Gift, bool)> {
+    pub fn sent(&self) -> Vec<(SentReward, bool)> {
         let sent = self.0.values().filter(|reward| reward.is_sent());
         sent.map(|reward| {
-            let gift = Gift {
+            let sent = SentReward {
                 reward: reward.tries[0].1,
-                ..reward.gift.clone()
+                ..reward.sent.clone()
             };
-            (gift, reward.applied != Applied::Unknown)
+            (sent, reward.applied != Applied::Unknown)
         })
         .collect()
     }
@@ -112,13 +112,13 @@ impl Rewards {
     ) -> BTreeMap<u64, ExportLine> {
         let mut lines = BTreeMap::new();
         for reward in self.0.values() {
-            let gift = &reward.gift;
-            let is_alive = life(gift.decision, &gift.user, gift.made) == Life::Alive;
+            let sent = &reward.sent;
+            let is_alive = life(sent.decision, &sent.user, sent.made) == Life::Alive;
             for &(_, value) in &reward.tries {
                 let is_only = reward.tries.iter().all(|&(_, other)| other == value);
                 let line = ExportLine {
-                    user: gift.user.clone(),
-                    item: gift.item.clone(),
+                    user: sent.user.clone(),
+                    item: sent.item.clone(),
                     is_certain: is_alive && is_only && reward.applied != Applied::Unknown,
                 };
                 lines.insert(value.to_bits(), line);
@@ -129,7 +129,7 @@ impl Rewards {
 }
 
 impl Reward {
-    /// Whether it may count.
+    /// Returns true if it may count.
     fn is_sent(&self) -> bool {
         !self.tries.is_empty()
     }
@@ -151,7 +151,9 @@ impl Reward {
         self.tries.retain(|&(by, _)| by != call);
         self.applied = Applied::ByAnother;
         match self.tries.is_empty() {
-            true => Err("it is said to have been applied, and nobody had".to_owned()),
+            true => {
+                Err("the answer says that another call applied it, and none can have".to_owned())
+            }
             false => Ok(()),
         }
     }
@@ -162,7 +164,9 @@ impl Reward {
         }
         self.tries.retain(|&(by, _)| by != call);
         match self.tries.is_empty() && self.applied == Applied::ByAnother {
-            true => Err("it was said to have been applied, and all were refused".to_owned()),
+            true => {
+                Err("an answer said that another call applied it, and all were refused".to_owned())
+            }
             false => Ok(()),
         }
     }

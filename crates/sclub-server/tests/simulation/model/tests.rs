@@ -4,8 +4,8 @@ use super::*;
 
 const MADE: Tick = 1;
 
-fn gift(decision: DecisionId, reward: f64) -> Gift {
-    Gift {
+fn sent(decision: DecisionId, reward: f64) -> SentReward {
+    SentReward {
         decision,
         user: "u".to_owned(),
         made: MADE,
@@ -42,7 +42,7 @@ impl Book {
     }
 
     fn give(&mut self, decision: DecisionId, reward: f64) -> CallId {
-        self.begin(Ask::Feedback(vec![gift(decision, reward)]))
+        self.begin(Ask::Feedback(vec![sent(decision, reward)]))
     }
 
     fn forget(&mut self) {
@@ -75,7 +75,7 @@ fn applied(is_new: bool) -> End {
 }
 
 #[test]
-fn what_was_acknowledged_counts_once_and_what_was_not_may() {
+fn acknowledged_rewards_count_once_and_others_may_count() {
     let mut book = Book::new();
     let first = book.give(0, 0.5);
     book.end(first, applied(true)).unwrap();
@@ -95,7 +95,7 @@ fn what_was_acknowledged_counts_once_and_what_was_not_may() {
 }
 
 #[test]
-fn what_is_applied_twice_is_found() {
+fn a_reward_that_is_applied_twice_is_found() {
     let mut book = Book::new();
     for is_first in [true, false] {
         let call = book.give(0, 0.5);
@@ -104,7 +104,7 @@ fn what_is_applied_twice_is_found() {
 }
 
 #[test]
-fn nobody_can_have_applied_what_was_never_sent_or_always_refused() {
+fn rewards_that_were_never_sent_or_always_refused_cannot_be_applied() {
     let mut book = Book::new();
     let refused = book.give(0, 0.5);
     book.end(refused, End::Refused).unwrap();
@@ -139,7 +139,7 @@ fn a_forgotten_user_is_gone_with_all_that_was_shown_before() {
     let mut book = Book::new();
     let call = book.give(0, 0.5);
     book.end(call, applied(true)).unwrap();
-    let refused = book.model.refused_as_forgotten(&gift(0, 0.5), Tick::MAX);
+    let refused = book.model.refused_as_forgotten(&sent(0, 0.5), Tick::MAX);
     assert!(refused.is_err());
     book.forget();
     assert_eq!(book.tally(), (0, 0));
@@ -147,7 +147,7 @@ fn a_forgotten_user_is_gone_with_all_that_was_shown_before() {
     let call = book.give(1, 0.5);
     assert!(book.end(call, applied(true)).is_err());
     book.model
-        .refused_as_forgotten(&gift(2, 0.5), Tick::MAX)
+        .refused_as_forgotten(&sent(2, 0.5), Tick::MAX)
         .unwrap();
 }
 
@@ -158,7 +158,7 @@ fn an_answer_that_comes_late_is_of_the_time_when_it_was_asked() {
     book.die();
     let early = book.give(0, 0.5);
     book.now += 1;
-    let refused = book.model.refused_as_forgotten(&gift(0, 0.5), book.now);
+    let refused = book.model.refused_as_forgotten(&sent(0, 0.5), book.now);
     refused.unwrap();
     book.end(early, applied(true)).unwrap();
     let late = book.give(0, 0.25);
@@ -180,7 +180,7 @@ fn an_unanswered_request_to_forget_leaves_both_until_an_answer_shows_which() {
     assert_eq!(book.tally(), (1, 2));
     assert_eq!(book.model.life(1, "u", MADE), Life::Unsure);
     book.model
-        .refused_as_forgotten(&gift(1, 0.5), Tick::MAX)
+        .refused_as_forgotten(&sent(1, 0.5), Tick::MAX)
         .unwrap();
     assert_eq!(book.tally(), (1, 1));
 }
@@ -245,7 +245,7 @@ fn of_two_removals_at_once_either_may_find_the_item() {
 }
 
 impl Book {
-    /// What would be said if a call ended so.
+    /// The verdict of the model if a call ended so.
     fn clone_end(&self, call: CallId, end: End) -> Result<(), String> {
         self.model.clone().end(call, &end, self.now + 1)
     }

@@ -13,22 +13,22 @@ use crate::subject;
 const SYNCS: u64 = 12;
 const SYNCS_OF_A_FILE: u64 = 3;
 
-/// Where a copy left its original.
+/// The time at which a copy was taken from its original.
 #[derive(Debug, Clone)]
 pub(super) struct Ancestor {
     site: usize,
-    /// When the backup was begun and when it ended.
+    /// The begin and the end of the backup.
     begin: Tick,
     end: Tick,
 }
 
-/// Whose decision it is, as a folder must see it.
+/// The owner of a decision, as a folder must see it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Owner {
     Ours,
-    /// Made by another copy after they parted.
+    /// Made by another copy after the copy was taken.
     Others,
-    /// Made by another copy just when they parted.
+    /// Made by another copy while the copy was taken.
     Unsure,
 }
 
@@ -42,7 +42,7 @@ pub struct Backup {
 }
 
 impl World {
-    /// Whose decision it is, as a folder must see it.
+    /// The owner of a decision, as a folder must see it.
     pub fn owner(&self, site: &Site, decision: &Decision) -> Owner {
         if decision.site == site.id {
             return Owner::Ours;
@@ -92,7 +92,7 @@ impl World {
     /// Restores a backup into a folder of its own.
     ///
     /// # Errors
-    /// What the engine says.
+    /// The error of the engine.
     pub fn restore(&self, backup: &Backup) -> Result<Rc<Site>, String> {
         let folder = PathBuf::from(format!("{DATA}/{}", self.sites.borrow().len()));
         let syncs = self.disk.syncs();

@@ -1,4 +1,4 @@
-//! Nothing is left of users who were forgotten.
+//! Checks that no data of forgotten users is left.
 
 use std::collections::BTreeSet;
 

@@ -140,7 +140,7 @@ impl Users {
     }
 }
 
-/// Everything in one lane of a batch.
+/// All numbers in one lane of a batch.
 fn lane_of(batch: &Batch, lane: usize) -> Vec<u64> {
     let parts = [&batch.factor, &batch.scale, &batch.pull, &batch.mean];
     let numbers = parts.into_iter().flatten().map(|lanes| lanes[lane]);
@@ -152,7 +152,7 @@ fn lane_of(batch: &Batch, lane: usize) -> Vec<u64> {
     numbers.chain(rest).map(f64::to_bits).collect()
 }
 
-/// What a function gives, which must have the same bits without vector registers.
+/// The result of a function, which must have the same bits without vector registers.
 fn on_every_set<T: PartialEq + std::fmt::Debug>(work: impl Fn() -> T) -> T {
     let with = work();
     WITHOUT_SIMD.set(true);

@@ -142,7 +142,7 @@ fn em_is_empirical_bayes_step_by_step_and_never_makes_it_worse() {
             assert_eq!(pass.evidence, again.evidence);
             let next = plain.step(&expected);
             let next_value = plain.value(&next);
-            if next_value - value < background::SETTLED {
+            if next_value - value < background::MIN_GAIN {
                 break;
             }
             (expected, value) = (next, next_value);

@@ -37,7 +37,7 @@ impl Workers for Crowd {
     }
 }
 
-/// What `look` finds among the users of a world, once the background has been learned.
+/// The result of `look` among the users of a world, once the background has been learned.
 fn search(world: &World, noise: f64, look: impl FnOnce(&mut Search<'_>) -> Found) -> Found {
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
@@ -273,12 +273,14 @@ fn scores_are_those_of_the_formula() {
     let mut policy = SclubSoft::new(dim, &params).unwrap();
     policy.install(fit);
     teach(&mut policy, &world);
-    let trust = 1.0 / (1.0 + (-policy.gain / params.caution).exp());
     assert!(
         policy.gain > 1.0,
         "clusters predict better: {}",
         policy.gain
     );
+    // Neither all trust nor none.
+    policy.gain = 0.7 * params.caution;
+    let trust = 1.0 / (1.0 + 0.3f64.exp());
     let mut rng = rng(6);
     for (user, said) in world.said.iter().enumerate() {
         let (covariance, mean) = posterior(said, &background, noise);
@@ -352,7 +354,7 @@ fn a_fit_among_more_users_than_are_searched_asks_all_and_does_not_depend_on_who_
     let first = job(None).run(&Sequential);
     assert_eq!(first.mixture.centres.len(), 3);
     assert_eq!(job(None).run(&Crowd).to_bytes(), first.to_bytes());
-    // Everybody is counted, not only those looked at first.
+    // All users are counted, not only those of the search.
     let counted: f64 = first.sizes.iter().map(|size| size.0).sum();
     assert!(counted > 0.97 * users as f64, "{counted}");
     let said: f64 = first.sizes.iter().map(|size| size.1).sum();

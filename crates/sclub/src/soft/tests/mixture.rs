@@ -120,7 +120,7 @@ impl Case {
         0.5 * (off.transpose() * self.precision() * &off)[(0, 0)]
     }
 
-    /// What EM raises: ln of the posterior density of centres and shares, π ~ Dirichlet(3/2).
+    /// The objective of EM: ln of the posterior density of centres and shares, π ~ Dirichlet(3/2).
     fn objective(&self, mixture: &Mixture) -> f64 {
         let centres = mixture.centres.iter();
         let prior: f64 = centres
@@ -342,7 +342,7 @@ fn merges_are_those_that_lose_less_than_a_price_the_cheapest_first() {
 
 #[test]
 fn the_loss_of_a_merge_is_what_the_best_common_centre_loses() {
-    // Everybody surely in one of two clusters, so that nothing is soft: the loss in log-likelihood from
+    // All users surely in one of two clusters, so that nothing is soft: the loss in log-likelihood from
     // the best centre of each to the best centre of both is ½δᵀ(A_a⁻¹ + A_b⁻¹)⁻¹δ.
     let dim = 3;
     let centres = vectors(5, 2, dim, 3.0);

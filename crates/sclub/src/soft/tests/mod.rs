@@ -3,6 +3,7 @@
 mod background;
 mod evidence;
 mod fits;
+mod look;
 mod mixture;
 mod path;
 
@@ -17,7 +18,7 @@ use super::fit::Fit;
 use super::mixture::{Centre, Mixture};
 use super::sums::{Layout, Sums};
 
-/// What users said, observation by observation.
+/// The observations of some users.
 struct World {
     dim: usize,
     /// (x, y) of each user.
@@ -41,7 +42,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 impl World {
-    /// Everybody sees items with features of variance `size²`, with Gaussian noise of variance `noise`;
+    /// All users see items with features of variance `size²`, with Gaussian noise of variance `noise`;
     /// user i as many as `count(i)`.
     fn new(
         seed: u64,
@@ -257,7 +258,7 @@ fn close(a: f64, b: f64, tolerance: f64) -> bool {
     (a - b).abs() <= tolerance * (1.0 + b.abs())
 }
 
-/// Whether each of some numbers is close to its counterpart, measured by the largest of these.
+/// True if each number is close to its counterpart, relative to the largest of these.
 fn all_close(a: &[f64], b: &[f64], tolerance: f64) -> bool {
     let size = b
         .iter()

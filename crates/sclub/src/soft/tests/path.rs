@@ -1,4 +1,4 @@
-//! One user's rank-1 path against a fresh belief from her sums.
+//! One user's rank-1 path against a fresh belief from the user's sums.
 
 use proptest::prelude::*;
 

@@ -1,20 +1,20 @@
-//! The state behind its locks.
+//! The locks of the state.
 
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::state::State;
 
-/// The state, read by many and changed by one.
+/// The state, read by many threads and changed by one.
 ///
-/// A lock that a writer waits for lets no more readers in. So whoever looks for long keeps the writer
-/// out with a lock of its own (`long`), and those who recommend never wait for a long look.
+/// A read-write lock lets no more readers in while a writer waits for it. So a long read keeps the writer out
+/// with a second lock (`long`): then recommendations never wait for a long read.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct StateLock {
     state: RwLock<State>,
     long: Mutex<()>,
 }
 
-impl Shelf {
+impl StateLock {
     pub fn new(state: State) -> Self {
         Self {
             state: RwLock::new(state),
@@ -22,18 +22,18 @@ impl Shelf {
         }
     }
 
-    /// For a short look.
+    /// A short read.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For a look that takes long.
-    pub fn study<T>(&self, look: impl FnOnce(&State) -> T) -> T {
+    /// A long read.
+    pub fn read_long<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         let _long = super::lock(&self.long);
         look(&self.read())
     }
 
-    /// For the owner of the log.
+    /// A change, by the owner of the log only.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let _long = super::lock(&self.long);
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))

@@ -1,8 +1,9 @@
-//! Work that takes long for a handler, a few at a time and away from the threads that answer.
+//! Long work of handlers, on threads of its own and with limited concurrency.
 //!
-//! Each kind of work has its own turns. A turn is taken before a thread is, and kept until the work is
-//! done, also if the caller has left by then: so however many ask, and however long they wait for a
-//! lock, there are never more threads at work than turns, and short requests are answered at once.
+//! Each kind of work has a semaphore. A permit is acquired before a thread is, and held until the work is
+//! done, even if the client has disconnected by then. So there are never more threads at work than permits,
+//! however many requests come and however long they wait for a lock, and short requests are answered at
+//! once.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -14,40 +15,41 @@ use super::{App, Shared};
 use crate::edge::ApiError;
 use crate::engine::Engine;
 
-/// Look-ups at once.
-const LOOKS: usize = 4;
+/// The maximum number of concurrent look-ups.
+const MAX_LOOKS: usize = 4;
 
-/// Backups and exports at once. They last as long as the reader takes, so they have turns of their own.
-const DOWNLOADS: usize = 4;
+/// The maximum number of concurrent backups and exports. They take as long as the client reads, so they have
+/// permits of their own.
+const MAX_DOWNLOADS: usize = 4;
 
 /// A kind of work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// Looking something up that may take long.
+    /// A look-up that may take long.
     Look,
-    /// Choosing among many items, or for many users.
+    /// A choice among many items, or for many users.
     Recommend,
-    /// Writing an answer that is read meanwhile.
+    /// An answer that is written while it is sent.
     Download,
 }
 
 /// The semaphores that limit long work.
 #[derive(Debug)]
-pub(super) struct Turns {
+pub(super) struct Permits {
     looks: Arc<Semaphore>,
     recommends: Arc<Semaphore>,
     downloads: Arc<Semaphore>,
 }
 
-impl Turns {
+impl Permits {
     pub(super) fn new() -> Self {
-        let turns = |most| Arc::new(Semaphore::new(most));
+        let permits = |max| Arc::new(Semaphore::new(max));
         // More at once would not be faster.
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self {
-            looks: turns(LOOKS),
-            recommends: turns(cores.max(2)),
-            downloads: turns(DOWNLOADS),
+            looks: permits(MAX_LOOKS),
+            recommends: permits(cores.max(2)),
+            downloads: permits(MAX_DOWNLOADS),
         }
     }
 
@@ -60,32 +62,32 @@ impl Turns {
     }
 }
 
-/// Waits for a turn, then starts the work.
+/// Waits for a permit, then starts the work.
 pub(super) async fn start<T: Send + 'static>(
     app: &Shared,
     work: Work,
     run: impl FnOnce(&App, &Engine) -> T + Send + 'static,
 ) -> Result<JoinHandle<Result<T, ApiError>>, ApiError> {
     app.ready()?;
-    let turn = Arc::clone(app.turns.of(work)).acquire_owned().await;
-    let turn = turn.map_err(|_| ApiError::internal())?;
+    let permit = Arc::clone(app.permits.of(work)).acquire_owned().await;
+    let permit = permit.map_err(|_| ApiError::internal())?;
     let app = Arc::clone(app);
     Ok(tokio::task::spawn_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         Ok(run(&app, app.ready()?))
     }))
 }
 
-/// Waits for a turn, and for what the work gives.
-pub(super) async fn aside<T: Send + 'static>(
+/// Waits for a permit, then for the result of the work.
+pub(super) async fn run_blocking<T: Send + 'static>(
     app: &Shared,
     work: Work,
     run: impl FnOnce(&App, &Engine) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
     match start(app, work, run).await?.await {
         Ok(outcome) => outcome,
-        // As if it had happened in the handler.
+        // Panics as if the work had run in the handler.
         Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-        Err(_) => Err(ApiError::overloaded("the server is closing")),
+        Err(_) => Err(ApiError::overloaded("the server is shutting down")),
     }
 }

@@ -1,0 +1,214 @@
+//! A game: rounds of a world, played over one or more connections.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use sclub_lab::summary::thousands;
+use sclub_lab::world::{Block, Blocks, Tally, World};
+use sclub_server::client::Connection;
+
+use crate::remote::body_of;
+use crate::simulate::latency::Latencies;
+use crate::simulate::wire::{Decision, Decisions, read, separate, write_feedback, write_request};
+
+/// Number of rewards that the shown rate is the mean of.
+const RECENT: usize = 1000;
+
+/// The rounds that no player has taken yet.
+struct Feed<'w> {
+    world: &'w dyn World,
+    blocks: Blocks<'w>,
+    block: Rc<Block>,
+    round: usize,
+}
+
+impl<'w> Feed<'w> {
+    pub fn new(world: &'w dyn World, rounds: u64) -> Self {
+        Self {
+            world,
+            blocks: Blocks::new(world, rounds),
+            block: Rc::new(world.new_block()),
+            round: 0,
+        }
+    }
+
+    /// The users of the next round, in their block.
+    fn next(&mut self) -> Option<(Rc<Block>, Range<usize>)> {
+        if self.round == self.block.rounds() {
+            // Others may still be playing the last one.
+            if Rc::get_mut(&mut self.block).is_none() {
+                self.block = Rc::new(self.world.new_block());
+            }
+            let block = Rc::get_mut(&mut self.block)?;
+            if self.blocks.draw(block).is_none() {
+                block.clear(0);
+                self.round = 0;
+                return None;
+            }
+            self.round = 0;
+        }
+        let users = self.block.users_of(self.round);
+        self.round += 1;
+        Some((Rc::clone(&self.block), users))
+    }
+}
+
+/// A game under way.
+pub struct Game<'w> {
+    feed: Feed<'w>,
+    pub tally: Tally,
+    pub rounds: u64,
+    recent: VecDeque<f64>,
+    pub recommend: Latencies,
+    pub feedback: Latencies,
+    pub clusters: Option<u64>,
+}
+
+impl<'w> Game<'w> {
+    /// A game before its first round.
+    pub fn new(world: &'w dyn World, rounds: u64) -> Self {
+        Self {
+            feed: Feed::new(world, rounds),
+            tally: Tally::default(),
+            rounds: 0,
+            recent: VecDeque::with_capacity(RECENT),
+            recommend: Latencies::default(),
+            feedback: Latencies::default(),
+            clusters: None,
+        }
+    }
+
+    fn count(&mut self, block: &Block, at: usize, choice: usize) -> f64 {
+        let reward = self.tally.count(block, at, choice);
+        if self.recent.len() == RECENT {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(reward);
+        reward
+    }
+
+    /// The current results, in a few words.
+    pub fn status(&self) -> String {
+        let mut text = format!(
+            "regret {} (random {})",
+            thousands(self.tally.regret),
+            thousands(self.tally.random_regret)
+        );
+        if !self.recent.is_empty() {
+            let rate = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
+            text.push_str(&format!(", reward {rate:.3}"));
+        }
+        if let Some(clusters) = self.clusters {
+            let many = if clusters == 1 { "" } else { "s" };
+            text.push_str(&format!(", {} cluster{many}", thousands(clusters as f64)));
+        }
+        text
+    }
+}
+
+/// Plays rounds over a connection of its own.
+pub struct Player<'g, 'w> {
+    pub game: &'g RefCell<Game<'w>>,
+    pub connection: Connection,
+    pub prefix: &'g str,
+    pub cancelled: &'g AtomicBool,
+    pub body: Vec<u8>,
+}
+
+impl Player<'_, '_> {
+    pub async fn play(mut self) -> Result<()> {
+        while !self.cancelled.load(Ordering::Relaxed) {
+            let next = self.game.borrow_mut().feed.next();
+            let Some((block, users)) = next else {
+                break;
+            };
+            if block.ends.is_empty() {
+                self.play_one(&block, users.start).await?;
+            } else {
+                self.play_together(&block, users).await?;
+            }
+            self.game.borrow_mut().rounds += 1;
+        }
+        Ok(())
+    }
+
+    async fn play_one(&mut self, block: &Block, at: usize) -> Result<()> {
+        self.body.clear();
+        write_request(&mut self.body, self.prefix, block, at)?;
+        let start = Instant::now();
+        let response = self
+            .connection
+            .request("POST", "/v1/recommend", &self.body)
+            .await?;
+        let took = start.elapsed();
+        let decision: Decision<'_> = read(body_of(&response)?)?;
+        let choice = decision.choice(block.candidates)?;
+        let reward = {
+            let mut game = self.game.borrow_mut();
+            game.recommend.add(took);
+            game.count(block, at, choice)
+        };
+        self.body.clear();
+        write_feedback(&mut self.body, &decision.decision, reward)?;
+        let start = Instant::now();
+        let response = self
+            .connection
+            .request("POST", "/v1/feedback", &self.body)
+            .await?;
+        body_of(&response)?;
+        self.game.borrow_mut().feedback.add(start.elapsed());
+        Ok(())
+    }
+
+    /// One time slot: all users are served on the same history. A slot without users is played too.
+    async fn play_together(&mut self, block: &Block, users: Range<usize>) -> Result<()> {
+        let mut rewarded = Vec::new();
+        if !users.is_empty() {
+            self.body.clear();
+            self.body.extend_from_slice(b"{\"requests\":[");
+            for at in users.clone() {
+                separate(&mut self.body);
+                write_request(&mut self.body, self.prefix, block, at)?;
+            }
+            self.body.extend_from_slice(b"]}");
+            let start = Instant::now();
+            let response = self
+                .connection
+                .request("POST", "/v1/recommend/batch", &self.body)
+                .await?;
+            let took = start.elapsed();
+            let Decisions { decisions } = read(body_of(&response)?)?;
+            if decisions.len() != users.len() {
+                let (got, asked) = (decisions.len(), users.len());
+                bail!("the server answered {got} of {asked} requests");
+            }
+            let mut game = self.game.borrow_mut();
+            game.recommend.add(took);
+            for (at, decision) in users.zip(&decisions) {
+                let choice = decision.choice(block.candidates)?;
+                let reward = game.count(block, at, choice);
+                rewarded.push((decision.decision.clone().into_owned(), reward));
+            }
+        }
+        self.body.clear();
+        self.body.extend_from_slice(b"{\"feedback\":[");
+        for (decision, reward) in &rewarded {
+            separate(&mut self.body);
+            write_feedback(&mut self.body, decision, *reward)?;
+        }
+        self.body.extend_from_slice(b"]}");
+        let start = Instant::now();
+        let response = self
+            .connection
+            .request("POST", "/v1/feedback/batch", &self.body)
+            .await?;
+        body_of(&response)?;
+        self.game.borrow_mut().feedback.add(start.elapsed());
+        Ok(())
+    }
+}

@@ -1,0 +1,12 @@
+//! The edge over real sockets.
+
+mod audit;
+mod bodies;
+mod connections;
+mod harness;
+mod keys;
+mod requests;
+mod shutdown;
+mod sites;
+mod slow_peers;
+mod tls;
