@@ -3,7 +3,7 @@
     pip install mabwiser==2.7.4 contextualbandits==0.3.30     # the second is compiled here: minutes
     python bench/rivals.py                                    # --rounds 1000 for a quick look
 
-A round is one user: an arm is chosen for her among L, and its reward is learned. In batches, so
+A round is one user: one of L arms is chosen, and its reward is learned. In batches, so
 many users are served on the same history, then learned at once.
 
 The models differ. Theirs has a ridge regression for every arm, over features of the user: L
@@ -12,15 +12,13 @@ cluster of users (`Sclub`), over features of the arms: one matrix, looked at wit
 (`SclubSoft` has several clusters for a user, and fits them anew from time to time.)
 Choosing costs L d^2 multiplications either way, and learning updates one matrix of d x d. So the
 arithmetic is the same, and what is compared is how fast it is done, calls from Python included.
-Their users' features are the true tastes, the best that they could be given; ours are told only who
-somebody is.
+Their users' features are the true tastes, the best possible; our policies get only the user's name.
 
 The last line of each table is their model computed by sclub: an arm is what `LinUcb` calls a user,
-and is asked how it scores the contexts, one arm after another. Nobody would use it so, but it is
-the same sum, and the first thing that is checked is that it gives MABWiser's numbers. The second is
-that everybody learns: what they earn in the end, as a share of what the best arms would bring.
-That is no comparison, for they are not told the same. `Sclub` is slow to find clusters where all
-users are shown the same few arms: it supposes that candidates vary, as in the paper's worlds.
+and scores the contexts, one arm after another. It is not meant to be used so, but it is the same sum:
+the first check is that it gives MABWiser's numbers. The second check is that all packages learn: their
+final reward, as a share of that of the best arms. That is no comparison, for their inputs differ. `Sclub` is slow to find clusters where all
+users are shown the same few arms: it assumes that candidates vary, as in the paper's worlds.
 
 All run on one thread. Whatever is passed to a rival is made beforehand in the form that it likes
 best: contiguous arrays, arms as integers. contextualbandits runs in float32 without intercept and
@@ -192,7 +190,7 @@ def same_numbers() -> None:
 
 
 def players() -> dict[str, list[Callable[[World], Player]]]:
-    """Everybody who is here, in all ways of which the fastest counts."""
+    """The installed packages, each in all ways of which the fastest counts."""
     found: dict[str, list[Callable[[World], Player]]] = {
         "sclub.LinUcb": [lambda world: ours(world, sclub.LinUcb(dim=world.dim, beta=ALPHA))],
         "sclub.Sclub": [lambda world: ours(world, sclub.Sclub(dim=world.dim))],
@@ -212,12 +210,12 @@ def players() -> dict[str, list[Callable[[World], Player]]]:
     return found
 
 
-def all_learn(everybody: dict[str, list[Callable[[World], Player]]]) -> None:
-    """Shows what everybody earns in the end."""
+def all_learn(packages: dict[str, list[Callable[[World], Player]]]) -> None:
+    """Prints the final reward of each package."""
     world = World(dim=10, arms=10, rounds=100_000)
     chance = float(world.mean.mean() / world.mean.max(axis=1).mean())
     print(f"\nEarned at the end of {world.rounds} rounds, L = 10, d = 10 (at random {chance:.0%}):")
-    for name, ways in everybody.items():
+    for name, ways in packages.items():
         print(f"{name:<26}{play(world, ways[0](world), 100)[1]:>6.0%}")
 
 
@@ -228,17 +226,17 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
 
-    everybody = players()
-    if "MABWiser LinUCB" in everybody:
+    packages = players()
+    if "MABWiser LinUCB" in packages:
         same_numbers()
         print("The same model gives the same numbers as MABWiser's.")
-    all_learn(everybody)
+    all_learn(packages)
     for dim, arms in [(20, 20), (10, 10)]:
         for batch in (1, 100, 1_000):
             world = World(dim, arms, options.rounds * (1 if batch == 1 else 5))
-            speeds = dict.fromkeys(everybody, 0.0)
+            speeds = dict.fromkeys(packages, 0.0)
             for _ in range(options.repeat):
-                for name, ways in everybody.items():
+                for name, ways in packages.items():
                     for make in ways:
                         speeds[name] = max(speeds[name], play(world, make(world), batch)[0])
             kind = "one by one" if batch == 1 else f"batches of {batch}"

@@ -1,4 +1,4 @@
-"""What calling from Python costs beyond the same work in a Rust loop.
+"""The time of calls from Python, compared with the same work in a Rust loop.
 
     python crates/sclub-python/bench/speed.py
 

@@ -1,12 +1,12 @@
-"""What would other policies have earned on the decisions that one of them logged?
+"""The value of policies, estimated from the log of another one.
 
-A policy learns from some rounds, then logs others while it shows a random item every so often. On
-this log, Open Bandit Pipeline estimates what other policies would have earned that learned from the
-first rounds alone, and one that knows nothing. The world is made up: the truth is printed beside.
+A policy learns from some rounds, then logs others while it shows a random item every so often. From
+this log, Open Bandit Pipeline estimates the mean reward of other policies, which learned from the first
+rounds alone, and of one that learned nothing. The world is made up: the truth is printed beside.
 
 The inverse propensities (IPS, SNIPS) and the doubly robust estimate (DR) should have the truth in
-most of their intervals. The direct method (DM) is as good as its model of the reward, and this one
-cannot know what the logging policy learned on the way: it is off, and sure of itself.
+most of their intervals. The direct method (DM) is as good as its model of the reward. This model does
+not know what the logging policy learned on the way: its estimate is wrong, with a narrow interval.
 
 Open Bandit Pipeline 0.5.7 asks for Python below 3.11, for versions of 2022, and for torch, which
 its estimators do not use. In an environment of its own this is enough (tried on Python 3.10, 3.11
@@ -41,8 +41,8 @@ EPSILON = 0.3
 def open_bandit_pipeline() -> Any:
     """The module `obp.ope`, also where there is no torch.
 
-    `import obp` imports torch for its neural policies. Where there is none, something without any
-    content stands in while that happens, and is gone afterwards.
+    `import obp` imports torch for its neural policies. If torch is missing, an empty stand-in replaces it
+    during the import.
     """
     if find_spec("torch") is not None or "obp" in sys.modules:
         return import_module("obp.ope")
@@ -64,7 +64,7 @@ def open_bandit_pipeline() -> Any:
 
 
 class World:
-    """Users in clusters: who clicks on what with which probability."""
+    """Users in clusters, and the probability of a click of each user on each item."""
 
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
@@ -73,7 +73,7 @@ class World:
         tastes = self.random.normal(size=(CLUSTERS, DIM - 1))
         tastes /= np.linalg.norm(tastes, axis=1, keepdims=True)
         self.truth = 0.5 + 0.5 * tastes[np.arange(USERS) % CLUSTERS] @ items.T
-        # The last feature is a constant: how much anybody clicks on anything.
+        # The last feature is a constant: the overall rate of clicks.
         self.items = np.c_[items, np.ones(ITEMS)]
 
     def user(self) -> int:
@@ -83,7 +83,7 @@ class World:
         return float(self.random.random() < self.truth[user, item])
 
     def value(self, users: list[Any], dist: NDArray[np.float64]) -> float:
-        """What a policy really earns a round from these users."""
+        """The true mean reward of a policy for these users."""
         return float((self.truth[users] * dist[:, :, 0]).sum(axis=1).mean())
 
 

@@ -34,7 +34,7 @@ pub fn make(
 ) -> PyResult<Policy> {
     let py = class.py();
     let Some(name) = class.getattr_opt(POLICY_NAME)? else {
-        let why = "it has no policy; use the class of a policy, such as sclub.Sclub";
+        let why = "it is the base class and cannot be made; use a class of sclub.policy_classes";
         return Err(wrong_type("Policy", why));
     };
     let name: String = name.extract()?;
@@ -78,14 +78,13 @@ fn values(spec: &'static Spec, keywords: &Keywords<'_, '_>, setup: &Setup<'_>) -
     let assumptions = match (preset, keywords.assumptions) {
         (Preset::Theory, Some(given)) => Some(assumptions(given, setup.dim)?),
         (Preset::Theory, None) => {
-            let why =
-                "preset 'theory' needs them: noise, smallest_eigenvalue, horizon, clusters, users";
+            let why = "preset 'theory' requires them: noise, smallest_eigenvalue, horizon, clusters, users";
             return Err(wrong_value("assumptions", why));
         }
         (_, Some(_)) => {
             return Err(wrong_value(
                 "assumptions",
-                "only preset 'theory' takes them",
+                format!("preset '{preset}' takes none; only 'theory' does"),
             ));
         }
         (_, None) => None,
@@ -114,7 +113,7 @@ pub fn value_error(error: ValueError) -> PyErr {
     wrong_value(&error.name, &error.why)
 }
 
-/// The value of a constant that an object stands for.
+/// A Python object as the value of a constant.
 pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value> {
     match constant.range {
         Range::Number { .. } => {
@@ -123,7 +122,10 @@ pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value
         }
         Range::Flag => match value.cast::<PyBool>() {
             Ok(flag) => Ok(Value::Flag(flag.is_true())),
-            Err(_) => Err(wrong_type(constant.name, "True or False is expected")),
+            Err(_) => Err(wrong_type(
+                constant.name,
+                format!("True or False is expected, not {}", value.repr()?),
+            )),
         },
         Range::OneOf(_) | Range::AnyOf(_) => {
             let text: String = match value.cast::<PyString>() {
@@ -131,7 +133,7 @@ pub fn value_of(constant: &Constant, value: &Bound<'_, PyAny>) -> PyResult<Value
                 Err(_) => {
                     let names: PyResult<Vec<String>> = value.extract();
                     let names = names.map_err(|_| {
-                        wrong_type(constant.name, "a name, or several, is expected")
+                        wrong_type(constant.name, "a string or a list of strings is expected")
                     })?;
                     names.join(",")
                 }
@@ -153,11 +155,11 @@ fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
     for key in given.keys() {
         let key: String = key
             .extract()
-            .map_err(|_| wrong_type("assumptions", "its keys are names"))?;
+            .map_err(|_| wrong_type("assumptions", "its keys must be strings"))?;
         if !NAMES.contains(&&*key) {
             return Err(wrong_value(
                 "assumptions",
-                format!("there is none called '{key}'"),
+                format!("'{key}' is unknown; there are {}", NAMES.join(", ")),
             ));
         }
     }
@@ -171,7 +173,7 @@ fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
         value.extract::<T>().map_err(|_| {
             wrong_type(
                 "assumptions",
-                format!("'{name}' is no number that it can be"),
+                format!("'{name}' is {value}; a positive number is expected"),
             )
         })
     }
@@ -185,14 +187,14 @@ fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
     })
 }
 
-/// LinUCB: an estimate for each user alone, for all together, or for each of some groups.
+/// LinUCB: an estimate for each user, for all together, or for each of some groups.
 ///
 /// Parameters
 /// ----------
 /// dim : int
-///     Features of an item.
+///     The number of features of an item.
 /// shared : bool
-///     False: each user alone, the paper's LinUCB-Ind. True: everybody together, LinUCB-One.
+///     False: an estimate for each user, the paper's LinUCB-Ind. True: one for all, LinUCB-One.
 /// groups : mapping of user to group, optional
 ///     An estimate for each group; users who are not in the mapping share one more.
 /// preset, beta, beta_scale, index, assumptions
@@ -242,7 +244,7 @@ impl LinUcb {
             Some(_) if shared => {
                 return Err(wrong_value(
                     "groups",
-                    "they cannot be given with shared=True",
+                    "they cannot be given with shared=True; leave one of the two out",
                 ));
             }
             Some(groups) => Some(Groups::Known(known_groups(groups, &mut names)?)),
@@ -259,7 +261,7 @@ impl LinUcb {
     }
 }
 
-/// The number of the group of each user who is named.
+/// The group of each user, by number.
 fn known_groups(groups: &Bound<'_, PyAny>, names: &mut Names) -> PyResult<Vec<u32>> {
     let py = groups.py();
     let items = groups
@@ -282,7 +284,10 @@ fn known_groups(groups: &Bound<'_, PyAny>, names: &mut Names) -> PyResult<Vec<u3
         group_of.push(number);
     }
     if group_of.is_empty() {
-        return Err(wrong_value("groups", "there must be at least one user"));
+        return Err(wrong_value(
+            "groups",
+            "it is empty; there must be at least one user",
+        ));
     }
     Ok(group_of)
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use sclub::{LoadError, Policy};
 
-/// The first byte of a state. Older states of [`sclub::Club`] have [`CLUB`].
+/// The first byte of a state. Older versions wrote [`CLUB`] for [`sclub::Club`].
 const POLICY: u8 = 0;
 const CLUB: u8 = 1;
 
@@ -22,7 +22,7 @@ impl Engine {
         &mut *self.0
     }
 
-    /// How often a user has appeared, if she has and the policy can be inspected.
+    /// The number of observations of a user, if there are any and the policy can be inspected.
     pub fn count(&self, user: u64) -> Option<u64> {
         self.0.as_inspect()?.count(user)
     }
@@ -34,7 +34,8 @@ impl Engine {
 
     /// Writes the state.
     pub fn save_to(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        let unsupported = || std::io::Error::other("this policy cannot be saved");
+        let unsupported =
+            || std::io::Error::other("this policy cannot be saved: it does not support it");
         let persist = self.0.as_persist().ok_or_else(unsupported)?;
         out.write_all(&[POLICY])?;
         persist.save_to(out)
@@ -47,7 +48,7 @@ impl Engine {
         match kind[0] {
             POLICY | CLUB => Ok(Engine(sclub::load_policy(input)?)),
             _ => Err(sclub::Error::BadSnapshot {
-                reason: "it is of no known kind",
+                reason: "its first byte is unknown",
             }
             .into()),
         }

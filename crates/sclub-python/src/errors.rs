@@ -4,29 +4,29 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use sclub::{Error, LoadError};
 
-/// What is wrong with an argument. Errors about a reward name that argument in its place.
+/// An error of the library about an argument.
 pub fn refused(argument: &str, error: &Error) -> PyErr {
     match error {
         Error::BadParameter { .. } => PyValueError::new_err(error.to_string()),
         Error::Dimension { .. } => PyValueError::new_err(format!("dim: {error}")),
-        Error::NoUsers => {
-            PyValueError::new_err("users: there must be at least one; None lets them appear")
-        }
+        Error::NoUsers => PyValueError::new_err(
+            "users: there must be at least one; leave users out if they appear later",
+        ),
         _ => PyValueError::new_err(format!("{argument}: {error}")),
     }
 }
 
-/// An argument of a kind that cannot be used.
+/// An argument of a wrong type.
 pub fn wrong_type(argument: &str, why: impl std::fmt::Display) -> PyErr {
     PyTypeError::new_err(format!("{argument}: {why}"))
 }
 
-/// An argument with a value that cannot be.
+/// An argument with a wrong value.
 pub fn wrong_value(argument: &str, why: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(format!("{argument}: {why}"))
 }
 
-/// A state that cannot be read.
+/// A state that cannot be loaded.
 pub fn not_loaded(error: LoadError) -> PyErr {
     match error {
         LoadError::Io(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
@@ -36,12 +36,14 @@ pub fn not_loaded(error: LoadError) -> PyErr {
     }
 }
 
-/// A call before this one panicked while it changed the state.
+/// An earlier call panicked while it changed the state.
 pub fn broken() -> PyErr {
-    PyRuntimeError::new_err("an earlier call broke off while it changed this policy; load it anew")
+    PyRuntimeError::new_err(
+        "an earlier call failed while it changed this policy, whose state is unknown; load it again",
+    )
 }
 
-/// A whole number that is not negative.
+/// A whole number from 0.
 pub fn whole(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     match value.extract::<usize>() {
         Ok(number) => Ok(number),
@@ -51,7 +53,7 @@ pub fn whole(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
         )),
         Err(_) => Err(wrong_value(
             argument,
-            format!("it is {}, and cannot be", value.str()?),
+            format!("it is {}; a whole number from 0 is expected", value.str()?),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! What a policy says about itself, as the dataclasses of `sclub._types`.
+//! States of a policy as the dataclasses of `sclub._types`.
 
 use std::collections::HashMap;
 
@@ -28,7 +28,7 @@ macro_rules! fields {
     }};
 }
 
-/// Three arrays.
+/// Scores, means and widths, an array each.
 pub fn scores<'py>(py: Python<'py>, scores: &[Score]) -> PyResult<Bound<'py, PyAny>> {
     let column = |get: fn(&Score) -> f64| {
         scores
@@ -50,7 +50,7 @@ fn comparison<'py>(py: Python<'py>, of: Comparison) -> PyResult<Bound<'py, PyAny
     make(py, "Comparison", &fields)
 }
 
-/// What changed in the clusters.
+/// Changes of the clusters.
 pub fn changes<'py>(py: Python<'py>, changes: &[Change]) -> PyResult<Bound<'py, PyList>> {
     let list = PyList::empty(py);
     for change in changes {
@@ -90,7 +90,7 @@ pub fn changes<'py>(py: Python<'py>, changes: &[Change]) -> PyResult<Bound<'py, 
     Ok(list)
 }
 
-/// What is known of a cluster.
+/// A cluster and its users.
 #[derive(Default)]
 struct Found {
     members: Vec<UserId>,
@@ -100,9 +100,9 @@ struct Found {
 
 /// Every cluster, the largest first.
 pub fn clusters<'py>(policy: &Policy, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-    let (everybody, (numbers, ..)) = policy.names(py)?.kept(py)?;
+    let (all, (numbers, ..)) = policy.names(py)?.kept(py)?;
     let users: HashMap<UserId, Bound<'_, PyAny>> =
-        numbers.iter().copied().zip(everybody.iter()).collect();
+        numbers.iter().copied().zip(all.iter()).collect();
     let found = policy.read(py, |engine| found(engine, &numbers))?;
     let list = PyList::empty(py);
     for (label, found) in found {
@@ -132,7 +132,7 @@ fn found(engine: &Engine, users: &[UserId]) -> Vec<(ClusterId, Found)> {
         cluster.members.push(user);
         cluster.count += engine.count(user).unwrap_or(0);
     }
-    // What the policy itself says of a cluster is right also for users who have no name here.
+    // The policy itself also counts users that are not in `users`.
     if let Some(policy) = policy.as_inspect() {
         policy.each_cluster(&mut |view| {
             let cluster = clusters.entry(view.label).or_default();
@@ -146,7 +146,7 @@ fn found(engine: &Engine, users: &[UserId]) -> Vec<(ClusterId, Found)> {
     clusters
 }
 
-/// What a policy knows and thinks about a user.
+/// The state of a user.
 pub fn explanation<'py>(
     policy: &Policy,
     user: &Bound<'py, PyAny>,
@@ -192,7 +192,7 @@ fn placement<'py>(py: Python<'py>, placement: &Placement) -> PyResult<Bound<'py,
     make(py, "Placement", &fields)
 }
 
-/// How the clustering does as a whole.
+/// The quality of the clustering.
 pub fn outlook(py: Python<'_>, outlook: Outlook) -> PyResult<Bound<'_, PyAny>> {
     let fields = fields!(py,
         "fits": outlook.fits,

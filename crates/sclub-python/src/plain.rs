@@ -1,6 +1,6 @@
 //! Plain Python values as bytes: numbers, strings, bytes, `None` and tuples of such.
 //!
-//! A file of such values can be read without running code of anybody's classes.
+//! Reading such values runs no code of other classes.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};

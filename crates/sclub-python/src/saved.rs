@@ -1,8 +1,8 @@
-//! Policies kept and brought back: `pickle`, `copy`, `save` and `load`.
+//! Saving and loading: `pickle`, `copy`, `save` and `load`.
 //!
-//! Both ways keep the library's state to the bit, with the users beside it. `pickle` leaves the users to
+//! Both ways restore the library's state to the bit, with the users. `pickle` leaves the users to
 //! `pickle`. A file of `save` holds only plain users (numbers, strings, bytes, `None` and tuples of
-//! such), so that to load one runs nobody's code.
+//! such), so that loading it runs no code of others.
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -18,7 +18,7 @@ use crate::names::{Names, Numbers};
 use crate::plain::{read_plain, write_plain};
 use crate::policy::Policy;
 
-/// How a file begins; the number behind it is that of the format.
+/// The first bytes of a file. The number of the format follows.
 const HEAD: &[u8; 8] = b"sclub py";
 const FORMAT: u64 = 1;
 
@@ -27,7 +27,7 @@ type Kept<'py> = (Bound<'py, PyBytes>, Bound<'py, PyList>, Numbers);
 
 impl Policy {
     fn kept<'py>(&self, py: Python<'py>) -> PyResult<Kept<'py>> {
-        // The state first: whoever comes in between has a name that is not used, not a use without a name.
+        // The state first: a user added in between then has an unused name, and not a state without one.
         let state = self.read(py, |engine| {
             let mut state = Vec::new();
             engine.save_to(&mut state).map(|()| state)
@@ -43,7 +43,7 @@ impl Policy {
     }
 }
 
-/// What `pickle` calls: an object of a class with a state that was kept.
+/// Makes an object of a class from a saved state; called by `pickle`.
 #[pyfunction(name = "_restore")]
 pub fn restore<'py>(
     class: &Bound<'py, PyType>,
@@ -52,10 +52,10 @@ pub fn restore<'py>(
     numbers: Numbers,
 ) -> PyResult<Bound<'py, PyAny>> {
     let engine = Engine::load_from(&mut &state[..]).map_err(not_loaded)?;
-    bring_back(class, engine, Names::restored(users, numbers)?)
+    restored(class, engine, Names::restored(users, numbers)?)
 }
 
-fn bring_back<'py>(
+fn restored<'py>(
     class: &Bound<'py, PyType>,
     engine: Engine,
     names: Names,
@@ -66,7 +66,7 @@ fn bring_back<'py>(
     Ok(object)
 }
 
-/// What calls of `_restore` make an object from, and what a subclass has added to it.
+/// The function `_restore`, its arguments, and the attributes that a subclass has added.
 pub type Reduced<'py> = (
     Bound<'py, PyAny>,
     (
@@ -78,7 +78,7 @@ pub type Reduced<'py> = (
     Option<Bound<'py, PyAny>>,
 );
 
-/// What `pickle` and `copy` ask for.
+/// The result of `__reduce__`.
 pub fn reduce<'py>(policy: &Bound<'py, Policy>) -> PyResult<Reduced<'py>> {
     let py = policy.py();
     let restore = py.import("sclub._sclub")?.getattr("_restore")?;
@@ -87,7 +87,7 @@ pub fn reduce<'py>(policy: &Bound<'py, Policy>) -> PyResult<Reduced<'py>> {
     Ok((restore, (policy.get_type(), state, users, numbers), own))
 }
 
-/// Writes a file beside the one that is meant, and puts it into its place when it is whole.
+/// Writes a temporary file, and renames it when it is complete.
 pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
     let py = policy.py();
     let class = builtin_class(&policy.get_type())?;
@@ -121,13 +121,22 @@ pub fn save(policy: &Bound<'_, Policy>, path: &Path) -> PyResult<()> {
     .map_err(|error: std::io::Error| about_file(&error, path))
 }
 
-/// Reads what `save` wrote, whichever policy it is.
+/// Loads a file that `save` wrote, of any policy.
+///
+/// Parameters
+/// ----------
+/// path : str or path
+///
+/// Returns
+/// -------
+/// Policy
+///     An object of the class that was saved.
 #[pyfunction]
 pub fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     read_file(py, &path, None)
 }
 
-/// An object of the class that was saved, or of `wanted` where that is one or comes from one.
+/// An object of the class that was saved, or of `wanted` where that is the class or a subclass.
 pub fn read_file<'py>(
     py: Python<'py>,
     path: &Path,
@@ -135,7 +144,7 @@ pub fn read_file<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let no_state = |why: &str| {
         PyValueError::new_err(format!(
-            "{}: this is no saved policy: {why}",
+            "{}: this is not a saved policy: {why}",
             path.display()
         ))
     };
@@ -147,10 +156,12 @@ pub fn read_file<'py>(
         file.read_exact(&mut head)
             .map_err(|_| no_state("it is too short"))?;
         if &head[..8] != HEAD {
-            return Err(no_state("it is something else"));
+            return Err(no_state("it does not begin with \"sclub py\""));
         }
         if head[8..] != FORMAT.to_le_bytes() {
-            return Err(no_state("it is of another format"));
+            return Err(no_state(
+                "its format is unknown; it may be of a later version",
+            ));
         }
         let mut part = || -> PyResult<Vec<u8>> {
             let mut len = [0; 8];
@@ -170,26 +181,30 @@ pub fn read_file<'py>(
             Engine::load_from(&mut &state[..]).map_err(|error| no_state(&error.to_string()))?;
         Ok((class, users, numbers, engine))
     })?;
-    let class = String::from_utf8(class).map_err(|_| no_state("it names no class"))?;
+    let class = String::from_utf8(class)
+        .map_err(|_| no_state("its class is unknown; it may be of a later version"))?;
     let list = PyList::empty(py);
     let mut rest = &users[..];
     while !rest.is_empty() {
-        let user =
-            read_plain(py, &mut rest)?.ok_or_else(|| no_state("its users cannot be read"))?;
+        let user = read_plain(py, &mut rest)?.ok_or_else(|| no_state("its users are damaged"))?;
         list.append(user)?;
     }
     let mut numbers = numbers
         .chunks_exact(8)
         .map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
     let (Some(reserved), Some(next)) = (numbers.next(), numbers.next()) else {
-        return Err(no_state("its users have no numbers"));
+        return Err(no_state("its users are damaged"));
     };
     let numbers = (numbers.collect(), reserved, next);
     let found = py.import("sclub")?.getattr_opt(&*class)?;
     let found = found.and_then(|found| found.cast_into::<PyType>().ok());
     let builtin = match found {
         Some(found) if found.is_subclass_of::<Policy>()? => found,
-        _ => return Err(no_state("it names no class")),
+        _ => {
+            return Err(no_state(
+                "its class is unknown; it may be of a later version",
+            ));
+        }
     };
     let class = match wanted {
         None => builtin,
@@ -204,10 +219,10 @@ pub fn read_file<'py>(
             return Err(PyTypeError::new_err(message));
         }
     };
-    bring_back(&class, engine, Names::restored(&list, numbers)?)
+    restored(&class, engine, Names::restored(&list, numbers)?)
 }
 
-/// The class of ours that a class is or comes from.
+/// The class of this package that a class is or inherits from.
 fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
     let module = class.py().import("sclub")?;
     for class in class.mro() {
@@ -219,11 +234,11 @@ fn builtin_class(class: &Bound<'_, PyType>) -> PyResult<String> {
         }
     }
     Err(PyTypeError::new_err(
-        "only sclub's own policies can be saved",
+        "only policies of sclub.policy_classes and LinUcb can be saved",
     ))
 }
 
-/// An error of the system with the file that it is about.
+/// An error of the system with its file.
 fn about_file(error: &std::io::Error, path: &Path) -> PyErr {
     match error.raw_os_error() {
         Some(code) => {

@@ -1,4 +1,4 @@
-//! What a Python call is measured against: the same work in a Rust loop.
+//! The time of the same work in a Rust loop, for the benchmark of Python calls.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use crate::errors::{refused, wrong_value};
 use crate::items::{Candidates, Rows};
 use crate::policy::Policy;
 
-/// Seconds that a loop in Rust takes over events that are already there as Rust's own: user numbers,
-/// float64 in C order. With `rewards` it learns, and the policy has learned; else it recommends.
+/// The seconds that a loop in Rust takes over events that are already in Rust's form. With `rewards` it
+/// learns, and changes the policy; else it recommends.
 #[pyfunction(name = "_seconds_in_rust")]
 #[pyo3(signature = (policy, users, items, rewards=None))]
 pub fn seconds_in_rust(

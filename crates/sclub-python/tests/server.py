@@ -85,7 +85,7 @@ class Server:
         process.stdout.close()
 
     def run(self, *arguments: str) -> str:
-        """What the program says to other arguments."""
+        """The output of the program with other arguments."""
         done = subprocess.run(
             [binary(), *arguments], capture_output=True, text=True, env=self._env, check=True
         )
@@ -108,13 +108,13 @@ class Proxy:
 
     def __init__(self, port: int) -> None:
         self.lose = 0
-        """How many of the next answers are lost."""
+        """The number of next answers to lose."""
         self.passes = 0
-        """How many parts are let through before the first that is lost."""
+        """The number of parts that pass before the first that is lost."""
         self.holds = False
-        """Whether the connection stays open when an answer is lost, so that the caller waits."""
+        """True if the connection stays open when an answer is lost, so that the caller waits."""
         self.connections = 0
-        """How many there were."""
+        """The number of requests so far."""
         self._to = port
         self._lock = threading.Lock()
         self._listener = socket.create_server(("127.0.0.1", 0))

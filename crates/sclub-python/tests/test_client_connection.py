@@ -106,7 +106,7 @@ def test_a_server_of_another_kind_is_found_out() -> None:
     [
         ("127.0.0.1:8080", "begin with http"),
         ("ftp://x", "begin with http"),
-        ("http://", "name a machine"),
+        ("http://", "must have a host"),
         ("http://x/?a=b", "no query"),
         ("http://x:y", "port"),
         ("http://me:secretsecret@x", "no user"),

@@ -1,4 +1,4 @@
-"""What a client tries again, and that nothing is learned twice."""
+"""Retries of a client: nothing is learned twice."""
 
 from __future__ import annotations
 

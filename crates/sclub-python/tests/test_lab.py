@@ -27,7 +27,7 @@ def binary() -> str:
 
 
 def command_line(folder: Path, *flags: object) -> dict[str, Any]:
-    """What `sclub run` writes."""
+    """The output of `sclub run`."""
     out = folder / "run.json"
     command = [binary(), "run", "--quiet", "--no-figure", "--json", str(out), *map(str, flags)]
     subprocess.run(command, check=True, capture_output=True)

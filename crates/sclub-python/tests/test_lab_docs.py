@@ -1,4 +1,4 @@
-"""What the documentation of the lab shows can be run."""
+"""The examples of the lab's documentation run."""
 
 from __future__ import annotations
 

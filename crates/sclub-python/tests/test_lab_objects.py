@@ -1,4 +1,4 @@
-"""What this package makes can be used in its lab, and is there what it is elsewhere."""
+"""Objects of this package in its lab do what they do elsewhere."""
 
 from __future__ import annotations
 

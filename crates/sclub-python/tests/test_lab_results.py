@@ -38,7 +38,7 @@ def test_results_are_a_sequence(results: lab.Results) -> None:
     assert [run.seed for run in results.of("sclub")] == [1, 2, 3]
     assert isinstance(results[:2], lab.Results) and len(results[:2]) == 2
     assert repr(results) == "<Results: 3 policies, 3 seeds, 500 rounds>"
-    with pytest.raises(KeyError, match="'club' has not played; there are sclub, random, Mine"):
+    with pytest.raises(KeyError, match="there are no runs of 'club'; there are runs of sclub, random, Mine"):
         results.of("club")
     with pytest.raises(AttributeError):
         results[0].regret = 0.0  # type: ignore[misc]
@@ -125,9 +125,9 @@ def test_a_plot_goes_where_it_is_told(results: lab.Results) -> None:
     rate = results.plot(axes[0], value="rate")
     assert rate.get_ylabel() == "rate so far"
     pyplot.close("all")
-    with pytest.raises(ValueError, match="there are 'linear' and 'log'"):
+    with pytest.raises(ValueError, match="it must be 'linear' or 'log'"):
         results.plot(scale="cubic")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="there are 'regret' and 'rate'"):
+    with pytest.raises(ValueError, match="it must be 'regret' or 'rate'"):
         results.plot(value="profit")  # type: ignore[arg-type]
 
 

@@ -19,7 +19,7 @@ def code_cells(notebook: Any) -> Iterator[Any]:
 
 
 def shown(cell: Any) -> list[tuple[str, ...]]:
-    """What kinds of output a cell has; progress bars are none."""
+    """The kinds of output of a cell, without progress bars."""
     return [
         (output.output_type, *sorted(output.get("data", {})))
         for output in cell.outputs

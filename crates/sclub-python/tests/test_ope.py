@@ -33,7 +33,7 @@ def logged(rounds: int, epsilon: float, seed: int) -> Explorer:
 
 
 def worth(users: list[Any], dist: NDArray[np.float64]) -> float:
-    """What a policy really earns a round."""
+    """The true mean reward of a policy."""
     truth = np.array([TRUTH[user] for user in users])
     return float((truth * dist[:, :, 0]).sum(axis=1).mean())
 
@@ -141,7 +141,7 @@ def test_a_log_without_a_reward_is_refused_by_name() -> None:
     explorer = Explorer(sclub.LinUcb(dim=2), ITEMS, epsilon=0.5)
     for _ in range(2):
         for context in (None, {}):
-            with pytest.raises(ValueError, match="no reward has come yet"):
+            with pytest.raises(ValueError, match="the log has no rewards yet"):
                 explorer.feedback(context)
         choice = explorer.recommend("anna")
     explorer.learn(choice, 1.0)
@@ -186,7 +186,7 @@ def test_what_is_wrong_is_named() -> None:
     explorer.learn(choice, 1.0)
     with pytest.raises(ValueError, match="choice: number 0 has its reward already"):
         explorer.learn(choice, 1.0)
-    with pytest.raises(ValueError, match="choice: it is none of this log"):
+    with pytest.raises(ValueError, match="choice: .* is not in this log"):
         explorer.learn(Choice(0, 0.5, 17), 1.0)
     assert policy.rounds == 1
 

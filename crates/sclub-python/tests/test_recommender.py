@@ -19,7 +19,7 @@ from sclub.recommender import Recommender
 
 ARMS = ["tea", "coffee", "mate", "water"]
 FEATURES = np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5], [0.6, 0.8, 0.0], [0.1, 0.1, 0.1]])
-POLICIES = ["sclub", "sclub-soft", "club", "linucb-ind", "linucb-one"]
+POLICIES = list(sclub.policy_classes)
 BETA = 0.7
 
 

@@ -1,4 +1,4 @@
-"""The client whose methods are awaited."""
+"""The client for asyncio."""
 
 from __future__ import annotations
 

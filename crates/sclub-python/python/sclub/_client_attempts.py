@@ -1,18 +1,18 @@
-"""Requests and what comes of them, and which may be tried again. Nothing here does any I/O.
+"""Requests, answers and retries. Nothing here does any I/O.
 
-A call is a generator: it yields a `Request` or a `Wait`, is sent what came of it, and returns what
-the caller gets. Who runs it, `Client` or `AsyncClient`, needs to know no more than that.
+A call is a generator: it yields a `Request` or a `Wait`, is sent the outcome, and returns the result of
+the call. `Client` and `AsyncClient` run it.
 
-What may be tried again. A call that nobody answered may have been done or not, so it is repeated
-only if doing it twice is doing it once. That is so, by what the server's engine does:
+Retries. A request without an answer may have taken effect or not, so it is sent again only if it is
+idempotent. By the rules of the server's engine:
 
-- A reward is taken once for each item shown. A batch is one event of the log: either all of it
-  was done, and then the same batch again finds nothing new and is no round, or nothing was.
-- A batch *without* rewards is a round each time. It is repeated only where it was surely not done.
-- Items are put and removed by id, users are forgotten by id, and the number of expected users is
-  set: again is the same. A compaction again is the work again, and its answer would say that there
-  was nothing to do: it is treated like a batch without rewards.
-- Everything else only looks. A recommendation whose answer was lost is a decision that nobody got.
+- A reward counts once for each item shown. A batch is one event of the log: either all of it was
+  applied, and then the same batch is not a round again, or nothing was.
+- A batch *without* rewards is a round each time. It is sent again only if it surely had no effect.
+- Putting and removing items, forgetting users and setting the number of expected users are idempotent.
+  A second compaction would repeat the work and answer that there was nothing to do: it is treated like a
+  batch without rewards.
+- Everything else only reads. A recommendation whose answer was lost is a decision without feedback.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from ._client_errors import ConnectionFailed, ServiceError, Unavailable, error_o
 T = TypeVar("T")
 
 FIRST_WAIT = 0.1
-"""Most seconds before the second attempt; twice as many before each further one."""
+"""The maximum of seconds before the second attempt; doubled before each further one."""
 
-MOST_WAIT = 5.0
-"""Most seconds before any attempt, unless the server says when."""
+MAX_WAIT = 5.0
+"""The maximum of seconds before any attempt, unless the server gives a time."""
 
-MOST_RETRY_AFTER = 60.0
-"""A server that wants more seconds than this is not waited for."""
+MAX_RETRY_AFTER = 60.0
+"""The maximum of Retry-After seconds that are waited for."""
 
 UNDONE = frozenset({"starting", "overloaded", "read_only"})
-"""Codes of 503 after which nothing was written and nothing will be. Where a server cannot tell, it
-answers 504."""
+"""Codes of 503 that mean the request had no effect. A server that is not sure answers 504."""
 
 
 @dataclass(frozen=True)
@@ -47,40 +46,40 @@ class Request:
     method: str
     path: str
     repeatable: bool
-    """Whether doing it twice is doing it once."""
+    """True if the request is idempotent."""
     body: bytes | None = field(default=None, repr=False)
     kind: str = "application/json"
     query: Mapping[str, str] = field(default_factory=dict)
     streams: bool = False
-    """Whether the body of the answer is left to be read by who runs the call."""
+    """True if the body of the answer is left for the client to read."""
     timeout: float | None = None
-    """Seconds, where they are not those of the client."""
+    """Seconds; None for the timeout of the client."""
     tries_again: bool = True
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Some time to let pass."""
+    """A pause."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """An answer of the server."""
 
     status: int
     body: bytes = b""
     retry_after: str | None = None
     stream: Any = None
-    """The answer as httpx has it, where its body is to be read."""
+    """The answer of httpx, if its body is left to read."""
     lost: bool = False
-    """Whether an earlier attempt may have been done without an answer."""
+    """True if an earlier attempt may have taken effect without an answer."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """No answer, and why."""
+    """No answer."""
 
     error: ConnectionFailed
 
@@ -91,7 +90,7 @@ Call: TypeAlias = Generator[Step, Outcome, T]
 
 
 class Attempts:
-    """Tries requests again where that can help and cannot harm."""
+    """Retries of requests, where they are safe and can help."""
 
     def __init__(
         self, retries: int, uniform: Callable[[float, float], float] = random.uniform
@@ -116,7 +115,7 @@ class Attempts:
                 or attempt >= self._retries
                 or not _may_pass(error)
                 or not (request.repeatable or is_undone)
-                or pause > MOST_RETRY_AFTER
+                or pause > MAX_RETRY_AFTER
             ):
                 error.may_be_done = not is_undone or lost is not None
                 error.__cause__ = error.__cause__ or lost
@@ -127,9 +126,9 @@ class Attempts:
             attempt += 1
 
     def _pause(self, attempt: int, error: ServiceError) -> float:
-        """Seconds before the next attempt: at random, so that many who failed together do not come
-        back together."""
-        most = min(MOST_WAIT, FIRST_WAIT * 2.0 ** min(attempt, 30))
+        """The seconds before the next attempt, random so that clients that failed together do not retry
+        together."""
+        most = min(MAX_WAIT, FIRST_WAIT * 2.0 ** min(attempt, 30))
         asked = error.retry_after if isinstance(error, Unavailable) else None
         return (asked or 0.0) + self._uniform(0.0, most)
 
@@ -144,7 +143,7 @@ def _error(outcome: Outcome) -> ServiceError | None:
 
 
 def _may_pass(error: ServiceError) -> bool:
-    """Whether the same request may get another answer later."""
+    """True if a retry may succeed."""
     if isinstance(error, ConnectionFailed):
         # A certificate that is not trusted now will not be in a second.
         return error.code != "tls"
@@ -152,7 +151,7 @@ def _may_pass(error: ServiceError) -> bool:
 
 
 def _is_undone(error: ServiceError) -> bool:
-    """Whether what was asked for was surely not done."""
+    """True if the request surely had no effect."""
     if isinstance(error, ConnectionFailed):
         return not error.may_be_done
     status = error.status or 0

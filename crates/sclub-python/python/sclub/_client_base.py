@@ -1,6 +1,6 @@
-"""What both clients have: where the server is, how to reach it, and what its silence means.
+"""The base of both clients: address, settings of httpx, and errors of the connection.
 
-What takes long to import is imported where it is used: most who import sclub make no client.
+Slow imports are made where they are used, because most programs that import sclub use no client.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     import httpx
 
 Verify: TypeAlias = "bool | str | os.PathLike[str] | ssl.SSLContext"
-"""Whom to trust over https: the usual authorities (True), anybody (False), the certificates of a
-PEM file, or what a context says."""
+"""Certificates to trust over https: the usual authorities (True), any (False), those of a PEM file, or
+those of a context."""
 
 CONNECTIONS = 100
-"""Most connections of a client. Calls beyond them wait for one to be free."""
+"""The maximum number of connections of a client. Further calls wait for a free one."""
 
 
 class Base:
-    """What both clients have: where the server is, and the calls."""
+    """The base of both clients: the address of the server, and the calls."""
 
     def __init__(self, url: str, timeout: float, retries: int, verify: Verify) -> None:
         self._url = _checked_url(url)
         self._calls = Calls(Attempts(_checked_retries(retries)))
         if not timeout > 0:
-            raise ValueError(f"timeout is {timeout}, and must be positive")
+            raise ValueError(f"timeout is {timeout}; it must be positive")
         self._timeout = timeout
         self._trust = _trust(verify)
 
     def _settings(self, key: str | None) -> dict[str, Any]:
-        """How httpx is set up. It alone keeps the key, and does not show it either."""
+        """The settings of httpx. Only httpx keeps the key, and does not show it."""
         import httpx
 
         limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
@@ -48,7 +48,7 @@ class Base:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return self._url
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Base:
     def _request(self, http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
 
-        # To wait for other calls of the same client is no sign of a server that does not answer.
+        # Waiting for a free connection must not count as a timeout of the server.
         seconds = self._timeout if request.timeout is None else request.timeout
         built: dict[str, Any] = {"timeout": httpx.Timeout(seconds, pool=LONG)}
         if request.body is not None:
@@ -68,7 +68,7 @@ class Base:
         return http.build_request(request.method, self._url + request.path, **built)
 
     def _failure(self, error: httpx.RequestError) -> ConnectionFailed:
-        """What an error of httpx means."""
+        """The error of this package for an error of httpx."""
         import httpx
 
         name = type(error).__name__
@@ -87,21 +87,21 @@ class Base:
 
 
 def _checked_url(url: str) -> str:
-    """Where the server is, without a slash at the end."""
+    """The address of the server, without a slash at the end."""
     if not isinstance(url, str):
         raise TypeError(f"url must be a string, not {type(url).__name__}")
     parts = urlsplit(url)
     if parts.username is not None or parts.password is not None:
         # Not shown: it may hold a secret.
-        raise ValueError("url must have no user or password in it; a key is given as key=")
+        raise ValueError("url must not have a user or password; pass a key as key=")
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"url must begin with http:// or https://: {url!r}")
     if not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"url must name a machine, and have no query: {url!r}")
+        raise ValueError(f"url must have a host, and no query or fragment: {url!r}")
     try:
         _ = parts.port
     except ValueError:
-        raise ValueError(f"the port in url is no number from 0 to 65535: {url!r}") from None
+        raise ValueError(f"the port in url must be a number from 0 to 65535: {url!r}") from None
     return url.rstrip("/")
 
 
@@ -142,7 +142,7 @@ def _has_ssl_error(error: BaseException | None) -> bool:
 
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """A file that gets its name once it is whole and on the disk."""
+    """A file that gets its name when it is complete and on disk."""
     import tempfile
 
     target = os.path.abspath(path)

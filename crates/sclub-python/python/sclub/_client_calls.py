@@ -1,4 +1,4 @@
-"""Every call: what it sends, and what it reads from the answer. Nothing here does any I/O."""
+"""All calls: requests, and reading of the answers. Nothing here does any I/O."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from ._client_values import (
 T = TypeVar("T")
 
 Card: TypeAlias = dict[str, Any]
-"""An answer as the API describes it."""
+"""A JSON object of the API."""
 
 PIECE_BYTES = 1 << 20
 PIECE_LINES = 5_000
-"""How many items go in one request: few enough for one to be done within any sensible timeout."""
+"""The maximum size of one request with items: small enough for any sensible timeout."""
 
 PAGE = 1_000
-"""Most that the server lists at once."""
+"""The maximum page size of the server."""
 
 LONG = 600.0
-"""Seconds for what may take long on a large folder."""
+"""The timeout in seconds of calls that take long on a large data folder."""
 
 
 @dataclass(frozen=True)
 class Scored:
-    """An item to show. ``score = mean + width``: what is expected, and what not knowing adds."""
+    """An item to show. ``score = mean + width``: the expected reward, and the bonus for uncertainty."""
 
     id: str
     score: float
@@ -53,10 +53,10 @@ class Scored:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to show to a user, best first.
+    """The items to show to a user, best first.
 
-    Only ``decision`` is needed to send the reward later: it is a string that can be kept anywhere,
-    and be answered by any process for as long as the server is set to take it (a week).
+    Only ``decision`` is needed to send the reward later. It is a string, and any process may use it for
+    as long as the server accepts it (by default a week).
     """
 
     decision: str = field(repr=False)
@@ -71,12 +71,12 @@ class Recommendation:
 
 
 Asked: TypeAlias = Id | Mapping[str, Any]
-"""Who is to be shown what: a user, or a mapping with the arguments of `recommend`."""
+"""A request of a batch: a user, or a mapping with the arguments of `recommend`."""
 
 Given: TypeAlias = (
     tuple[str | Recommendation, float] | tuple[str | Recommendation, float, Id] | Mapping[str, Any]
 )
-"""What came back: decision and reward, perhaps an item; or a mapping with these names."""
+"""Feedback of a batch: decision, reward and optionally item; or a mapping with these names."""
 
 
 class Calls:
@@ -133,7 +133,7 @@ class Calls:
         request = _post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
         answer = yield from self._ask(request)
         applied = _reading(answer, lambda said: [bool(one) for one in said["applied"]])
-        # It is learned as a whole: if the attempt without an answer did it, nothing is new now.
+        # A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
         if answer.lost and not any(applied):
             return [True] * len(applied)
         return applied
@@ -222,7 +222,7 @@ class Calls:
         return _reading(answer, lambda said: int(said["at"]))
 
     def download(self, what: str, timeout: float) -> Call[Any]:
-        """The answer that is still to be read, as httpx has it."""
+        """The answer of httpx, with its body still to be read."""
         answer = yield from self._ask(_get(f"/v1/admin/{what}", streams=True, timeout=timeout))
         return answer.stream
 
@@ -251,7 +251,7 @@ class Calls:
         yield from self._ask(_get("/readyz", timeout=timeout, tries_again=False))
 
     def _pages(self, path: str, key: str, cursor: str, limit: int | None) -> Call[list[Card]]:
-        """What a list has, part by part, up to a number."""
+        """The entries of a list, page by page, up to `limit`."""
         left = None if limit is None else count_of(limit, "limit")
         found: list[Card] = []
         query: dict[str, str] = {}
@@ -273,7 +273,7 @@ class Lines:
         self._rest = b""
 
     def feed(self, part: bytes) -> Generator[Card, None, None]:
-        """The lines that have come to their end."""
+        """The lines that are complete."""
         *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             yield json.loads(line)
@@ -365,12 +365,12 @@ def _card(said: Any) -> Card:
 
 
 def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
-    """What an answer says, if it is one of an sclub server."""
+    """The content of an answer, if it is one of an sclub server."""
     try:
         return read(json.loads(answer.body))
     except (ValueError, TypeError, LookupError) as error:
         raise ServiceError(
-            f"the answer is not what an sclub server says: {error}",
+            f"the answer is not one of an sclub server: {error}",
             status=answer.status,
             code="bad_answer",
         ) from error

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a server, sorted by what to do about it."""
+"""Errors of the clients, by what to do about them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 
 class ServiceError(RuntimeError):
-    """A call to a server did not work. The classes below say what to do about it.
+    """A call to a server failed. The subclasses say what to do about it.
 
     Attributes
     ----------
     message
         A sentence.
     status
-        HTTP's number for it; None where there was no answer.
+        The HTTP status; None where there was no answer.
     code
-        One word that stays the same, such as ``"unknown_item"``.
+        A stable code, such as ``"unknown_item"``.
     field
-        The argument that is wrong, if it is one; in a batch with its place, as
+        The wrong argument, if the error is about one; in a batch with its position, as
         ``"feedback[3].reward"``.
     may_be_done
-        Whether what was asked for may have been done all the same: an answer was lost, or the
-        server broke while it worked. False is certain.
+        True if the request may have taken effect all the same: an answer was lost, or the server
+        failed while it worked. False is certain.
     """
 
     may_be_done: bool = False
@@ -61,11 +61,11 @@ class Gone(ServiceError):
 
 
 class Invalid(ServiceError, ValueError):
-    """The server does not take what was sent (400, 413, 415, 422); ``field`` names the argument."""
+    """The server refuses the request as invalid (400, 413, 415, 422); ``field`` names the argument."""
 
 
 class Unauthorized(ServiceError):
-    """A key is needed, or the key is not known (401)."""
+    """The key is missing or unknown (401)."""
 
 
 class Forbidden(ServiceError):
@@ -73,7 +73,7 @@ class Forbidden(ServiceError):
 
 
 class Conflict(ServiceError):
-    """The server is past this (409).
+    """The request conflicts with the state of the server (409).
 
     ``code`` is ``"begun"`` where ``expect`` comes after the first round, and ``"other_copy"`` where
     the decision was made by another copy of the server's data folder.
@@ -81,21 +81,21 @@ class Conflict(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """The server cannot do it now and may be able to later (408, 429, 502, 503, 504).
+    """The server cannot serve the request now; try again later (408, 429, 502, 503, 504).
 
-    ``retry_after`` is the number of seconds to wait before another attempt, where it was said.
+    ``retry_after`` is the number of seconds to wait before another attempt, if the server gave one.
     """
 
     retry_after: float | None = None
 
 
 class ConnectionFailed(ServiceError):
-    """No connection, or no whole answer.
+    """No connection, or no complete answer.
 
     Attributes
     ----------
     url
-        Where the server should be.
+        The address of the server.
     code
         ``"unreachable"``, ``"tls"``, ``"timeout"`` or ``"broken"``.
     """
@@ -127,7 +127,7 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
 
 
 def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
-    """The error that an answer is.
+    """The error for an answer that is not a success.
 
     >>> error_of(404, b'{"error": {"code": "unknown_user", "message": "who?"}}', None)
     NotFound('who?')
@@ -145,7 +145,7 @@ def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
 
 
 def _detail(body: bytes) -> dict[str, Any]:
-    """What the body of an answer says; nothing if it does not come from sclub but from a proxy."""
+    """The error in the body of an answer; empty if a proxy wrote it."""
     try:
         said = json.loads(body)
     except ValueError:
@@ -160,7 +160,7 @@ def _detail(body: bytes) -> dict[str, Any]:
 
 
 def seconds_of(retry_after: str | None) -> float | None:
-    """The seconds that the header Retry-After means: a number, or a date.
+    """The seconds of the header Retry-After, which is a number or a date.
 
     >>> seconds_of("3"), seconds_of("soon"), seconds_of("Thu, 01 Jan 1970 00:00:00 GMT")
     (3.0, None, 0.0)

@@ -1,4 +1,4 @@
-"""Arguments as they are sent. Whatever is wrong with one is said before anything is sent."""
+"""Validation and conversion of arguments, before anything is sent."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Features: TypeAlias = Iterable[float]
 """The features of an item: a list, a tuple, a NumPy array."""
 
 
-#: NumPy's can be whole numbers as well, in some of its versions.
-_YES_OR_NO = (bool, np.bool_)
+#: Truth values. In some versions of NumPy its own pass as whole numbers.
+_BOOLS = (bool, np.bool_)
 
 
 class Frame(Protocol):
-    """A pandas DataFrame, as far as it is used here: pandas itself need not be there."""
+    """The part of a pandas DataFrame that is used here. pandas need not be installed."""
 
     @property
     def columns(self) -> Any: ...
@@ -56,14 +56,14 @@ def id_of(value: Any, name: str) -> str:
     """
     if isinstance(value, str):
         text = str(value)
-    elif isinstance(value, _YES_OR_NO) or not hasattr(value, "__index__"):
+    elif isinstance(value, _BOOLS) or not hasattr(value, "__index__"):
         kind = type(value).__name__
         shown = repr(value)[:80]
         raise TypeError(f"{name} must be a string or a whole number, not {kind}: {shown}")
     else:
         text = str(operator.index(value))
     if not text:
-        raise ValueError(f"{name} is empty")
+        raise ValueError(f"{name} is empty; it must have at least one character")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -79,7 +79,7 @@ def ids_of(values: Any, name: str) -> list[str]:
 
 
 def several_of(values: Any, name: str, what: str) -> Iterable[Any]:
-    """Several of something. One string or mapping would be taken apart without a word.
+    """An iterable. A single string or mapping is refused: it would be split into its parts.
 
     >>> several_of("anna", "requests", "users")
     Traceback (most recent call last):
@@ -92,22 +92,22 @@ def several_of(values: Any, name: str, what: str) -> Iterable[Any]:
 
 def count_of(value: Any, name: str) -> int:
     """A whole number that is not negative."""
-    if isinstance(value, _YES_OR_NO) or not hasattr(value, "__index__"):
+    if isinstance(value, _BOOLS) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} must be a whole number, not {type(value).__name__}")
     number = operator.index(value)
     if number < 0:
-        raise ValueError(f"{name} is {number}, and must not be negative")
+        raise ValueError(f"{name} is {number}; it must be 0 or more")
     return number
 
 
 def number_of(value: Any, name: str) -> float:
-    """A finite number: of Python's, of NumPy's, or a truth value.
+    """A finite number, of Python or of NumPy; a truth value counts as one.
 
     >>> number_of(True, "reward"), number_of(0.5, "reward")
     (1.0, 0.5)
     >>> number_of(float("nan"), "reward")
     Traceback (most recent call last):
-    ValueError: reward is nan, and must be a finite number
+    ValueError: reward is nan; it must be a finite number
     """
     if not isinstance(value, numbers.Real):
         # NumPy's truth values and arrays without dimensions are no `Real`.
@@ -120,7 +120,7 @@ def number_of(value: Any, name: str) -> float:
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise ValueError(f"{name} is {number}, and must be a finite number")
+        raise ValueError(f"{name} is {number}; it must be a finite number")
     return number
 
 
@@ -205,8 +205,8 @@ def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
         if not is_finite.all():
             row = int(is_finite.argmin())
             raise ValueError(
-                f"{name}: column {column!r} is {values[row]} in row {row} ({ids[row]!r}), and must "
-                "be a finite number"
+                f"{name}: column {column!r} is {values[row]} in row {row} ({ids[row]!r}); it must be a "
+                "finite number"
             )
         parts.append(values)
     if not parts:
@@ -215,7 +215,7 @@ def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
 
 
 def _culprit(series: Any, ids: list[str]) -> str:
-    """The first value of a column that is no number."""
+    """The first value of a column that is not a number."""
     for row, value in enumerate(series.tolist()):
         if not isinstance(value, numbers.Real):
             return f": row {row} ({ids[row]!r}) has {value!r}"

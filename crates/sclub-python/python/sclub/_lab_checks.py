@@ -1,4 +1,4 @@
-"""Arguments of the lab: of the right kind, or an error that names them."""
+"""Validation of the lab's arguments, with errors that name them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, overload
 #: Whole numbers are below this.
 LIMIT = 2**64
 
-#: Those that may be 0. Where others are 0 it is said later, with what they may be at most.
+#: Arguments that may be 0. Others are checked later, together with their maximum.
 FROM_ZERO = ("seed", "a seed", "first_seed", "change_at")
 
 
@@ -41,14 +41,14 @@ def real(name: str, value: Any) -> float | None:
 
 
 def text(name: str, value: Any) -> str:
-    """A word."""
+    """A string."""
     if not isinstance(value, str):
         raise TypeError(f"{name} is {value!r}; a string is expected")
     return value
 
 
 def recipe(values: dict[str, Any]) -> dict[str, object]:
-    """What a synthetic world is made from."""
+    """The validated arguments of a synthetic world."""
     checks: dict[str, Callable[[str, Any], object]] = {
         **dict.fromkeys(("users", "clusters", "dim", "items", "change_at"), whole),
         **dict.fromkeys(("frequencies", "rewards", "sizes"), text),
@@ -58,5 +58,5 @@ def recipe(values: dict[str, Any]) -> dict[str, object]:
     }
     for name, value in checked.items():
         if value is None and name not in ("noise", "users_a_round", "newcomers_every", "change_at"):
-            raise TypeError(f"{name} is None; it must be said")
+            raise TypeError(f"{name} is None; a value is required")
     return checked

@@ -11,10 +11,10 @@ from ._sclub import lab_policies
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Of each built-in policy, the same as in `sclub run`.
+#: The colour of each built-in policy, the same as in `sclub run`.
 COLOURS = {name: colour for name, colour, _ in lab_policies()}
 
-#: Those that learn nothing or are told what no learner knows.
+#: Policies for comparison: they learn nothing, or know the world.
 YARDSTICKS = {name for name, _, learns in lab_policies() if not learns}
 
 
@@ -30,9 +30,9 @@ def draw(
     if value is None:
         value = "rate" if results.config.get("world") == "ratings" else "regret"
     if value not in ("regret", "rate"):
-        raise ValueError(f"value is {value!r}; there are 'regret' and 'rate'")
+        raise ValueError(f"value is {value!r}; it must be 'regret' or 'rate'")
     if scale not in ("linear", "log"):
-        raise ValueError(f"scale is {scale!r}; there are 'linear' and 'log'")
+        raise ValueError(f"scale is {scale!r}; it must be 'linear' or 'log'")
     pyplot = _pyplot()
     if ax is None:
         _, made = pyplot.subplots(figsize=(8.2, 5.2), layout="constrained")
@@ -93,7 +93,7 @@ def _curve(
 
 
 def _spare(results: Results) -> list[str]:
-    """Colours for policies that have none: first those of built-in policies that do not play."""
+    """Colours for policies without one: first those of built-in policies that do not play."""
     free = [colour for name, colour in COLOURS.items() if name not in results.policies]
     others = ["#7F3C00", "#B8860B", "#4B0082", "#708090", "#2F4F4F", "#8B0000"]
     count = len(results.policies)

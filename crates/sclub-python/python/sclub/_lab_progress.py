@@ -1,4 +1,4 @@
-"""How far a run has come."""
+"""Progress of a run."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: Is called with the rounds played and those in all.
+#: A function that is called with the rounds played and the rounds in all.
 Progress = Callable[[int, int], object]
 
-#: What takes less needs no bar.
+#: Seconds before a bar is shown.
 _SHOW_AFTER = 2.0
 
-#: Seconds between two lines where nobody watches.
-_SELDOM = 10.0
+#: Seconds between two lines in a file or a pipe.
+_PIPE_INTERVAL = 10.0
 
 
 @contextmanager
 def watching(progress: bool | Progress | None) -> Iterator[Progress]:
-    """What is to be called now and then."""
+    """The function to call with the progress."""
     if progress is False:
         yield lambda done, total: None
     elif progress is None or progress is True:
@@ -41,7 +41,7 @@ def watching(progress: bool | Progress | None) -> Iterator[Progress]:
                     delay=_SHOW_AFTER,
                     leave=False,
                     # Into a file or a pipe a line now and then is enough.
-                    mininterval=0.1 if sys.stderr.isatty() else 1.0 if _in_notebook() else _SELDOM,
+                    mininterval=0.1 if sys.stderr.isatty() else 1.0 if _in_notebook() else _PIPE_INTERVAL,
                 )
             if bar is not None:
                 bar.total = total

@@ -1,4 +1,4 @@
-"""What came out of runs: numbers, tables, pictures."""
+"""Results of runs: numbers, tables, plots."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 class Run:
     """One policy in one world, to the end."""
 
-    #: Who played.
+    #: The name of the policy.
     policy: str
-    #: With which constants; None for policies of your own.
+    #: The preset of its constants; None for policies of your own.
     preset: str | None
-    #: In which world.
+    #: The seed of the world.
     seed: int
-    #: How long.
+    #: The number of rounds.
     rounds: int
-    #: Recommendations made: one a round, or as many as users appeared.
+    #: The number of recommendations: one a round, or one for each user who appeared.
     served: int
-    #: What was missed: the sum of the best mean less the chosen item's.
+    #: The cumulative regret: the sum of the best mean minus the mean of the chosen item.
     regret: float
     #: The sum of the rewards.
     reward: float
-    #: What a choice at random would have missed, in expectation.
+    #: The expected regret of choosing at random.
     random_regret: float
-    #: Clusters at the end; None where a policy does not say.
+    #: The number of clusters at the end; None where a policy has no `cluster_of`.
     clusters: int | None
-    #: How alike those are to the true ones (1 where they are the same); None where there are none.
+    #: The adjusted Rand index of those and the true ones (1 if equal); None where there are none.
     adjusted_rand: float | None
-    #: Time inside recommend and learn.
+    #: The time spent in recommend and learn.
     policy_seconds: float
     #: (round, regret so far) at powers of two and at the end.
     curve: list[tuple[int, float]] = field(repr=False)
     #: (round, regret so far) at equal distances, for drawing.
     even_curve: list[tuple[int, float]] = field(repr=False)
-    #: What the policy says about its clusters, where it fits any.
+    #: The `Outlook` of the policy, where it makes fits.
     clustering: dict[str, Any] | None = field(default=None, repr=False)
     #: (recommendations, sum of rewards) by the age of users, 1-5, 6-20, 21-50, 51-100, 101-200 and more
     #: rounds of theirs; empty but of ratings.
@@ -65,7 +65,7 @@ class Run:
 def results_of(
     played: Sequence[tuple[str, list[tuple[int, float]], bool, bool]], config: str, file: str | None
 ) -> Results:
-    """Results from what the lab returns."""
+    """Results from the output of `lab_run`."""
     said: dict[str, Any] = json.loads(config)
     if file is not None:
         said["file"] = file
@@ -104,7 +104,7 @@ class Results(Sequence[Run]):
 
     def __init__(self, runs: Sequence[Run], config: dict[str, Any]) -> None:
         self._runs = tuple(runs)
-        #: What was run, as in the file of ``sclub run --json``.
+        #: The configuration, as in the file of ``sclub run --json``.
         self.config = config
 
     @overload
@@ -133,13 +133,13 @@ class Results(Sequence[Run]):
 
     @property
     def policies(self) -> list[str]:
-        """Who played, in the order of the first seed's runs."""
+        """The names of the policies, in the order of the first seed's runs."""
         return list(dict.fromkeys(run.policy for run in self))
 
     def of(self, policy: str) -> Results:
         """The runs of one policy."""
         if policy not in self.policies:
-            raise KeyError(f"'{policy}' has not played; there are {', '.join(self.policies)}")
+            raise KeyError(f"there are no runs of '{policy}'; there are runs of {', '.join(self.policies)}")
         return Results([run for run in self if run.policy == policy], self.config)
 
     def to_frame(self) -> pd.DataFrame:
@@ -208,14 +208,14 @@ class Results(Sequence[Run]):
         Parameters
         ----------
         ax
-            Where to draw; a new figure by default.
+            The axes to draw in; a new figure by default.
         value
-            "regret", what was missed so far; or "rate", the share of rounds in which the item taken was
-            shown, which is the default of `Ratings`.
+            "regret", the cumulative regret; or "rate", the share of rounds in which the item taken was
+            shown, which is the default for `Ratings`.
         scale
             "linear", or "log" for both axes.
         band, legend
-            Whether there are any.
+            False leaves them out.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The worlds that the lab has."""
+"""The worlds of the lab."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._lab_checks import real, recipe, whole
 from ._sclub import LabSetting, LabWorld, lab_read
 
-#: The number of users that the command line takes where none is said.
+#: The default number of users, the same as in `sclub run`.
 _USERS = 1000
 
 
@@ -21,7 +21,7 @@ class Setting:
     """A family of worlds, one for each seed."""
 
     _setting: LabSetting
-    #: The name of the file that it is made from, if it is.
+    #: The name of the file that it is made from, if any.
     file: str | None = None
 
     def world(self, seed: int) -> LabWorld:
@@ -40,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Synthetic(Setting):
-    """Random tastes in clusters, random items: section 5.1 of the paper, and what may be otherwise in it.
+    """Random tastes in clusters, random items: section 5.1 of the paper, and variations of it.
 
     >>> import sclub
     >>> world = sclub.lab.Synthetic(users=100, clusters=4, frequencies="users")
@@ -52,35 +52,35 @@ class Synthetic(Setting):
     ValueError: clusters is 4.0; it must be at most the number of users, 3
     """
 
-    #: Number of users.
+    #: The number of users.
     users: int = _USERS
-    #: Number of clusters of equal tastes among them.
+    #: The number of clusters of users with equal tastes.
     clusters: int = 10
-    #: Features of an item, a constant one included (1 to 512).
+    #: The number of features of an item, a constant one included (1 to 512).
     dim: int = 20
-    #: Items to choose from in each round.
+    #: The number of items in each round.
     items: int = 20
-    #: How often users appear: "uniform", "clusters" (at random rates) or "users" (at random rates).
+    #: The frequencies of users: "uniform", or random for each cluster ("clusters") or user ("users").
     frequencies: str = "uniform"
-    #: What a reward is: "bernoulli" or "gaussian".
+    #: The distribution of rewards: "bernoulli" or "gaussian".
     rewards: str = "bernoulli"
-    #: Standard deviation of Gaussian noise, 0.5 if it is not said.
+    #: The standard deviation of Gaussian noise, 0.5 by default.
     noise: float | None = None
-    #: Users who appear in a round on average, each by herself; exactly one if it is not said.
+    #: The mean number of users in a round, each drawn independently; exactly one by default.
     users_a_round: float | None = None
-    #: How users are spread over the clusters: "equal" or "unequal".
+    #: The sizes of the clusters: "equal" or "unequal".
     sizes: str = "equal"
-    #: How far users of a cluster differ.
+    #: The distance between users of a cluster.
     spread: float = 0.0
-    #: What every mean reward is multiplied by, at most 1.
+    #: A factor of every mean reward, at most 1.
     reward_scale: float = 1.0
-    #: Rounds from one newcomer to the next; all are there from the start if it is not said.
+    #: The number of rounds from one newcomer to the next; by default all users are there from the start.
     newcomers_every: float | None = None
-    #: Rounds after which every user changes to another cluster.
+    #: The round at which every user changes to another cluster.
     change_at: int | None = None
 
     def __post_init__(self) -> None:
-        self._setting  # noqa: B018, what is wrong is said now
+        self._setting  # noqa: B018, it validates the arguments
 
     @property
     def _setting(self) -> LabSetting:  # type: ignore[override]
@@ -96,7 +96,7 @@ class Vectors(Setting):
         An array of shape (users, d); or a file of ratings in any format that ``sclub features`` reads, of
         which the tastes of the most active users are made (section 5.2 of the paper).
     users, dim
-        With a file: how many users, and features of a taste.
+        With a file: the number of users, and of features of a taste.
     items, frequencies, rewards, noise, users_a_round, reward_scale, newcomers_every, change_at
         As of `Synthetic`; frequencies can be "uniform" or "users".
     skip_bad_lines
@@ -129,7 +129,7 @@ class Vectors(Setting):
         skip_bad_lines: bool = False,
     ) -> None:
         if frequencies == "clusters":
-            raise ValueError("frequencies 'clusters' does not apply to Vectors, which has none")
+            raise ValueError("frequencies is 'clusters', and Vectors has no clusters; it must be 'uniform' or 'users'")
         made_from = recipe(
             {
                 "users": users,
@@ -165,26 +165,27 @@ class Vectors(Setting):
 
 
 class Ratings(Setting):
-    """Real users, real items, and what the users really took.
+    """Real users, real items, and the items that the users really took.
 
-    Features are made from half of the users, rounds from the other half: the item that she took among
-    others that she did not. The reward is 1 if the one she took is shown.
+    Features are made from half of the users, rounds from the other half. A round has an item that the
+    user took among others that the user did not take. The reward is 1 if the former is shown. Items have
+    ids.
 
     Parameters
     ----------
     file
-        Who took or rated what, in any format that ``sclub features`` reads.
+        Pairs of users and items, in any format that ``sclub features`` reads.
     dim
-        Features of an item.
+        The number of features of an item.
     items
-        Items to choose from, the one taken counted.
+        The number of items in a round, including the one taken.
     others
-        How those that the user did not take are drawn: "uniform", or "popular", so that being popular
-        gives nothing away.
+        The draw of items that the user did not take: "uniform", or "popular", in proportion to their
+        popularity, so that popularity does not tell which item was taken.
     feature_scale
-        What features are multiplied by.
+        A factor of all features.
     placebo
-        Tell the policies the user of some other round; what they learn about a user is then worth nothing.
+        Give policies the user of some other round, so that what they learn about users is useless.
     skip_bad_lines
         Count and pass over bad lines instead of giving up at the first.
     """
@@ -224,11 +225,11 @@ class Ratings(Setting):
 
 @dataclass(frozen=True, eq=False)
 class Taken:
-    """Who took what: pair k is user ``users[user[k]]`` and item ``items[item[k]]``."""
+    """Pairs of users and items: pair k is user ``users[user[k]]`` and item ``items[item[k]]``."""
 
-    #: What users are called.
+    #: The names of the users.
     users: list[str]
-    #: What items are called.
+    #: The names of the items.
     items: list[str]
     #: The user of each pair, by number.
     user: NDArray[np.uint32]
@@ -249,7 +250,7 @@ class Taken:
 
 
 def read_ratings(file: str | os.PathLike[str], *, skip_bad_lines: bool = False) -> Taken:
-    """Reads who took or rated what, in any format that ``sclub features`` reads.
+    """Reads pairs of users and items, in any format that ``sclub features`` reads.
 
     Each pair counts once, whatever the rating.
 

@@ -64,17 +64,17 @@ class Client(Base):
     Parameters
     ----------
     url
-        Where the server is, as ``"http://127.0.0.1:8080"``.
+        The address of the server, as ``"http://127.0.0.1:8080"``.
     key
-        The secret of a key, if the server asks for one.
+        The secret of a key, if the server requires one.
     timeout
         Seconds to wait for a connection, and for each part of an answer.
     retries
-        How many times a call is tried again where that cannot do anything twice: when the server
-        cannot be reached or says that it is busy; and, unless the call is a batch without rewards
-        or a compaction, also when its answer was lost.
+        The maximum number of retries of a call. A call is retried when the server cannot be reached
+        or is busy. It is also retried when its answer was lost, unless it is a batch without rewards or
+        a compaction, which are not idempotent.
     verify
-        Whom to trust over https: True for the usual authorities, a PEM file, or an
+        Certificates to trust over https: True for the usual authorities, a PEM file, or an
         ``ssl.SSLContext``.
 
     Raises
@@ -127,22 +127,21 @@ class Client(Base):
         items: Items | None = None,
         exclude: Iterable[Id] | None = None,
     ) -> Recommendation:
-        """What to show to a user.
+        """Recommends items to a user.
 
         Parameters
         ----------
         user
-            Her id. Users need no registration.
+            The id of the user. Users need no registration.
         k
-            How many items to show.
+            The number of items to show.
         candidates
-            Ids of items of the catalogue to choose from.
+            The ids of the catalogue items to choose from.
         items
-            Items to choose from that come along: a mapping from ids to features, a DataFrame (see
+            Items outside the catalogue to choose from: a mapping from ids to features, a DataFrame (see
             `put_items`), or a list of ``{"id": …, "features": …}``.
         exclude
-            Ids to leave out where the whole catalogue is looked at, which it is without
-            `candidates` and `items`.
+            Ids to leave out. Only with the whole catalogue, without `candidates` and `items`.
 
         Example::
 
@@ -152,10 +151,10 @@ class Client(Base):
         return self._run(self._calls.recommend(user, k, candidates, items, exclude))
 
     def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
-        """What to show to several users who are served on the same history.
+        """Recommends items to several users on the same history.
 
-        Each request is a user, or a mapping with the arguments of `recommend`. The server takes up
-        to 1,000; a longer list is refused, not split, because a batch is a round.
+        Each request is a user, or a mapping with the arguments of `recommend`. The limit is 1,000; a
+        longer list is refused, not split, because a batch is a round.
 
         Example::
 
@@ -166,24 +165,23 @@ class Client(Base):
     def feedback(
         self, decision: str | Recommendation, reward: float, *, item: Id | None = None
     ) -> bool:
-        """Tells what an item that was shown has brought. It is on the server's disk afterwards.
+        """Sends the reward of an item that was shown. It is on the server's disk afterwards.
 
         Parameters
         ----------
         decision
-            What `recommend` gave, or its ``decision``.
+            The result of `recommend`, or its ``decision``.
         reward
-            Within the server's range, 0 to 1 if it was not told otherwise. True is 1.
+            Within the server's range, by default 0 to 1. True is 1.
         item
-            Which of the items shown; the first if not given. Each takes one reward.
+            The id of the item; by default the first one shown. Each takes one reward.
 
         Returns
         -------
         bool
-            False if the item had its reward before; then nothing is changed. False is certain.
-            Where the answer to an earlier attempt was lost and the item has a reward now, it is
-            most likely this one, and True is returned; that it came from another call cannot be
-            ruled out then.
+            False if the item had its reward before; then nothing changed. If the answer to an earlier
+            attempt was lost and the item has a reward now, True is returned: the reward is most likely
+            this one, but may have come from another call.
 
         Example::
 
@@ -192,19 +190,18 @@ class Client(Base):
         return self._run(self._calls.feedback(decision, reward, item))
 
     def feedback_many(self, feedback: Iterable[Given]) -> list[bool]:
-        """Tells what several users gave, as one round: all is learned, or an error is raised.
+        """Sends the rewards of several users as one round: all are learned, or an error is raised.
 
         Each is a pair of decision and reward, a triple with an item, or a mapping with these names.
-        The server takes up to 1,000; a longer list is refused, not split, because a batch is a
-        round.
+        The limit is 1,000; a longer list is refused, not split, because a batch is a round.
 
-        An empty list is a round in which nobody gave anything: time passes. If its answer is lost
+        An empty list is a round without rewards: time passes. If its answer is lost
         it is *not* sent again, and `ConnectionFailed` with ``may_be_done`` True is raised.
 
         Returns
         -------
         list of bool
-            Which were new, as `feedback` has it.
+            True for each reward that was new, as in `feedback`.
 
         Example::
 
@@ -227,17 +224,17 @@ class Client(Base):
         Returns
         -------
         int
-            How many items.
+            The number of items.
 
         Raises
         ------
         ValueError
-            Before anything is sent, where a value is missing or no number, or an id is there twice.
+            If a value is missing or not a number, or an id is there twice. Nothing was sent then.
 
         Notes
         -----
-        Many items go in several requests. If one of them fails, the items before it stay; to call
-        this again with all of them is harmless.
+        Many items are sent in several requests. If one of them fails, the items before it stay. To put
+        the same items again is harmless.
 
         Example::
 
@@ -250,40 +247,40 @@ class Client(Base):
         return self._run(self._calls.item(id))
 
     def items(self, *, limit: int | None = None) -> dict[str, list[float]]:
-        """Items of the catalogue and their features: all, or so many.
+        """Items of the catalogue and their features: all, or the first `limit`.
 
         They come in parts of 1,000; one that is moved in between may be missed.
         """
         return self._run(self._calls.items(limit))
 
     def remove_item(self, id: Id) -> bool:
-        """Takes an item out of the catalogue. Returns whether it was there.
+        """Removes an item from the catalogue. Returns True if it was there.
 
         Decisions that showed it can still be answered.
         """
         return self._run(self._calls.remove_item(id))
 
     def remove_items(self, ids: Iterable[Id]) -> int:
-        """Takes items out of the catalogue, one by one. Returns how many were there."""
+        """Removes items from the catalogue, one by one. Returns the number that were there."""
         return self._run(self._calls.remove_items(ids))
 
     def user(self, id: Id) -> Card:
-        """What is known of a user: her rewards, estimate, cluster and placement."""
+        """The state of a user: rewards, estimate, cluster and placement."""
         return self._run(self._calls.user(id))
 
     def forget(self, user: Id) -> bool:
-        """Forgets a user. Returns whether anything was known of her.
+        """Forgets a user. Returns True if the user was known.
 
-        What she was shown before can no longer be answered. `compact` then takes her out of the
+        Decisions made for the user can no longer be answered. `compact` then removes the user from the
         data folder.
         """
         return self._run(self._calls.forget(user))
 
     def state(self, *, hash: bool = False) -> Card:
-        """How things stand: rounds, rewards, users, clusters, what clustering is worth.
+        """The state of the server: rounds, rewards, users, clusters, quality of the clustering.
 
-        With `hash` True there is also `"hash"`, a hash of everything learned, which takes a while at
-        many users.
+        With `hash` True there is also `"hash"`, a hash of everything learned. It is slow with many
+        users.
         """
         return self._run(self._calls.state(hash))
 
@@ -292,17 +289,17 @@ class Client(Base):
         return self._run(self._calls.clusters(limit))
 
     def cluster(self, id: int, *, items: int = 10, members: int = 20) -> Card:
-        """What is known of a cluster, with some of its favourite items and of its members."""
+        """A cluster, with some of its best items and some of its members."""
         return self._run(self._calls.cluster(id, items, members))
 
     def history(self, *, limit: int | None = 100) -> list[Card]:
-        """The latest splits and merges, newest first, or with `limit` None all that are at hand."""
+        """The latest splits and merges, newest first; with `limit` None all that are kept."""
         return self._run(self._calls.history(limit))
 
     def export(self, *, timeout: float = LONG) -> Generator[Card, None, None]:
-        """Every item that was shown with its reward, one after another; then those that have none.
+        """Yields every item that was shown and has a reward, then those that have none.
 
-        Nothing of it is kept in memory. A download that breaks off raises `ConnectionFailed`.
+        Lines are not kept in memory. An interrupted download raises `ConnectionFailed`.
 
         Example::
 
@@ -314,42 +311,41 @@ class Client(Base):
                 yield from lines.feed(part)
 
     def export_frame(self, *, timeout: float = LONG) -> Any:
-        """The export as a pandas DataFrame. A reward that did not come is NaN."""
+        """The export as a pandas DataFrame. A missing reward is NaN."""
         return to_frame(list(self.export(timeout=timeout)))
 
     def backup(self, path: str | os.PathLike[str], *, timeout: float = LONG) -> int:
-        """Writes everything that the server has kept into a file for ``sclub restore``.
+        """Writes a backup of the server's data folder to a file, for ``sclub restore``.
 
-        The file is there whole or not at all; one that was there is replaced. Returns its bytes.
+        An existing file is replaced, and only by a complete one. Returns the size in bytes.
         """
         with whole_file(path) as file:
             with contextlib.closing(self._download("backup", timeout)) as parts:
                 return sum(file.write(part) for part in parts)
 
     def expect(self, users: int) -> int:
-        """Says how many users exist before the first round.
+        """Sets the number of users that exist before the first round.
 
-        Not needed: without it users exist once they appear.
+        Optional: without it users exist once they appear.
         """
         return self._run(self._calls.expect(users))
 
     def compact(self, *, timeout: float = LONG) -> Card:
-        """Takes what was forgotten out of the server's data folder."""
+        """Removes forgotten users from the server's data folder."""
         return self._run(self._calls.compact(timeout))
 
     def snapshot(self, *, timeout: float = LONG) -> int:
-        """Takes a snapshot, which makes the server's next start quick. Returns its last event."""
+        """Takes a snapshot, which makes the server's next start fast. Returns its last event."""
         return self._run(self._calls.snapshot(timeout))
 
     def ready(self) -> bool:
-        """Whether the server answers calls now. Tries once."""
+        """True if the server answers calls now. Tries once."""
         return self._run(self._calls.ready())
 
     def wait_until_ready(self, timeout: float = 30.0) -> None:
         """Returns once the server answers calls.
 
-        After `timeout` seconds it raises what stands in the way: `ConnectionFailed` or
-        `Unavailable`.
+        After `timeout` seconds it raises the last error: `ConnectionFailed` or `Unavailable`.
         """
         self._run(self._calls.wait_until_ready(timeout))
 

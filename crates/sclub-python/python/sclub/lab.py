@@ -1,8 +1,8 @@
 """Policies compared in simulated worlds: the lab of `sclub run`, with policies and worlds of your own.
 
-All policies of a seed face the same users, items and noise. Users in clusters of equal tastes appear one
-a round; a policy is given some items, shows one, and gets a reward. Its regret is what the best items
-would have brought more, on average.
+All policies of a seed get the same users, items and noise. In each round a user appears; a policy gets
+some items, shows one, and gets a reward. Its regret is the mean reward of the best items minus that of the
+items it showed.
 
 >>> import sclub
 >>> world = sclub.lab.Synthetic(users=50, clusters=5, dim=5, items=10)
@@ -69,7 +69,7 @@ def run(
     progress: bool | Progress | None = None,
     **constants: object,
 ) -> Results:
-    """Run policies in worlds and say what each has missed.
+    """Run policies in worlds and measure the regret of each.
 
     The same seed gives the same results as ``sclub run`` on the command line, to the last digit, with
     any number of threads.
@@ -80,7 +80,7 @@ def run(
         "synthetic"; a `Synthetic`, `Vectors` or `Ratings`; or a world of your own (see `World`): an
         object, which is copied for each seed, or a class or function that is called with the seed.
     policies
-        Who plays; by default every built-in policy that the world allows. Each is
+        The policies; by default every built-in policy that the world allows. Each is
 
         - the name of a built-in policy, one of `policy_names`;
         - an object with ``recommend`` and ``learn`` (see `Policy`), also one of this package's, which is
@@ -89,17 +89,17 @@ def run(
 
         A mapping gives them other names.
     rounds
-        Rounds to play; 2**17 - 2 by default, of ratings all there are.
+        The number of rounds; by default 2**17 - 2, and all rounds of `Ratings`.
     seeds
-        How many worlds, counted from `first_seed`; or the seeds themselves.
+        The number of seeds, counted from `first_seed`; or the seeds themselves.
     preset
         The set of constants that built-in policies start from: "tuned", "released" or "theory".
     threads
-        How many to use; all cores by default. Python code of policies and worlds runs one piece at a
-        time whatever the number.
+        The number of threads; all cores by default. Python code of policies and worlds runs on one
+        thread at a time.
     progress
-        False shows none. True or None shows a bar (tqdm) where it takes longer than two seconds. A
-        function is called with the rounds played so far and those in all.
+        False shows none. True or None shows a bar (tqdm) if the run takes longer than two seconds. A
+        function is called with the rounds played so far and the rounds in all.
     **constants
         Constants of built-in policies by name, such as ``beta=0.5``: those of ``sclub run --help``, with
         ``_`` for ``-``. Each goes to every policy that has it. None stands for the default.
@@ -107,8 +107,8 @@ def run(
     Raises
     ------
     ValueError
-        Names the argument, or what a world has drawn in which round. What a policy or world of yours
-        raises comes out as it is.
+        Names the argument, or the value and the round of a world. An exception of your policy or world
+        is raised unchanged.
 
     Examples
     --------
@@ -150,7 +150,9 @@ def _seeds(seeds: int | Iterable[int], first_seed: int) -> list[int]:
     if isinstance(seeds, Iterable):
         numbers = [whole("a seed", seed) for seed in seeds]
         if first_seed != 1:
-            raise ValueError("first_seed goes with a number of seeds, not with seeds themselves")
+            raise ValueError(
+                f"first_seed is {first_seed}, and seeds are given one by one; give a number of seeds"
+            )
         for number, count in Counter(numbers).items():
             if count > 1:
                 raise ValueError(f"seed {number} is there twice")
@@ -158,5 +160,5 @@ def _seeds(seeds: int | Iterable[int], first_seed: int) -> list[int]:
     first = whole("first_seed", first_seed)
     count = whole("seeds", seeds)
     if first + count > LIMIT:
-        raise ValueError("the last seed is too large")
+        raise ValueError(f"the last seed is {first + count - 1}; it must be below {LIMIT - 1}")
     return list(range(first, first + count))

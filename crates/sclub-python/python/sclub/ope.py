@@ -1,24 +1,22 @@
-"""Judging a policy by decisions that another one made: off-policy evaluation.
+"""Off-policy evaluation: the value of a policy, estimated from the log of another one.
 
-A policy of this package always chooses what seems best to it, so that its log says nothing about
-what else could have been shown. An `Explorer` shows something else now and then, with a probability
-that it writes down. From its log one can estimate what other policies would have earned, with the
-estimators of Open Bandit Pipeline (https://github.com/st-tech/zr-obp): `Explorer.feedback` and
-`bandit_feedback` make what is called `bandit_feedback` there, `action_dist` what is called so.
-Nothing here needs it installed.
+A policy of this package always chooses the item with the largest score, so that its log says nothing
+about the other items. An `Explorer` shows a random item every so often and logs the probability of each
+choice. From its log the value of other policies can be estimated, with the estimators of Open Bandit
+Pipeline (https://github.com/st-tech/zr-obp): `Explorer.feedback` and `bandit_feedback` return its
+`bandit_feedback`, and `action_dist` its `action_dist`. It need not be installed.
 
-What such an estimate can say, and what it cannot:
+Limits of such an estimate:
 
-- It is about a policy that stays as it is. One that learns on the way is another one every round;
-  what is judged is a copy that has stopped learning (`copy.deepcopy`), on the users of the log.
-- It is without bias only for a policy that did not learn from the same log. Let it learn from other
-  rounds, or it is praised for what it has seen.
-- The policy that made the log may have learned meanwhile: what counts is that every probability is
-  the one with which the choice was made then.
-- Its spread grows with one over the smallest probability of a choice, which is epsilon / L. A small
-  epsilon costs little while it logs, and tells little afterwards.
-- Intervals by bootstrap take rounds for independent. Users who come back, and a policy that learned
-  while it made the log, make them not quite so.
+- It holds for a policy that does not change. Evaluate a copy that has stopped learning
+  (`copy.deepcopy`), on the users of the log.
+- It is unbiased only for a policy that did not learn from the same log. Train it on other rounds.
+- The policy that made the log may have learned meanwhile. Each logged probability must be the one at
+  the time of the choice.
+- Its variance grows with one over the smallest probability of a choice, epsilon / L. A small epsilon
+  costs little reward, and gives a noisy estimate.
+- Bootstrap intervals assume independent rounds. Returning users and a learning policy violate that a
+  little.
 """
 
 from __future__ import annotations
@@ -37,33 +35,33 @@ __all__ = ["Choice", "Explorer", "action_dist", "bandit_feedback"]
 
 
 class Choice(NamedTuple):
-    """What was shown, and how probable that was."""
+    """A logged choice and its probability."""
 
     #: The row of the item.
     row: int
     #: The probability with which it was chosen.
     propensity: float
-    #: Its place in the log, by which `Explorer.learn` finds it.
+    #: Its position in the log.
     number: int
 
 
 class Explorer:
     """A policy that shows a random item every so often, and keeps a log.
 
-    With probability `epsilon` an item is drawn, each as likely as any other; else the policy
-    chooses. What is drawn may be the policy's own choice too: that one has the probability
-    1 - epsilon + epsilon / L, and every other one epsilon / L.
+    With probability `epsilon` an item is drawn uniformly; else the policy chooses. The draw may be the
+    policy's own choice too: its probability is 1 - epsilon + epsilon / L, and that of every other item
+    epsilon / L.
 
     Parameters
     ----------
     policy : Policy
-        What chooses, and learns. It is used as it is, not copied.
+        The policy that chooses and learns. It is not copied.
     items : array of shape (L, d), or Items
-        What there is to choose from, the same in every round.
+        The candidates, the same in every round.
     epsilon : float
-        How often an item is drawn, above 0 and up to 1.
+        The probability of a random item, above 0 and at most 1.
     seed : int or None
-        Fixes what is drawn; None draws otherwise every time.
+        The seed of the draws; None for another one every time.
 
     Examples
     --------
@@ -80,7 +78,7 @@ class Explorer:
     >>> log["n_rounds"], log["n_actions"], sorted(set(log["pscore"].tolist()))
     (100, 2, [0.25, 0.75])
 
-    What it would earn to show the second item always, by inverse propensities; the truth is 1:
+    The value of always showing the second item, by inverse propensities; the truth is 1:
 
     >>> bool(abs((log["reward"] * (log["action"] == 1) / log["pscore"]).mean() - 1.0) < 0.2)
     True
@@ -104,7 +102,7 @@ class Explorer:
         self._rewards: list[float] = []
 
     def recommend(self, user: Hashable) -> Choice:
-        """Chooses an item for a user, and writes it down."""
+        """Chooses an item for a user, and logs the choice."""
         greedy = int(self.policy.recommend(user, self.items))
         row = greedy
         if self._random.random() < self.epsilon:
@@ -116,10 +114,10 @@ class Explorer:
         return Choice(row, self._probability(row == greedy), len(self._users) - 1)
 
     def learn(self, choice: Choice, reward: float) -> None:
-        """Learns what a choice has brought, once; rewards may come in any order."""
+        """Learns the reward of a choice, once; rewards may come in any order."""
         number = choice.number
         if not 0 <= number < len(self._users) or self._shown[number] != choice.row:
-            raise ValueError("choice: it is none of this log")
+            raise ValueError(f"choice: {choice} is not in this log; pass what recommend returned")
         if not np.isnan(self._rewards[number]):
             raise ValueError(f"choice: number {number} has its reward already")
         ids = self.items.ids
@@ -129,7 +127,7 @@ class Explorer:
 
     @property
     def users(self) -> list[Hashable]:
-        """To whom each logged choice with a reward was shown."""
+        """The user of each logged choice with a reward."""
         return [self._users[number] for number in self._known()]
 
     def feedback(
@@ -137,16 +135,14 @@ class Explorer:
     ) -> dict[str, Any]:
         """The log as Open Bandit Pipeline's `bandit_feedback`, in the order of the choices.
 
-        Choices without a reward are left out. That is right where rewards are missing by chance,
-        such as those still to come. It is not where a missing reward means that nobody clicked:
-        that is a reward of 0.
+        Choices without a reward are left out. That is right where rewards are missing at random, such
+        as those still to come. Where a missing reward means no click, learn a reward of 0.
 
         Parameters
         ----------
         context : mapping of user to vector, or function, optional
-            What is known of a user: only models of the reward look at it (the direct method,
-            doubly robust). By default it is one column with a number for each user, of which a
-            model can make little.
+            The features of a user. Only models of the reward use them (the direct method, doubly
+            robust). The default is one column with a number for each user, which models can make little of.
 
         Returns
         -------
@@ -162,7 +158,7 @@ class Explorer:
         rewards = np.array(self._rewards, dtype=np.float64)
         known = self._known()
         if not known:
-            raise ValueError("no reward has come yet")
+            raise ValueError("the log has no rewards yet; call learn first")
         users = self.users
         shown = np.array(self._shown, dtype=np.int64)[known]
         greedy = np.array(self._greedy, dtype=np.int64)[known]
@@ -208,7 +204,7 @@ def bandit_feedback(
     action_context: ArrayLike,
     pi_b: ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Logged decisions, from wherever they come, as Open Bandit Pipeline's `bandit_feedback`.
+    """Logged decisions of any source as Open Bandit Pipeline's `bandit_feedback`.
 
     Parameters
     ----------
@@ -216,9 +212,9 @@ def bandit_feedback(
         The row of the item that was shown.
     reward : array of n floats
     propensity : array of n floats
-        With which probability it was shown: above 0, at most 1.
+        The probability with which it was shown: above 0, at most 1.
     context : array of shape (n, c)
-        What is known of the user.
+        The features of the user.
     action_context : array of shape (L, d)
         The features of the items.
     pi_b : array of shape (n, L, 1), optional

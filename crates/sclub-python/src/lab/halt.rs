@@ -1,11 +1,11 @@
-//! Why a run is to stop.
+//! The exception that stops a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use pyo3::PyErr;
 
-/// Holds the first exception, and says to everybody that there is one.
+/// The first exception of a run, shared by all threads.
 #[derive(Default)]
 pub struct Halt {
     stopped: AtomicBool,
@@ -20,7 +20,7 @@ impl Halt {
         self.stopped.store(true, Ordering::Release);
     }
 
-    /// Whether the run is to stop.
+    /// True after an exception.
     #[inline]
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)

@@ -1,4 +1,4 @@
-//! What a run is made of: worlds and policies of both kinds, made for each seed when its turn comes.
+//! A run: its worlds and policies of both kinds, made for each seed when it is played.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ use super::halt::Halt;
 use super::settings::{LabSetting, in_full, refused};
 use crate::classes::value_of;
 
-/// What is asked for beside worlds and policies.
+/// The options of a run.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct Options {
@@ -52,7 +52,7 @@ impl Options {
     }
 }
 
-/// Where policies play.
+/// The world of a run.
 enum Where {
     /// In a world of the lab.
     Own(Setting),
@@ -60,7 +60,7 @@ enum Where {
     Guest(Py<PyAny>),
 }
 
-/// Who plays.
+/// A policy of a run.
 struct Spec {
     label: String,
     kind: Kind,
@@ -73,12 +73,12 @@ enum Kind {
     Guest(Py<PyAny>),
 }
 
-/// Who has played.
+/// The policy of a result.
 pub struct Who {
     label: String,
     /// Whether it is written in Python.
     pub is_guest: bool,
-    /// Whether it says who belongs together.
+    /// Whether it has clusters.
     pub has_clusters: bool,
 }
 
@@ -94,7 +94,7 @@ struct First {
     entries: Vec<Entry>,
 }
 
-/// A world that was made, with what the lab's trait does not say.
+/// A world of a seed, with its policies and description.
 struct Stage {
     world: Arc<dyn World>,
     /// The built-in policies with their constants.
@@ -103,7 +103,7 @@ struct Stage {
     is_for_several: bool,
 }
 
-/// All that a run needs, on any thread.
+/// A run, shared by its threads.
 pub struct Job {
     place: Where,
     specs: Vec<Spec>,
@@ -114,7 +114,7 @@ pub struct Job {
     /// Constants in place of the preset's.
     given: Vec<(String, String)>,
     first: OnceLock<First>,
-    /// Whether it is to stop, and why.
+    /// The exception that stops the run.
     pub halt: Arc<Halt>,
     done: AtomicU64,
     total: AtomicU64,
@@ -150,13 +150,13 @@ impl Job {
             (Where::Guest(_), None) => DEFAULT_ROUNDS,
         };
         if rounds == 0 {
-            return Err(refused("rounds is 0; there must be at least one"));
+            return Err(refused("rounds is 0; it must be at least 1"));
         }
         if options.seeds.is_empty() {
-            return Err(refused("seeds: there must be at least one"));
+            return Err(refused("seeds is empty; there must be at least one"));
         }
         if specs.is_empty() {
-            return Err(refused("there is no policy to run"));
+            return Err(refused("policies is empty; there must be at least one"));
         }
         let expected = match &place {
             Where::Own(setting) => setting.expected_rounds(rounds),
@@ -307,7 +307,7 @@ impl Job {
                 let tells = world.truth().is_none_or(|truth| !truth.weights.is_empty());
                 if *name == Name::INFORMED && !tells {
                     return Err(refused(
-                        "policy 'informed' is told the clusters' tastes, and this world does not say them",
+                        "policy 'informed' needs the weights of the clusters, and this world does not have them",
                     ));
                 }
                 let policy = make(entry, world, seed).map_err(refused)?;
@@ -334,7 +334,7 @@ impl Job {
         }
     }
 
-    /// What was run, for the JSON file.
+    /// The configuration, for the JSON file.
     pub fn config(&self) -> Option<Value> {
         let first = self.first.get()?;
         let labels: Vec<&str> = self.specs.iter().map(|spec| &*spec.label).collect();
@@ -376,7 +376,7 @@ fn guest_json(world: &GuestWorld, name: &str) -> Value {
     })
 }
 
-/// Who plays: those asked for, or all of the lab that the world allows.
+/// The policies: those given, or all of the lab that the world allows.
 fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> PyResult<Vec<Spec>> {
     let has_truth = match place {
         Where::Own(setting) => setting.has_truth(),

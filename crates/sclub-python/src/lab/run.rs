@@ -12,15 +12,15 @@ use serde_json::Value;
 use super::job::{Job, Options};
 use super::settings::{in_full, refused};
 
-/// How often the calling thread looks for Ctrl-C and says how far it has come.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The interval at which the calling thread checks for Ctrl-C and reports progress.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A run as text of JSON, its curve at equal distances, whether the policy is a guest, and whether it
-/// says who belongs together.
+/// A run as JSON, its curve at equal distances, whether the policy is a guest, and whether it has
+/// clusters.
 type Played = (String, Vec<(u64, f64)>, bool, bool);
 
-/// The policies of the lab by name: their colour on a light ground, and whether they learn from
-/// nothing but what they are shown.
+/// The policies of the lab: their names, their colours on a light ground, and whether they are in the
+/// registry (the others are yardsticks that know the world).
 #[pyfunction]
 pub fn lab_policies() -> Vec<(&'static str, &'static str, bool)> {
     let all = Name::all().into_iter();
@@ -46,7 +46,7 @@ pub fn lab_run(
         std::thread::Builder::new()
             .name("sclub lab".into())
             .spawn(move || {
-                // Nobody listens only where the caller has panicked.
+                // It fails only if the caller has panicked.
                 let _ = sender.send(job.run());
             })?
     };
@@ -54,7 +54,7 @@ pub fn lab_run(
     let outcome = loop {
         let heard = py.detach(|| {
             let receiver = receiver.lock().unwrap_or_else(PoisonError::into_inner);
-            receiver.recv_timeout(LOOK_EVERY)
+            receiver.recv_timeout(CHECK_INTERVAL)
         });
         match heard {
             Ok(outcome) => break Some(outcome),
@@ -75,7 +75,7 @@ pub fn lab_run(
     }
     let (Some(outcome), Ok(())) = (outcome, ended) else {
         return Err(PyRuntimeError::new_err(
-            "the run broke off; this is a bug in sclub",
+            "the run panicked; this is a bug in sclub, please report it",
         ));
     };
     let runs = outcome.map_err(|error| match error {
