@@ -40,9 +40,9 @@ pub enum Command {
     /// bounds, and a harder test on the choices of real users.
     Paper(crate::paper::PaperArgs),
 
-    /// Compare policies in many settings that are not in the paper, in one table
+    /// Compare policies in many settings, in the paper's and others, in one table
     ///
-    /// Few and many clusters, users and features; clusters of very unequal size; users who differ inside
+    /// The paper's three synthetic settings; few and many clusters, users and features; clusters of very unequal size; users who differ inside
     /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and the
     /// choices of real users. One row for each setting, with the difference from LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
@@ -61,7 +61,7 @@ pub enum Command {
 
     /// Play the simulated world of `sclub run` against a running server, or measure its speed
     ///
-    /// Users in clusters of equal tastes ask the server for items and reward what it shows. Its regret
+    /// Users in clusters of equal tastes ask the server for items and reward the ones it shows. Its regret
     /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
     /// policy and seed, except for policies that make fits: a server makes them in the background.
     Simulate(Box<crate::simulate::SimulateArgs>),
@@ -299,12 +299,12 @@ pub fn whole(text: &str) -> Result<u64, String> {
             let base: u64 = base.parse().map_err(|_| bad())?;
             let exponent: u32 = exponent.parse().map_err(|_| bad())?;
             base.checked_pow(exponent)
-                .ok_or_else(|| format!("'{text}' is too large"))?
+                .ok_or_else(|| format!("'{text}' is too large; it must be at most {}", u64::MAX))?
         }
         None if less == 0 && !power.is_empty() && power.bytes().all(|c| c.is_ascii_digit()) => {
             power
                 .parse()
-                .map_err(|_| format!("'{text}' is too large"))?
+                .map_err(|_| format!("'{text}' is too large; it must be at most {}", u64::MAX))?
         }
         None => return Err(bad()),
     };

@@ -1,4 +1,4 @@
-//! `sclub explain`: what a running server thinks of its clusters, and of a user.
+//! `sclub explain`: the clusters of a running server, and the cluster probabilities of a user.
 
 use std::process::ExitCode;
 
@@ -96,7 +96,7 @@ struct Place {
     probability: f64,
 }
 
-/// Asks and tells.
+/// Fetches the explanation from the server and prints it.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     let remote = Remote::new(&args.url, &args.trust)?;
     let path = match &args.user {
@@ -257,7 +257,7 @@ fn user(user: &User) -> String {
     format!("{head}\n{table}\n{used}")
 }
 
-/// The evidence for a cluster as a factor: so many times likelier than in none of the clusters.
+/// The evidence for a cluster as a factor: the likelihood in this cluster over the likelihood in none.
 fn likelier(evidence: f64) -> String {
     let times = match evidence.abs() {
         small if small < 0.005 => return "nothing".into(),

@@ -39,7 +39,7 @@ pub struct FeaturesArgs {
     #[arg(long, value_parser = format(), default_value = "auto", help_heading = "Data")]
     pub format: FormatArg,
 
-    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    /// Count and skip lines that cannot be parsed instead of stopping at the first
     #[arg(long, help_heading = "Data")]
     pub skip_bad_lines: bool,
 
@@ -90,11 +90,11 @@ paper. An item's is its row of the right ones times the singular values, divided
 longest row, with a 1 appended, divided by the root of 2. No vector is longer than 1.
 ";
 
-/// A kind of file, or whichever it seems to be.
+/// A format of files, or `auto` to detect it.
 #[derive(Debug, Clone, Copy)]
 pub struct FormatArg(Option<Format>);
 
-/// Parses a kind of file; the help lists them.
+/// Parses a format; the help lists them.
 fn format() -> impl TypedValueParser<Value = FormatArg> {
     let auto = PossibleValue::new("auto").help("Whichever of these it seems to be");
     let all = Format::ALL.iter();
@@ -103,10 +103,11 @@ fn format() -> impl TypedValueParser<Value = FormatArg> {
         .map(|name| FormatArg(Format::named(&name).ok()))
 }
 
-/// Reads, decomposes, writes and tells.
+/// Reads the ratings, decomposes their matrix, writes the features and prints a summary.
 pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     let small = |name: &str, value: u64| -> Result<usize> {
-        usize::try_from(value).with_context(|| format!("{name} is too large"))
+        usize::try_from(value)
+            .with_context(|| format!("{name} is {value}; it must be at most {}", usize::MAX))
     };
     let selection = Selection {
         users: small("users", args.users)?,
@@ -156,7 +157,7 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
     Ok(ExitCode::SUCCESS)
 }
 
-/// Finds out before a long reading what is wrong with the arguments.
+/// Validates the arguments before a file is read, which may take long.
 fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
     check_dim(dim)?;
     if !args.all {

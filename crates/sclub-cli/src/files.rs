@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Prints a line; whoever reads the output may have gone, which is no reason to fail.
+/// Prints a line. Errors are ignored: the reader (such as `head`) may have exited.
 pub fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// Makes a folder where there is none. Returns whether it was not there.
+/// Makes a folder if it does not exist. Returns true if it did not.
 pub fn prepare_folder(folder: &Path) -> Result<bool> {
     if folder.exists() && !folder.is_dir() {
         bail!("{} is not a folder", folder.display());

@@ -147,7 +147,7 @@ fn check_folder(data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// An error with what to do about it.
+/// An error with a hint how to fix it.
 fn explained(error: FoldError) -> anyhow::Error {
     match error {
         FoldError::Store(StoreError::InUse(folder)) => anyhow!(
@@ -233,7 +233,7 @@ fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// The standard output, of which whoever reads it may have had enough.
+/// Standard output that ignores `BrokenPipe`: the reader (such as `head`) may have exited.
 struct Pipe<W>(W);
 
 impl<W: Write> Write for Pipe<W> {
@@ -319,7 +319,8 @@ fn fetch_file(remote: &Remote, path: &str, part: &Path, quiet: bool) -> Result<u
     Ok(bytes)
 }
 
-/// Fetches a path onto the standard output. Whoever reads it may go, which is no reason to fail.
+/// Fetches a path and writes it to standard output. It is not an error if the reader (such as `head`) exits
+/// early.
 fn print(remote: &Remote, path: &str) -> Result<()> {
     let mut out = BufWriter::new(io::stdout().lock());
     let outcome = block_on(fetch(remote, path, |some| out.write_all(some)));

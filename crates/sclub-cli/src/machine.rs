@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// (what, which) for a report.
+/// Facts about this machine for a report: (name, value).
 pub fn facts(threads: usize) -> Vec<(String, String)> {
     let mut facts = vec![(
         "system".into(),

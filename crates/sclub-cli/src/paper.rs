@@ -38,7 +38,7 @@ const SEEDS: u64 = 10;
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct PaperArgs {
-    /// The folder to write to; it is made where it is missing, and what it keeps is not run again
+    /// The folder to write to; it is made if it is missing; results in it are not run again
     #[arg(
         long,
         value_name = "FOLDER",
@@ -60,7 +60,7 @@ pub struct PaperArgs {
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub yelp: Option<PathBuf>,
 
-    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    /// Count and skip lines that cannot be parsed instead of stopping at the first
     #[arg(long, help_heading = "Data")]
     pub skip_bad_lines: bool,
 
@@ -91,7 +91,7 @@ pub struct PaperArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Forget what the folder keeps and run everything again
+    /// Ignore the results in the folder and run everything again
     #[arg(long, help_heading = "Run")]
     pub fresh: bool,
 
@@ -113,7 +113,7 @@ Ctrl-C stops in order. The same command again goes on: a result that is in FOLDE
 run again. With --movielens or --yelp any file that `sclub features` reads will do.
 ";
 
-/// Runs what is missing, shows and writes.
+/// Runs the missing parts, prints the tables and writes the report.
 pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     let start = Instant::now();
     check(args)?;
@@ -201,7 +201,7 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(INTERRUPTED))
 }
 
-/// Finds out before a long reading what is wrong with the arguments.
+/// Validates the arguments before a file is read, which may take long.
 fn check(args: &PaperArgs) -> Result<()> {
     if args.rounds == Some(0) {
         bail!("rounds is 0; there must be at least one");
@@ -228,7 +228,11 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     };
     let seeds = args.seeds.unwrap_or(seeds);
     let Some(after_last) = args.first_seed.checked_add(seeds) else {
-        bail!("the last seed is too large");
+        bail!(
+            "the first seed is {} and the number of seeds is {seeds}; their sum must be at most {}",
+            args.first_seed,
+            u64::MAX
+        );
     };
     let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
         path.as_ref()
@@ -284,7 +288,7 @@ fn source(
         } else {
             "lines were"
         };
-        let more = format!("{} bad {lines} passed over.", read.bad_lines);
+        let more = format!("{} bad {lines} skipped.", read.bad_lines);
         note = Some(note.map_or_else(|| more.clone(), |note| format!("{note} {more}")));
     }
     Source::new(name, read.interactions, note)

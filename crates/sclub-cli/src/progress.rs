@@ -10,10 +10,11 @@ use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use sclub_lab::run::Observer;
 use sclub_lab::summary::thousands;
 
-/// Between two lines where there is no terminal to draw a bar on.
+/// The time between two lines, if there is no terminal to draw a bar on.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
-/// A bar on a terminal, of so many steps if that is known; hidden when `quiet` and elsewhere.
+/// A progress bar of `total` steps, if the number is known. Hidden if `quiet`, or if standard error is not a
+/// terminal.
 pub fn bar(quiet: bool, total: Option<u64>, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("a good template");
     let bar = match total {
@@ -29,7 +30,7 @@ pub struct BarOrLines {
     /// The bar on a terminal.
     pub bar: ProgressBar,
     start: Instant,
-    /// The time of the last line; `None` where no lines are written.
+    /// The time of the last line; `None` if no lines are written.
     last: Option<Mutex<Instant>>,
 }
 
@@ -47,7 +48,7 @@ impl BarOrLines {
 
     /// Writes a line if it is time for one; `text` is given the seconds since the beginning.
     pub fn line(&self, text: impl FnOnce(f64) -> String) {
-        // Who finds another at it need not write.
+        // If another thread is writing a line right now, skip this one.
         let Some(Ok(mut last)) = self.last.as_ref().map(Mutex::try_lock) else {
             return;
         };

@@ -25,7 +25,7 @@ impl Reading {
         Self(BarOrLines::new(quiet, Some(0), template))
     }
 
-    /// `done` of `total` bytes have been read; `total` is 0 where it is not known.
+    /// `done` of `total` bytes have been read; `total` is 0 if it is not known.
     pub fn read(&self, done: u64, total: u64) {
         self.0.bar.set_length(total.max(done));
         self.0.bar.set_position(done);
@@ -84,7 +84,7 @@ pub fn read_file(path: &Path, options: &Options, quiet: bool) -> Result<Read> {
             1 => ("1 bad line".to_string(), ""),
             many => (format!("{} bad lines", thousands(many as f64)), " first"),
         };
-        eprintln!("sclub: warning: {many} passed over,{first} {file}:{line}: {reason}");
+        eprintln!("sclub: warning: {many} skipped,{first} {file}:{line}: {reason}");
     }
     if read.odd_first_line {
         let all = &read.interactions;

@@ -6,10 +6,10 @@ use anyhow::{Result, anyhow, bail};
 use sclub_server::client::{ClientError, Connection, Response, Roots, Url};
 use serde_json::Value;
 
-/// The flags by which a server is trusted, and trusts.
+/// Flags for the API key to send and the certificates to trust.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TrustArgs {
-    /// Key to show to the server, if it asks for one
+    /// API key to send, if the server requires one
     #[arg(
         long,
         value_name = "KEY",
@@ -68,7 +68,7 @@ impl Remote {
 pub struct Refusal {
     /// The status, as 422.
     pub status: u16,
-    /// Its word for why, as `invalid`; empty where it gave none.
+    /// The error code, as `invalid`; empty if the answer has none.
     pub code: String,
     message: String,
 }
@@ -82,7 +82,7 @@ impl std::fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 impl Refusal {
-    /// Why an answer is not a good one.
+    /// Reads the error from an answer that is not a success.
     pub fn of(response: &Response) -> Self {
         let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
         let error = &body["error"];
@@ -98,7 +98,7 @@ impl Refusal {
     }
 }
 
-/// The beginning of something that is not what was expected.
+/// The beginning of an unexpected answer.
 fn excerpt(body: &[u8]) -> String {
     const MOST: usize = 200;
     let text = String::from_utf8_lossy(body);
@@ -110,7 +110,7 @@ fn excerpt(body: &[u8]) -> String {
     }
 }
 
-/// The body of a good answer.
+/// The body of a successful answer.
 pub fn body_of(response: &Response) -> Result<&[u8]> {
     if response.is_success() {
         Ok(&response.body)
@@ -119,7 +119,7 @@ pub fn body_of(response: &Response) -> Result<&[u8]> {
     }
 }
 
-/// Asks for something and takes the answer apart.
+/// Sends a request and parses the answer as JSON.
 pub async fn call(
     connection: &mut Connection,
     method: &str,
@@ -133,7 +133,7 @@ pub async fn call(
         Err(_) => {
             let said = excerpt(body);
             let url = connection.url();
-            bail!("what answers at {url} is no sclub server: it said {said}")
+            bail!("{url} is not an sclub server: the answer is not JSON ({said}); check --url")
         }
     }
 }

@@ -35,7 +35,7 @@ const QUICK_SEEDS: u64 = 2;
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct RobustArgs {
-    /// The folder to write to; it is made where it is missing, and what it keeps is not run again
+    /// The folder to write to; it is made if it is missing; results in it are not run again
     #[arg(
         long,
         value_name = "FOLDER",
@@ -54,11 +54,11 @@ pub struct RobustArgs {
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub data: Vec<PathBuf>,
 
-    /// Count and pass over lines that cannot be understood instead of giving up at the first
+    /// Count and skip lines that cannot be parsed instead of stopping at the first
     #[arg(long, help_heading = "Data")]
     pub skip_bad_lines: bool,
 
-    /// Only settings that have this in their names, such as 'm = ' or 'spread'
+    /// Only settings whose names contain this, such as 'm = ' or 'spread'
     #[arg(long, value_name = "TEXT", help_heading = "Run")]
     pub only: Option<String>,
 
@@ -78,7 +78,7 @@ pub struct RobustArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Forget what the folder keeps and run everything again, as after a change of a policy
+    /// Ignore the results in the folder and run everything again, as after a change of a policy
     #[arg(long, help_heading = "Run")]
     pub fresh: bool,
 
@@ -100,7 +100,7 @@ Ctrl-C stops in order. The same command again goes on: a result that is in FOLDE
 run again. The table is in FOLDER/robust.md, with all its digits in FOLDER/robust.json.
 ";
 
-/// Runs what is missing, shows and writes.
+/// Runs the missing settings, prints the table and writes it.
 pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
     let start = Instant::now();
     check(args)?;
@@ -161,7 +161,7 @@ pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(INTERRUPTED))
 }
 
-/// Finds out before a long reading what is wrong with the arguments.
+/// Validates the arguments before a file is read, which may take long.
 fn check(args: &RobustArgs) -> Result<()> {
     if args.rounds == Some(0) {
         bail!("rounds is 0; there must be at least one");
@@ -183,7 +183,11 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     };
     let seeds = args.seeds.unwrap_or(seeds);
     let Some(after_last) = args.first_seed.checked_add(seeds) else {
-        bail!("the last seed is too large");
+        bail!(
+            "the first seed is {} and the number of seeds is {seeds}; their sum must be at most {}",
+            args.first_seed,
+            u64::MAX
+        );
     };
     let threads = threads(args.threads)?;
     let options = Options {

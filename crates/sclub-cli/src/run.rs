@@ -146,7 +146,8 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
 /// The recipe of a synthetic world, from the flags.
 pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
     let small = |name: &str, value: u64| -> Result<usize> {
-        usize::try_from(value).with_context(|| format!("{name} is too large"))
+        usize::try_from(value)
+            .with_context(|| format!("{name} is {value}; it must be at most {}", usize::MAX))
     };
     let recipe = Recipe {
         users: small("users", args.users)?,
@@ -212,7 +213,12 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
     let has_truth = args.world == Kind::Synthetic;
     let policies = choose(args.policies.as_deref(), has_truth)?;
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
-        bail!("the last seed is too large");
+        bail!(
+            "the first seed is {} and the number of seeds is {}; their sum must be at most {}",
+            args.first_seed,
+            args.seeds,
+            u64::MAX
+        );
     };
     let threads = threads(args.threads)?;
     let world = setting(args)?;

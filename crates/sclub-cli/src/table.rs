@@ -84,7 +84,7 @@ pub fn render(rows: &[Row]) -> String {
     table.to_string()
 }
 
-/// Three digits; what is shown as 0 has no sign.
+/// Three digits; a value that is shown as 0 has no sign.
 fn rand(value: f64) -> String {
     let text = format!("{:.3}", value.abs());
     if value < 0.0 && text != "0.000" {

@@ -259,7 +259,7 @@ fn a_mistake_is_named_and_nothing_is_written() {
             &["--beta", "1", "--beta-scale", "1"],
             "beta: it cannot be given together with beta_scale",
         ),
-        (&["--index", "cubed"], "there are norm, squared"),
+        (&["--index", "cubed"], "use one of norm, squared"),
         (&["--preset", "default"], "tuned, released, theory"),
         (&["--constant-seeds", "1.5"], "seeds: it is 1.5"),
         (&["--json", "run.svg"], "overwritten"),

@@ -252,7 +252,7 @@ fn shortages_and_bad_lines_are_told_and_the_rest_is_done() {
     fs::write(folder.path().join("r.csv"), ratings() + "17\n18,1,good\n").unwrap();
     let output = sclub(folder.path(), &["--ratings", "r.csv", "--skip-bad-lines"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("2 bad lines passed over, first"));
+    assert!(text(&output.stderr).contains("2 bad lines skipped, first"));
     let warnings = text(&output.stderr);
     assert!(
         warnings.contains("there are 40 users, not 1000"),

@@ -16,13 +16,13 @@ pub struct Clustering {
     pub clusters: usize,
     /// (rounds, clusters) of fits, the oldest thinned out.
     pub history: Vec<(u64, usize)>,
-    /// Share of the users that no cluster had with a probability of ½ or more.
+    /// The share of users without a cluster of probability ½ or more.
     pub unplaced: f64,
-    /// Numbers per user that the data have settled, times the users.
+    /// The number of parameters of all users that the data determine: between 0 and users × dim.
     pub effective_parameters: f64,
     /// The variance of a reward around its mean, as estimated.
     pub noise: f64,
-    /// Nats by which rewards were better predicted with clusters than without.
+    /// The log-likelihood of recent rewards with clusters less that without, in nats, older ones discounted.
     pub gain: f64,
     /// True if recommendations use the clusters.
     pub used: bool,

@@ -19,7 +19,7 @@ pub struct Figure {
     pub png: Vec<u8>,
 }
 
-/// Error bars are drawn at every so many points of a curve.
+/// The number of points of a curve per error bar.
 const BARS_EVERY: usize = 8;
 
 /// Characters of a subtitle that fit into a figure.
@@ -31,7 +31,7 @@ type Curve = (Name, usize, Vec<(f64, Mean)>);
 /// Draws the rows' curves with error bars of one standard error.
 ///
 /// # Errors
-/// Says why the pixels cannot be made.
+/// The reason why the PNG cannot be made.
 pub fn draw(title: &str, subtitle: &str, rows: &[Row]) -> Result<Figure, String> {
     let y = Axis {
         label: "cumulative regret".into(),

@@ -1,4 +1,4 @@
-//! World `ratings`: real users, real items, and what the users really took.
+//! World `ratings`: real users, real items, and the choices of the users.
 //!
 //! 1. Users are split in halves by the seed. One half only makes the items' features, the other is
 //!    served; no user is in both. Items with at least [`MIN_INTERACTIONS`] feature users are kept, and served
@@ -40,7 +40,7 @@ pub enum Others {
 
 named!(
     Others,
-    "way to draw the others",
+    "kind of other candidates",
     [
         ("uniform", "All items alike", Others::Uniform),
         (
@@ -75,7 +75,7 @@ impl Default for Protocol {
     }
 }
 
-/// Why a split cannot be made.
+/// The reason why a split cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum HeldOutError {
     /// The features cannot be made.
@@ -105,7 +105,7 @@ pub struct Split {
     seed: u64,
     protocol: Protocol,
     feature_users: usize,
-    /// Of the kept items.
+    /// The feature vectors of the kept items.
     vectors: Matrix,
     /// The kept items that each served user took, ascending.
     taken: Vec<Vec<u32>>,
@@ -117,7 +117,7 @@ impl Split {
     /// The split of a seed.
     ///
     /// # Errors
-    /// [`HeldOutError`] where the data are too few.
+    /// [`HeldOutError`] if the data are too few.
     pub fn new(all: &Interactions, seed: u64, protocol: Protocol) -> Result<Self, HeldOutError> {
         if protocol.candidates < 2 {
             return Err(HeldOutError::Candidates(protocol.candidates));
@@ -255,8 +255,8 @@ impl HeldOut {
         }
     }
 
-    /// The same world, in which policies are given the user of some other round: a placebo. What they
-    /// learn about a user is then worth nothing.
+    /// The same world, in which policies are given the user of some other round: a placebo. Learning
+    /// about a user then has no value.
     #[must_use]
     pub fn with_users_shuffled(mut self) -> Self {
         let mut users: Vec<u32> = self.split.rounds.iter().map(|&(user, ..)| user).collect();

@@ -1,6 +1,6 @@
-//! The lab: worlds in which policies are compared, the runs, and what comes out of them.
+//! The lab: worlds in which policies are compared, the runs, and their results.
 //!
-//! A [`world::World`] draws who appears with which candidates and what they are worth. A
+//! A [`world::World`] draws the users, their candidates and the mean rewards. A
 //! [`run::Experiment`] plays any number of policies in the same worlds, block by block, on any number
 //! of threads with the same result. [`summary`], [`figure`] and [`report`] show what
 //! came out.

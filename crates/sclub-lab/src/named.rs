@@ -1,23 +1,23 @@
-//! Things by name.
+//! Types whose values are chosen by name, as in flags.
 
-/// A kind of things that are chosen by name.
+/// A type whose values are chosen by name.
 pub trait Named: Copy + PartialEq + Send + Sync + 'static {
-    /// The kind, for messages.
+    /// The name of the type in messages.
     const KIND: &'static str;
 
-    /// All of the kind: name, a line of help, and the thing.
+    /// All values: name, a line of help, and the value.
     const ALL: &'static [(&'static str, &'static str, Self)];
 
-    /// The name of the thing; empty where it is none of [`Named::ALL`].
+    /// The name of the value; empty if it is not in [`Named::ALL`].
     fn name(&self) -> &'static str {
         let found = Self::ALL.iter().find(|(_, _, one)| one == self);
         found.map_or("", |&(name, ..)| name)
     }
 
-    /// The thing of a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// Says what there is.
+    /// The error lists the valid names.
     fn named(text: &str) -> Result<Self, String> {
         let found = Self::ALL.iter().find(|&&(name, ..)| name == text);
         found
@@ -26,17 +26,14 @@ pub trait Named: Copy + PartialEq + Send + Sync + 'static {
     }
 }
 
-/// Says that there is nothing of a name, and what there is.
+/// The message for an unknown name, with the valid names.
 pub(crate) fn unknown<'a>(
     kind: &str,
     text: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
     let known: Vec<&str> = known.into_iter().collect();
-    format!(
-        "there is no {kind} '{text}'; there are {}",
-        known.join(", ")
-    )
+    format!("unknown {kind} '{text}'; use one of {}", known.join(", "))
 }
 
 /// Gives a type its names: [`Named`] and `FromStr`.

@@ -101,7 +101,7 @@ impl Hash for Name {
     }
 }
 
-/// By their places among [`Name::all`].
+/// The order is that of [`Name::all`].
 impl Ord for Name {
     fn cmp(&self, other: &Self) -> Ordering {
         let all = Name::all();

@@ -44,13 +44,13 @@ pub struct Experiment {
     pub threads: usize,
 }
 
-/// Why an experiment cannot be run.
+/// The reason why an experiment cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The world cannot be made.
     #[error(transparent)]
     World(#[from] SettingError),
-    /// A constant cannot be.
+    /// The selection of policies or the value of a constant is invalid.
     #[error(transparent)]
     Constant(#[from] ChoiceError),
     /// A policy cannot be made.
@@ -69,7 +69,7 @@ pub enum RunError {
 
 /// Follows a run, from several threads at once.
 pub trait Observer: Sync {
-    /// So many rounds more have been played by one policy.
+    /// Called after one policy has played `rounds` more rounds.
     fn played(&self, rounds: u64);
 
     /// True to stop. Seeds that are not complete are then left out.
@@ -109,7 +109,7 @@ pub struct Run<N = Name> {
     pub random_regret: f64,
     /// Clusters at the end.
     pub clusters: usize,
-    /// The adjusted Rand index between those and the true clusters; null where there are none.
+    /// The adjusted Rand index between those and the true clusters; null if the world has no true clusters.
     pub adjusted_rand: Option<f64>,
     /// The clusters as the policy reports them, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -121,7 +121,7 @@ pub struct Run<N = Name> {
     /// (round, regret so far) at equal distances.
     #[serde(skip)]
     pub even_curve: Vec<(u64, f64)>,
-    /// (recommendations, sum of rewards) at each of [`AGES`](crate::world::AGES); empty where ages do not matter.
+    /// (recommendations, sum of rewards) at each of [`AGES`](crate::world::AGES); empty if ages do not matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_age: Vec<(u64, f64)>,
     /// A digest of the policy's final state.
@@ -129,8 +129,8 @@ pub struct Run<N = Name> {
     pub digest: u64,
 }
 
-/// Plays some policies through a world, each round drawn once for all of them. Policies that the
-/// world has no truth to tell are left out; nothing comes back where the observer stops it.
+/// Plays some policies through a world, each round drawn once for all of them. Skips policies
+/// that need ground truth if the world has none. Returns `None` if the observer cancels.
 ///
 /// # Errors
 /// [`RunError::Policy`].
@@ -191,7 +191,7 @@ pub fn over_seeds<N: Send, E: Send>(
     seeds: &[u64],
     one: impl Fn(u64) -> Result<Option<Vec<Run<N>>>, E> + Sync,
 ) -> Result<Vec<Run<N>>, E> {
-    // Seeds are taken in order, so that what an interruption keeps are the first ones.
+    // Seeds are taken in order, so that an interrupted run keeps the first ones.
     let next = AtomicUsize::new(0);
     let work = || {
         let mut done = Vec::new();
@@ -238,7 +238,7 @@ impl Experiment {
     /// Checks the experiment without running it.
     ///
     /// # Errors
-    /// [`RunError`] names what cannot be.
+    /// The first invalid setting.
     pub fn check(&self) -> Result<(), RunError> {
         self.world.check()?;
         if self.rounds == 0 {

@@ -80,7 +80,7 @@ pub struct Ratings {
     pub placebo: bool,
 }
 
-/// Why a world cannot be made.
+/// The reason why a world cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SettingError {
     /// A number is out of range.
@@ -92,7 +92,7 @@ pub enum SettingError {
 }
 
 impl Setting {
-    /// Tastes made from what real users took (section 5.2 of the paper), for the recipe's number of
+    /// Tastes made from the choices of real users (section 5.2 of the paper), for the recipe's number of
     /// users, those who took most; and the shortages, if there are fewer.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ pub enum Purpose {
     Halves = 8,
     /// The order of the rounds of a split.
     Order = 9,
-    /// The users that a placebo tells.
+    /// The shuffled users that policies get in a placebo run ([`crate::held_out::HeldOut::with_users_shuffled`]).
     Placebo = 10,
     /// The assignment of users to unequal clusters.
     Sizes = 11,
@@ -44,8 +44,8 @@ pub fn mix(words: &[u64]) -> u64 {
     })
 }
 
-/// The stream of a seed for a purpose; `part` numbers what can be drawn apart, such as blocks of
-/// rounds.
+/// The stream of a seed for a purpose; `part` is the number of an independent part, such as a block
+/// of rounds.
 pub fn stream(seed: u64, purpose: Purpose, part: u64) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(mix(&[seed, purpose as u64, part]))
 }

@@ -1,4 +1,4 @@
-//! The paper's synthetic world (section 5.1), and what may be otherwise in it ([`Twists`]).
+//! The paper's synthetic world (section 5.1), and variations of it ([`Twists`]).
 
 mod recipe;
 #[cfg(test)]
@@ -23,8 +23,8 @@ pub struct Synthetic {
     recipe: Recipe,
     seed: u64,
     truth: Truth,
-    /// The users' own weight vectors, one after the other, before and after they change; empty where
-    /// they have those of their clusters.
+    /// The users' own weight vectors, one after the other, before and after they change; empty if
+    /// all users have the vectors of their clusters.
     own: [Vec<f64>; 2],
     /// True if the tastes are in clusters, and not each user's own.
     is_clustered: bool,
@@ -61,8 +61,8 @@ impl Synthetic {
     /// users and clusters are those of `weights`.
     ///
     /// # Errors
-    /// As [`Recipe::check`], where a vector has not the recipe's dimension, and where the recipe wants
-    /// the vectors other than they are given.
+    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe changes the
+    /// vectors.
     pub fn with_weights(
         recipe: Recipe,
         weights: Vec<Vec<f64>>,
@@ -140,7 +140,7 @@ impl Synthetic {
         }
     }
 
-    /// The users of the rounds of a block; and where a round may have several, the number of users up to the
+    /// The users of the rounds of a block. If a round may have several users: also the number of users up to the
     /// end of each round.
     fn draw_users(&self, index: u64, rounds: usize) -> (Vec<usize>, Vec<usize>) {
         let mut draws = stream(self.seed, Purpose::Arrivals, index);

@@ -21,7 +21,7 @@ pub enum Rewards {
     Gaussian(f64),
 }
 
-/// Noise of Gaussian rewards unless another is given.
+/// The default noise of Gaussian rewards.
 pub const DEFAULT_NOISE: f64 = 0.5;
 
 named!(
@@ -51,7 +51,8 @@ impl Rewards {
     }
 }
 
-/// The ages of users that rates are told apart by, in rounds of theirs: 1 to 5, 6 to 20, and so on.
+/// The ages of users for which rates are reported separately, in rounds of the user: 1 to 5, 6 to 20, and so
+/// on.
 pub const AGES: [(u32, u32); 6] = [
     (1, 5),
     (6, 20),
@@ -61,16 +62,18 @@ pub const AGES: [(u32, u32); 6] = [
     (201, u32::MAX),
 ];
 
-/// A block of consecutive rounds, the same for every policy. What is said of a round below is said
-/// of each user of a round, where several appear in one.
+/// A block of consecutive rounds, the same for every policy.
+///
+/// In rounds with several users the vectors have one entry per user, not per round; only `ends` has one
+/// per round.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The users who appear.
     pub users: Vec<UserId>,
-    /// For rounds with several users: the number of users in the block up to the end of each round. Empty where
-    /// one user appears in each.
+    /// For rounds with several users: the number of users in the block up to the end of each round. Empty if
+    /// one user appears in each round.
     pub ends: Vec<usize>,
-    /// For each round, which of [`AGES`] its user is in. Empty where ages do not matter.
+    /// For each round, which of [`AGES`] its user is in. Empty if ages do not matter.
     pub ages: Vec<u8>,
     /// The candidates.
     pub items: Vec<ItemSet>,
@@ -78,25 +81,25 @@ pub struct Block {
     pub means: Vec<f64>,
     /// The largest mean of each round.
     pub best: Vec<f64>,
-    /// The average mean of each round: what a choice at random brings.
+    /// The average mean of each round: the expected reward of a random choice.
     pub average: Vec<f64>,
     /// The draw that the noise of each round is made from: a uniform one for [`Rewards::Bernoulli`],
     /// a standard normal one for [`Rewards::Gaussian`].
     pub noise: Vec<f64>,
     /// The distribution of rewards around their mean.
     pub rewards: Rewards,
-    /// The reward of each candidate, round by round, where the world has drawn them itself: noise is
-    /// not looked at then. Empty where it has not.
+    /// The reward of each candidate, round by round, if the world draws rewards itself; `noise` is not used
+    /// then. Else empty.
     pub given: Vec<f64>,
     /// Candidates in a round.
     pub candidates: usize,
 }
 
 impl Block {
-    /// A block for worlds of so many features and candidates.
+    /// A block for worlds with `dim` features and `candidates` items in a round.
     ///
     /// # Errors
-    /// Where an item cannot have so many features.
+    /// [`sclub::Error::Dimension`] if `dim` is 0 or above the maximum.
     pub fn new(dim: usize, candidates: usize, rewards: Rewards) -> Result<Self, sclub::Error> {
         Ok(Self {
             users: Vec::with_capacity(BLOCK),
@@ -256,7 +259,7 @@ pub struct Truth {
 /// Users who change to other clusters.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Changed {
-    /// After so many rounds.
+    /// The number of rounds before the change.
     pub after: u64,
     /// The cluster of each user from then on.
     pub cluster_of: Vec<u32>,

@@ -39,7 +39,7 @@ pub fn make(
     };
     let name: String = name.extract()?;
     let spec = sclub::find_policy(&name)
-        .ok_or_else(|| wrong_value(POLICY_NAME, format!("there is no policy '{name}'")))?;
+        .ok_or_else(|| wrong_value(POLICY_NAME, format!("unknown policy '{name}'")))?;
     let dim = whole("dim", dim)?;
     let (names, users) = match keywords.users {
         None => (Names::new(py), Users::Appear),
@@ -72,7 +72,10 @@ fn values(spec: &'static Spec, keywords: &Keywords<'_, '_>, setup: &Setup<'_>) -
             .ok_or_else(|| {
                 let known: Vec<&str> = spec.presets.iter().map(|preset| preset.as_str()).collect();
                 let known = known.join(", ");
-                wrong_value("preset", format!("there is no '{text}'; there are {known}"))
+                wrong_value(
+                    "preset",
+                    format!("unknown preset '{text}'; use one of {known}"),
+                )
             })?,
     };
     let assumptions = match (preset, keywords.assumptions) {
@@ -94,7 +97,7 @@ fn values(spec: &'static Spec, keywords: &Keywords<'_, '_>, setup: &Setup<'_>) -
         let name: String = name.extract()?;
         let Some(constant) = spec.constant(&name) else {
             let known: Vec<&str> = spec.constants.iter().map(|c| c.name).collect();
-            let why = format!("there is no such constant; there are {}", known.join(", "));
+            let why = format!("unknown constant; use one of {}", known.join(", "));
             return Err(wrong_type(&name, why));
         };
         if !value.is_none() {
@@ -159,7 +162,10 @@ fn assumptions(given: &Bound<'_, PyDict>, dim: usize) -> PyResult<Assumptions> {
         if !NAMES.contains(&&*key) {
             return Err(wrong_value(
                 "assumptions",
-                format!("'{key}' is unknown; there are {}", NAMES.join(", ")),
+                format!(
+                    "unknown assumption '{key}'; use one of {}",
+                    NAMES.join(", ")
+                ),
             ));
         }
     }

@@ -70,7 +70,7 @@ impl Items {
         })
     }
 
-    /// The ids of the items, as they were given; None where they have none.
+    /// The ids of the items, as they were given; None if they have none.
     #[getter]
     fn ids<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyList>>> {
         let ids = self.ids.as_ref();
@@ -243,7 +243,7 @@ impl Table<'_> {
 }
 
 impl<'py> Rows<'py> {
-    /// A matrix, or what can be made one.
+    /// A matrix, or a value that can be converted to one.
     pub fn of(object: &Bound<'py, PyAny>, argument: &str) -> PyResult<Self> {
         let array = as_floats(object, argument)?;
         let dimensions = array.ndim();

@@ -131,7 +131,7 @@ impl Names {
         }
     }
 
-    /// Whether a number belongs to a user.
+    /// True if a number belongs to a user.
     pub fn has(&self, number: u64) -> bool {
         self.users.contains_key(&number)
     }
@@ -200,7 +200,7 @@ impl Names {
             .collect()
     }
 
-    /// All users in that order, and the rest of what is saved.
+    /// All users in that order, and the rest of the saved state.
     pub fn kept<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyList>, Numbers)> {
         let all = self.in_order();
         let numbers = all.iter().map(|&(number, _)| number).collect();
@@ -209,7 +209,8 @@ impl Names {
     }
 }
 
-/// Says which argument cannot be hashed; other errors of the user's own methods stay as they are.
+/// Adds the name of the argument to the error for an unhashable user. Other errors of the user's own methods
+/// stay as they are.
 fn unhashable(user: &Bound<'_, PyAny>, argument: &str, error: PyErr) -> PyErr {
     let py = user.py();
     if error.is_instance_of::<pyo3::exceptions::PyTypeError>(py) && user.hash().is_err() {

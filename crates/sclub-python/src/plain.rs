@@ -51,7 +51,7 @@ fn write_nested(value: &Bound<'_, PyAny>, out: &mut Vec<u8>, depth: usize) -> Py
     Ok(true)
 }
 
-/// Reads the next value and moves `rest` behind it; `None` where the bytes are no plain value.
+/// Reads the next value and moves `rest` behind it; `None` if the bytes are no plain value.
 pub fn read_plain<'py>(py: Python<'py>, rest: &mut &[u8]) -> PyResult<Option<Bound<'py, PyAny>>> {
     read_nested(py, rest, 0)
 }

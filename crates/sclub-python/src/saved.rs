@@ -154,7 +154,7 @@ pub fn read_file<'py>(
         let mut file = BufReader::new(file);
         let mut head = [0; 16];
         file.read_exact(&mut head)
-            .map_err(|_| no_state("it is too short"))?;
+            .map_err(|_| no_state("it is shorter than 16 bytes"))?;
         if &head[..8] != HEAD {
             return Err(no_state("it does not begin with \"sclub py\""));
         }

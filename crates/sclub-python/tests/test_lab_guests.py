@@ -196,7 +196,7 @@ def test_numpy_integers_are_good_choices() -> None:
 def test_what_is_no_policy_is_refused_before_anything_runs() -> None:
     with pytest.raises(TypeError, match="policy 'int' is neither a name.*it has no recommend"):
         run([3])
-    with pytest.raises(ValueError, match="there is no policy 'sclubb'; there are sclub, "):
+    with pytest.raises(ValueError, match="unknown policy 'sclubb'; use one of sclub, "):
         run(["sclubb"])
     with pytest.raises(ValueError, match="no policy to run"):
         run([])
@@ -257,15 +257,15 @@ def test_what_a_guest_calls_dim_is_its_own_affair() -> None:
         ({"seeds": [2], "first_seed": 2}, "first_seed is 2, and seeds are given one by one"),
         ({"seeds": 2, "first_seed": 2**64 - 1}, "the last seed is 18446744073709551616; it must be below"),
         ({"threads": 0}, "threads is 0; it must be between 1 and 256"),
-        ({"preset": "best"}, "preset: there is no 'best'; there are default, tuned, released, theory"),
-        ({"graph": "some"}, "graph: there is no 'some'; there are random, complete"),
-        ({"index": "cube"}, "index: there is no 'cube'; there are norm, squared"),
-        ({"deviations": ["x"]}, "deviations: there is no 'x'; there are all, none, shared-arrays"),
-        ({"deviations": "y"}, "deviations: there is no 'y'"),
+        ({"preset": "best"}, "preset: unknown preset 'best'; use one of default, tuned, released, theory"),
+        ({"graph": "some"}, "graph: unknown value 'some'; use one of random, complete"),
+        ({"index": "cube"}, "index: unknown value 'cube'; use one of norm, squared"),
+        ({"deviations": ["x"]}, "deviations: unknown value 'x'; use one of all, none, shared-arrays"),
+        ({"deviations": "y"}, "deviations: unknown value 'y'"),
         ({"beta": -1.0}, "beta: it is -1"),
         ({"beta": 1.0, "beta_scale": 1.0}, "cannot be given together"),
         ({"half_life": 3.0}, "half_life is a constant of sclub-soft or gaussian"),
-        ({"world": "sintetic"}, "there is no world 'sintetic'"),
+        ({"world": "sintetic"}, "unknown world 'sintetic'"),
         ({"rounds": 2**64}, "rounds is 18446744073709551616"),
     ],
     ids=str,
@@ -306,9 +306,9 @@ def test_arguments_of_another_kind_are_named(options: dict[str, Any], says: str)
         ({"noise": 0.3}, "noise needs rewards=.gaussian."),
         (
             {"frequencies": "often"},
-            "there is no way for users to appear 'often'; there are uniform",
+            "unknown kind of frequencies 'often'; use one of uniform",
         ),
-        ({"sizes": "odd"}, "there is no kind of sizes 'odd'; there are equal, unequal"),
+        ({"sizes": "odd"}, "unknown kind of sizes 'odd'; use one of equal, unequal"),
         ({"rewards": "poisson"}, "there are no rewards 'poisson'"),
         ({"dim": 1000}, "dim is 1000.0"),
     ],

@@ -191,7 +191,7 @@ def test_named_and_numbered_users_do_not_meet() -> None:
 
 
 class Meddler:
-    """A user who asks about herself while she is compared."""
+    """A user whose comparison calls the policy for the same user."""
 
     policy: sclub.Policy
 
@@ -319,13 +319,13 @@ def test_a_constant_of_the_wrong_kind_is_named(make: Make, message: str) -> None
     [
         (lambda: sclub.Sclub(-1), "dim: it is -1, and cannot be"),
         (lambda: sclub.Sclub(0), "dim: the dimension must be between 1 and 512, got 0"),
-        (lambda: sclub.Sclub(2, preset="best"), "preset: there is no 'best'"),
+        (lambda: sclub.Sclub(2, preset="best"), "preset: unknown preset 'best'"),
         (lambda: sclub.Sclub(2, beta=-1), "beta: it is -1"),
         (lambda: sclub.Sclub(2, beta=1, beta_scale=1), "beta.*: it cannot be given"),
         (lambda: sclub.Sclub(2, users=0), "users: there must be at least one"),
         (lambda: sclub.Sclub(2, users=["a", "a"]), "users: user 'a' is named twice"),
         (lambda: sclub.Sclub(2, preset="theory"), "assumptions: preset 'theory' needs them"),
-        (lambda: sclub.Club(2, graph="star"), "graph: there is no 'star'"),
+        (lambda: sclub.Club(2, graph="star"), "graph: unknown value 'star'"),
         (lambda: sclub.Club(2, users=40_000, graph="complete"), "users: the number of users of a"),
         (lambda: sclub.LinUcb(2, shared=True, groups={1: 1}), "groups: they cannot be given"),
         (lambda: sclub.LinUcb(2, groups={}), "groups: there must be at least one"),

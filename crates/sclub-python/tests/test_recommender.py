@@ -210,7 +210,7 @@ def test_a_removed_arm_is_never_recommended_and_its_lessons_stay() -> None:
     assert after == {arm: before[arm] for arm in ARMS if arm != "coffee"}
     assert "coffee" not in recommender.recommend("user 0", 10)
     assert recommender.policy_.digest() == digest
-    with pytest.raises(ValueError, match="decisions: there is no arm 'coffee'"):
+    with pytest.raises(ValueError, match="decisions: unknown arm 'coffee'"):
         recommender.partial_fit(["coffee"], [1.0], ["user 0"])
 
 
@@ -306,7 +306,7 @@ def test_a_pipeline_can_end_with_it() -> None:
 @pytest.mark.parametrize(
     ("decisions", "rewards", "contexts", "message"),
     [
-        (["tea", "beer"], [1, 0], ["a", "b"], "decisions: there is no arm 'beer'"),
+        (["tea", "beer"], [1, 0], ["a", "b"], "decisions: unknown arm 'beer'"),
         (["tea"], [1, 0], ["a", "b"], "decisions: there are 1 for 2 contexts"),
         (["tea", "tea"], [1], ["a", "b"], "rewards: there are 1 for 2 contexts"),
         (["tea", "tea"], [1, np.nan], ["a", "b"], "rewards: number 1 is nan"),
@@ -353,7 +353,7 @@ def test_wrong_arms_are_refused_by_fit(arms: Any, features: Any, message: str) -
 
 
 def test_wrong_policies_constants_and_arms_are_named() -> None:
-    with pytest.raises(ValueError, match="policy: there is no 'ucb'; there are sclub, sclub-soft"):
+    with pytest.raises(ValueError, match="policy: unknown policy 'ucb'; use one of sclub, sclub-soft"):
         made("ucb").fit(*history())
     with pytest.raises(TypeError, match="betta: policy 'linucb-ind' has no such parameter; it has"):
         made(betta=1.0).fit(*history())
@@ -373,8 +373,8 @@ def test_wrong_policies_constants_and_arms_are_named() -> None:
         recommender.add_arm("tea", [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match=r"features: an array of shape \(3,\) is expected"):
         recommender.add_arm("juice", [1.0, 2.0])
-    with pytest.raises(ValueError, match="arm: there is no arm 'juice'"):
+    with pytest.raises(ValueError, match="arm: unknown arm 'juice'"):
         recommender.remove_arm("juice")
-    with pytest.raises(ValueError, match="exclude: there is no arm 'juice'"):
+    with pytest.raises(ValueError, match="exclude: unknown arm 'juice'"):
         recommender.recommend("anna", exclude=["juice"])
     assert recommender.arms_ == ARMS

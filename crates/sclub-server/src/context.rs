@@ -91,7 +91,7 @@ impl Context {
         declarations.collect()
     }
 
-    /// How the features are joined with those of an item.
+    /// The mode in which the features are joined with those of an item.
     pub fn mode(&self) -> ContextMode {
         self.mode
     }
@@ -205,7 +205,7 @@ impl Context {
         } else {
             let known: Vec<&str> = self.features.iter().map(|f| f.name.as_str()).collect();
             format!(
-                "there is no context feature '{name}'; there are {}",
+                "unknown context feature '{name}'; use one of {}",
                 known.join(", ")
             )
         };
@@ -226,7 +226,9 @@ impl Feature {
             }
             let is_plain = |c: char| c.is_alphanumeric() || "_-.: ".contains(c);
             if let Some(c) = word.chars().find(|&c| !is_plain(c)) {
-                return Err(format!("'{word}' has {c:?} in it"));
+                return Err(format!(
+                    "'{word}' contains {c:?}; use letters, digits, spaces and _ - . :"
+                ));
             }
         }
         let mut seen = std::collections::HashSet::new();
@@ -288,7 +290,7 @@ mod tests {
     fn invalid_values_are_refused_by_name() {
         let context = context(&["hour", "device=phone|tablet"]).unwrap();
         for (json, part) in [
-            (r#"{"moon": 1}"#, "there are hour, device"),
+            (r#"{"moon": 1}"#, "use one of hour, device"),
             (
                 r#"{"device": "car"}"#,
                 "'car' is unknown; it must be one of phone, tablet",

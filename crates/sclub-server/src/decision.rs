@@ -127,8 +127,8 @@ impl Sealer {
         Some(bytes)
     }
 
-    /// A short keyed hash of a user's id. Other folders give other hashes.
-    pub fn print(&self, user: &str) -> u32 {
+    /// The fingerprint of a user: a 32-bit keyed hash of the id. Each data folder has its own key.
+    pub fn fingerprint(&self, user: &str) -> u32 {
         let hash = blake3::keyed_hash(&self.key, format!("user {user}").as_bytes());
         let [a, b, c, d, ..] = *hash.as_bytes();
         u32::from_le_bytes([a, b, c, d])

@@ -56,8 +56,8 @@ impl Call {
 pub struct Meters {
     handle: PrometheusHandle,
     calls: [CallMeters; 5],
-    /// The number of decisions that are missing in the journal because too many waited.
-    pub unnoted: Counter,
+    /// Decisions not recorded in the journal: the buffer was full, or the page was refused.
+    pub not_journaled: Counter,
     decisions: Counter,
     rewards: Counter,
     reward_sum: Gauge,
@@ -147,7 +147,7 @@ impl Default for Meters {
                         seconds: histogram!("sclub_request_seconds", "call" => call),
                     }
                 }),
-                unnoted: counter!("sclub_decisions_unnoted_total"),
+                not_journaled: counter!("sclub_decisions_unnoted_total"),
                 decisions: counter!("sclub_decisions_total"),
                 rewards: counter!("sclub_rewards_total"),
                 reward_sum: gauge!("sclub_reward_sum"),
@@ -184,7 +184,7 @@ fn describe() {
     describe_counter!("sclub_decisions_total", "Decisions made");
     describe_counter!(
         "sclub_decisions_unnoted_total",
-        "Decisions that are missing in the journal; they still accept a reward"
+        "Decisions not recorded in the journal: the buffer was full, or the page was refused. They still accept a reward"
     );
     describe_counter!("sclub_rewards_total", "Rewards learned");
     describe_gauge!(

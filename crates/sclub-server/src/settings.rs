@@ -27,7 +27,7 @@ pub struct Settings {
     pub dim: Option<usize>,
     /// Context features of requests: `hour` for a number, `device=phone|tablet` for a category.
     pub context: Vec<String>,
-    /// How context features are joined with those of an item: `cross` (the default) or `append`.
+    /// The mode in which context features are joined with those of an item: `cross` (the default) or `append`.
     pub context_mode: Option<String>,
     /// The minimum reward.
     pub reward_min: f64,
@@ -38,7 +38,7 @@ pub struct Settings {
     /// The number of days of service for which decisions and rewards are kept for `sclub export`; 0 keeps
     /// none.
     pub journal_days: u64,
-    /// The amount of log that is kept beyond what recovery needs.
+    /// The amount of log that is kept in addition to the part that recovery needs.
     pub keep_log: KeepLog,
     /// The number of events between two snapshots.
     pub snapshot_every: u64,

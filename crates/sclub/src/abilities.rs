@@ -46,12 +46,12 @@ pub trait Inspect: Policy {
     /// Up to `limit` users of a cluster who have appeared; `None` if there is no such cluster.
     fn members(&self, id: ClusterId, limit: usize) -> Option<Vec<UserId>>;
 
-    /// The clusters that a user may belong to; `None` where a policy knows no probabilities.
+    /// The clusters that a user may belong to; `None` if a policy knows no probabilities.
     fn placement(&self, _user: UserId) -> Option<Placement> {
         None
     }
 
-    /// The state of the clustering as a whole; `None` where a policy fits nothing.
+    /// The state of the clustering as a whole; `None` if a policy fits nothing.
     fn outlook(&self) -> Option<Outlook> {
         None
     }
@@ -104,6 +104,6 @@ pub trait BackgroundFit: Policy {
     /// Takes the result of [`Refit::compute`]. Recommendations are made from it from now on.
     ///
     /// # Errors
-    /// [`Error::BadSnapshot`] where the bytes are not a fit of such a policy; nothing has changed then.
+    /// [`Error::BadSnapshot`] if the bytes are not a fit of such a policy; nothing has changed then.
     fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error>;
 }

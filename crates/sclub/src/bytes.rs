@@ -205,7 +205,7 @@ impl<'a> Reader<'a> {
         }
         let words = reader.word()?;
         if words <= HEADER {
-            return Err(bad("it is too short").into());
+            return Err(bad("its length is not more than that of the header").into());
         }
         reader.left = words - HEADER - 1;
         reader.outside = reader.left;
@@ -220,7 +220,7 @@ impl<'a> Reader<'a> {
     /// Checks that the policy with this first word saved it.
     ///
     /// # Errors
-    /// [`Error::BadSnapshot`] where it was another.
+    /// [`Error::BadSnapshot`] if it was another.
     pub fn expect(&self, magic: u64) -> Result<(), LoadError> {
         if self.magic == magic {
             Ok(())
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
         if word <= most {
             Ok(word)
         } else {
-            Err(bad("a number is too large").into())
+            Err(bad("a number is above the maximum of its field").into())
         }
     }
 
@@ -281,8 +281,8 @@ impl<'a> Reader<'a> {
         Ok(self.at_most(u64::from(u32::MAX))? as u32)
     }
 
-    /// Reads the number of things that follow, each of at least one word. It may be wrong: reserve no memory for
-    /// so many.
+    /// Reads the number of things that follow, each of at least one word. It may be wrong: do not reserve memory
+    /// for that number.
     ///
     /// # Errors
     /// If there are fewer words left.
@@ -367,7 +367,7 @@ pub(crate) fn load_slice<T>(
     load: impl FnOnce(&mut dyn Read) -> Result<T, LoadError>,
 ) -> Result<T, Error> {
     let Some((state, last)) = bytes.split_last_chunk::<WORD>() else {
-        return Err(bad("it is too short"));
+        return Err(bad("it is shorter than 8 bytes"));
     };
     let mut checksum = Checksum::new();
     checksum.add(state);

@@ -6,27 +6,27 @@
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Frequencies {
     /// (appearances, users with as many), users > 0.
-    rungs: Vec<(u64, u64)>,
+    entries: Vec<(u64, u64)>,
 }
 
 impl Frequencies {
     pub fn lowest(&self) -> Option<u64> {
-        self.rungs.first().map(|&(count, _)| count)
+        self.entries.first().map(|&(count, _)| count)
     }
 
     pub fn highest(&self) -> Option<u64> {
-        self.rungs.last().map(|&(count, _)| count)
+        self.entries.last().map(|&(count, _)| count)
     }
 
-    pub fn rungs(&self) -> &[(u64, u64)] {
-        &self.rungs
+    pub fn entries(&self) -> &[(u64, u64)] {
+        &self.entries
     }
 
-    /// From its rungs; `None` if they are not in order.
-    pub fn from_rungs(rungs: Vec<(u64, u64)>) -> Option<Self> {
-        let in_order = rungs.is_sorted_by(|(a, _), (b, _)| a < b);
-        let has_empty = rungs.iter().any(|&(_, users)| users == 0);
-        (in_order && !has_empty).then_some(Self { rungs })
+    /// From its entries; `None` if they are not in order.
+    pub fn from_entries(entries: Vec<(u64, u64)>) -> Option<Self> {
+        let in_order = entries.is_sorted_by(|(a, _), (b, _)| a < b);
+        let has_empty = entries.iter().any(|&(_, users)| users == 0);
+        (in_order && !has_empty).then_some(Self { entries })
     }
 
     pub fn add(&mut self, count: u64, users: u64) {
@@ -34,8 +34,8 @@ impl Frequencies {
             return;
         }
         match self.find(count) {
-            Ok(at) => self.rungs[at].1 += users,
-            Err(at) => self.rungs.insert(at, (count, users)),
+            Ok(at) => self.entries[at].1 += users,
+            Err(at) => self.entries.insert(at, (count, users)),
         }
     }
 
@@ -44,9 +44,9 @@ impl Frequencies {
         let at = self
             .find(count)
             .expect("a user's count is among the cluster's");
-        self.rungs[at].1 -= 1;
-        if self.rungs[at].1 == 0 {
-            self.rungs.remove(at);
+        self.entries[at].1 -= 1;
+        if self.entries[at].1 == 0 {
+            self.entries.remove(at);
         }
     }
 
@@ -56,35 +56,36 @@ impl Frequencies {
             .find(count)
             .expect("a user's count is among the cluster's");
         let has_next = self
-            .rungs
+            .entries
             .get(at + 1)
             .is_some_and(|&(next, _)| next == count + 1);
-        match (self.rungs[at].1, has_next) {
-            (1, false) => self.rungs[at].0 += 1,
+        match (self.entries[at].1, has_next) {
+            (1, false) => self.entries[at].0 += 1,
             (1, true) => {
-                self.rungs.remove(at);
-                self.rungs[at].1 += 1;
+                self.entries.remove(at);
+                self.entries[at].1 += 1;
             }
             (_, true) => {
-                self.rungs[at].1 -= 1;
-                self.rungs[at + 1].1 += 1;
+                self.entries[at].1 -= 1;
+                self.entries[at + 1].1 += 1;
             }
             (_, false) => {
-                self.rungs[at].1 -= 1;
-                self.rungs.insert(at + 1, (count + 1, 1));
+                self.entries[at].1 -= 1;
+                self.entries.insert(at + 1, (count + 1, 1));
             }
         }
     }
 
     /// The union with another cluster's.
     pub fn absorb(&mut self, other: &Frequencies) {
-        for &(count, users) in &other.rungs {
+        for &(count, users) in &other.entries {
             self.add(count, users);
         }
     }
 
     fn find(&self, count: u64) -> Result<usize, usize> {
-        self.rungs.binary_search_by_key(&count, |&(count, _)| count)
+        self.entries
+            .binary_search_by_key(&count, |&(count, _)| count)
     }
 }
 
@@ -97,42 +98,42 @@ mod tests {
         #[test]
         fn agrees_with_a_plain_list(steps in prop::collection::vec((0u8..4, 0usize..1000), 1..300)) {
             let mut list: Vec<u64> = vec![0];
-            let mut ladder = Frequencies::default();
-            ladder.add(0, 1);
+            let mut frequencies = Frequencies::default();
+            frequencies.add(0, 1);
             for (step, pick) in steps {
                 match step {
                     0 => {
                         let count = pick as u64 % 7;
                         list.push(count);
-                        ladder.add(count, 1);
+                        frequencies.add(count, 1);
                     }
                     1 if !list.is_empty() => {
                         let count = list.swap_remove(pick % list.len());
-                        ladder.remove(count);
+                        frequencies.remove(count);
                     }
                     2 => {
                         let other: Vec<u64> = (0..pick as u64 % 5).map(|v| v * 2).collect();
                         let mut more = Frequencies::default();
                         other.iter().for_each(|&count| more.add(count, 1));
-                        ladder.absorb(&more);
+                        frequencies.absorb(&more);
                         list.extend(other);
                     }
                     _ if !list.is_empty() => {
                         let at = pick % list.len();
-                        ladder.raise(list[at]);
+                        frequencies.raise(list[at]);
                         list[at] += 1;
                     }
                     _ => {}
                 }
                 list.sort_unstable();
-                let flat: Vec<u64> = ladder
-                    .rungs()
+                let flat: Vec<u64> = frequencies
+                    .entries()
                     .iter()
                     .flat_map(|&(count, users)| std::iter::repeat_n(count, users as usize))
                     .collect();
                 prop_assert_eq!(&flat, &list);
-                prop_assert_eq!(ladder.lowest(), list.first().copied());
-                prop_assert_eq!(ladder.highest(), list.last().copied());
+                prop_assert_eq!(frequencies.lowest(), list.first().copied());
+                prop_assert_eq!(frequencies.highest(), list.last().copied());
             }
         }
     }

@@ -34,7 +34,7 @@ pub struct ItemSet {
     lanes: Vec<f64>,
     /// A buffer for the next items while the old ones are still needed. Empty between calls.
     spare: Vec<f64>,
-    /// The id of each item; empty where items have none.
+    /// The id of each item; empty if items have none.
     ids: Vec<ItemId>,
 }
 
@@ -54,7 +54,7 @@ impl ItemSet {
     /// An empty set of items of `dim` features.
     ///
     /// # Errors
-    /// [`Error::Dimension`] where `dim` is 0 or too large.
+    /// [`Error::Dimension`] if `dim` is 0 or too large.
     pub fn new(dim: usize) -> Result<Self, Error> {
         Ok(Self {
             dim: check_dim(dim)?,
@@ -70,7 +70,7 @@ impl ItemSet {
     /// changes of the items remove them.
     ///
     /// # Errors
-    /// [`Error::WrongCount`] where there are not as many ids as items; the set is then
+    /// [`Error::WrongCount`] if there are not as many ids as items; the set is then
     /// unchanged.
     pub fn set_ids(&mut self, ids: &[ItemId]) -> Result<(), Error> {
         if ids.len() != self.len {
@@ -91,7 +91,7 @@ impl ItemSet {
         self.ids.get(index).copied()
     }
 
-    /// The ids of all items, in their order; empty where items have none.
+    /// The ids of all items, in their order; empty if items have none.
     pub fn ids(&self) -> &[ItemId] {
         &self.ids
     }
@@ -99,7 +99,7 @@ impl ItemSet {
     /// The items of `rows`, `dim` features each, one after another.
     ///
     /// # Errors
-    /// [`Error::Dimension`], [`Error::DimensionMismatch`] where `rows` is not a whole number of
+    /// [`Error::Dimension`], [`Error::DimensionMismatch`] if `rows` is not a whole number of
     /// items, [`Error::BadFeature`].
     pub fn from_rows(dim: usize, rows: &[f64]) -> Result<Self, Error> {
         let mut set = Self::new(dim)?;
@@ -133,7 +133,7 @@ impl ItemSet {
     /// features are not validated again.
     ///
     /// # Errors
-    /// [`Error::DimensionMismatch`] where `from` has other features, [`Error::TooMany`]; the set is
+    /// [`Error::DimensionMismatch`] if `from` has other features, [`Error::TooMany`]; the set is
     /// then unchanged.
     ///
     /// # Panics
@@ -175,7 +175,7 @@ impl ItemSet {
     /// As [`ItemSet::push`], for a set whose items have ids.
     ///
     /// # Errors
-    /// As [`ItemSet::push`], and [`Error::WrongCount`] where the items before it have no ids.
+    /// As [`ItemSet::push`], and [`Error::WrongCount`] if the items before it have no ids.
     pub fn push_with_id(&mut self, features: &[f64], id: ItemId) -> Result<(), Error> {
         if self.ids.len() != self.len {
             return Err(Error::WrongCount {

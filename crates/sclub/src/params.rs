@@ -44,9 +44,9 @@ pub enum Exploration {
 /// The constants of a policy. The fields are free to set; a policy checks them when it is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
-    /// The number of radii from which on two estimates disagree.
+    /// Two estimates disagree if they are more than this many radii apart.
     pub alpha_theta: f64,
-    /// The number of radii from which on two frequencies disagree.
+    /// Two frequencies disagree if they are more than this many radii apart.
     pub alpha_p: f64,
     /// The form in which the uncertainty enters the index.
     pub index: Index,
@@ -199,7 +199,7 @@ fn preset(preset: Preset, setup: &Setup<'_>) -> Result<Params, Error> {
 
 pub(crate) const ALPHA_THETA: Constant = Constant {
     name: "alpha_theta",
-    meaning: "Split test: the number of radii from which on two estimates disagree. A merge needs half of it",
+    meaning: "Split test: two estimates disagree if they are more than this many radii apart. A merge needs half of it",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_theta)),
     instead_of: None,
@@ -208,7 +208,7 @@ pub(crate) const ALPHA_THETA: Constant = Constant {
 
 pub(crate) const ALPHA_P: Constant = Constant {
     name: "alpha_p",
-    meaning: "Split test: the number of radii from which on two frequencies disagree",
+    meaning: "Split test: two frequencies disagree if they are more than this many radii apart",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_p)),
     instead_of: None,

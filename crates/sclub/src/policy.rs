@@ -80,7 +80,7 @@ pub struct Shown<'a> {
     pub item: &'a [f64],
     /// Its id, if it has one.
     pub id: Option<ItemId>,
-    /// Its reward; `None` where it is not known.
+    /// Its reward; `None` if it is not known.
     pub reward: Option<f64>,
 }
 
@@ -91,7 +91,7 @@ pub struct List<'a> {
     pub user: UserId,
     /// The items in the order in which they were shown.
     pub items: &'a [Shown<'a>],
-    /// The number of items, from the first, that the user looked at; `None` where that is not known.
+    /// The number of items, from the first, that the user looked at; `None` if that is not known.
     pub looked_at: Option<usize>,
 }
 
@@ -129,9 +129,9 @@ pub enum Why {
     Frequencies(Comparison),
     /// A merge: estimates and average frequencies were both close enough.
     Both {
-        /// Of the estimates.
+        /// The comparison of the estimates.
         estimates: Comparison,
-        /// Of the average frequencies.
+        /// The comparison of the average frequencies.
         frequencies: Comparison,
     },
     /// A merge: a newcomer was connected to both.
@@ -306,13 +306,13 @@ pub trait Policy: Send + Sync {
         self.learn_round(&observations, changes)
     }
 
-    /// The cluster that a recommendation to `user` would be made from. `None` where the policy has no
+    /// The cluster that a recommendation to `user` would be made from. `None` if the policy has no
     /// clusters, or none for the user.
     fn cluster_of(&self, _user: UserId) -> Option<ClusterId> {
         None
     }
 
-    /// Number of clusters; 0 where the policy has none.
+    /// Number of clusters; 0 if the policy has none.
     fn clusters(&self) -> usize {
         0
     }
@@ -502,13 +502,13 @@ impl Clock {
         }
     }
 
-    /// The clock after so many rounds.
+    /// The clock after `rounds` rounds.
     ///
     /// # Errors
-    /// [`Error::BadSnapshot`] where no policy can have learned so many.
+    /// [`Error::BadSnapshot`] if `rounds` is above [`MAX_ROUNDS`].
     pub fn at(rounds: u64) -> Result<Self, Error> {
         if rounds > MAX_ROUNDS {
-            return Err(crate::bytes::bad("the number of rounds is too large"));
+            return Err(crate::bytes::bad("the number of rounds is above 2^63 - 1"));
         }
         let mut clock = Self::new();
         if rounds > 0 {

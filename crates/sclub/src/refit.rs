@@ -64,7 +64,7 @@ pub struct Placement {
 pub struct Outlook {
     /// Fits taken so far.
     pub fits: u64,
-    /// Rounds learned when the last one was computed from.
+    /// Rounds learned in the state that the last fit was computed from.
     pub fitted_at: u64,
     /// Clusters found.
     pub clusters: usize,

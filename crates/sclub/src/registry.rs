@@ -58,7 +58,7 @@ pub fn register(spec: &'static Spec) -> Result<(), String> {
 /// than a whole one of its length.
 ///
 /// # Errors
-/// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not a state of a known
+/// [`LoadError::Io`] if the input fails; [`LoadError::State`] if it is not a state of a known
 /// policy.
 pub fn load_policy(input: &mut dyn Read) -> Result<Box<dyn Policy>, LoadError> {
     let reader = Reader::new(input)?;

@@ -29,8 +29,8 @@ pub struct Spec {
     pub citation: &'static str,
     /// Its colour in charts, as `#RRGGBB`: on a light ground, on a dark ground.
     pub colors: [&'static str; 2],
-    /// Must grow with every change after which the policy may decide otherwise on the same history.
-    /// Kept results of other revisions are not used.
+    /// Increase when a change makes the policy decide differently on the same history; stored results of other
+    /// revisions are then not reused.
     pub revision: u32,
     /// The sets of constants that it has, the default first.
     pub presets: &'static [Preset],

@@ -83,7 +83,7 @@ impl EffectiveSettings {
     /// Sets a value after checking its type.
     fn put(&mut self, key: String, value: Value, origin: Origin) -> Result<()> {
         if !keys().contains(&key) {
-            bail!("{origin}: there is no setting '{key}'{}", hint(&key));
+            bail!("{origin}: unknown setting '{key}'{}", hint(&key));
         }
         let alone = Table::from_iter([(key.clone(), value.clone())]);
         if let Err(error) = Settings::deserialize(alone) {

@@ -213,7 +213,7 @@ fn whole_value(text: &str) -> Result<Value, String> {
     let number = i64::try_from(whole(text)?);
     number
         .map(Value::Integer)
-        .map_err(|_| format!("'{text}' is too large"))
+        .map_err(|_| format!("'{text}' is too large; it must be at most {}", i64::MAX))
 }
 
 fn number(text: &str) -> Result<Value, String> {

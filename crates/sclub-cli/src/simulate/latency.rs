@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Steps between a power of two and the next: a step is less than 2% of what it counts.
+/// Steps between a power of two and the next: a step is less than 2% of its latency.
 const STEPS: u64 = 64;
 
 const STEP_BITS: u32 = STEPS.ilog2();
@@ -36,7 +36,7 @@ fn place(nanos: u64) -> usize {
     (u64::from(shift) * STEPS + (nanos >> shift)) as usize
 }
 
-/// The middle of what is counted at a place.
+/// The middle of the latencies counted at a place.
 fn middle(place: usize) -> f64 {
     let place = place as u64;
     if place < 2 * STEPS {

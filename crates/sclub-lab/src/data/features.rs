@@ -19,7 +19,7 @@ pub struct Selection {
     pub items: usize,
 }
 
-/// Some users and items, and who of them took what.
+/// Some users and items, and the items that each user took.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chosen {
     /// The number of each row's user among the interactions.
@@ -35,7 +35,7 @@ pub struct Chosen {
 /// A shortage: there is less of something than was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shortage {
-    /// Of what.
+    /// The resource.
     pub what: Resource,
     /// The number asked for.
     pub asked: usize,
@@ -68,7 +68,7 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Why there can be no features.
+/// The reason why features cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FeatureError {
     /// A number of features that is not possible.
@@ -177,7 +177,7 @@ fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
 /// Checks the number of features.
 ///
 /// # Errors
-/// [`FeatureError`] where vectors cannot have so many.
+/// [`FeatureError::Dim`] if it is below 2 or above [`sclub::MAX_DIM`].
 pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
     if (2..=sclub::MAX_DIM).contains(&dim) {
         Ok(())
@@ -195,7 +195,7 @@ pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>),
     factorise_watched(matrix, dim, &mut |_| ())
 }
 
-/// As [`factorise`]; `watch` hears how far it has come.
+/// As [`factorise`]; calls `watch` with the progress.
 ///
 /// # Errors
 /// As [`factorise`].

@@ -36,7 +36,7 @@ impl<'a> Fields<'a> {
     /// The next field, `None` behind the last one.
     ///
     /// # Errors
-    /// Says what is wrong with its quotes.
+    /// The error in its quotes.
     #[inline]
     pub fn take(&mut self) -> Result<Option<Cow<'a, [u8]>>, &'static str> {
         let Some(rest) = self.rest else {

@@ -1,4 +1,4 @@
-//! The formats of files, and what a line means in each.
+//! The formats of files, and the meaning of a line in each.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ pub enum Format {
     YelpJson,
     /// A user, an item and perhaps a rating, between tabs, semicolons, commas, `|` or spaces.
     Separated,
-    /// A matrix of NumPy: a row for each user, a column for each item, not 0 where taken.
+    /// A matrix of NumPy: a row for each user, a column for each item, not 0 if the user took the item.
     Npy,
 }
 
@@ -88,7 +88,7 @@ impl Format {
     }
 }
 
-/// Why a line is no interaction.
+/// The reason why a line is not an interaction.
 pub type Reason = Cow<'static, str>;
 
 /// The meaning of each field.
@@ -110,7 +110,7 @@ const USUAL: Columns = Columns {
 };
 
 impl Columns {
-    /// As a header names them; `None` where the line names no user or no item.
+    /// The columns that a header names; `None` if it names no user or no item.
     fn of(line: &[u8], separator: Separator) -> Option<Self> {
         let mut fields = Fields::new(line, separator);
         let (mut user, mut item, mut rating, mut movies) = (None, None, None, false);
@@ -159,7 +159,7 @@ fn is_called(name: &[u8], words: &[&str]) -> bool {
     })
 }
 
-/// The number of fields of a line that are not empty; 0 where its quotes are wrong.
+/// The number of fields of a line that are not empty; 0 if its quotes are wrong.
 fn count(line: &[u8], separator: Separator) -> usize {
     let mut fields = Fields::new(line, separator);
     let mut count = 0;
@@ -197,10 +197,10 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// By the format and the first line, and whether that line is a header.
+    /// The layout for the format and the first line; true if that line is a header.
     ///
     /// # Errors
-    /// Says why the line does not tell.
+    /// The reason why the layout cannot be detected from the line.
     pub fn of(format: Format, first: &[u8]) -> Result<(Self, bool), Reason> {
         let separator = match format {
             Format::MovieLensCsv => Separator::Byte(b','),
@@ -218,7 +218,7 @@ impl Layout {
     /// The user and the item of a line.
     ///
     /// # Errors
-    /// Says what is wrong with it.
+    /// The reason why the line is not an interaction.
     #[inline]
     pub fn row<'a>(&self, line: &'a [u8]) -> Result<(Name<'a>, Name<'a>), Reason> {
         match self {
@@ -269,7 +269,7 @@ fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name
     Ok((user, item))
 }
 
-/// The fields of a review that are used; the rest is passed over.
+/// The fields of a review that are used. The others are ignored.
 #[derive(Deserialize)]
 struct Review<'a> {
     #[serde(borrow, default)]

@@ -82,7 +82,7 @@ impl Interactions {
         self.items.get(item)
     }
 
-    /// A number that differs where anything differs: names, their order or who took what.
+    /// A hash of the names, their order and the interactions.
     pub fn digest(&self) -> u64 {
         let ends = self.offsets.iter().map(|&end| end as u64);
         let taken = self.taken.iter().map(|&item| u64::from(item));

@@ -6,8 +6,8 @@ use memchr::memchr;
 
 /// Bytes asked for at a time.
 const PIECE: usize = 1 << 20;
-/// Longest line: whatever has a longer one is no text.
-const LONGEST: usize = 64 << 20;
+/// The maximum length of a line. A file with a longer one is not a text file.
+const MAX_LINE_BYTES: usize = 64 << 20;
 
 /// The lines of a stream, their ends removed.
 pub struct Lines<R> {
@@ -72,14 +72,18 @@ impl<R: Read> Lines<R> {
         Ok(Some(&self.buffer[from..to]))
     }
 
-    /// Reads on behind what is there; returns how much came.
+    /// Reads more bytes to the end of the buffer. Returns their number.
     fn more(&mut self) -> io::Result<usize> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         if self.end == self.buffer.len() {
-            if self.end >= LONGEST {
-                let reason = format!("line {} is too long for a text", self.number + 1);
+            if self.end >= MAX_LINE_BYTES {
+                let reason = format!(
+                    "line {} is longer than {} MiB; this is not a text file",
+                    self.number + 1,
+                    MAX_LINE_BYTES >> 20
+                );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
             }
             self.buffer.resize(2 * self.end, 0);
@@ -143,6 +147,9 @@ mod tests {
     fn a_line_without_end_is_refused_before_it_fills_the_memory() {
         let mut lines = Lines::new(io::repeat(b'x'));
         let error = lines.next_line().unwrap_err();
-        assert!(error.to_string().contains("line 1 is too long"), "{error}");
+        assert!(
+            error.to_string().contains("line 1 is longer than 64 MiB"),
+            "{error}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Matrices: dense ones row by row, sparse ones by what is not zero.
+//! Matrices: dense ones row by row, sparse ones by their nonzero entries.
 
 /// A dense matrix, row by row.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +127,7 @@ pub struct Sparse {
     offsets: Vec<usize>,
     /// The columns of the entries.
     at: Vec<u32>,
-    /// The entries; all are 1 where there are none here.
+    /// The entries; `None` if all are 1.
     values: Option<Vec<f64>>,
 }
 
@@ -145,7 +145,7 @@ impl Sparse {
         Self::new(columns, offsets, at, None)
     }
 
-    /// A matrix of any numbers: for each row, the columns and what stands there.
+    /// A matrix of any numbers: for each row, the columns and the values.
     ///
     /// # Panics
     /// If a row names a column that is not there.

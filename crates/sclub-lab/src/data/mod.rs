@@ -1,4 +1,4 @@
-//! Data of real people: who took what, and the feature vectors made from it.
+//! Data of real users: the items that each user took, and the feature vectors made from them.
 //!
 //! [`read()`] reads a file of ratings in one of several [`Format`]s into [`Interactions`].
 //! [`features::Selection`] picks the users and items with the most of them, [`svd::truncated_svd`]

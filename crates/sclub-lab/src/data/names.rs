@@ -8,7 +8,7 @@ const TEXT: u64 = 1 << 63;
 /// Bits of a word that hold the length of a text.
 const LENGTH_BITS: u32 = 20;
 /// Longest name in bytes.
-pub const LONGEST: usize = (1 << LENGTH_BITS) - 1;
+pub const MAX_NAME_LENGTH: usize = (1 << LENGTH_BITS) - 1;
 
 /// A name as a file has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,7 +29,7 @@ impl fmt::Display for Name<'_> {
 }
 
 impl<'a> Name<'a> {
-    /// Reads a name from its bytes; `None` where they are no UTF-8.
+    /// Reads a name from its bytes; `None` if they are no UTF-8.
     pub(super) fn parse(bytes: Cow<'a, [u8]>) -> Option<Self> {
         if let Some(number) = number(&bytes) {
             return Some(Name::Number(number));
@@ -82,7 +82,7 @@ impl Names {
 
     fn text_at(&self, word: u64) -> &str {
         let start = ((word & !TEXT) >> LENGTH_BITS) as usize;
-        &self.text[start..start + (word as usize & LONGEST)]
+        &self.text[start..start + (word as usize & MAX_NAME_LENGTH)]
     }
 
     fn push(&mut self, name: &Name<'_>) {
@@ -126,7 +126,7 @@ fn word(bytes: &[u8]) -> u64 {
 #[derive(Debug, Clone)]
 pub struct Numbering {
     names: Names,
-    /// A number plus 1, or 0 where there is none; the length is a power of two.
+    /// A number plus 1, or 0 if the slot is free; the length is a power of two.
     slots: Vec<u32>,
 }
 
@@ -140,7 +140,8 @@ impl Default for Numbering {
 }
 
 impl Numbering {
-    /// The number of a name, new or known; `None` when there are too many or too long ones.
+    /// The number of a name, new or known. `None` if the name has more than [`MAX_NAME_LENGTH`] bytes, or if there
+    /// are `u32::MAX` names already.
     #[inline]
     pub fn number(&mut self, name: &Name<'_>) -> Option<u32> {
         let mask = self.slots.len() - 1;
@@ -166,7 +167,7 @@ impl Numbering {
     #[cold]
     fn add(&mut self, name: &Name<'_>, slot: usize) -> Option<u32> {
         if let Name::Text(text) = name
-            && text.len() > LONGEST
+            && text.len() > MAX_NAME_LENGTH
         {
             return None;
         }
@@ -273,7 +274,7 @@ mod tests {
     #[test]
     fn a_name_can_be_too_long() {
         let mut numbering = Numbering::default();
-        let long = "x".repeat(LONGEST);
+        let long = "x".repeat(MAX_NAME_LENGTH);
         assert_eq!(numbering.number(&name(&long)), Some(0));
         assert_eq!(numbering.number(&name(&format!("{long}x"))), None);
     }

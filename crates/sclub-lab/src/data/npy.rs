@@ -70,10 +70,10 @@ impl Kind {
     }
 }
 
-/// Reads a matrix; `progress` hears of the bytes behind the header.
+/// Reads a matrix; calls `progress` with the number of bytes read after the header.
 ///
 /// # Errors
-/// Says in words why it is none.
+/// The reason why it is not a supported matrix.
 pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, String> {
     let header = NpyHeader::from_reader(&mut stream)
         .map_err(|error| format!("its header cannot be read: {error}"))?;
@@ -89,7 +89,10 @@ pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, S
             .filter(|&n| n < u32::MAX as usize)
     };
     let (Some(users), Some(items)) = (small(rows), small(columns)) else {
-        return Err(format!("{rows} by {columns} is too large"));
+        return Err(format!(
+            "it has {rows} rows and {columns} columns; the maximum of each is {}",
+            u32::MAX - 1
+        ));
     };
     let inner = match header.order() {
         Order::C => items,
@@ -255,7 +258,10 @@ mod tests {
         assert!(reason(&file("'<c16'", false, "(1, 3)", &data)).contains("not numbers"));
         assert!(reason(&file("'<f8'", false, "(2, 3)", &data[..47])).contains("ends early"));
         assert!(reason(&file("'<f8'", true, "(2, 3)", &data[..8])).contains("48 bytes"));
-        assert!(reason(&file("'|u1'", false, "(9999999999, 1)", &data)).contains("too large"));
+        assert!(
+            reason(&file("'|u1'", false, "(9999999999, 1)", &data))
+                .contains("the maximum of each is")
+        );
         let empty = file("'|u1'", false, "(4000000000, 0)", &[]);
         assert!(pairs(&empty).unwrap().is_empty());
         let promise = file("'|u1'", false, "(4000000000, 4000000000)", &data);

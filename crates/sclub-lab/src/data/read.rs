@@ -1,4 +1,4 @@
-//! Files of ratings into interactions.
+//! Reads files of ratings.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use super::formats::{Format, Layout};
 use super::interactions::Interactions;
 use super::lines::Lines;
-use super::names::{Name, Numbering};
+use super::names::{MAX_NAME_LENGTH, Name, Numbering};
 use super::npy;
 
 /// Options for reading a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
-    /// The format; detected from the name and the first line where it is not given.
+    /// The format. By default it is detected from the name and the first line.
     pub format: Option<Format>,
-    /// True to pass over lines that cannot be understood instead of failing.
+    /// True to skip lines that cannot be parsed instead of failing.
     pub skip_bad_lines: bool,
 }
 
@@ -26,9 +26,9 @@ pub struct Read {
     pub interactions: Interactions,
     /// Interactions before repeated ones were merged.
     pub rows: u64,
-    /// Lines passed over.
+    /// The number of lines skipped.
     pub bad_lines: u64,
-    /// The first of them, and what is wrong with it.
+    /// The number of the first of them, and the reason.
     pub first_bad: Option<(u64, String)>,
     /// True if the first line was read as an interaction though it looks like a header: its names are
     /// words, and all others are numbers.
@@ -37,10 +37,10 @@ pub struct Read {
     pub format: Format,
 }
 
-/// Why a file cannot be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The system says so.
+    /// The operating system reports an error.
     #[error("cannot read {}", path.display())]
     Io {
         /// The file.
@@ -54,7 +54,7 @@ pub enum ReadError {
         /// The file.
         path: PathBuf,
     },
-    /// Not one byte.
+    /// An empty file.
     #[error("{} is empty", path.display())]
     Empty {
         /// The file.
@@ -65,10 +65,10 @@ pub enum ReadError {
     NoInteractions {
         /// The file.
         path: PathBuf,
-        /// Lines passed over.
+        /// The number of lines skipped.
         bad_lines: u64,
     },
-    /// Of no format known here.
+    /// A file of an unsupported format.
     #[error("{} is {what}", path.display())]
     Unknown {
         /// The file.
@@ -76,7 +76,7 @@ pub enum ReadError {
         /// The kind of file that it seems to be.
         what: &'static str,
     },
-    /// A line that cannot be understood.
+    /// A line that cannot be parsed.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
         /// The file.
@@ -86,7 +86,7 @@ pub enum ReadError {
         /// The reason.
         reason: String,
     },
-    /// A matrix that cannot be understood.
+    /// A matrix that cannot be parsed.
     #[error("{} is no matrix of NumPy to read: {reason}", path.display())]
     Matrix {
         /// The file.
@@ -104,8 +104,8 @@ fn of_bad(bad_lines: u64) -> String {
     }
 }
 
-/// Reads a file of ratings; `progress` hears now and then of the bytes done and the bytes in all
-/// (0 where that is not known).
+/// Reads a file of ratings. Calls `progress` now and then with the bytes read and the bytes in all (0 if
+/// that is not known).
 ///
 /// # Errors
 /// Names the file and, if it is a line that is wrong, its number.
@@ -258,9 +258,26 @@ fn pair(
     items: &mut Numbering,
 ) -> Result<u64, super::formats::Reason> {
     let (user, item) = layout.row(line)?;
-    let user = users.number(&user).ok_or("the user's name is too long")?;
-    let item = items.number(&item).ok_or("the item's name is too long")?;
+    let user = users
+        .number(&user)
+        .ok_or_else(|| refused_name("user", &user))?;
+    let item = items
+        .number(&item)
+        .ok_or_else(|| refused_name("item", &item))?;
     Ok(u64::from(user) << 32 | u64::from(item))
+}
+
+/// The reason why [`Numbering::number`] returned `None`.
+#[cold]
+fn refused_name(kind: &str, name: &Name<'_>) -> super::formats::Reason {
+    match name {
+        Name::Text(text) if text.len() > MAX_NAME_LENGTH => format!(
+            "the {kind}'s name has {} bytes; it must have at most {MAX_NAME_LENGTH}",
+            text.len()
+        )
+        .into(),
+        _ => format!("there are more than {} {kind}s", u32::MAX).into(),
+    }
 }
 
 fn done(

@@ -55,7 +55,7 @@ pub struct Search {
     pub missing: f64,
 }
 
-/// As [`truncated_svd`]; `watch` hears after each pass over the matrix how far it has come.
+/// As [`truncated_svd`]; calls `watch` with the progress after each pass over the matrix.
 pub fn truncated_svd_watched(matrix: &Sparse, rank: usize, watch: &mut dyn FnMut(Search)) -> Svd {
     solve(matrix, rank, BLOCKS, watch)
 }
@@ -100,7 +100,7 @@ impl Basis {
         self.project_out(&mut block);
         self.project_out(&mut block);
         let (mut block, mut shrunk) = orthonormal(&block, nothing);
-        // Whatever has lost most of its length may have come nearer to the basis again.
+        // A vector that has lost most of its length may no longer be orthogonal to the basis.
         while shrunk && block.columns() > 0 {
             self.project_out(&mut block);
             (block, shrunk) = orthonormal(&block, 1e-3);
@@ -209,7 +209,7 @@ fn search(
         if block.columns() == 0 || restarts == MAX_RESTARTS || found {
             return wanted.0;
         }
-        // More is kept than is wanted: what is near it would else have to be found again.
+        // More vectors are kept than are wanted: those near them would else have to be found again.
         let (kept, image) = basis.combined(&shares, (most / 2).min(basis.size()));
         basis = Basis {
             blocks: vec![kept],

@@ -1,4 +1,4 @@
-//! Matrices into the bytes of files.
+//! Encodes matrices as the bytes of files.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use super::matrix::Matrix;
 /// A matrix as a file of NumPy: float64, row by row.
 ///
 /// # Errors
-/// None that memory does not cause.
+/// Never in practice: writing to memory does not fail.
 pub fn npy(matrix: &Matrix) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(128 + 8 * matrix.values().len());
     let shape = [matrix.rows() as u64, matrix.columns() as u64];
@@ -28,7 +28,7 @@ pub fn npy(matrix: &Matrix) -> io::Result<Vec<u8>> {
 /// are read back the same.
 ///
 /// # Errors
-/// None that memory does not cause.
+/// Never in practice: writing to memory does not fail.
 pub fn csv<N: Display>(
     first: &str,
     names: impl IntoIterator<Item = N>,

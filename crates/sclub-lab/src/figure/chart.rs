@@ -71,7 +71,7 @@ pub struct Series {
     pub dash: Dash,
     /// (x, y)
     pub points: Vec<(f64, Mean)>,
-    /// Error bars at every so many points, counted from the last; none without.
+    /// The number of points per error bar, counted from the last point; `None` for no error bars.
     pub bars_every: Option<usize>,
 }
 
@@ -155,7 +155,7 @@ impl Chart {
     /// Draws it for files.
     ///
     /// # Errors
-    /// Says why the pixels cannot be made.
+    /// The reason why the PNG cannot be made.
     pub fn draw(&self) -> Result<Figure, String> {
         let (plots, layout) = (self.plots(Ground::File), || self.layout(Ground::File));
         let svg = with_own_ids(&kuva::render_to_svg(plots, layout()), "chart");

@@ -4,7 +4,7 @@ use kuva::Theme;
 
 use crate::policies::Name;
 
-/// The colour of what belongs to no policy, such as a bound.
+/// The colour of lines that belong to no policy, such as a bound.
 pub const GREY: &str = "#767676";
 
 /// The same on a dark ground.
@@ -17,7 +17,7 @@ fn share(strength: f64) -> f64 {
     WEAKEST + (1.0 - WEAKEST) * strength.clamp(0.0, 1.0)
 }
 
-/// A colour of a page, as CSS has it: the policy's variable, or `--bound` for what belongs to none.
+/// A colour of a page, as CSS has it: the policy's variable, or `--bound` for a line of no policy.
 pub fn page_colour(policy: Option<Name>, strength: f64) -> String {
     let variable = policy.map_or("bound", Name::as_str);
     if strength >= 1.0 {

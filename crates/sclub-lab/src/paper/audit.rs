@@ -165,7 +165,7 @@ pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>, PaperError> {
     Ok(jobs)
 }
 
-/// None where no seed is complete in both settings.
+/// `None` if no seed is complete in both settings.
 pub(super) fn audit(plan: &Plan, cells: &Cells) -> Result<Option<Audit>, PaperError> {
     let settings = settings(plan);
     let rows = rows();

@@ -41,7 +41,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Of a run.
+    /// The record of a run.
     pub fn new(key: String, run: Run) -> Self {
         Self {
             key,
@@ -59,7 +59,7 @@ impl Record {
     }
 }
 
-/// Why results cannot be stored.
+/// The reason why results cannot be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum CellsError {
     /// The file cannot be read or written.
@@ -140,7 +140,7 @@ impl Cells {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        // Whoever panicked held whole records only.
+        // A poisoned lock is safe to use: records are only added whole, so a panic leaves none half written.
         self.inner
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

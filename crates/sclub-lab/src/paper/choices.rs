@@ -175,7 +175,7 @@ pub(crate) fn rate(record: &Record) -> f64 {
     record.reward / record.served as f64
 }
 
-/// The contender with the highest rate over the splits for it; none where some are missing.
+/// The contender with the highest rate over the splits for it; `None` if some are missing.
 pub(crate) fn best(quick: bool, data: &Data, cells: &Cells, name: Name) -> Option<Contender> {
     let mut best: Option<(f64, Contender)> = None;
     for contender in grid(quick, name) {
@@ -203,7 +203,7 @@ struct Row {
     placebo: bool,
 }
 
-/// The rows of the report; none where tuning is not complete.
+/// The rows of the report; `None` if tuning is not complete.
 fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
     let ind = best(plan.quick, &source.data, cells, Name::LINUCB_IND)?;
     let row = |label: &str, contender| Row {
@@ -392,7 +392,7 @@ fn age_name((first, last): (u32, u32)) -> String {
     }
 }
 
-/// The rate of users of one age; none where no user was of that age.
+/// The rate of users of one age; `None` if no user was of that age.
 fn at_age(records: &[Record], age: usize) -> Option<Mean> {
     let rates: Vec<f64> = records
         .iter()

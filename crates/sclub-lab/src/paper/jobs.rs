@@ -46,7 +46,8 @@ impl Job {
     }
 }
 
-/// Must grow with every change after which a world of the same recipe, data and seed is another.
+/// Increase when a change makes the same recipe, data and seed give a different world; old results are then
+/// not reused.
 const WORLDS_REVISION: u32 = 1;
 
 /// The numbers of a protocol in a key. The words are those of the first release: stored results are
@@ -106,7 +107,7 @@ fn tally(jobs: &[Job], cells: &Cells) -> (usize, usize) {
     (keys.len() - there, there)
 }
 
-/// Leaves out what has been run before, and what two jobs want.
+/// Leaves out runs that have a stored result, and runs that another job has too.
 fn missing(mut jobs: Vec<Job>, cells: &Cells) -> Vec<Job> {
     let mut seen = std::collections::HashSet::new();
     for job in &mut jobs {
@@ -129,7 +130,7 @@ pub(crate) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
         .sum()
 }
 
-/// Runs what is missing and keeps each result as soon as its world has been played through. Returns
+/// Runs the missing jobs and stores each result as soon as its world has been played through. Returns
 /// how many results are new.
 fn run(
     jobs: Vec<Job>,

@@ -1,6 +1,6 @@
-//! The paper's evaluation: Figure 1, Tables 1 and 2, and what belongs beside them.
+//! The paper's evaluation: Figure 1, Tables 1 and 2, and further comparisons.
 //!
-//! A [`Plan`] says what to run. Each part lists its runs as jobs; a result that is kept in
+//! A [`Plan`] lists the runs. Each part lists its runs as jobs; a result that is kept in
 //! [`cells::Cells`] is not run again, and parts that want the same result share it. When all is
 //! there, the parts are put together to a [`Report`].
 
@@ -82,7 +82,7 @@ pub struct Data {
 }
 
 impl Data {
-    /// Of some interactions.
+    /// The data of some interactions.
     pub fn new(interactions: Interactions) -> Self {
         Self {
             digest: interactions.digest(),
@@ -108,7 +108,7 @@ impl Source {
     /// Prepares a data set as the paper does: 1000 users and 1000 items with most ratings.
     ///
     /// # Errors
-    /// Where it is too small.
+    /// [`FeatureError`] if it is too small.
     pub fn new(
         name: &'static str,
         interactions: Interactions,
@@ -152,7 +152,7 @@ pub struct Plan {
     pub yelp: Option<Source>,
 }
 
-/// Why a report cannot be made.
+/// The reason why a report cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PaperError {
     /// A run cannot be made.
@@ -276,7 +276,7 @@ impl Plan {
         jobs::work(self.later_jobs(cells), cells, self.threads, observer)
     }
 
-    /// Puts together what there is.
+    /// Makes the report from the stored results.
     ///
     /// # Errors
     /// [`PaperError`].

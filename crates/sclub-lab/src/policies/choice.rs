@@ -177,6 +177,6 @@ mod tests {
             assert_eq!(name.as_str().parse(), Ok(name));
         }
         let error = "linucb".parse::<Name>().unwrap_err();
-        assert!(error.starts_with("there is no policy 'linucb'; there are sclub, sclub-soft,"));
+        assert!(error.starts_with("unknown policy 'linucb'; use one of sclub, sclub-soft,"));
     }
 }

@@ -44,7 +44,7 @@ pub struct NamedFigure {
     pub png: Vec<u8>,
 }
 
-/// Why a report cannot be rendered.
+/// The reason why a report cannot be rendered.
 #[derive(Debug, Error)]
 pub enum RenderError {
     /// A figure cannot be turned into pixels.

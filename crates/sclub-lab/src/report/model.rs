@@ -33,9 +33,9 @@ pub struct Origin {
     pub rounds: u64,
     /// The seeds of the panels.
     pub seeds: Vec<u64>,
-    /// (what, which): operating system, processor, cores, memory.
+    /// (name, value): operating system, processor, cores, memory.
     pub machine: Vec<(String, String)>,
-    /// (what, which): sclub, compiler.
+    /// (name, version): sclub, compiler.
     pub versions: Vec<(String, String)>,
     /// Wall-clock time of this invocation.
     pub seconds: f64,
@@ -56,10 +56,10 @@ pub struct Panel {
     pub title: String,
     /// A note that stands wherever its results are shown, such as that the data are not the paper's.
     pub note: Option<String>,
-    /// The way to get results, where there are none.
+    /// The way to get results, if the panel has none.
     pub missing: Option<String>,
-    /// The algorithms, in the order of the paper's tables, then what the paper has not. Empty where the
-    /// panel is missing.
+    /// The algorithms, in the order of the paper's tables, then others. Empty if the panel is
+    /// missing.
     pub cells: Vec<Cell>,
 }
 
@@ -131,7 +131,7 @@ pub struct Theorem {
     /// Curves against the number of rounds, to be drawn with both axes logarithmic: bound, trivial
     /// bound, measured.
     pub lines: Vec<Line>,
-    /// (what, how much, how it comes about): constants and terms, to be listed.
+    /// (name, value, derivation): constants and terms, to be listed.
     pub terms: Vec<(String, String, String)>,
     /// The conclusions in plain words; paragraphs.
     pub reading: Vec<String>,
@@ -179,7 +179,7 @@ pub struct Line {
     pub policy: Option<Name>,
     /// True for a dashed line.
     pub dashed: bool,
-    /// Strength of the colour, from 0 to 1: lines of one policy are told apart by it.
+    /// Strength of the colour, from 0 to 1: it distinguishes the lines of one policy.
     pub strength: f64,
     /// (x, y)
     pub points: Vec<(f64, Mean)>,
@@ -192,7 +192,7 @@ pub struct HeldOut {
     pub name: String,
     /// A note that stands wherever its results are shown.
     pub note: Option<String>,
-    /// (what, how many): feature users, bandit users, items, rounds.
+    /// (name, number): feature users, bandit users, items, rounds.
     pub sizes: Vec<(String, u64)>,
     /// The way in which the constants called tuned were chosen.
     pub tuning: String,
@@ -222,10 +222,10 @@ pub struct HeldOutRow {
     pub constants: String,
     /// Share of the rounds in which the item that was taken was shown.
     pub rate: Mean,
-    /// Rate over LinUCB-One's, less 1, over the same splits; none for LinUCB-One itself.
+    /// Rate over LinUCB-One's, less 1, over the same splits; `None` for LinUCB-One itself.
     pub over_one: Option<Mean>,
-    /// Rate over tuned LinUCB-Ind's, less 1; none for that itself.
+    /// Rate over tuned LinUCB-Ind's, less 1; `None` for LinUCB-Ind itself.
     pub over_tuned_ind: Option<Mean>,
-    /// The rate at each age of the user; none where no user was so old.
+    /// The rate at each age of the user; `None` if no user was so old.
     pub by_age: Vec<Option<Mean>>,
 }

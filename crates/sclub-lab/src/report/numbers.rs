@@ -51,7 +51,7 @@ pub fn difference(value: Mean, size: f64) -> (String, Option<String>) {
     (signed(value.mean, text), error)
 }
 
-/// A plus before what is above 0; none before what is shown as 0.
+/// A plus sign for a value above 0; none for a value that is shown as 0.
 fn signed(value: f64, text: String) -> String {
     if value > 0.0 && text.chars().any(|digit| ('1'..='9').contains(&digit)) {
         format!("+{text}")

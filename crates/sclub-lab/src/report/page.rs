@@ -1,4 +1,4 @@
-//! The page: what the template is given.
+//! The page: the values for the template.
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
@@ -62,7 +62,7 @@ struct AuditView {
     comparable: bool,
 }
 
-/// A figure and a table with what follows from them.
+/// A figure and a table with the conclusions from them.
 #[derive(Serialize)]
 struct ReadingView {
     svg: Option<Value>,
@@ -295,7 +295,7 @@ fn fewest_seeds(report: &Report) -> Option<usize> {
     (fewest < report.origin.seeds.len()).then_some(fewest)
 }
 
-/// Why nothing is set against the paper's, if so.
+/// The note that results are not compared with the paper's, and the reason; `None` if they are compared.
 fn not_compared(report: &Report) -> Option<String> {
     if is_comparable(report) {
         return None;

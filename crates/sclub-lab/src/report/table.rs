@@ -8,7 +8,7 @@ use crate::figure::chart::Dash;
 use crate::figure::inks::page_colour;
 use crate::policies::Name;
 
-/// A sample of a line, with what it stands for.
+/// A sample of a line, with its meaning.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Key {
     /// The label.
@@ -106,7 +106,7 @@ pub struct Body {
 pub struct Table {
     caption: Value,
     corner: String,
-    /// (what, how many columns); none where columns are not grouped.
+    /// (heading, number of columns); empty if columns are not grouped.
     groups: Vec<(String, usize)>,
     columns: Vec<Column>,
     bodies: Vec<Body>,

@@ -18,7 +18,7 @@ pub fn about(policy: Name) -> String {
     format!("{} is not in the paper. {more}.", policy.title)
 }
 
-/// Text from elsewhere: escaped, with what stands between backticks as code.
+/// Text from elsewhere: escaped, with text between backticks as code.
 pub fn prose(text: &str) -> Value {
     let mut html = String::new();
     let mut rest = text;

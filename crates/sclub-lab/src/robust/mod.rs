@@ -1,8 +1,8 @@
-//! Off the beaten track: one table of many settings.
+//! `sclub robust`: policies compared in many settings, in one table.
 //!
-//! A [`Plan`] says what to run. Like the paper's it is run by jobs, whose results are kept in
-//! [`Cells`]; constants that are tuned by hand, as LinUCB-Ind's are for `ratings`, make a second pass
-//! necessary. Then a [`Table`] is put together from what there is.
+//! A [`Plan`] lists the runs. Like the paper's it is run by jobs, whose results are kept in [`Cells`].
+//! Tuned constants, as LinUCB-Ind's for `ratings`, make a second pass necessary. Then a [`Table`] is made
+//! from the complete results.
 
 mod rows;
 mod table;
@@ -34,7 +34,7 @@ pub const COLUMNS: [Name; 6] = [
 /// The policy that is compared with LinUCB-Ind.
 pub const COMPARED: Name = Name::SCLUB_SOFT;
 
-/// By how much more than LinUCB-Ind's regret, or less than its rate, is too much.
+/// Relative tolerance against LinUCB-Ind: a row is worse if regret is over 2% higher or the rate over 2% lower.
 pub const TOLERANCE: f64 = 0.02;
 
 /// A plan of the runs.
@@ -48,7 +48,7 @@ pub struct Plan {
     pub threads: usize,
     /// True to choose constants for `ratings` fast, on fewer rounds.
     pub quick: bool,
-    /// Only settings whose name has this in it.
+    /// Only settings whose name contains this.
     pub only: Option<String>,
     /// The interactions of real users, by name.
     pub data: Vec<(String, Data)>,
@@ -68,7 +68,7 @@ impl Pass {
     pub const ALL: [Pass; 2] = [Pass::First, Pass::Second];
 }
 
-/// LinUCB-Ind with tuned constants, the others with their defaults; none where tuning is not complete.
+/// LinUCB-Ind with tuned constants, the others with their defaults; `None` if tuning is not complete.
 fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>> {
     COLUMNS
         .into_iter()
@@ -166,7 +166,7 @@ impl Plan {
         Ok(jobs::rounds_to_play(&self.jobs(pass, cells)?, cells))
     }
 
-    /// Runs what a pass lacks.
+    /// Runs the jobs of a pass that have no stored result.
     ///
     /// # Errors
     /// [`PaperError`].
@@ -179,7 +179,7 @@ impl Plan {
         jobs::work(self.jobs(pass, cells)?, cells, self.threads, observer)
     }
 
-    /// Puts together what there is. Settings of which no seed is complete are left out.
+    /// Makes the table from the stored results. Settings without a complete seed are left out.
     ///
     /// # Errors
     /// [`PaperError`].

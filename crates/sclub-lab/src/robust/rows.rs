@@ -18,7 +18,7 @@ pub(super) struct Row {
 /// The share of a run by whose end all newcomers have come.
 const NEWCOMERS_UNTIL: f64 = 0.75;
 
-/// Every synthetic setting, of runs of so many rounds.
+/// Every synthetic setting, for runs of `rounds` rounds.
 pub(super) fn rows(rounds: u64) -> Vec<Row> {
     let default = synthetic(Frequencies::Uniform);
     let mut rows = Vec::new();

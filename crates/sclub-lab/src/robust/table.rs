@@ -79,7 +79,7 @@ pub struct TableRow {
 }
 
 impl TableRow {
-    /// None where no seed is complete.
+    /// `None` if no seed is complete.
     pub(super) fn new(
         measure: Measure,
         setting: String,
@@ -151,7 +151,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The head and the lines of a table of one measure, as text; none where nothing has it.
+    /// The head and the lines of a table of one measure, as text; `None` if no row has that measure.
     pub fn text(&self, measure: Measure) -> Option<(Vec<String>, Vec<Vec<String>>)> {
         let rows: Vec<&TableRow> = self.rows.iter().filter(|r| r.measure == measure).collect();
         if rows.is_empty() {

@@ -84,7 +84,7 @@ impl<N> Player<N> {
         Ok(())
     }
 
-    /// Serves one user, counts what it brought, and leaves the item in `self.item`. Returns the item's
+    /// Serves one user, counts the reward, and leaves the item in `self.item`. Returns the item's
     /// id, if it has one, and the reward.
     #[inline]
     fn serve(&mut self, block: &Block, at: usize) -> Result<(Option<ItemId>, f64), sclub::Error> {

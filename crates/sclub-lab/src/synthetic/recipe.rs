@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::named::named;
 use crate::world::Rewards;
 
-/// Maximum number of users of a world: so many fit into the memory of a large machine.
+/// Maximum number of users of a world: 100 million fit into the memory of a large machine.
 pub const MAX_USERS: usize = 100_000_000;
 
 /// Frequencies of users.
@@ -22,7 +22,7 @@ pub enum Frequencies {
 
 named!(
     Frequencies,
-    "way for users to appear",
+    "kind of frequencies",
     [
         ("uniform", "(1a) All equally often", Frequencies::Uniform),
         (
@@ -127,7 +127,7 @@ impl Twists {
     }
 }
 
-/// Why a world cannot be made.
+/// The reason why a world cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecipeError {
     /// A number outside its range.

@@ -105,7 +105,7 @@ fn unequal_clusters_have_the_sizes_of_the_law() {
             );
         }
         assert_eq!(sizes.iter().sum::<usize>(), users);
-        // Whoever comes first is of any cluster.
+        // The first users are from all clusters.
         let first = &world.truth.cluster_of[..users / 2];
         if clusters == 10 {
             let of_largest = first.iter().filter(|&&c| c == 0).count();

@@ -11,7 +11,8 @@ use crate::world::Truth;
 /// Knows the clusters, not their weight vectors: one LinUCB for each. Where users change to other
 /// clusters it knows when and to which.
 ///
-/// To the LinUCB inside, a user who has changed is another user, so many numbers further on.
+/// After the change, user u is passed to the inner LinUCB as u + `users`, so it joins the group of its new
+/// cluster.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     inner: LinUcbShared,
@@ -38,7 +39,7 @@ impl Oracle {
         })
     }
 
-    /// The id of a user in the LinUCB inside.
+    /// The id of a user in the inner LinUCB.
     fn now(&self, user: UserId) -> UserId {
         match self.change_after {
             None => user,

@@ -319,7 +319,7 @@ def _named(where: str, given: Mapping[str, Any], needed: list[str], other: list[
             raise TypeError(f"{where}{name} is missing")
     for name in given:
         if name not in needed and name not in other:
-            raise TypeError(f"{where}{name} is not an argument; there are {needed + other}")
+            raise TypeError(f"{where}{name} is an unknown argument; use one of {', '.join(needed + other)}")
     return dict(given)
 
 

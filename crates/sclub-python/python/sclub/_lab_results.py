@@ -38,7 +38,7 @@ class Run:
     random_regret: float
     #: The number of clusters at the end; None where a policy has no `cluster_of`.
     clusters: int | None
-    #: The adjusted Rand index of those and the true ones (1 if equal); None where there are none.
+    #: The adjusted Rand index of those and the true ones (1 if equal); None if the world has no true clusters.
     adjusted_rand: float | None
     #: The time spent in recommend and learn.
     policy_seconds: float

@@ -100,7 +100,7 @@ class Vectors(Setting):
     items, frequencies, rewards, noise, users_a_round, reward_scale, newcomers_every, change_at
         As of `Synthetic`; frequencies can be "uniform" or "users".
     skip_bad_lines
-        With a file: count and pass over bad lines instead of giving up at the first.
+        With a file: count and skip bad lines instead of stopping at the first.
 
     Examples
     --------
@@ -187,7 +187,7 @@ class Ratings(Setting):
     placebo
         Give policies the user of some other round, so that what they learn about users is useless.
     skip_bad_lines
-        Count and pass over bad lines instead of giving up at the first.
+        Count and skip bad lines instead of stopping at the first.
     """
 
     def __init__(

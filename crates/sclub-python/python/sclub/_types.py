@@ -140,7 +140,7 @@ class Explanation:
     user: Hashable
     #: The number of observations of the user.
     count: int
-    #: The cluster that a recommendation would be made from; 0 where there is none.
+    #: The cluster that a recommendation would be made from; 0 if the policy has no clusters, or does not know the user.
     cluster: int
     #: The weight vector that a recommendation would be made from.
     estimate: NDArray[np.float64]
@@ -174,5 +174,5 @@ class Outlook:
     gain: float
     #: Whether recommendations use the clusters.
     used: bool
-    #: A warning for the operator, such as that clusters do not help; None where there is none.
+    #: A warning for the operator, such as that clusters do not help; None if there is no warning.
     warning: str | None

@@ -124,8 +124,8 @@ def run(
     if isinstance(world, str):
         if world != "synthetic":
             raise ValueError(
-                f"there is no world '{world}'; there is 'synthetic', and sclub.lab.Vectors and "
-                "sclub.lab.Ratings, which are made from data"
+                f"unknown world '{world}'; use 'synthetic', or make a sclub.lab.Vectors "
+                "or a sclub.lab.Ratings from data"
             )
         world = Synthetic()
     options = {

@@ -325,12 +325,12 @@ class _Arms:
         try:
             return [places[arm] for arm in _plain(wanted, argument, "arms")]
         except KeyError as unknown:
-            raise ValueError(f"{argument}: there is no arm {unknown.args[0]!r}") from None
+            raise ValueError(f"{argument}: unknown arm {unknown.args[0]!r}") from None
 
 
 def _made(policy: str, dim: int, constants: Mapping[str, Any]) -> Policy:
     if not isinstance(policy, str) or policy not in policy_classes:
-        raise ValueError(f"policy: there is no {policy!r}; there are {', '.join(policy_classes)}")
+        raise ValueError(f"policy: unknown policy {policy!r}; use one of {', '.join(policy_classes)}")
     kind = policy_classes[policy]
     given = {name: value for name, value in constants.items() if value is not None}
     if "dim" in given:

@@ -26,7 +26,7 @@ pub struct Place {
     pub dim: usize,
     /// The number of users.
     pub users: u64,
-    /// Whether several users may appear in a round.
+    /// True if several users may appear in a round.
     pub is_for_several: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct GuestPolicy {
     place: Place,
     learns_rounds: bool,
     has_clusters: bool,
-    /// Whether its methods take `ids=` and `id=`.
+    /// True if its methods take `ids=` and `id=`.
     uses_ids: bool,
     /// The number of each cluster that `cluster_of` has returned.
     numbers: Py<PyDict>,
@@ -78,7 +78,7 @@ impl GuestPolicy {
         })
     }
 
-    /// Whether it has `cluster_of`.
+    /// True if it has `cluster_of`.
     pub fn has_clusters(&self) -> bool {
         self.has_clusters
     }
@@ -127,7 +127,7 @@ impl GuestPolicy {
         }
     }
 
-    /// The keyword with ids, for a guest that takes it; None where items have no ids.
+    /// The keyword with ids, for a guest that takes it; None if items have no ids.
     fn keywords<'py>(
         &self,
         py: Python<'py>,
@@ -228,7 +228,7 @@ impl Policy for GuestPolicy {
         Ok(())
     }
 
-    /// `None` where the guest has no `cluster_of`, or returns None.
+    /// `None` if the guest has no `cluster_of`, or returns None.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         if !self.has_clusters {
             return None;
@@ -269,7 +269,7 @@ const NO_SCORE: Score = Score {
     width: 0.0,
 };
 
-/// A policy around a Python object as the lab makes it. For tests of what policies are handed.
+/// A policy around a Python object as the lab makes it. For tests of the arguments of its methods.
 #[pyfunction(name = "_policy_of")]
 pub fn policy_of(object: &Bound<'_, PyAny>, dim: usize) -> PyResult<crate::policy::Policy> {
     let place = Place {

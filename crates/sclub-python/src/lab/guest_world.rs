@@ -20,7 +20,7 @@ pub struct Attributes {
     draw: Py<PyAny>,
     dim: usize,
     users: u64,
-    /// The standard deviation of Gaussian noise; Bernoulli rewards where there is none.
+    /// The standard deviation of Gaussian noise; rewards are Bernoulli if it is None.
     noise: Option<f64>,
     clusters: Option<Vec<u32>>,
     length: Option<u64>,
@@ -92,7 +92,7 @@ impl GuestWorld {
         self.attributes.noise
     }
 
-    /// Whether `draw` returns rewards.
+    /// True if `draw` returns rewards.
     pub fn gives_rewards(&self) -> bool {
         self.gives_rewards
     }
@@ -232,7 +232,7 @@ impl GuestWorld {
             block.users.push(round.user);
             block.items[at] = round.items;
             block.given.extend(round.rewards.into_iter().flatten());
-            // As the lab's own worlds draw it: what a guest replays has the same noise.
+            // Drawn as in the lab's own worlds, so that a guest that replays one has the same noise.
             block.noise.push(self.rewards.draw(&mut noise));
         }
         Ok(())

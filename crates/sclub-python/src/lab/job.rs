@@ -76,9 +76,9 @@ enum Kind {
 /// The policy of a result.
 pub struct Who {
     label: String,
-    /// Whether it is written in Python.
+    /// True if it is written in Python.
     pub is_guest: bool,
-    /// Whether it has clusters.
+    /// True if it has clusters.
     pub has_clusters: bool,
 }
 
@@ -208,7 +208,7 @@ impl Job {
         )?
     }
 
-    /// All policies in the world of a seed; nothing where an exception has stopped them.
+    /// Runs all policies in the world of a seed; `None` if an exception has stopped them.
     fn one(&self, seed: u64) -> Result<Option<Vec<Run<Who>>>, RunError> {
         if self.halt.is_stopped() {
             return Ok(None);
@@ -352,7 +352,7 @@ impl Job {
     }
 }
 
-/// Whether several users may appear in a round.
+/// True if several users may appear in a round.
 fn is_for_several(setting: &Setting) -> bool {
     match setting {
         Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.users_a_round.is_some(),

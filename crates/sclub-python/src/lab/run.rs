@@ -30,7 +30,7 @@ pub fn lab_policies() -> Vec<(&'static str, &'static str, bool)> {
 }
 
 /// Runs policies in worlds. `watch` is called with the rounds played and those in all, by the thread
-/// that called. Returns the runs, and what was run as text of JSON.
+/// that called. Returns the runs, and a description of the experiment as JSON.
 #[pyfunction]
 pub fn lab_run(
     py: Python<'_>,

@@ -59,7 +59,7 @@ impl RecipeArgs {
             ("gaussian", noise) => Rewards::Gaussian(noise.unwrap_or(0.5)),
             (other, _) => {
                 return Err(refused(format!(
-                    "there are no rewards '{other}'; there are bernoulli, gaussian"
+                    "unknown kind of rewards '{other}'; use one of bernoulli, gaussian"
                 )));
             }
         };
@@ -204,7 +204,7 @@ fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Ve
         let many = thousands(read.bad_lines as f64);
         let file = path.display();
         warnings.push(format!(
-            "bad lines passed over: {many}, the first {file}:{line}: {reason}"
+            "bad lines skipped: {many}, the first {file}:{line}: {reason}"
         ));
     }
     if read.odd_first_line {
@@ -293,13 +293,13 @@ impl LabWorld {
         self.world.users()
     }
 
-    /// The number of rounds; None where they do not end.
+    /// The number of rounds; None if they do not end.
     #[getter]
     fn length(&self) -> Option<u64> {
         self.world.length()
     }
 
-    /// The true cluster of each user at the start; None where there are none.
+    /// The true cluster of each user at the start; None if the world has no clusters.
     #[getter]
     fn clusters<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<u32>>> {
         let truth = self.world.truth()?;

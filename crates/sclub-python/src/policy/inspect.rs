@@ -22,7 +22,7 @@ impl Policy {
         self.read(py, |engine| engine.policy().rounds())
     }
 
-    /// The number of clusters; 0 where the policy has none.
+    /// The number of clusters; 0 if the policy has none.
     #[getter]
     fn n_clusters(&self, py: Python<'_>) -> PyResult<usize> {
         self.read(py, |engine| engine.policy().clusters())
@@ -34,7 +34,7 @@ impl Policy {
         Ok(self.names(py)?.kept(py)?.0)
     }
 
-    /// The id of the cluster that a recommendation to a user would be made from; 0 where there is none.
+    /// The id of the cluster that a recommendation to a user would be made from; 0 if the policy has no clusters, or does not know the user.
     fn cluster_of(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<u64> {
         let number = self.number(user)?;
         self.read(py, |engine| engine.policy().cluster_of(number).unwrap_or(0))
@@ -101,7 +101,7 @@ impl Policy {
         look::explanation(self, user, number, scores)
     }
 
-    /// The quality of the clustering as a whole; None where a policy makes no fits.
+    /// The quality of the clustering as a whole; None if a policy makes no fits.
     fn outlook<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let outlook = self.read(py, |engine| engine.policy().as_inspect()?.outlook())?;
         outlook

@@ -56,7 +56,7 @@ impl Policy {
         classes::make(class, dim, &keywords)
     }
 
-    /// Whether the policy looks at item ids.
+    /// True if the policy uses item ids.
     #[classattr]
     fn uses_item_ids() -> bool {
         false

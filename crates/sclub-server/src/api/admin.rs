@@ -52,7 +52,7 @@ pub(super) async fn expect(
     let bytes = body(&app, request).await?;
     let ExpectRequest { users } = parse(&bytes)?;
     if users > Users::LIMIT {
-        let message = format!("{users} is more than {}", Users::LIMIT);
+        let message = format!("users is {users}; it must be at most {}", Users::LIMIT);
         return Err(Refusal::invalid("users", message).into());
     }
     engine.expect(users).await?;

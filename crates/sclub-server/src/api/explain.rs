@@ -18,7 +18,7 @@ pub struct PlacementCard {
     pub used: bool,
 }
 
-/// The posterior probability of one cluster for a user, and what it is computed from.
+/// The posterior probability of one cluster for a user, and the numbers it is computed from.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PlaceCard {
     /// The cluster's label.

@@ -380,7 +380,8 @@ pub struct StateCard {
     /// The context features of requests, as they were declared.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<String>,
-    /// How context features are joined with those of an item: `append` or `cross`; absent without any.
+    /// The mode in which context features are joined with those of an item: `append` or `cross`. Absent if there
+    /// are no context features.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_mode: Option<&'static str>,
     /// The number of items in the catalogue.

@@ -120,8 +120,7 @@ impl Guard {
     pub fn replace_keys(&self, keys: Keys) -> Result<(), String> {
         if keys.is_none() == self.0.asks {
             return Err(
-                "keys cannot be introduced or abolished while the server runs; restart it"
-                    .to_owned(),
+                "API keys cannot be turned on or off while the server runs; restart it".to_owned(),
             );
         }
         let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);

@@ -277,7 +277,7 @@ fn warn_if_open(_: &Path) {}
 /// allowed.
 ///
 /// # Errors
-/// If it may not; the message says what to do.
+/// If it may not; the message has a hint.
 pub fn check_bind(addr: SocketAddr, keys: &Keys, insecure: bool) -> Result<(), String> {
     if !keys.is_none() || insecure || addr.ip().to_canonical().is_loopback() {
         return Ok(());

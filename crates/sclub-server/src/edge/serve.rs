@@ -49,7 +49,7 @@ const MAX_REFUSALS: usize = 64;
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// The time between attempts to accept, while the system has no room for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// The time that tasks have to end after they were told to.
+/// The maximum time that tasks have to end at a shutdown.
 const TASK_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The answer to a connection over the limit. Nothing is read from it before.

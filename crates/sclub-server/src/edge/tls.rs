@@ -52,15 +52,24 @@ fn read(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
     let (cert_file, key_file) = (cert.display(), key.display());
     let chain = CertificateDer::pem_file_iter(cert)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|error| format!("the certificate {cert_file}: {}", reason(&error)))?;
+        .map_err(|error| {
+            format!(
+                "the certificate {cert_file}: {}",
+                reason(&error, "certificate")
+            )
+        })?;
     if chain.is_empty() {
         return Err(format!(
             "the certificate {cert_file}: {}",
-            reason(&PemError::NoItemsFound)
+            reason(&PemError::NoItemsFound, "certificate")
         ));
     }
-    let secret = PrivateKeyDer::from_pem_file(key)
-        .map_err(|error| format!("the private key {key_file}: {}", reason(&error)))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        format!(
+            "the private key {key_file}: {}",
+            reason(&error, "private key")
+        )
+    })?;
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| format!("TLS cannot be set up: {error}"))?
@@ -80,10 +89,10 @@ fn read(cert: &Path, key: &Path) -> Result<TlsAcceptor, String> {
 }
 
 /// The reason why a PEM file cannot be read, without the contents of the file.
-fn reason(error: &PemError) -> String {
+fn reason(error: &PemError, item: &str) -> String {
     match error {
         PemError::Io(error) => format!("cannot be read: {error}"),
-        PemError::NoItemsFound => "the file has none; it must be PEM".to_owned(),
+        PemError::NoItemsFound => format!("the file has no {item}; it must be PEM"),
         _ => "the file is damaged; it must be PEM".to_owned(),
     }
 }

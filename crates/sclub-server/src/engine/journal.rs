@@ -268,7 +268,7 @@ impl Keeper {
         journaled.store(self.position, Ordering::SeqCst);
     }
 
-    /// Writes decisions and rewards until it is told to stop.
+    /// Writes decisions and rewards until it gets a request to stop.
     pub async fn run(mut self, mut requests: mpsc::Receiver<JournalRequest>) {
         loop {
             let tick = self.shared.env().clock.sleep(TICK);
@@ -353,10 +353,10 @@ impl Keeper {
             // The items of this page did not get into the file.
             self.dictionary.file = None;
             if let StoreError::Refused(_) = error {
-                // The page is too long, and would be so the next time.
+                // The page would be refused again.
                 self.shared
                     .meters
-                    .unnoted
+                    .not_journaled
                     .increment(page.shown.len() as u64);
                 self.taken.clear();
             }

@@ -132,7 +132,7 @@ impl Owner {
         }
     }
 
-    /// Executes commands until it is told to stop, or the engine is dropped.
+    /// Executes commands until it gets a request to stop, or the engine is dropped.
     pub async fn run(mut self) {
         loop {
             self.shared.begin_fit(&mut self.fits);

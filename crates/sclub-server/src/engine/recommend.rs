@@ -198,7 +198,7 @@ impl Engine {
         let decision = ENCODED.with_borrow_mut(|encoded| {
             handed.encode_into(encoded);
             if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded) {
-                self.shared.meters.unnoted.increment(1);
+                self.shared.meters.not_journaled.increment(1);
             }
             self.shared.sealer.seal(encoded)
         });

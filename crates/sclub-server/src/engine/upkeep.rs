@@ -64,7 +64,7 @@ impl Upkeep {
         }
     }
 
-    /// Takes snapshots that are due and executes requests until it is told to stop.
+    /// Takes snapshots that are due and executes requests until it gets a request to stop.
     pub async fn run(mut self, mut requests: mpsc::Receiver<UpkeepRequest>) {
         super::fit::lower_priority();
         loop {

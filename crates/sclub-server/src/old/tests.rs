@@ -6,7 +6,7 @@ use super::*;
 use crate::event::Stamp;
 use crate::state::{Ahead, Effect};
 
-/// Of the folder that [`events`] were learned in.
+/// The identity of the folder in which [`events`] were learned.
 const IDENTITY: &str = r#"{"format":1,"policy":"sclub","preset":"tuned","constants":{"alpha_theta":0.5,"alpha_p":0.5,"squared_norm":false,"beta":null,"beta_scale":0.1},"dim":null,"key":"0707070707070707070707070707070707070707070707070707070707070707"}"#;
 
 /// A snapshot of version 0.1 after [`events`].

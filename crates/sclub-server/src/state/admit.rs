@@ -33,7 +33,7 @@ pub struct Ahead {
     items: usize,
     /// The number of features that they fix.
     dim: Option<usize>,
-    /// The prints of the users that they forget, with the number of the event.
+    /// The fingerprints of the users that they forget, with the number of the event.
     forgotten: HashMap<u32, u64>,
     /// The largest time in an [`Event::Expire`].
     horizon: u64,
@@ -59,7 +59,9 @@ impl State {
             Event::Upsert { items } => self.admit_items(items, ahead)?,
             Event::Forget { user } => {
                 let number = self.events + ahead.events + 1;
-                ahead.forgotten.insert(self.sealer.print(user), number);
+                ahead
+                    .forgotten
+                    .insert(self.sealer.fingerprint(user), number);
             }
             Event::Expire { before } => ahead.horizon = ahead.horizon.max(*before),
             // A fit that the policy refuses changes nothing, each time it is replayed.
@@ -146,7 +148,7 @@ impl State {
         !ahead.forgotten.is_empty()
             && ahead
                 .forgotten
-                .get(&self.sealer.print(&reward.user))
+                .get(&self.sealer.fingerprint(&reward.user))
                 .is_some_and(|&event| event > reward.event)
     }
 

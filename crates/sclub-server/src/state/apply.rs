@@ -199,7 +199,8 @@ impl State {
             event: self.events + 1,
             clock: self.clock,
         };
-        self.forgotten.insert(self.sealer.print(user), forgotten);
+        self.forgotten
+            .insert(self.sealer.fingerprint(user), forgotten);
         let Some(number) = self.users.dismiss(user) else {
             return false;
         };

@@ -38,7 +38,7 @@ const UNSEEN_USER: UserId = UserId::MAX;
 /// The state of the service.
 pub struct State {
     identity: Identity,
-    /// Computes the prints of users.
+    /// Computes user fingerprints: 32-bit keyed hashes of user ids.
     sealer: Sealer,
     /// The number of the last event.
     events: u64,
@@ -55,7 +55,7 @@ pub struct State {
     users: Users,
     answered: Answered,
     history: History,
-    /// Forgotten users, by print. Their ids are not kept.
+    /// Forgotten users, by fingerprint. Their ids are not kept.
     forgotten: BTreeMap<u32, Forgotten>,
     /// Decisions from before this service-clock time no longer accept a reward: the data it would need was
     /// dropped.
@@ -228,7 +228,7 @@ impl State {
         !self.forgotten.is_empty()
             && self
                 .forgotten
-                .get(&self.sealer.print(user))
+                .get(&self.sealer.fingerprint(user))
                 .is_some_and(|forgotten| forgotten.event > event)
     }
 

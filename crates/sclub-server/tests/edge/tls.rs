@@ -86,15 +86,25 @@ fn tls_files_are_validated() {
             "the private key",
             "missing: cannot be read",
         ),
-        (&text, &key, "the certificate", "text: the file has none"),
-        (&cert, &text, "the private key", "text: the file has none"),
+        (
+            &text,
+            &key,
+            "the certificate",
+            "text: the file has no certificate",
+        ),
+        (
+            &cert,
+            &text,
+            "the private key",
+            "text: the file has no private key",
+        ),
         (&torn, &key, "the certificate", "torn: the file is damaged"),
         (&hollow, &key, "the certificate", "hollow is invalid"),
         (
             &cert,
             &cert,
             "the private key",
-            "one.crt: the file has none",
+            "one.crt: the file has no private key",
         ),
         (
             &cert,

@@ -13,7 +13,7 @@ pub(super) struct Components {
     pub of_node: Vec<u32>,
     /// The position of a node in its component's list of those seen.
     pub position: Vec<u32>,
-    /// In the order of creation; `None` where one has joined another.
+    /// The components in the order of creation; `None` for one that has joined another.
     pub list: Vec<Option<Component>>,
     pub live: usize,
 }
@@ -101,19 +101,19 @@ impl Components {
     /// Records that a node's user appears for the first time; observations come after.
     pub fn mark_seen(&mut self, node: u32, nodes: &Nodes) {
         let index = self.index_of(node);
-        self.seat(node, index);
+        self.add_seen(node, index);
         self.need_sums(index, nodes);
     }
 
     /// Adds a node to a component's list of those seen.
-    fn seat(&mut self, node: u32, index: u32) {
+    fn add_seen(&mut self, node: u32, index: u32) {
         let seen = &mut self.list[index as usize].as_mut().expect("alive").seen;
         self.position[node as usize] = seen.len() as u32;
         seen.push(node);
     }
 
     /// Takes a node off its component's list of those seen.
-    fn unseat(&mut self, node: u32, index: u32) {
+    fn remove_seen(&mut self, node: u32, index: u32) {
         let position = self.position[node as usize];
         let seen = &mut self.list[index as usize].as_mut().expect("alive").seen;
         seen.swap_remove(position as usize);
@@ -153,8 +153,8 @@ impl Components {
         for &node in nodes_leaving {
             self.of_node[node as usize] = new;
             if nodes.is_seen(node) {
-                self.unseat(node, old);
-                self.seat(node, new);
+                self.remove_seen(node, old);
+                self.add_seen(node, new);
             }
         }
         let component = self.get_mut(old);
@@ -218,7 +218,7 @@ impl Components {
             }
         }
         for &node in &leaving.seen {
-            self.seat(node, kept);
+            self.add_seen(node, kept);
         }
         let component = self.list[kept as usize].as_mut().expect("alive");
         let (label, gone) = (component.label, leaving.label);

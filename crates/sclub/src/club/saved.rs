@@ -45,7 +45,7 @@ impl Club {
     /// damaged state costs no more memory than a whole one of its length.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not such a state.
+    /// [`LoadError::Io`] if the input fails; [`LoadError::State`] if it is not such a state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;
@@ -118,16 +118,16 @@ impl Club {
 
     fn load_components(&mut self, reader: &mut Reader<'_>) -> Result<(), LoadError> {
         self.components.position = vec![UNSEEN; self.edges.len()];
-        let mut seats = 0;
+        let mut listed = 0;
         for index in 0..reader.count()? {
             let component = match reader.at_most(1)? {
                 0 => None,
                 _ => Some(self.load_component(index as u32, reader)?),
             };
-            seats += component.as_ref().map_or(0, |one| one.seen.len());
+            listed += component.as_ref().map_or(0, |one| one.seen.len());
             self.components.list.push(component);
         }
-        if seats != self.nodes.blocks.len() {
+        if listed != self.nodes.blocks.len() {
             return Err(bad("a user who has appeared is in no component").into());
         }
         self.components.live = self.components.list.iter().flatten().count();
@@ -176,7 +176,7 @@ impl Club {
     /// Checks that no user is both declared and a newcomer, and that every newcomer has appeared.
     fn check_users(&self) -> Result<(), Error> {
         if self.edges.kind == Graph::Complete && self.declared > Self::MAX_COMPLETE_USERS {
-            return Err(bad("its complete graph is too large"));
+            return Err(bad("its complete graph has more than 30000 users"));
         }
         let newcomers = self.newcomers.users();
         if newcomers.iter().any(|&user| user < self.declared) {
@@ -453,11 +453,11 @@ mod tests {
 
         let misplaced = "a user is missing from the cluster that the user refers to";
         for node in [5, 8, u32::MAX] {
-            let seat = |c: &mut Club| {
+            let misplace = |c: &mut Club| {
                 let at = busy(c);
                 c.components.list[at].as_mut().unwrap().seen[0] = node;
             };
-            assert_eq!(refused(&seat), misplaced, "node {node}");
+            assert_eq!(refused(&misplace), misplaced, "node {node}");
         }
         assert_eq!(
             refused(&|c| {
@@ -491,7 +491,7 @@ mod tests {
         );
         assert_eq!(
             refused(&|c| c.nodes.counts[0] = MAX_COUNT),
-            "a number is too large"
+            "a number is above the maximum of its field"
         );
 
         let declared = "a declared user is listed as a newcomer";

@@ -7,7 +7,7 @@ use super::{ItemSet, check_group, width};
 use crate::error::{Error, check_dim, check_features};
 use crate::spec::ValueError;
 
-/// How the features c of a context are joined with the features x of an item.
+/// The mode in which the features c of a context are joined with the features x of an item.
 ///
 /// | mode | features | their number | effect |
 /// |---|---|---|---|

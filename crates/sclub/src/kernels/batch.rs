@@ -36,7 +36,7 @@ pub(crate) struct Batch {
     pub mean: Vec<Lanes>,
     /// rᵀ Λ⁻¹ r
     pub fit: Lanes,
-    /// The result of [`add_covariances`].
+    /// Set by [`AddMoments`].
     pub residual: Lanes,
 }
 
@@ -104,7 +104,7 @@ impl Moments {
 pub(crate) struct Posteriors<'a> {
     pub dim: usize,
     pub prior: Prior<'a>,
-    /// Of up to [`LANES`] users.
+    /// The rows of up to [`LANES`] users.
     pub rows: &'a [&'a [f64]],
     pub batch: &'a mut Batch,
 }
@@ -279,9 +279,9 @@ impl<S: Simd> Strip<S> {
     }
 }
 
-/// Adds the covariances P and the means about μ of some users to sums, and leaves in the batch's
-/// `residual` what their rewards keep unexplained, E‖y − Xθ‖² − Σy² in units of v:
-/// −2mᵀb/v + mᵀGm/v + tr(GP)/v. The batch's pull and triangle are used up.
+/// Adds the covariances P and the means about μ of some users to sums, and sets the batch's
+/// `residual` to the unexplained part of their rewards, E‖y − Xθ‖² − Σy² in units of v:
+/// −2mᵀb/v + mᵀGm/v + tr(GP)/v. Overwrites `batch.pull` and `batch.lower`.
 pub(crate) struct AddMoments<'a> {
     pub dim: usize,
     pub prior: Prior<'a>,

@@ -64,7 +64,7 @@ impl LinUcbInd {
     /// Loads the state that [`Persist::save_to`] wrote, in small pieces, and reads not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not such a state.
+    /// [`LoadError::Io`] if the input fails; [`LoadError::State`] if it is not such a state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;
@@ -167,7 +167,7 @@ impl Inspect for LinUcbInd {
         Some(self.ledger.view(slot).estimate.to_vec())
     }
 
-    /// 0 where the user has not appeared.
+    /// 0 if the user has not appeared.
     fn cluster_users(&self, user: UserId) -> u64 {
         u64::from(self.ledger.slot(user).is_some())
     }

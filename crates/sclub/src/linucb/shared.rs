@@ -43,8 +43,8 @@ impl LinUcbShared {
     /// An estimate for each group.
     ///
     /// # Errors
-    /// [`Error::Dimension`], [`Error::BadParameter`], [`Error::NoUsers`] where a list of groups is
-    /// empty, [`Error::TooMany`] where a group has a number that there are not users for.
+    /// [`Error::Dimension`], [`Error::BadParameter`], [`Error::NoUsers`] if a list of groups is
+    /// empty, [`Error::TooMany`] if a group number is not less than the number of listed users.
     pub fn new(dim: usize, groups: Groups, params: &Params) -> Result<Self, Error> {
         params.check()?;
         let shape = Shape {
@@ -220,7 +220,7 @@ impl ForgettableLinUcb {
     /// Loads the state that [`Persist::save_to`] wrote, in small pieces, and reads not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not such a state.
+    /// [`LoadError::Io`] if the input fails; [`LoadError::State`] if it is not such a state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;

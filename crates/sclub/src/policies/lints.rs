@@ -185,7 +185,7 @@ impl Policy for LinTs {
         Ok(())
     }
 
-    /// As for LinUCB: each user is a cluster of her own, or all are one.
+    /// As for LinUCB: each user is a cluster of their own, or all users are one cluster.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         match &self.shared {
             Some(_) => Some(1),

@@ -4,7 +4,7 @@ use crate::digest::Digest;
 use crate::frequencies::Frequencies;
 use crate::policy::ClusterId;
 use crate::radius::radius;
-use crate::sclub::{Pivot, Seat};
+use crate::sclub::{Pivot, SketchIndex};
 use crate::statistics::{Aggregate, Blocks, Scratch, Shape, View};
 
 /// A cluster.
@@ -23,12 +23,13 @@ pub(super) struct Group {
     pub slots: Vec<u32>,
     pub frequencies: Frequencies,
     pub pivot: Pivot,
-    /// The epoch that the next three are about.
+    /// The epoch of `marked`, `was_checked` and `sketch_index`. In any other epoch they are reset.
     pub epoch: u64,
+    /// The number of users marked.
     pub marked: u64,
     /// True if all users were marked when one of them last was.
     pub was_checked: bool,
-    pub seat: Option<Seat>,
+    pub sketch_index: Option<SketchIndex>,
 }
 
 /// The place of a cluster's S and b.
@@ -63,7 +64,7 @@ impl Group {
             epoch: 0,
             marked: 0,
             was_checked: false,
-            seat: None,
+            sketch_index: None,
         }
     }
 
@@ -135,7 +136,7 @@ impl Group {
             self.epoch = epoch;
             self.marked = 0;
             self.was_checked = false;
-            self.seat = None;
+            self.sketch_index = None;
         }
     }
 

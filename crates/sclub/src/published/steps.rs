@@ -177,18 +177,18 @@ impl PublishedSclub {
             .expect("a user's group is alive");
         let reach = self.thresholds.alpha_theta / 2.0 * group.radius;
         let estimate = group.view(&self.blocks).estimate;
-        match group.seat {
-            Some(seat) => self.nearby.update(seat, estimate, reach),
-            None => group.seat = Some(self.nearby.insert(index, estimate, reach)),
+        match group.sketch_index {
+            Some(sketch_index) => self.nearby.update(sketch_index, estimate, reach),
+            None => group.sketch_index = Some(self.nearby.insert(index, estimate, reach)),
         }
     }
 
     fn leave_nearby(&mut self, index: u32) {
-        let Some(seat) = self.group_mut(index).seat.take() else {
+        let Some(sketch_index) = self.group_mut(index).sketch_index.take() else {
             return;
         };
-        if let Some(moved) = self.nearby.remove(seat) {
-            self.group_mut(moved).seat = Some(seat);
+        if let Some(moved) = self.nearby.remove(sketch_index) {
+            self.group_mut(moved).sketch_index = Some(sketch_index);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The statistics of each cluster (Algorithm 1, line 3).
 
-use super::nearby::Seat;
+use super::nearby::SketchIndex;
 use super::profile::Profiles;
 use crate::frequencies::Frequencies;
 use crate::policy::ClusterId;
@@ -14,12 +14,12 @@ pub(super) struct Cluster {
     pub members: Members,
     /// F(T) for the observations T of all members.
     pub radius: f64,
-    /// The phase that `checked` and `seat` are about; in any other nothing is checked.
+    /// The phase that `checked` and `sketch_index` are about; in any other nothing is checked.
     pub phase: u32,
     /// Members marked checked.
     pub checked: u32,
-    /// The cluster's sketch, while it is checked.
-    pub seat: Option<Seat>,
+    /// The index of the cluster's sketch, while it is checked.
+    pub sketch_index: Option<SketchIndex>,
 }
 
 /// The members of a cluster. The sums over one user are the user's own: no copy is stored.
@@ -76,7 +76,7 @@ impl Many {
     }
 
     /// Adds a member to the list, and the position to the member's profile.
-    pub fn seat_member(&mut self, profiles: &mut Profiles, slot: u32, cluster: u32) {
+    pub fn add_member(&mut self, profiles: &mut Profiles, slot: u32, cluster: u32) {
         let place = profiles.place_mut(slot);
         place.cluster = cluster;
         place.is_alone = false;
@@ -85,7 +85,7 @@ impl Many {
     }
 
     /// Takes a member off the list.
-    pub fn unseat_member(&mut self, profiles: &mut Profiles, slot: u32) {
+    pub fn remove_member(&mut self, profiles: &mut Profiles, slot: u32) {
         let position = profiles.place(slot).position as usize;
         self.slots.swap_remove(position);
         if let Some(&moved) = self.slots.get(position) {
@@ -134,7 +134,7 @@ impl Cluster {
         if self.phase != phase {
             self.phase = phase;
             self.checked = 0;
-            self.seat = None;
+            self.sketch_index = None;
         }
     }
 

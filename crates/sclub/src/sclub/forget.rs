@@ -49,7 +49,7 @@ impl Partition {
         let stay: Vec<u32> = match &mut cluster.members {
             Members::One(_) => Vec::new(),
             Members::Many(many) => {
-                many.unseat_member(profiles, slot);
+                many.remove_member(profiles, slot);
                 many.slots.clone()
             }
         };

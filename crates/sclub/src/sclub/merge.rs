@@ -20,7 +20,7 @@ impl Sclub {
         }
     }
 
-    /// Of the checked clusters that agree with `index`, the one with the lowest label.
+    /// The cluster with the lowest label among the checked clusters that agree with `index`.
     fn first_to_merge_with(&mut self, index: u32) -> Option<(u32, Why)> {
         let partition = &self.partition;
         let cluster = partition.get(index);
@@ -74,13 +74,13 @@ impl Sclub {
                 many.sums
                     .add_block(scratch, profiles.blocks.get(*slot as usize), count);
                 many.frequencies.add(count, 1);
-                many.seat_member(profiles, *slot, stay);
+                many.add_member(profiles, *slot, stay);
             }
             Members::Many(others) => {
                 many.sums.add_aggregate(&others.sums);
                 many.frequencies.absorb(&others.frequencies);
                 for &slot in &others.slots {
-                    many.seat_member(profiles, slot, stay);
+                    many.add_member(profiles, slot, stay);
                 }
             }
         }

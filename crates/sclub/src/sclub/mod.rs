@@ -27,7 +27,7 @@ mod update;
 
 pub(crate) use cluster::Pivot;
 pub use inspect::Statistics;
-pub(crate) use nearby::{Nearby, Seat};
+pub(crate) use nearby::{Nearby, SketchIndex};
 pub(crate) use phase::phase_of;
 
 use crate::bytes::{self, Save as _};

@@ -4,7 +4,7 @@
 //! estimates would cost more than everything else in a round. So each checked cluster has a short
 //! single-precision sketch here, side by side with the others': the first [`AXES`] coordinates of
 //! its estimate and its reach, α_θ/2 · F(T). A distance over some of the coordinates is at most the
-//! distance over all, so what the sketches rule out is ruled out; the rest is tested exactly.
+//! distance over all, so a cluster that its sketch rules out is too far; the rest is tested exactly.
 //!
 //! Rounding an estimate to single precision moves each coordinate by at most 2⁻²⁴ of itself, and the
 //! distance is summed with relative error below 2⁻²⁰. A reach is therefore stored enlarged, by 2⁻²⁰
@@ -28,8 +28,8 @@ pub(crate) struct Nearby {
     reaches: Vec<f32>,
 }
 
-/// A cluster's place among the sketches.
-pub(crate) type Seat = u32;
+/// The index of a cluster's sketch in [`Nearby`].
+pub(crate) type SketchIndex = u32;
 
 /// A ball that covers a cluster's estimate and reach, on some of the axes.
 #[derive(Debug, Clone, Copy)]
@@ -68,8 +68,8 @@ impl Nearby {
         self.reaches.clear();
     }
 
-    pub fn insert(&mut self, cluster: u32, estimate: &[f64], reach: f64) -> Seat {
-        let seat = self.clusters.len();
+    pub fn insert(&mut self, cluster: u32, estimate: &[f64], reach: f64) -> SketchIndex {
+        let index = self.clusters.len();
         self.clusters.push(cluster);
         if self.clusters.len() > self.reaches.len() {
             self.reaches.resize(self.reaches.len() + GROUP, 0.0);
@@ -78,26 +78,26 @@ impl Nearby {
             self.far_axes
                 .resize(self.far_axes.len() + GROUP * HALF, f32::INFINITY);
         }
-        self.put(seat, &Sketch::new(estimate, reach));
-        seat as Seat
+        self.put(index, &Sketch::new(estimate, reach));
+        index as SketchIndex
     }
 
-    pub fn update(&mut self, seat: Seat, estimate: &[f64], reach: f64) {
-        self.put(seat as usize, &Sketch::new(estimate, reach));
+    pub fn update(&mut self, index: SketchIndex, estimate: &[f64], reach: f64) {
+        self.put(index as usize, &Sketch::new(estimate, reach));
     }
 
-    /// Takes a cluster out. The last one moves to its seat; returns that cluster, if it is another.
-    pub fn remove(&mut self, seat: Seat) -> Option<u32> {
-        let (seat, last) = (seat as usize, self.clusters.len() - 1);
+    /// Removes a sketch. The last one moves to its index. Returns the cluster whose sketch moved, if any.
+    pub fn remove(&mut self, index: SketchIndex) -> Option<u32> {
+        let (index, last) = (index as usize, self.clusters.len() - 1);
         let moved = self.get(last);
-        self.put(seat, &moved);
+        self.put(index, &moved);
         self.put(last, &Sketch::NONE);
-        self.clusters.swap_remove(seat);
-        (seat != last).then(|| self.clusters[seat])
+        self.clusters.swap_remove(index);
+        (index != last).then(|| self.clusters[index])
     }
 
     /// The clusters that may lie within `reach` plus their own reach of `estimate`: all that do, and
-    /// few that do not. The one asked for is among them if it has a seat.
+    /// few that do not. The one asked for is among them if it has a sketch.
     pub fn candidates(&self, estimate: &[f64], reach: f64, found: &mut Vec<u32>) {
         let query = Sketch::new(estimate, reach);
         kernels::near(Near {
@@ -108,40 +108,40 @@ impl Nearby {
             reaches: &self.reaches,
             found,
         });
-        for seat in found {
-            *seat = self.clusters[*seat as usize];
+        for index in found {
+            *index = self.clusters[*index as usize];
         }
     }
 
     /// The offset of an axis of a cluster in its half.
-    fn place(seat: usize, axis: usize) -> usize {
-        (seat / GROUP * HALF + axis % HALF) * GROUP + seat % GROUP
+    fn place(index: usize, axis: usize) -> usize {
+        (index / GROUP * HALF + axis % HALF) * GROUP + index % GROUP
     }
 
-    fn put(&mut self, seat: usize, sketch: &Sketch) {
+    fn put(&mut self, index: usize, sketch: &Sketch) {
         for (axis, &value) in sketch.axes.iter().enumerate() {
             let half = if axis < HALF {
                 &mut self.near_axes
             } else {
                 &mut self.far_axes
             };
-            half[Self::place(seat, axis)] = value;
+            half[Self::place(index, axis)] = value;
         }
-        self.reaches[seat] = sketch.reach;
+        self.reaches[index] = sketch.reach;
     }
 
-    fn get(&self, seat: usize) -> Sketch {
+    fn get(&self, index: usize) -> Sketch {
         let axes = std::array::from_fn(|axis| {
             let half = if axis < HALF {
                 &self.near_axes
             } else {
                 &self.far_axes
             };
-            half[Self::place(seat, axis)]
+            half[Self::place(index, axis)]
         });
         Sketch {
             axes,
-            reach: self.reaches[seat],
+            reach: self.reaches[index],
         }
     }
 }
@@ -161,34 +161,34 @@ mod tests {
         ) {
             let mut nearby = Nearby::default();
             let at = |i: usize| points[i].0[..dim].iter().map(|v| v * scale).collect::<Vec<_>>();
-            let mut seats: Vec<Option<Seat>> = (0..points.len() as u32)
+            let mut indices: Vec<Option<SketchIndex>> = (0..points.len() as u32)
                 .map(|i| Some(nearby.insert(i, &[0.0; 30][..dim], 0.0)))
                 .collect();
             for i in 0..points.len() {
                 if points[i].2 {
-                    nearby.update(seats[i].unwrap(), &at(i), points[i].1 * scale);
-                } else if let Some(moved) = nearby.remove(seats[i].take().unwrap()) {
-                    // The last one took the seat that was freed.
-                    let seat = nearby.clusters.iter().position(|&c| c == moved).unwrap();
-                    seats[moved as usize] = Some(seat as Seat);
+                    nearby.update(indices[i].unwrap(), &at(i), points[i].1 * scale);
+                } else if let Some(moved) = nearby.remove(indices[i].take().unwrap()) {
+                    // The last one took the index that was freed.
+                    let index = nearby.clusters.iter().position(|&c| c == moved).unwrap();
+                    indices[moved as usize] = Some(index as SketchIndex);
                 }
             }
             let mut found = Vec::new();
             for i in 0..points.len() {
                 nearby.candidates(&at(i), points[i].1 * scale, &mut found);
-                for j in (0..points.len()).filter(|&j| seats[j].is_some()) {
+                for j in (0..points.len()).filter(|&j| indices[j].is_some()) {
                     // Just within reach, to the last bit.
                     let apart = distance(&at(i), &at(j));
                     if apart <= (points[i].1 + points[j].1) * scale {
                         prop_assert!(found.contains(&(j as u32)));
                     }
-                    nearby.update(seats[j].unwrap(), &at(j), apart);
+                    nearby.update(indices[j].unwrap(), &at(j), apart);
                     let mut touching = Vec::new();
                     nearby.candidates(&at(i), 0.0, &mut touching);
                     prop_assert!(touching.contains(&(j as u32)));
-                    nearby.update(seats[j].unwrap(), &at(j), points[j].1 * scale);
+                    nearby.update(indices[j].unwrap(), &at(j), points[j].1 * scale);
                 }
-                prop_assert!(found.iter().all(|&j| seats[j as usize].is_some()));
+                prop_assert!(found.iter().all(|&j| indices[j as usize].is_some()));
             }
         }
     }

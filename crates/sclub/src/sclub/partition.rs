@@ -50,7 +50,7 @@ impl Partition {
             radius: radius(0),
             phase: 0,
             checked: 0,
-            seat: None,
+            sketch_index: None,
         };
         Self {
             phase: 0,
@@ -169,7 +169,7 @@ impl Partition {
         } else {
             many.frequencies.add(0, 1);
         }
-        many.seat_member(profiles, slot, first);
+        many.add_member(profiles, slot, first);
         cluster.collapse(profiles);
         // The user is not checked yet; if the cluster was, it no longer is.
         self.refresh(first);
@@ -196,7 +196,7 @@ impl Partition {
             radius: radius(self.profiles.place(slot).count),
             phase: 0,
             checked: 0,
-            seat: None,
+            sketch_index: None,
         };
         let index = match self.free.pop() {
             Some(index) => {
@@ -258,19 +258,19 @@ impl Partition {
         }
         let reach = self.alpha_theta / 2.0 * cluster.radius;
         let estimate = cluster.view(&self.profiles).estimate;
-        match cluster.seat {
-            Some(seat) => self.nearby.update(seat, estimate, reach),
-            None => cluster.seat = Some(self.nearby.insert(index, estimate, reach)),
+        match cluster.sketch_index {
+            Some(sketch_index) => self.nearby.update(sketch_index, estimate, reach),
+            None => cluster.sketch_index = Some(self.nearby.insert(index, estimate, reach)),
         }
     }
 
     fn leave_nearby(&mut self, index: u32) {
         let (cluster, ..) = self.parts(index);
-        let Some(seat) = cluster.seat.take() else {
+        let Some(sketch_index) = cluster.sketch_index.take() else {
             return;
         };
-        if let Some(moved) = self.nearby.remove(seat) {
-            self.parts(moved).0.seat = Some(seat);
+        if let Some(moved) = self.nearby.remove(sketch_index) {
+            self.parts(moved).0.sketch_index = Some(sketch_index);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! | users seen, in order of appearance | 1 + n |
 //! | for each: T, cluster, position, phase checked in, whether alone; block | 5 + d(d+5)/2 |
 //! | places of clusters; for each whether there is one | 1 + n |
-//! | for each cluster: label, F(T), phase, checked, seat; members | |
+//! | for each cluster: label, F(T), phase, checked, index of its sketch; members | |
 //! | free places | 1 + n |
 //! | checksum of all before | 1 |
 
@@ -31,8 +31,8 @@ use crate::policy::{Clock, MAX_ROUNDS, Users};
 use crate::radius::radius;
 use crate::statistics::{Aggregate, Shape};
 
-/// The word for a cluster without a seat.
-const NO_SEAT: u64 = u64::MAX;
+/// The word for a cluster without a sketch.
+const NO_SKETCH: u64 = u64::MAX;
 
 impl Sclub {
     /// The whole state as bytes, those of [`crate::Persist::save_to`].
@@ -43,7 +43,7 @@ impl Sclub {
     /// Loads the state that was saved as these bytes.
     ///
     /// # Errors
-    /// [`Error::BadSnapshot`] where they are not a valid state; [`Error::BadParameter`] and
+    /// [`Error::BadSnapshot`] if they are not a valid state; [`Error::BadParameter`] and
     /// [`Error::Dimension`] for numbers that no state has.
     pub fn load(bytes: &[u8]) -> Result<Self, Error> {
         bytes::load_slice(bytes, |input| Self::load_from(input))
@@ -52,7 +52,7 @@ impl Sclub {
     /// Loads the state that [`crate::Persist::save_to`] wrote, in small pieces, and reads not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] as for [`Sclub::load`].
+    /// [`LoadError::Io`] if the input fails; [`LoadError::State`] as for [`Sclub::load`].
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;
@@ -87,7 +87,7 @@ impl Sclub {
         for cluster in state.partition.iter() {
             check_cluster(&state.partition, cluster, declared.checked_sub(appeared))?;
         }
-        state.partition.nearby = seats(&state.partition)?;
+        state.partition.nearby = sketches(&state.partition)?;
         Ok(state)
     }
 }
@@ -128,7 +128,7 @@ fn save_cluster(cluster: &Cluster, writer: &mut Writer<'_>) -> io::Result<()> {
     writer.number(cluster.radius)?;
     writer.word(u64::from(cluster.phase))?;
     writer.word(u64::from(cluster.checked))?;
-    writer.word(cluster.seat.map_or(NO_SEAT, u64::from))?;
+    writer.word(cluster.sketch_index.map_or(NO_SKETCH, u64::from))?;
     match &cluster.members {
         Members::One(slot) => {
             writer.word(0)?;
@@ -139,9 +139,9 @@ fn save_cluster(cluster: &Cluster, writer: &mut Writer<'_>) -> io::Result<()> {
             writer.words(many.slots.iter().map(|&slot| u64::from(slot)))?;
             writer.word(many.unseen)?;
             many.sums.save(writer)?;
-            let rungs = many.frequencies.rungs();
-            writer.word(rungs.len() as u64)?;
-            for &(count, users) in rungs {
+            let entries = many.frequencies.entries();
+            writer.word(entries.len() as u64)?;
+            for &(count, users) in entries {
                 writer.word(count)?;
                 writer.word(users)?;
             }
@@ -158,9 +158,12 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadEr
     let radius = reader.number()?;
     let phase = reader.u32()?;
     let checked = reader.u32()?;
-    let seat = match reader.word()? {
-        NO_SEAT => None,
-        seat => Some(u32::try_from(seat).map_err(|_| bad("a seat is too large"))?),
+    let sketch_index = match reader.word()? {
+        NO_SKETCH => None,
+        sketch_index => Some(
+            u32::try_from(sketch_index)
+                .map_err(|_| bad("the index of a sketch does not fit into 32 bits"))?,
+        ),
     };
     let members = match reader.at_most(1)? {
         0 => Members::One(reader.u32()?),
@@ -171,11 +174,11 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadEr
             }
             let unseen = u64::from(reader.u32()?);
             let sums = Aggregate::load(shape, reader)?;
-            let mut rungs = Vec::new();
+            let mut entries = Vec::new();
             for _ in 0..reader.count()? {
-                rungs.push((reader.word()?, u64::from(reader.u32()?)));
+                entries.push((reader.word()?, u64::from(reader.u32()?)));
             }
-            let frequencies = Frequencies::from_rungs(rungs)
+            let frequencies = Frequencies::from_entries(entries)
                 .ok_or(bad("the frequencies of a cluster are not in order"))?;
             let phase = reader.u32()?;
             let radius = reader.number()?;
@@ -201,7 +204,7 @@ fn load_cluster(shape: Shape, reader: &mut Reader<'_>) -> Result<Cluster, LoadEr
         radius,
         phase,
         checked,
-        seat,
+        sketch_index,
     })
 }
 
@@ -353,14 +356,14 @@ fn check_cluster(
     let is_of_now = cluster.phase == phase;
     let checked = if is_of_now { cluster.checked } else { 0 };
     let wrong_marks = u64::from(checked) != marked as u64;
-    let wrong_seat = is_of_now && cluster.seat.is_some() != cluster.is_checked(phase);
+    let wrong_sketch = is_of_now && cluster.sketch_index.is_some() != cluster.is_checked(phase);
     let is_later = |of: u32| of > phase;
     let later_pivot = match &cluster.members {
         Members::One(_) => false,
         Members::Many(many) => is_later(many.pivot.phase),
     };
     let later = is_later(cluster.phase) || members().any(|place| is_later(place.checked_in));
-    if wrong_marks || wrong_seat || later || later_pivot {
+    if wrong_marks || wrong_sketch || later || later_pivot {
         return Err(bad(
             "the marks of a cluster do not match those of its users",
         ));
@@ -368,22 +371,22 @@ fn check_cluster(
     Ok(())
 }
 
-/// The sketches of the clusters that are checked in the current phase, each at its seat.
-fn seats(partition: &Partition) -> Result<Nearby, Error> {
-    let mut seated: Vec<(u32, u32)> = Vec::new();
+/// The sketches of the clusters that are checked in the current phase, each at its index.
+fn sketches(partition: &Partition) -> Result<Nearby, Error> {
+    let mut sketched: Vec<(u32, u32)> = Vec::new();
     for (index, cluster) in partition.clusters.iter().enumerate() {
         if let Some(cluster) = cluster
-            && let Some(seat) = cluster.seat
+            && let Some(sketch_index) = cluster.sketch_index
             && cluster.phase == partition.phase
         {
-            seated.push((seat, index as u32));
+            sketched.push((sketch_index, index as u32));
         }
     }
-    seated.sort_unstable();
+    sketched.sort_unstable();
     let mut nearby = Nearby::default();
-    for (expected, &(seat, index)) in seated.iter().enumerate() {
-        if seat as usize != expected {
-            return Err(bad("the seats of its clusters are not in order"));
+    for (expected, &(sketch_index, index)) in sketched.iter().enumerate() {
+        if sketch_index as usize != expected {
+            return Err(bad("the indices of its sketches are not consecutive"));
         }
         let cluster = partition.get(index);
         let estimate = cluster.view(&partition.profiles).estimate;

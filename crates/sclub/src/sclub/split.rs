@@ -51,7 +51,7 @@ impl Sclub {
         many.sums
             .remove_block(scratch, profiles.blocks.get(slot as usize), place.count);
         many.frequencies.remove(place.count);
-        many.unseat_member(profiles, slot);
+        many.remove_member(profiles, slot);
         let from = cluster.label;
         self.partition.rederive(old);
         self.partition.refresh(old);

@@ -40,7 +40,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// The background; `None` where C is not positive definite.
+    /// The background; `None` if C is not positive definite.
     pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
         let factors = Factors::of(mean.len(), &covariance)?;
         let pull = factors.solve(&mean);

@@ -1,4 +1,4 @@
-//! The score of an item: the expected reward, and a bonus for what showing it would teach.
+//! The score of an item: the expected reward, and a bonus for the information from showing it.
 //!
 //! | symbol | name | meaning |
 //! |---|---|---|

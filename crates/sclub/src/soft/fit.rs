@@ -19,7 +19,7 @@ const LAST_STEPS: usize = 2;
 const SCALE_FITS: u64 = 12;
 /// Growth of the number of rounds between a search that found clusters and the next.
 const SEARCH_GROWTH: f64 = 1.4;
-/// The minimum weight of a mixture that is played.
+/// The minimum weight, relative to the largest, of a mixture that recommendations use.
 const MIN_PLAYED_WEIGHT: f64 = 1e-3;
 /// Two mixtures with equally many clusters and scores closer than this count as one.
 const SAME_SCORE: f64 = 0.05;
@@ -29,9 +29,9 @@ const SAME_SCORE: f64 = 0.05;
 pub(crate) struct Fit {
     /// Rounds learned in the state it was computed from.
     pub rounds: u64,
-    /// Rounds from which on more clusters are searched for.
+    /// The number of rounds at which the next search for more clusters may run.
     pub searched: u64,
-    /// Users forgotten before that.
+    /// The number of users forgotten before it was computed.
     pub forgotten: u64,
     /// Fits before it.
     pub number: u64,
@@ -44,9 +44,10 @@ pub(crate) struct Fit {
     pub sizes: Vec<(f64, f64)>,
     /// Other mixtures that explain the data well; the next fit goes on from them too.
     pub others: Vec<Mixture>,
-    /// The mixture that is played: the best mixture, then the others, by weight.
+    /// The mixture that recommendations use: the clusters of the best mixture, then those of the others, by
+    /// weight.
     pub played: Mixture,
-    /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster that is played: the posterior covariance of its centre.
+    /// V_k = (C⁻¹ + A_k)⁻¹ of each cluster of `played`: the posterior covariance of its centre.
     pub spreads: Vec<Vec<f64>>,
     pub next_label: ClusterId,
     /// The share of users without a cluster of probability ½ or more.
@@ -184,8 +185,8 @@ fn sample(all: &[u32]) -> Vec<u32> {
 }
 
 impl Fit {
-    /// Takes the best mixture, and plays it with the others: each by e^{temper · score}, the background
-    /// alone among them.
+    /// Sets `mixture` to the best candidate and `played`, which recommendations use, to the average of all kept
+    /// candidates and the background-only model, weighted by e^{temper · score}.
     fn choose(
         &mut self,
         panel: &Panel<'_>,

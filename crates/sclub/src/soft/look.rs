@@ -5,11 +5,11 @@ use super::{SclubSoft, Served};
 use crate::policy::{ClusterId, UserId};
 use crate::refit::{Outlook, Place, Placement};
 
-/// The trust from which on clusters count as used.
+/// The minimum trust at which clusters count as used.
 const MIN_TRUST: f64 = 0.5;
 
 impl Served {
-    /// The cluster of the best mixture with the largest weight; 0 where the background has more.
+    /// The cluster of the best mixture with the largest weight; 0 if the background has more.
     pub(super) fn most_probable(&self, belief: &Belief) -> ClusterId {
         let count = self.fit.mixture.centres.len();
         let weights = &belief.weights;
@@ -38,7 +38,7 @@ impl SclubSoft {
         served.map_or(0, |served| served.fit.mixture.centres.len())
     }
 
-    /// Probabilities within the best mixture: other mixtures that are played beside it are left out.
+    /// Probabilities within the best mixture. The other mixtures that recommendations use are left out.
     pub(super) fn place(&self, user: UserId) -> Option<Placement> {
         let (served, _, belief) = self.basis(user)?;
         let mixture = &served.fit.mixture;

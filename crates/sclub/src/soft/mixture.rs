@@ -49,7 +49,7 @@ pub(crate) struct Expectation {
     pub explains: Vec<f64>,
     /// w_i0 of each user.
     pub none: Vec<f64>,
-    /// Each user's most probable cluster, counted from 1; 0 where that is none.
+    /// Each user's most probable cluster, counted from 1; 0 if that is none.
     pub most: Vec<u32>,
     /// Users whose most probable cluster has ½ or more.
     pub placed: u64,

@@ -79,7 +79,7 @@ pub struct SclubSoft {
     beliefs: Vec<Belief>,
     served: Option<Served>,
     rounds: u64,
-    /// Rounds from which on a fit is due.
+    /// The number of rounds at which the next fit is due.
     due: u64,
     /// Users forgotten so far. A fit with a lower number still contains observations of a
     /// forgotten user.
@@ -326,7 +326,7 @@ impl Policy for SclubSoft {
         Ok(())
     }
 
-    /// The user's most probable cluster; `None` where the background is more probable.
+    /// The user's most probable cluster; `None` if the background is more probable.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
         let (served, _, belief) = self.basis(user)?;
         Some(served.most_probable(&belief)).filter(|&id| id != 0)

@@ -17,9 +17,9 @@ pub struct SoftParams {
     pub half_life: Option<f64>,
     /// c_b, weight of the disagreement among hypotheses about a user.
     pub between: f64,
-    /// c, weight of the uncertainty under each hypothesis, where clusters are trusted.
+    /// c, weight of the uncertainty under each hypothesis, if clusters are trusted.
     pub within: f64,
-    /// c where they are not.
+    /// c if clusters are not trusted.
     pub alone: f64,
     /// Rounds before the first full fit.
     pub first: u64,
@@ -31,15 +31,15 @@ pub struct SoftParams {
     pub steps: usize,
     /// The number of clusters that a search starts from.
     pub seeds: usize,
-    /// The maximum number of mixtures that are kept and played together.
+    /// The maximum number of mixtures that are kept and averaged to recommend.
     pub members: usize,
-    /// The number of mixtures searched for from scratch in each fit.
+    /// The number of mixtures searched for from scratch in a fit, between `cold_from` and `cold_to`.
     pub colds: usize,
-    /// Rounds per user from which on mixtures are searched for from scratch.
+    /// Searches from scratch run while rounds per user are at least `cold_from` and below `cold_to`.
     pub cold_from: f64,
-    /// Rounds per user from which on none is.
+    /// The rounds per user at which searches from scratch end.
     pub cold_to: f64,
-    /// A mixture is played in proportion to e to the power of this times its score.
+    /// A mixture is weighted by e to the power of this times its score.
     pub temper: f64,
     /// The gain of the clusters, in nats, at which they get half of the weight.
     pub caution: f64,
@@ -163,31 +163,31 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     ),
     expert(
         "members",
-        "Maximum number of mixtures that are kept and played together",
+        "Maximum number of mixtures that are kept and averaged to recommend",
         Range::whole(1.0, 64.0, "a whole number between 1 and 64"),
         default!(members),
     ),
     expert(
         "colds",
-        "Number of mixtures searched for from scratch in each fit",
+        "Number of mixtures searched for from scratch in a fit, between cold_from and cold_to",
         Range::whole(0.0, 64.0, "a whole number between 0 and 64"),
         default!(colds),
     ),
     expert(
         "cold_from",
-        "Rounds per user from which on mixtures are searched for from scratch",
+        "Rounds per user at which searches for mixtures from scratch begin",
         RATIO,
         default!(cold_from),
     ),
     expert(
         "cold_to",
-        "Rounds per user from which on no mixture is searched for from scratch",
+        "Rounds per user at which searches for mixtures from scratch end",
         RATIO,
         default!(cold_to),
     ),
     expert(
         "temper",
-        "A mixture is played in proportion to e to the power of this times its score",
+        "A mixture is weighted by e to the power of this times its score",
         Range::between(0.0, 10.0, "between 0 and 10"),
         default!(temper),
     ),

@@ -126,9 +126,7 @@ impl Fit {
         if played.centres.len() < mixture.centres.len()
             || !mixture.centres.iter().zip(&played.centres).all(same)
         {
-            return Err(
-                bad("the mixture that it plays does not begin with the best mixture").into(),
-            );
+            return Err(bad("the averaged mixture does not begin with the best mixture").into());
         }
         let mut spreads = Vec::new();
         for _ in &played.centres {
@@ -217,7 +215,7 @@ impl SclubSoft {
     /// Reads the state that [`crate::Persist::save_to`] wrote, in small pieces, and not a byte more.
     ///
     /// # Errors
-    /// [`LoadError::Io`] where the input fails; [`LoadError::State`] where it is not a valid state.
+    /// [`LoadError::Io`] if the input fails; [`LoadError::State`] if it is not a valid state.
     pub fn load_from(input: &mut dyn Read) -> Result<Self, LoadError> {
         let reader = Reader::new(input)?;
         reader.expect(Self::MAGIC)?;

@@ -51,7 +51,7 @@ pub(crate) struct Search<'a> {
 pub(crate) struct Draws(pub u64);
 
 impl Draws {
-    /// An index drawn in proportion to its weight; `None` where all weights are 0.
+    /// An index drawn in proportion to its weight; `None` if all weights are 0.
     fn among(&mut self, weights: &[f64]) -> Option<usize> {
         let whole: f64 = weights.iter().sum();
         let at = self.next() * whole;

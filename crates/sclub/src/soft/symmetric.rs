@@ -54,7 +54,7 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// The factors; `None` where the matrix is not positive definite.
+    /// The factors; `None` if the matrix is not positive definite.
     pub fn of(dim: usize, matrix: &[f64]) -> Option<Self> {
         let triangle = dim * (dim - 1) / 2;
         let mut lower = vec![0.0; triangle];

@@ -65,7 +65,10 @@ impl FromStr for Preset {
         let preset = Preset::ALL.into_iter().find(|p| p.as_str() == text);
         preset.ok_or_else(|| {
             let known = Preset::ALL.map(Preset::as_str).join(", ");
-            ValueError::new("preset", format!("there is no '{text}'; there are {known}"))
+            ValueError::new(
+                "preset",
+                format!("unknown preset '{text}'; use one of {known}"),
+            )
         })
     }
 }
@@ -79,7 +82,8 @@ pub struct Constant {
     pub meaning: &'static str,
     /// The values that it can have.
     pub range: Range,
-    /// Its value where none is given. [`Value::Unset`] where that means something of its own.
+    /// Default value in a preset. [`Value::Unset`] if the constant is off by default (`half_life`: no decay) or
+    /// its `instead_of` partner is set (`beta`/`beta_scale`).
     pub default: fn(Preset, &Setup<'_>) -> Result<Value, Error>,
     /// An alternative constant with the same purpose. Setting one unsets the other.
     pub instead_of: Option<&'static str>,
@@ -141,7 +145,7 @@ impl Constant {
             let known = known.join(", ");
             ValueError::new(
                 self.name,
-                format!("there is no '{text}'; there are {known}"),
+                format!("unknown value '{text}'; use one of {known}"),
             )
         };
         match self.range {
@@ -182,7 +186,7 @@ impl Constant {
                                 << place.ok_or_else(|| {
                                     let known = known.join(", ");
                                     let why = format!(
-                                        "there is no '{part}'; there are all, none, {known}"
+                                        "unknown value '{part}'; use one of all, none, {known}"
                                     );
                                     ValueError::new(self.name, why)
                                 })?;
@@ -319,7 +323,7 @@ impl Range {
 /// The value of a constant.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// None.
+    /// No value: the constant is off, or its [`Constant::instead_of`] partner is set.
     Unset,
     /// A number.
     Number(f64),
@@ -394,7 +398,7 @@ impl Values {
         self.spec.constants.iter().zip(self.values.iter().copied())
     }
 
-    /// The value of a constant; [`Value::Unset`] where the policy has none of that name.
+    /// The value of a constant; [`Value::Unset`] if the policy has none of that name.
     pub fn get(&self, name: &str) -> Value {
         let place = self.spec.place(name);
         place.map_or(Value::Unset, |place| self.values[place])
@@ -413,7 +417,7 @@ impl Values {
         self.get(name) == Value::Flag(true)
     }
 
-    /// A choice; empty where it is not set.
+    /// A choice; empty if it is not set.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.get(name) {
             Value::Choice(choice) => choice,

@@ -1,12 +1,12 @@
 //! The best of a large set without scoring all of it.
 //!
-//! For any λ at least the largest eigenvalue of S⁻¹, xᵀS⁻¹x ≤ λ xᵀx. So an item scores at most what
-//! it would with λ xᵀx for its squared norm, and that costs d multiplications where the score costs
-//! d²/2. What cannot be among the best is passed over; the rest is put side by side and scored by
-//! the same kernel, whose lanes do not know of each other: the answer has the bits of the full scan.
+//! For any λ at least the largest eigenvalue of S⁻¹, xᵀS⁻¹x ≤ λ xᵀx. So the score with
+//! λ xᵀx for the squared norm is an upper bound, which costs d multiplications where the score costs d²/2.
+//! Items that cannot be among the best are skipped. The rest is put side by side and scored by the same
+//! kernel, whose lanes are independent: the answer has the bits of the full scan.
 //!
 //! **Rounding.** The mean in the bound has the bits of the mean in the score, and square root,
-//! product with β ≥ 0 and sum keep the order of what they are given. So it is enough that the bound
+//! product with β ≥ 0 and sum keep the order of their inputs. So it is enough that the bound
 //! on the norm is above the norm as it is computed. There z = M x errs by at most d·2⁻⁵³ ‖M_i‖ ‖x‖
 //! in row i, hence √(Σ g z²) by at most d·2⁻⁵³ √(tr S⁻¹) ‖x‖, and tr S⁻¹ ≤ d λ: relative to √λ ‖x‖
 //! that is d^1.5·2⁻⁵³ < 2·10⁻¹² for every dimension there is. S⁻¹ and its powers are computed with
@@ -25,7 +25,7 @@ use crate::statistics::View;
 const MARGIN: f64 = 1e-6;
 /// Enlarges the bound on a squared norm beyond every underflow.
 const MIN_SQUARE: f64 = 1e-280;
-/// Items per feature from which on pruning by a bound is faster than scoring all items.
+/// The minimum number of items per feature at which pruning by a bound is faster than scoring all items.
 const MIN_ITEMS_PER_FEATURE: usize = 32;
 
 impl Ranking {
@@ -198,7 +198,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A bound on the largest eigenvalue of S⁻¹, or nothing where S = I and lengths are norms.
+/// A bound on the largest eigenvalue of S⁻¹; `None` if S = I and lengths are norms.
 ///
 /// With μ and s² the mean and the variance of d positive numbers, none is above μ + s √(d − 1). The
 /// numbers are the eighth powers of the eigenvalues: their sum is ‖A⁴‖², that of their squares ‖A⁸‖²,

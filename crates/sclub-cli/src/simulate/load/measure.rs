@@ -64,7 +64,8 @@ impl Plan {
         self.report_progress(&format!("{turn} of {}: {name} {rate}/s", self.repeat));
     }
 
-    /// Enough decisions to reward for as long as is planned; if they are not, it ends before.
+    /// Fetches decisions, by the measured rate enough for the planned time. The measurement ends early if they
+    /// run out.
     fn fetch(&self, report: &Report, turn: usize) -> Result<Vec<String>> {
         let rate = report.rate("recommend").unwrap_or(ASSUMED_RATE).max(1000.0);
         let count = (1.1 * rate * self.duration.as_secs_f64()) as usize;
@@ -237,7 +238,7 @@ impl<'p> Sender<'p> {
         }
     }
 
-    /// Makes the body of the next request; false where there is none.
+    /// Makes the body of the next request. Returns false if there is no next request.
     fn prepare(&mut self) -> bool {
         self.body.clear();
         match self.work {

@@ -49,7 +49,10 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
     if what == Load::Catalogue {
         plan.connections = 1;
         plan.threads = 1;
-        let items = usize::try_from(args.catalogue).context("catalogue is too large")?;
+        let items = usize::try_from(args.catalogue).with_context(|| {
+            let given = args.catalogue;
+            format!("catalogue is {given}; it must be at most {}", usize::MAX)
+        })?;
         plan.report_progress(&format!("putting {} items", thousands(items as f64)));
         block_on(async {
             let mut connection = plan.remote.open().await?;

@@ -116,7 +116,7 @@ pub async fn teach(plan: &Plan, connection: &mut Connection, liked: &[f64]) -> R
     Ok(())
 }
 
-/// Fetches so many decisions, each with the number of the item to show.
+/// Fetches `count` decisions, each with the number of the item to show.
 pub async fn decisions(
     plan: &Plan,
     connection: &mut Connection,

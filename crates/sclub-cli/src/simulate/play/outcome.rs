@@ -26,7 +26,7 @@ pub struct Outcome {
     pub feedback: Latencies,
     /// The server at the end.
     pub state: State,
-    /// True if the server was new and was told the number of users.
+    /// True if the server was new and got the number of users in advance.
     pub is_fresh: bool,
     pub error: Option<anyhow::Error>,
 }

@@ -188,7 +188,7 @@ fn the_same_matrix_gives_the_same_bits() {
     let mut passes = Vec::new();
     let watched = solve(&matrix, 6, 3, &mut |search| passes.push(search));
     assert_eq!(watched, solve(&matrix, 6, 3, &mut |_| ()));
-    // What is missing shrinks, and each pass is told.
+    // The missing part shrinks, and each pass is reported.
     assert!(
         passes
             .iter()

@@ -32,7 +32,7 @@ fn the_hash_covers_every_field() {
         ("when it was handed out", |state| {
             state.answered.insert(5, 11);
         }),
-        ("a forgotten print", |state| {
+        ("a forgotten fingerprint", |state| {
             let forgotten = *state.forgotten.values().next().unwrap();
             state.forgotten.clear();
             state.forgotten.insert(77, forgotten);
