@@ -59,10 +59,10 @@ const SMALL: [&str; 4] = ["--rounds", "400", "--seeds", "2"];
 fn without_data_everything_else_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let output = run(folder.path(), &SMALL);
-    let said = text(&output.stdout);
-    assert!(said.contains("(1a)") && said.contains("(1c)") && !said.contains("(2a)"));
-    assert!(said.contains("Open report/index.html"), "{said}");
-    assert!(said.contains("Not to be compared with the paper"));
+    let output = text(&output.stdout);
+    assert!(output.contains("(1a)") && output.contains("(1c)") && !output.contains("(2a)"));
+    assert!(output.contains("Open report/index.html"), "{output}");
+    assert!(output.contains("Not to be compared with the paper"));
     let report = folder.path().join("report");
     let page = std::fs::read_to_string(report.join("index.html")).unwrap();
     assert!(page.contains("sclub paper --movielens"), "how to get it");
@@ -197,9 +197,9 @@ fn stopped_in_order_it_says_what_is_there() {
     assert!(Command::new("kill").args(stop).status().unwrap().success());
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("The same command again goes on"));
-    let said = text(&output.stdout);
-    assert!(said.contains("of 6 seeds"), "{said}");
+    assert!(text(&output.stderr).contains("Run the same command again"));
+    let output = text(&output.stdout);
+    assert!(output.contains("of 6 seeds"), "{output}");
     let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
     for words in [
         "Not complete.",
@@ -266,8 +266,8 @@ fn wrong_arguments_are_told_before_anything_is_run() {
     ] {
         let output = sclub(folder.path(), &args).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
-        let said = text(&output.stderr);
-        assert!(said.contains(message), "{said}");
+        let output = text(&output.stderr);
+        assert!(output.contains(message), "{output}");
         assert!(!folder.path().join("report").exists());
     }
     let foreign = folder.path().join("site");
@@ -282,10 +282,10 @@ fn wrong_arguments_are_told_before_anything_is_run() {
     std::fs::write(folder.path().join("tiny.csv"), "userId,movieId\n1,2\n").unwrap();
     let args = ["--movielens", "tiny.csv", "--out", "other"];
     let output = sclub(folder.path(), &args).output().unwrap();
-    let said = text(&output.stderr);
+    let output = text(&output.stderr);
     assert!(
-        said.contains("tiny.csv cannot be used as MovieLens"),
-        "{said}"
+        output.contains("tiny.csv cannot be used as MovieLens"),
+        "{output}"
     );
 }
 

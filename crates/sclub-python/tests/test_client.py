@@ -85,6 +85,46 @@ def test_a_reward_is_learned_once_for_each_item_shown(client: Client) -> None:
     assert client.user("once")["count"] == 2
 
 
+@pytest.mark.parametrize("rewards", [[0, 1], (0, True), np.array([0.0, 1.0])])
+def test_the_rewards_of_a_list_are_one_round(client: Client, rewards: Any) -> None:
+    before = client.state(hash=False)["rounds"]
+    shown = client.recommend("lists", k=3)
+    assert client.feedback(shown, rewards) is True
+    assert client.feedback(shown, rewards) is False
+    assert client.feedback_many([(shown, [0, 1, 1])]) == [True]
+    assert client.state(hash=False)["rounds"] == before + 2
+    with pytest.raises(Invalid, match="4 rewards for 3 items"):
+        client.feedback(shown, [0, 0, 0, 0])
+
+
+def test_recommendations_follow_the_context(tmp_path: Path) -> None:
+    flags = ["--policy", "linucb-ind", "--context", "hour,device=phone|tv"]
+    with serving(tmp_path / "data", *flags) as server, Client(server.url) as client:
+        client.put_items({"news": [1, 0], "film": [0, 1]})
+        liked = {"phone": "news", "tv": "film"}
+        for turn in range(60):
+            device = ["phone", "tv"][turn * 7 % 3 % 2]
+            shown = client.recommend("u", context={"device": device, "hour": np.float32(0.5)})
+            client.feedback(shown, shown.item == liked[device])
+        for device, item in liked.items():
+            assert client.recommend("u", context={"device": device}).item == item
+        asked = [{"user": "u", "context": {"device": device}} for device in liked]
+        assert [one.item for one in client.recommend_many(asked)] == list(liked.values())
+        with pytest.raises(Invalid, match="one of phone, tv"):
+            client.recommend("u", context={"device": "car"})
+        frame = client.export_frame()
+        assert frame["context"].iloc[0] == {"device": "phone", "hour": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("context", "error"),
+    [(["device"], TypeError), ({1: 2.0}, TypeError), ({"hour": float("nan")}, ValueError)],
+)
+def test_a_context_is_a_mapping_of_names(client: Client, context: Any, error: Any) -> None:
+    with pytest.raises(error, match="context"):
+        client.recommend("u", context=context)
+
+
 @pytest.mark.parametrize(
     "reward", [1, 1.0, True, np.float32(1), np.int64(1), np.bool_(True), np.array(1.0)]
 )

@@ -8,6 +8,9 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/lints.rs"]
+mod lints;
+
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
     &crate::sclub::SPEC,
@@ -16,6 +19,7 @@ static BUILT_IN: &[&Spec] = &[
     &crate::soft::GAUSSIAN,
     &crate::linucb::IND,
     &crate::linucb::ONE,
+    &lints::SPEC,
 ];
 
 /// Policies from outside.

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
 from ._client_base import Base, Verify, whole_file
 from ._client_calls import LONG, Asked, Card, Given, Lines, Recommendation, to_frame
-from ._client_values import Id, Items
+from ._client_values import Context, Id, Items, Reward
 
 T = TypeVar("T")
 
@@ -64,16 +64,17 @@ class AsyncClient(Base):
         candidates: Iterable[Id] | None = None,
         items: Items | None = None,
         exclude: Iterable[Id] | None = None,
+        context: Context | None = None,
     ) -> Recommendation:
         """As `Client.recommend`."""
-        return await self._run(self._calls.recommend(user, k, candidates, items, exclude))
+        return await self._run(self._calls.recommend(user, k, candidates, items, exclude, context))
 
     async def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
         """As `Client.recommend_many`."""
         return await self._run(self._calls.recommend_many(requests))
 
     async def feedback(
-        self, decision: str | Recommendation, reward: float, *, item: Id | None = None
+        self, decision: str | Recommendation, reward: Reward, *, item: Id | None = None
     ) -> bool:
         """As `Client.feedback`."""
         return await self._run(self._calls.feedback(decision, reward, item))

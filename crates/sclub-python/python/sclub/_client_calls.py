@@ -13,11 +13,15 @@ from urllib.parse import quote
 from ._client_attempts import Answer, Attempts, Call, Request, Wait
 from ._client_errors import ConnectionFailed, ServiceError, Unavailable
 from ._client_values import (
+    Context,
     Id,
     Items,
+    Reward,
+    context_of,
     count_of,
     id_of,
     ids_of,
+    is_list,
     items_of,
     number_of,
     pieces_of,
@@ -74,7 +78,7 @@ Asked: TypeAlias = Id | Mapping[str, Any]
 """A request of a batch: a user, or a mapping with the arguments of `recommend`."""
 
 Given: TypeAlias = (
-    tuple[str | Recommendation, float] | tuple[str | Recommendation, float, Id] | Mapping[str, Any]
+    tuple[str | Recommendation, Reward] | tuple[str | Recommendation, float, Id] | Mapping[str, Any]
 )
 """Feedback of a batch: decision, reward and optionally item; or a mapping with these names."""
 
@@ -92,8 +96,9 @@ class Calls:
         candidates: Iterable[Id] | None,
         items: Items | None,
         exclude: Iterable[Id] | None,
+        context: Context | None,
     ) -> Call[Recommendation]:
-        body = _asked("", user, k, candidates, items, exclude)
+        body = _asked("", user, k, candidates, items, exclude, context)
         answer = yield from self._ask(_post("/v1/recommend", body))
         return _reading(answer, _recommendation)
 
@@ -103,7 +108,7 @@ class Calls:
         for place, request in enumerate(several):
             where = f"requests[{place}]."
             if isinstance(request, Mapping):
-                others = ["k", "candidates", "items", "exclude"]
+                others = ["k", "candidates", "items", "exclude", "context"]
                 asked.append(_asked(where, **_named(where, request, ["user"], others)))
             else:
                 asked.append(_asked(where, request))
@@ -111,7 +116,7 @@ class Calls:
         return _reading(answer, lambda said: [_recommendation(one) for one in said["decisions"]])
 
     def feedback(
-        self, decision: str | Recommendation, reward: float, item: Id | None
+        self, decision: str | Recommendation, reward: Reward, item: Id | None
     ) -> Call[bool]:
         body = _given("", decision, reward, item)
         answer = yield from self._ask(_post("/v1/feedback", body))
@@ -284,6 +289,8 @@ def to_frame(lines: list[Card]) -> Any:
     # By name, so that types are checked alike with and without the stubs of pandas.
     pandas: Any = importlib.import_module("pandas")
     names = "decision user item features score cluster reward decided rewarded".split()
+    if any("context" in line for line in lines):
+        names.insert(4, "context")
     frame = pandas.DataFrame(lines, columns=names)
     frame["reward"] = frame["reward"].astype("float64")
     for name in ("decided", "rewarded"):
@@ -323,6 +330,7 @@ def _asked(
     candidates: Any = None,
     items: Any = None,
     exclude: Any = None,
+    context: Any = None,
 ) -> Card:
     asked: Card = {"user": id_of(user, f"{where}user"), "k": count_of(k, f"{where}k")}
     if candidates is not None:
@@ -332,6 +340,8 @@ def _asked(
         asked["items"] = [{"id": id, "features": features} for id, features in entries]
     if exclude is not None:
         asked["exclude"] = ids_of(exclude, f"{where}exclude")
+    if context is not None:
+        asked["context"] = context_of(context, f"{where}context")
     return asked
 
 
@@ -341,7 +351,13 @@ def _given(where: str, decision: Any, reward: Any, item: Any = None) -> Card:
     if not isinstance(decision, str):
         kind = type(decision).__name__
         raise TypeError(f"{where}decision must be a Recommendation or its decision, not {kind}")
-    given: Card = {"decision": decision, "reward": number_of(reward, f"{where}reward")}
+    given: Card = {"decision": decision}
+    if is_list(reward):
+        given["rewards"] = [
+            number_of(one, f"{where}reward[{place}]") for place, one in enumerate(reward)
+        ]
+    else:
+        given["reward"] = number_of(reward, f"{where}reward")
     if item is not None:
         given["item"] = id_of(item, f"{where}item")
     return given

@@ -6,7 +6,7 @@ import json
 import math
 import numbers
 import operator
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -16,6 +16,13 @@ Id: TypeAlias = str | int
 
 Features: TypeAlias = Iterable[float]
 """The features of an item: a list, a tuple, a NumPy array."""
+
+
+Context: TypeAlias = Mapping[str, float | bool | str]
+"""Values of context features, by name."""
+
+Reward: TypeAlias = float | Sequence[float]
+"""The reward of an item, or those of a list, in the order shown."""
 
 
 #: Truth values. In some versions of NumPy its own pass as whole numbers.
@@ -98,6 +105,30 @@ def count_of(value: Any, name: str) -> int:
     if number < 0:
         raise ValueError(f"{name} is {number}; it must be 0 or more")
     return number
+
+
+def is_list(value: Any) -> bool:
+    """True for lists, tuples and arrays with a dimension."""
+    return isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) > 0
+
+
+def context_of(values: Any, name: str) -> dict[str, float | bool | str]:
+    """Values of context features: numbers, truth values and names.
+
+    >>> context_of({"hour": np.float32(0.5), "device": "phone"}, "context")
+    {'hour': 0.5, 'device': 'phone'}
+    """
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{name} must be a mapping, not {type(values).__name__}")
+    sent: dict[str, float | bool | str] = {}
+    for key, value in values.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{name} has the name {key!r}; names must be strings")
+        if isinstance(value, str):
+            sent[key] = str(value)
+        else:
+            sent[key] = number_of(value, f"{name}[{key!r}]")
+    return sent
 
 
 def number_of(value: Any, name: str) -> float:

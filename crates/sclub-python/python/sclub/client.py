@@ -37,7 +37,7 @@ from ._client_errors import (
     Unauthorized,
     Unavailable,
 )
-from ._client_values import Id, Items
+from ._client_values import Context, Id, Items, Reward
 
 __all__ = [
     "AsyncClient",
@@ -126,6 +126,7 @@ class Client(Base):
         candidates: Iterable[Id] | None = None,
         items: Items | None = None,
         exclude: Iterable[Id] | None = None,
+        context: Context | None = None,
     ) -> Recommendation:
         """Recommends items to a user.
 
@@ -142,13 +143,16 @@ class Client(Base):
             `put_items`), or a list of ``{"id": …, "features": …}``.
         exclude
             Ids to leave out. Only with the whole catalogue, without `candidates` and `items`.
+        context
+            Values of the context features that the server was started with, such as
+            ``{"hour": 0.75, "device": "phone"}``. Those that are left out are 0.
 
         Example::
 
             client.recommend("anna", k=2, exclude=["tea"])
             client.recommend("anna", items={"a": [0.6, 0.8], "b": [1.0, 0.0]})
         """
-        return self._run(self._calls.recommend(user, k, candidates, items, exclude))
+        return self._run(self._calls.recommend(user, k, candidates, items, exclude, context))
 
     def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
         """Recommends items to several users on the same history.
@@ -163,7 +167,7 @@ class Client(Base):
         return self._run(self._calls.recommend_many(requests))
 
     def feedback(
-        self, decision: str | Recommendation, reward: float, *, item: Id | None = None
+        self, decision: str | Recommendation, reward: Reward, *, item: Id | None = None
     ) -> bool:
         """Sends the reward of an item that was shown. It is on the server's disk afterwards.
 
@@ -172,7 +176,8 @@ class Client(Base):
         decision
             The result of `recommend`, or its ``decision``.
         reward
-            Within the server's range, by default 0 to 1. True is 1.
+            Within the server's range, by default 0 to 1. True is 1. A list has the rewards of the items
+            shown, in order from the first, as far as the user looked; it is learned as one round.
         item
             The id of the item; by default the first one shown. Each takes one reward.
 
@@ -186,6 +191,7 @@ class Client(Base):
         Example::
 
             client.feedback(shown, 1)
+            client.feedback(shown, [0, 1])  # the second was clicked, the rest not looked at
         """
         return self._run(self._calls.feedback(decision, reward, item))
 

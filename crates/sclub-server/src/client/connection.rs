@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::link::Link;
+use super::link::{Link, failed};
 use super::{ClientError, Roots, Url};
 
 /// The default timeout of a call.
@@ -113,9 +113,9 @@ impl Connection {
     ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (mut link, answer) = self.send(method, path, body).await?;
+            let (link, answer) = self.send(method, path, body).await?;
             let (head, body) = answer.into_parts();
-            let body = link.drive(body.collect()).await?.to_bytes();
+            let body = body.collect().await.map_err(failed)?.to_bytes();
             self.idle = Some(link);
             Ok(Response {
                 status: head.status.as_u16(),
@@ -135,15 +135,11 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (mut link, answer) = self.send("GET", path, b"").await?;
+        let (link, answer) = self.send("GET", path, b"").await?;
         let (head, mut body) = answer.into_parts();
         let mut error_body = Vec::new();
-        loop {
-            let frame = async { body.frame().await.transpose() };
-            let Some(frame) = within(self.timeout, link.drive(frame)).await?? else {
-                break;
-            };
-            let Ok(part) = frame.into_data() else {
+        while let Some(frame) = within(self.timeout, body.frame()).await? {
+            let Ok(part) = frame.map_err(failed)?.into_data() else {
                 continue;
             };
             if head.status.is_success() {

@@ -1,0 +1,269 @@
+//! The flags of `sclub serve`: one row for each setting. Everything else that lists settings on this
+//! side is derived from the rows: environment variables, lines of the file, defaults in the help, and
+//! validation.
+
+use std::net::SocketAddr;
+
+use clap::builder::{BoolishValueParser, PossibleValuesParser, TypedValueParser, ValueParser};
+use clap::error::Error;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use sclub::{ContextMode, Preset};
+use sclub_server::identity::{DEFAULT, servable};
+use sclub_server::settings::{KeepLog, Settings, constant_name};
+use toml::{Table, Value};
+
+use crate::args::whole;
+use crate::choices::ServedConstantArgs;
+
+/// The type of a setting's value, with its name in the help.
+pub enum Kind {
+    Text(&'static str),
+    Address,
+    Whole(&'static str),
+    /// A whole number that must not be 0.
+    Positive(&'static str),
+    Number,
+    Bool,
+    OneOf(&'static str, Vec<&'static str>),
+    /// Several texts.
+    List(&'static str),
+    /// [`KeepLog`]
+    LogSize,
+}
+
+/// A flag for one of [`Settings`].
+pub struct Flag {
+    /// The name of the setting, with `-` between words.
+    pub name: &'static str,
+    pub kind: Kind,
+    heading: &'static str,
+    help: &'static str,
+    /// An explanation of the default; the default itself where [`Settings`] has none.
+    note: String,
+}
+
+/// The settings without the constants of policies, in the order of the help: name, type, help, note.
+#[rustfmt::skip] // one row a line
+pub fn flags() -> Vec<Flag> {
+    use Kind::{Address, Bool, List, LogSize, Number, OneOf, Positive, Text, Whole};
+    let policy = format!("as in the folder, or {DEFAULT} in a new one");
+    let sections = [
+        ("Service", vec![
+            ("data", Text("DIR"), "Folder for all data; created if missing", ""),
+            ("addr", Address, "Address to listen on", ""),
+            ("threads", Whole("N"), "Threads that answer", "one for each core"),
+            ("fit-threads", Whole("N"), "Threads that compute fits in the background", "one less than there are cores"),
+        ]),
+        ("Learning", vec![
+            ("policy", OneOf("NAME", policies()), "Policy of the data folder", &*policy),
+            ("preset", OneOf("NAME", presets()), "Set of constants, for a policy that has several", "as in the folder, or tuned in a new one"),
+            ("dim", Whole("N"), "Number of features of an item", "that of the first item"),
+            ("context", List("NAME[=A|B]"), "Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times", "or as in the folder"),
+            ("context-mode", OneOf("MODE", context_modes()), "Way in which context features are joined with those of an item", "as in the folder, or cross in a new one"),
+            ("reward-min", Number, "Smallest reward", ""),
+            ("reward-max", Number, "Largest reward", ""),
+            ("lifetime", Positive("SECONDS"), "Seconds for which a decision can be answered", "a week"),
+        ]),
+        ("Storage", vec![
+            ("journal-days", Whole("DAYS"), "Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none", ""),
+            ("keep-log", LogSize, "Part of the log to keep beyond what recovery needs: a size such as 2GB, or a time such as 7d", ""),
+            ("snapshot-every", Positive("N"), "Events between two snapshots; with more of them a start takes longer", ""),
+        ]),
+        ("Safety", vec![
+            ("keys", Text("FILE"), "File with keys, one `role name secret` a line; a role is read, write or admin", ""),
+            ("insecure", Bool, "Serve any address without keys", ""),
+            ("tls-cert", Text("FILE"), "File with the certificate chain, PEM", ""),
+            ("tls-key", Text("FILE"), "File with the private key, PEM", ""),
+            ("host", List("NAME"), "Host name that browsers may call the server by, beside IP addresses and localhost; can be given several times", "or any with keys"),
+            ("audit", Text("FILE"), "File for the audit log, a JSON object for each call of an administrator", "the ordinary log"),
+        ]),
+        ("Limits", vec![
+            ("max-body", Positive("BYTES"), "Maximum size of a request's body, in bytes", ""),
+            ("max-candidates", Positive("N"), "Maximum number of candidates in a request", ""),
+            ("max-k", Positive("N"), "Maximum number of items in one decision", ""),
+            ("max-dim", Positive("N"), "Maximum number of features", ""),
+            ("max-id", Positive("BYTES"), "Maximum length of the id of a user or an item, in bytes", ""),
+            ("max-batch", Positive("N"), "Maximum number of requests in a batch", ""),
+            ("rate", Whole("N"), "Maximum number of requests a second for each key, or for each address without keys", "no limit"),
+            ("max-connections", Positive("N"), "Maximum number of connections at once", ""),
+            ("max-connections-per-address", Whole("N"), "Maximum number of connections at once from one address (with IPv6: from one /64 network); 0 is no limit, as for a server behind a proxy", ""),
+            ("timeout", Positive("SECONDS"), "Maximum seconds to receive a request and for the client to read the answer, plus one for each 16 KiB", ""),
+        ]),
+        ("Log", vec![
+            ("log-format", OneOf("FORMAT", vec!["text", "json"]), "Format of the log", ""),
+            ("log", Text("LEVEL"), "Level of the log: error, warn, info, debug, or a filter", ""),
+        ]),
+    ];
+    let mut all = Vec::new();
+    for (heading, rows) in sections {
+        for (name, kind, help, note) in rows {
+            all.push(Flag { name, kind, heading, help, note: note.to_owned() });
+        }
+    }
+    all
+}
+
+/// The policies that can be served.
+fn policies() -> Vec<&'static str> {
+    servable().into_iter().map(|spec| spec.name).collect()
+}
+
+/// The presets of policies that can be served. `theory` is not among them: a server does not know its
+/// assumptions about the users.
+fn presets() -> Vec<&'static str> {
+    let served = servable();
+    let all = Preset::ALL.into_iter().filter(|preset| {
+        let is_one_of_several = !matches!(preset, Preset::Default | Preset::Theory);
+        is_one_of_several && served.iter().any(|spec| spec.presets.contains(preset))
+    });
+    all.map(Preset::as_str).collect()
+}
+
+/// The ways in which context features are joined with those of an item.
+fn context_modes() -> Vec<&'static str> {
+    ContextMode::ALL.map(ContextMode::as_str).to_vec()
+}
+
+/// The environment variable of a setting.
+pub fn variable(name: &str) -> String {
+    format!("SCLUB_{}", constant_name(name).to_uppercase())
+}
+
+impl Flag {
+    /// The default in words, if there is one. `defaults` are those of [`Settings`].
+    pub fn default_text(&self, defaults: &Table) -> Option<String> {
+        let value = defaults.get(self.name).map(|value| match value {
+            Value::String(text) => text.clone(),
+            Value::Float(number) => number.to_string(),
+            Value::Array(names) if names.is_empty() => "none".to_owned(),
+            other => other.to_string(),
+        });
+        match (value, &*self.note) {
+            (None, "") => None,
+            (None, note) => Some(note.to_owned()),
+            (Some(value), "") => Some(value),
+            (Some(value), note) => Some(format!("{value}, {note}")),
+        }
+    }
+
+    fn arg(&self, defaults: &Table) -> Arg {
+        let help = match self.default_text(defaults) {
+            Some(default) => format!("{} [default: {default}]", self.help),
+            None => self.help.to_owned(),
+        };
+        let arg = Arg::new(constant_name(self.name))
+            .long(self.name)
+            .env(variable(self.name))
+            .help(help)
+            .help_heading(self.heading);
+        match &self.kind {
+            Kind::Text(name) => arg.value_name(*name).value_parser(ValueParser::new(text)),
+            Kind::Address => arg
+                .value_name("HOST:PORT")
+                .value_parser(ValueParser::new(address)),
+            Kind::Whole(name) | Kind::Positive(name) => arg
+                .value_name(*name)
+                .value_parser(ValueParser::new(whole_value)),
+            Kind::Number => arg
+                .value_name("X")
+                .allow_negative_numbers(true)
+                .value_parser(ValueParser::new(number)),
+            Kind::Bool => arg
+                .value_name("BOOL")
+                .num_args(0..=1)
+                .default_missing_value("true")
+                .value_parser(BoolishValueParser::new().map(Value::Boolean)),
+            Kind::OneOf(name, known) => arg
+                .value_name(*name)
+                .value_parser(PossibleValuesParser::new(known).map(Value::String)),
+            Kind::List(name) => arg
+                .value_name(*name)
+                .value_delimiter(',')
+                .action(ArgAction::Append)
+                .value_parser(ValueParser::new(text)),
+            Kind::LogSize => arg
+                .value_name("SIZE|DAYS")
+                .value_parser(ValueParser::new(log_size)),
+        }
+    }
+
+    fn value(&self, matches: &ArgMatches) -> Option<Value> {
+        let id = constant_name(self.name);
+        match self.kind {
+            Kind::List(_) => {
+                let values = matches.get_many::<Value>(&id)?;
+                Some(Value::Array(values.cloned().collect()))
+            }
+            _ => matches.get_one::<Value>(&id).cloned(),
+        }
+    }
+}
+
+fn text(text: &str) -> Result<Value, String> {
+    Ok(Value::String(text.to_owned()))
+}
+
+fn address(text: &str) -> Result<Value, String> {
+    let address = text.parse::<SocketAddr>();
+    let address = address.map_err(|error| format!("{error}; write it as 127.0.0.1:8080"))?;
+    Ok(Value::String(address.to_string()))
+}
+
+fn whole_value(text: &str) -> Result<Value, String> {
+    let number = i64::try_from(whole(text)?);
+    number
+        .map(Value::Integer)
+        .map_err(|_| format!("'{text}' is too large"))
+}
+
+fn number(text: &str) -> Result<Value, String> {
+    let number = text.parse::<f64>();
+    number.map(Value::Float).map_err(|error| error.to_string())
+}
+
+fn log_size(text: &str) -> Result<Value, String> {
+    Ok(Value::String(String::from(text.parse::<KeepLog>()?)))
+}
+
+/// The settings that were given as flags or in the environment.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SettingArgs {
+    /// Values by the name of the setting, without the constants.
+    pub given: Table,
+    pub constants: ServedConstantArgs,
+}
+
+impl Args for SettingArgs {
+    fn augment_args(mut command: Command) -> Command {
+        let defaults = Table::try_from(Settings::default()).unwrap_or_default();
+        for flag in flags() {
+            command = command.arg(flag.arg(&defaults));
+            if flag.name == "preset" {
+                command = ServedConstantArgs::augment_args(command);
+            }
+        }
+        command
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        let given = flags().into_iter().filter_map(|flag| {
+            let value = flag.value(matches)?;
+            Some((flag.name.to_owned(), value))
+        });
+        Ok(Self {
+            given: given.collect(),
+            constants: ServedConstantArgs::from_arg_matches(matches)?,
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
