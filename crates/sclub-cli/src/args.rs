@@ -68,9 +68,9 @@ pub enum Command {
 
     /// Show the clusters of a running server, or one user's place in them
     ///
-    /// Shows the number of clusters over time, the share of users that cannot be placed, and what the
-    /// clusters are worth. With a user: the probability of each cluster, and what the user's rewards
-    /// say about it.
+    /// Shows the number of clusters over time, the share of users without a cluster, and the gain in prediction
+    /// from the clusters. With a user: the probability of each cluster, and the evidence for it in the user's
+    /// rewards.
     Explain(crate::explain::ExplainArgs),
 
     /// Check the data folder of a server
@@ -110,7 +110,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = one_of::<Others>(), default_value = "uniform", help_heading = "World")]
     pub others: Others,
 
-    /// With --world ratings: multiply the features by X, which is a ridge of 1/X^2
+    /// With --world ratings: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
     #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
     pub feature_scale: f64,
 

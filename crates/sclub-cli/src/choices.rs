@@ -17,7 +17,7 @@ pub fn one_of<T: Named>() -> impl TypedValueParser<Value = T> {
 /// Parses the presets that some policies have.
 pub fn preset_of(policies: &[&Spec]) -> impl TypedValueParser<Value = Preset> + use<> {
     let all = Preset::ALL.into_iter().filter(|&preset| {
-        // The only preset of a policy is taken whatever is asked for.
+        // `default` stands for the only set of constants of a policy; it need not be given.
         preset != Preset::Default && policies.iter().any(|spec| spec.presets.contains(&preset))
     });
     let all = all.map(|preset| PossibleValue::new(preset.as_str()).help(preset.summary()));

@@ -96,7 +96,8 @@ pub struct FormatArg(Option<Format>);
 
 /// Parses a format; the help lists them.
 fn format() -> impl TypedValueParser<Value = FormatArg> {
-    let auto = PossibleValue::new("auto").help("Whichever of these it seems to be");
+    let auto =
+        PossibleValue::new("auto").help("Detect the format from the name and the first line");
     let all = Format::ALL.iter();
     let all = all.map(|&(name, help, _)| PossibleValue::new(name).help(help));
     PossibleValuesParser::new([auto].into_iter().chain(all))

@@ -253,7 +253,7 @@ impl<W: Write> Write for Pipe<W> {
 }
 
 /// Makes a file that only its owner can read: a backup holds the key that seals decisions, an export
-/// what users did.
+/// has the data of users.
 fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create(true).truncate(true);

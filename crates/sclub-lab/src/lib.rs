@@ -2,8 +2,8 @@
 //!
 //! A [`world::World`] draws the users, their candidates and the mean rewards. A
 //! [`run::Experiment`] plays any number of policies in the same worlds, block by block, on any number
-//! of threads with the same result. [`summary`], [`figure`] and [`report`] show what
-//! came out.
+//! of threads with the same result. [`summary`], [`figure`] and [`report`] show the
+//! results.
 
 pub mod adjusted_rand;
 pub mod clustering;

@@ -61,8 +61,8 @@ impl Synthetic {
     /// users and clusters are those of `weights`.
     ///
     /// # Errors
-    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe changes the
-    /// vectors.
+    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe's
+    /// spread is not 0.
     pub fn with_weights(
         recipe: Recipe,
         weights: Vec<Vec<f64>>,
@@ -85,7 +85,7 @@ impl Synthetic {
             return Err(RecipeError::OutOfRange {
                 name: "spread",
                 value: recipe.twists.spread,
-                requirement: "0 where tastes are given".into(),
+                requirement: "0 if tastes are given".into(),
             });
         }
         Ok(Self::of_tastes(recipe, weights, seed, false))

@@ -174,7 +174,7 @@ def test_users_are_any_hashable() -> None:
 def test_users_who_are_numbers_are_those_numbers_also_in_rust() -> None:
     one, other = sclub.SclubSoft(dim=DIM), sclub.SclubSoft(dim=DIM)
     what = events(2000, 12)
-    # Whoever is asked about first, and however they are called, the bits are the same.
+    # The order and the type of the users do not change the bits.
     for user in range(24, -1, -1):
         one.recommend(user, what.items[0])
     play(one, what)
@@ -317,18 +317,18 @@ def test_a_constant_of_the_wrong_kind_is_named(make: Make, message: str) -> None
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sclub.Sclub(-1), "dim: it is -1, and cannot be"),
+        (lambda: sclub.Sclub(-1), "dim: it is -1; a whole number from 0"),
         (lambda: sclub.Sclub(0), "dim: the dimension must be between 1 and 512, got 0"),
         (lambda: sclub.Sclub(2, preset="best"), "preset: unknown preset 'best'"),
         (lambda: sclub.Sclub(2, beta=-1), "beta: it is -1"),
         (lambda: sclub.Sclub(2, beta=1, beta_scale=1), "beta.*: it cannot be given"),
         (lambda: sclub.Sclub(2, users=0), "users: there must be at least one"),
         (lambda: sclub.Sclub(2, users=["a", "a"]), "users: user 'a' is named twice"),
-        (lambda: sclub.Sclub(2, preset="theory"), "assumptions: preset 'theory' needs them"),
+        (lambda: sclub.Sclub(2, preset="theory"), "assumptions: preset 'theory' requires them"),
         (lambda: sclub.Club(2, graph="star"), "graph: unknown value 'star'"),
         (lambda: sclub.Club(2, users=40_000, graph="complete"), "users: the number of users of a"),
         (lambda: sclub.LinUcb(2, shared=True, groups={1: 1}), "groups: they cannot be given"),
-        (lambda: sclub.LinUcb(2, groups={}), "groups: there must be at least one"),
+        (lambda: sclub.LinUcb(2, groups={}), "groups: it is empty"),
         (lambda: sclub.SclubSoft(2, steps=1.5), "steps: it is 1.5, and must be a whole number"),
         (lambda: sclub.SclubSoft(2, half_life=0), "half_life: it is 0"),
     ],

@@ -45,7 +45,7 @@ impl From<StoreError> for ServeError {
 /// The path prefixes that pages of other web sites may not call.
 const SAME_SITE_PATHS: &[&str] = &["/v1", "/metrics"];
 
-/// Serves until `shutdown` ends, then finishes what is in flight and closes the folder.
+/// Serves until `shutdown` ends, then finishes open requests and closes the folder.
 ///
 /// `listening` is called with the address once the log is read and requests are answered. On each message
 /// of `reload`, keys and certificates are read again, and the audit log is opened again.

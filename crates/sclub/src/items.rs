@@ -644,7 +644,7 @@ mod tests {
                     bad.iter().for_each(|(at, value)| rows[at.index(len * dim)] = *value);
                 }
                 let filled = set.refill_with(len, |item, k| rows[item * dim + k]);
-                // As text: what is not a number is not equal to itself.
+                // Compared as text: NaN is not equal to itself.
                 prop_assert_eq!(format!("{filled:?}"), format!("{:?}", expected.refill(&rows)));
                 prop_assert_eq!(&set, &expected);
             }

@@ -27,7 +27,7 @@ pub fn eigenvectors(matrix: &Matrix) -> Matrix {
     sorted
 }
 
-/// The diagonal, what is beside it and the transposed basis in which `matrix / scale` is
+/// The diagonal, the subdiagonal and the transposed basis in which `matrix / scale` is
 /// tridiagonal.
 fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
     let size = matrix.rows();
@@ -38,7 +38,7 @@ fn tridiagonal(matrix: &Matrix, scale: f64) -> (Vec<f64>, Vec<f64>, Matrix) {
             .for_each(|value| *value /= scale);
     }
     let mut beside = Vec::with_capacity(size);
-    // Each reflection is 1 − factor · v vᵀ; it leaves alone what comes before `v`.
+    // Each reflection is 1 − factor · v vᵀ; it does not change the coordinates before `v`.
     let mut reflections: Vec<(f64, Vec<f64>)> = Vec::new();
     for at in 0..size.saturating_sub(1) {
         let mut v: Vec<f64> = (at + 1..size).map(|row| work.get(row, at)).collect();

@@ -186,11 +186,11 @@ pub fn check_dim(dim: usize) -> Result<(), FeatureError> {
     }
 }
 
-/// The leading `dim` − 1 singular triplets, to which vectors of `dim` features belong; and what is
-/// missing where the data have fewer.
+/// The leading `dim` − 1 singular triplets, to which vectors of `dim` features belong; and the
+/// shortage if the data have fewer.
 ///
 /// # Errors
-/// When there are fewer users or items than features, or the decomposition does not settle.
+/// If there are fewer users or items than features, or the decomposition does not settle.
 pub fn factorise(matrix: &Sparse, dim: usize) -> Result<(Svd, Option<Shortage>), FeatureError> {
     factorise_watched(matrix, dim, &mut |_| ())
 }

@@ -2,7 +2,7 @@
 //!
 //! A block Krylov method with thick restarts. An orthonormal basis grows by whole blocks, always
 //! orthogonal to all of it; the best approximations within it are taken over into the next basis,
-//! which grows from what they still miss. A block is wider than the number of vectors wanted, so
+//! which grows from their residuals. A block is wider than the number of vectors wanted, so
 //! that none of several equal singular values is overlooked. Everything happens in one order on one
 //! thread: the same matrix gives the same bits.
 

@@ -67,7 +67,7 @@ pub enum CellsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// Another process is writing to the file.

@@ -12,8 +12,8 @@ use crate::world::{Rewards, Truth};
 /// Knows the true weight vectors, not which user has which.
 ///
 /// Keeps the exact posterior over the clusters for each user, starting from the clusters' sizes, and
-/// plays the item with the largest mean under it. It does not explore, so it is no lower bound on
-/// what could be reached. Where users change to other clusters it knows when, and starts again.
+/// plays the item with the largest mean under it. It does not explore, so its regret is not
+/// a lower bound. If users change to other clusters, it knows when, and starts again.
 #[derive(Debug, Clone)]
 pub struct Informed {
     truth: Truth,

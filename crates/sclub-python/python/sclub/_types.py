@@ -140,7 +140,7 @@ class Explanation:
     user: Hashable
     #: The number of observations of the user.
     count: int
-    #: The cluster that a recommendation would be made from; 0 if the policy has no clusters, or does not know the user.
+    #: The cluster that a recommendation would be made from; 0 if the policy has no clusters, or none for the user.
     cluster: int
     #: The weight vector that a recommendation would be made from.
     estimate: NDArray[np.float64]

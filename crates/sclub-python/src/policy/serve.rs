@@ -174,7 +174,7 @@ impl Policy {
         Ok(indexes(user.py(), &best))
     }
 
-    /// The items to show to a user together, in order. What came back is learned by `learn_lists`.
+    /// The items to show to a user together, in order. `learn_lists` learns their rewards.
     ///
     /// A policy for lists chooses the items for each other. All others return their `best`.
     ///

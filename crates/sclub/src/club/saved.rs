@@ -2,7 +2,7 @@
 //!
 //! The format, in words of eight bytes, little-endian:
 //!
-//! | what | words |
+//! | field | words |
 //! |---|---|
 //! | [`Club::MAGIC`], version, words in all | 3 |
 //! | d; α_θ, α_p, index, kind of exploration, its number | 6 |

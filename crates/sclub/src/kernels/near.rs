@@ -13,7 +13,7 @@ pub(crate) const HALF: usize = AXES / 2;
 ///
 /// `near_axes` and `far_axes` hold the first and the second half of the coordinates, in groups of
 /// [`POINTS`] points, axis by axis; places without a point are infinitely far away. The numbers of
-/// the points found replace what `found` held.
+/// the points found replace the contents of `found`.
 pub(crate) struct Near<'a> {
     pub query: &'a [f32; AXES],
     pub reach: f32,

@@ -140,8 +140,8 @@ proptest! {
     }
 }
 
-/// Items that keep to half of the dimensions, with a few that do not, at very unequal scales: what
-/// one-hot features and forgotten normalisation do to a Gram matrix.
+/// Items that keep to half of the dimensions, with a few that do not, at very unequal scales: the
+/// Gram matrix of one-hot features without normalisation.
 fn awkward(rng: &mut Xoshiro256PlusPlus, dim: usize, n: usize) -> Vec<f64> {
     let reach = if n.is_multiple_of(50_000) {
         dim

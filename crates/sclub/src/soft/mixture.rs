@@ -98,8 +98,8 @@ impl Mixture {
         }
     }
 
-    /// The E-step. `evidence` is L_0 of each user of the panel. With `detail`, also what the price of
-    /// a cluster, pruning and births need.
+    /// The E-step. `evidence` is L_0 of each user of the panel. With `detail`, also the sums that
+    /// the price of a cluster, pruning and births need.
     pub fn expect(
         &self,
         panel: &Panel<'_>,

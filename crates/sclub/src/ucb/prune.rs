@@ -11,7 +11,7 @@
 //! in row i, hence √(Σ g z²) by at most d·2⁻⁵³ √(tr S⁻¹) ‖x‖, and tr S⁻¹ ≤ d λ: relative to √λ ‖x‖
 //! that is d^1.5·2⁻⁵³ < 2·10⁻¹² for every dimension there is. S⁻¹ and its powers are computed with
 //! errors below d²·2⁻⁵³ of their trace, some 3·10⁻¹¹. [`MARGIN`] is far above all of them together,
-//! and [`MIN_SQUARE`] above what underflow can hide.
+//! and [`MIN_SQUARE`] above every underflow.
 
 use std::collections::BinaryHeap;
 

@@ -126,7 +126,7 @@ fn weights_have_length_one_and_items_at_most() {
     let longest = lengths.iter().copied().fold(0.0, f64::max);
     assert!((longest - 1.0).abs() < 1e-14);
 
-    // Singular values stay in: what the vectors say about two items is what AᵀA says, scaled.
+    // Singular values are included: the products of item vectors are those of AᵀA, scaled.
     let (svd, _) = factorise(&matrix, 20).unwrap();
     let items = item_vectors(&svd);
     let product = |i: usize, j: usize| -> f64 {

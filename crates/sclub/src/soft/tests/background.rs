@@ -59,7 +59,7 @@ impl Plain<'_> {
     }
 
     /// μ0 where the likelihood and the ridge are largest for the old C, then C as the mean square of
-    /// what users are believed to be about it.
+    /// the users' posteriors about it.
     fn step(&self, old: &Gaussian) -> Gaussian {
         let dim = self.world.dim;
         let before = self.background(old);

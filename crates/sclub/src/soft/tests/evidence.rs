@@ -1,4 +1,4 @@
-//! Evidence against brute-force integration, and what one more observation changes in it.
+//! Evidence against brute-force integration, and its change by one more observation.
 
 use super::super::background::{self, Background};
 use super::super::belief::{Belief, Model};
@@ -120,7 +120,7 @@ fn a_belief_holds_the_evidence_of_each_hypothesis_and_of_all() {
     }
 }
 
-/// ∫ N(y; xᵀθ, v) p(θ) dθ over what is believed without clusters, and with them, from the definition.
+/// ∫ N(y; xᵀθ, v) p(θ) dθ over the posterior without clusters, and with them, from the definition.
 #[test]
 fn the_gain_is_the_logarithm_of_the_ratio_of_predictive_densities() {
     for (world, background, noise) in worlds() {

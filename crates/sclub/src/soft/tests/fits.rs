@@ -254,7 +254,7 @@ fn the_gaussian_policy_estimates_by_the_posterior_mean_and_explores_by_its_width
 
 #[test]
 fn scores_are_those_of_the_formula() {
-    // mean + c_b √(spread of the hypotheses' means) + c √(what is uncertain under each), by weight.
+    // mean + c_b √(spread of the hypotheses' means) + c √(variance under each), by weight.
     let dim = 3;
     let centres = vectors(3, 4, dim, 1.5);
     let world = World::new(4, clustered_tastes(&centres, 40), 1.0, 0.5, |i| i % 6);

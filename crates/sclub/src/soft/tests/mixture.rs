@@ -212,7 +212,7 @@ fn em_never_lowers_the_posterior_density() {
         for step in 0..40 {
             mixture = case.step(&mixture);
             let after = case.objective(&mixture);
-            // What comes of leaving out weights below a millionth is far less.
+            // The error from leaving out weights below a millionth is far less.
             assert!(after > before - 1e-5, "step {step}: {before} then {after}");
             before = after;
         }

@@ -53,7 +53,7 @@ proptest! {
         }
         let whole: f64 = belief.weights.iter().sum();
         prop_assert!((whole - 1.0).abs() < 1e-12);
-        // What was gained on the way is what is known in the end, with clusters less without.
+        // The sum of the gains is the final log-likelihood with clusters less that without.
         let none = fresh.1.logs[0] - model.log_shares[0];
         prop_assert!((gained - (fresh.1.log_sum - none)).abs() < 1e-8 * largest);
 
