@@ -42,9 +42,10 @@ pub enum Command {
 
     /// Compare policies in many settings, in the paper's and others, in one table
     ///
-    /// The paper's three synthetic settings; few and many clusters, users and features; clusters of very unequal size; users who differ inside
-    /// their clusters; Gaussian noise; rare rewards; users who come one after the other; and the
-    /// choices of real users. One row for each setting, with the difference from LinUCB-Ind.
+    /// The paper's three synthetic settings; few and many clusters, users and features; clusters of very
+    /// unequal size; users who differ inside their clusters; Gaussian noise; rare rewards; users who come one
+    /// after the other; and the choices of real users. One row for each setting, with the difference from
+    /// LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
     /// Make vectors of users and items from a file of ratings

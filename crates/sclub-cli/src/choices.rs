@@ -69,7 +69,7 @@ fn flag(constant: &'static Constant, owners: &[&Spec]) -> Arg {
     if let Range::AnyOf(known) = constant.range {
         help.push_str(&format!(" [possible names: {}]", known.join(", ")));
     }
-    // Where there are presets, it is theirs.
+    // If there are several presets, the default depends on the preset.
     if let [only] = owners[0].presets
         && let Ok(value) = (constant.default)(*only, &Setup::new(1))
         && let value = constant.format(value)

@@ -59,7 +59,7 @@ pub struct FeaturesArgs {
     #[arg(long, conflicts_with_all = ["users", "items"], help_heading = "Features")]
     pub all: bool,
 
-    /// The folder to write to; it is made where it is missing
+    /// The folder to write to; it is made if it is missing
     #[arg(
         long,
         value_name = "FOLDER",

@@ -91,7 +91,7 @@ pub struct PaperArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Ignore the results in the folder and run everything again
+    /// Delete the stored results in the folder and run everything again
     #[arg(long, help_heading = "Run")]
     pub fresh: bool,
 
@@ -337,7 +337,7 @@ pub fn command_line() -> String {
     words.join(" ")
 }
 
-/// Table 1 for a terminal: measured, and how far from published where that can be compared.
+/// Table 1 for a terminal: measured, and how far from published if that can be compared.
 fn summary(report: &Report) -> String {
     let shown: Vec<&Panel> = report
         .panels

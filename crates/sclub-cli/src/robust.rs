@@ -78,7 +78,7 @@ pub struct RobustArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub threads: Option<u64>,
 
-    /// Ignore the results in the folder and run everything again, as after a change of a policy
+    /// Delete the stored results in the folder and run everything again, as after a change of a policy
     #[arg(long, help_heading = "Run")]
     pub fresh: bool,
 

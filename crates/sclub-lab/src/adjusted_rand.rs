@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Two labellings that both put all in one part, or both each in its own, are the same: 1.
 ///
 /// # Panics
-/// Where the labellings are not of the same length.
+/// If the labellings differ in length.
 pub fn adjusted_rand(a: &[u64], b: &[u64]) -> f64 {
     assert_eq!(a.len(), b.len(), "both label the same users");
     let pairs = |count: u64| (count * count.saturating_sub(1)) as f64 / 2.0;

@@ -24,7 +24,7 @@ pub struct Clustering {
     pub noise: f64,
     /// The log-likelihood of recent rewards with clusters less that without, in nats, older ones discounted.
     pub gain: f64,
-    /// True if recommendations use the clusters.
+    /// True if the clusters have at least half of the weight in recommendations.
     pub used: bool,
     /// A warning about the fit.
     pub warning: Option<String>,

@@ -232,7 +232,7 @@ pub struct HeldOut {
     others: Others,
     /// The items' features as policies see them.
     vectors: Matrix,
-    /// The user that policies are given in each round, where it is not the one who is served.
+    /// The user that policies are given in each round, if it is not the one who is served.
     placebo_users: Option<Vec<u32>>,
 }
 

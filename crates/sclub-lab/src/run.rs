@@ -182,7 +182,7 @@ pub fn play_all<N: Send>(
 }
 
 /// Runs `one` for every seed on the threads of a pool. Returns the runs by seed, in the order of the
-/// seeds; where one comes back with nothing, those of the seeds that are complete.
+/// seeds. If `one` returns `None` for a seed, only the runs of complete seeds.
 ///
 /// # Errors
 /// The error of a seed. No other is begun after it.
@@ -269,7 +269,7 @@ impl Experiment {
         )?)
     }
 
-    /// Runs every policy in the world of every seed. Returns the runs by seed, then policy; where the
+    /// Runs every policy in the world of every seed. Returns the runs by seed, then policy; if the
     /// observer stops it, those of the seeds that are complete.
     ///
     /// # Errors

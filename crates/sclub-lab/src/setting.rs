@@ -183,7 +183,7 @@ impl Setting {
     /// The world of a seed.
     ///
     /// # Errors
-    /// As [`Setting::check`], and where the data are too few.
+    /// As [`Setting::check`], and if the data are too few.
     pub fn world(&self, seed: u64) -> Result<Arc<dyn World>, SettingError> {
         Ok(match self {
             Setting::Synthetic(recipe) => Arc::new(Synthetic::new(*recipe, seed)?),

@@ -295,7 +295,7 @@ pub trait World: Send + Sync {
         BLOCK
     }
 
-    /// Rounds there are, where they come to an end.
+    /// The number of rounds; `None` if there is no end.
     fn length(&self) -> Option<u64> {
         None
     }

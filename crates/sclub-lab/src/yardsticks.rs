@@ -24,7 +24,7 @@ pub mod specs {
 pub struct Known {
     /// The world's seed.
     pub seed: u64,
-    /// The clusters, for policies that need them, where the world has any.
+    /// The clusters, for policies that need them, if the world has any.
     pub truth: Option<Truth>,
 }
 

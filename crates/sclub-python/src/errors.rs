@@ -58,7 +58,7 @@ pub fn whole(argument: &str, value: &Bound<'_, PyAny>) -> PyResult<usize> {
     }
 }
 
-/// A number, where one is given.
+/// A number, if one is given.
 pub fn real(argument: &str, value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<f64>> {
     let Some(value) = value else { return Ok(None) };
     match value.extract::<f64>() {

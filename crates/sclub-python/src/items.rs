@@ -208,7 +208,7 @@ impl Table<'_> {
         }
     }
 
-    /// One row: borrowed where it is contiguous, else copied into `to`.
+    /// One row: borrowed if it is contiguous, else copied into `to`.
     #[inline]
     pub fn row<'b>(&'b self, row: usize, to: &'b mut [f64]) -> &'b [f64] {
         if let Table::ByItem(rows) = self {

@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple};
 /// Tuples nested deeper than this are not plain.
 const MAX_DEPTH: usize = 16;
 
-/// Appends a value and says whether it is plain. Nothing useful is appended where it is not.
+/// Appends a value and says whether it is plain. Nothing useful is appended if it is not.
 pub fn write_plain(value: &Bound<'_, PyAny>, out: &mut Vec<u8>) -> PyResult<bool> {
     write_nested(value, out, 0)
 }

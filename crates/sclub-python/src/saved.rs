@@ -136,7 +136,7 @@ pub fn load(py: Python<'_>, path: PathBuf) -> PyResult<Bound<'_, PyAny>> {
     read_file(py, &path, None)
 }
 
-/// An object of the class that was saved, or of `wanted` where that is the class or a subclass.
+/// An object of the class that was saved, or of `wanted` if that is the class or a subclass.
 pub fn read_file<'py>(
     py: Python<'py>,
     path: &Path,

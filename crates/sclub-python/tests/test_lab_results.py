@@ -38,7 +38,7 @@ def test_results_are_a_sequence(results: lab.Results) -> None:
     assert [run.seed for run in results.of("sclub")] == [1, 2, 3]
     assert isinstance(results[:2], lab.Results) and len(results[:2]) == 2
     assert repr(results) == "<Results: 3 policies, 3 seeds, 500 rounds>"
-    with pytest.raises(KeyError, match="there are no runs of 'club'; there are runs of sclub, random, Mine"):
+    with pytest.raises(KeyError, match="unknown policy 'club'; use one of sclub, random, Mine"):
         results.of("club")
     with pytest.raises(AttributeError):
         results[0].regret = 0.0  # type: ignore[misc]

@@ -319,7 +319,7 @@ impl ItemSet {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadFeature`], [`Error::TooMany`]; the set is then unchanged, as it is where `feature`
+    /// [`Error::BadFeature`], [`Error::TooMany`]; the set is then unchanged, as it is if `feature`
     /// panics.
     pub fn refill_with(
         &mut self,

@@ -235,7 +235,7 @@ pub trait Policy: Send + Sync {
 
     /// The `k` items with the largest scores, the largest first and the first of equal ones before
     /// the others, without those that `exclude` names by position; replaces the contents of `best`. Fewer
-    /// where there are fewer. `exclude` may be asked about any item or none, in any order.
+    /// if there are fewer. `exclude` may be asked about any item or none, in any order.
     ///
     /// Policies that can rule most of a large set out by a bound on the score do so: the answer is
     /// the same.
@@ -256,7 +256,7 @@ pub trait Policy: Send + Sync {
         Ok(())
     }
 
-    /// The `k` items to show together, in order; replaces the contents of `list`. Fewer where there are
+    /// The `k` items to show together, in order; replaces the contents of `list`. Fewer if there are
     /// fewer. By default the `k` items with the largest scores ([`Policy::best`]).
     ///
     /// # Errors
@@ -317,7 +317,7 @@ pub trait Policy: Send + Sync {
         0
     }
 
-    /// The weight vector that a recommendation to `user` would be made from, where there is one.
+    /// The weight vector that a recommendation to `user` would be made from, if there is one.
     fn estimate(&self, _user: UserId) -> Option<Vec<f64>> {
         None
     }

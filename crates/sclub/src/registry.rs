@@ -53,7 +53,7 @@ pub fn register(spec: &'static Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// Loads a state that [`crate::Persist::save_to`] wrote, whichever policy's it is. Reads the state and
+/// Loads a state that [`crate::Persist::save_to`] wrote, of any policy. Reads the state and
 /// not a byte more. Nothing is trusted that has not been read: a damaged state costs no more memory
 /// than a whole one of its length.
 ///

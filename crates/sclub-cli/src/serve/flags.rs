@@ -38,7 +38,7 @@ pub struct Flag {
     pub kind: Kind,
     heading: &'static str,
     help: &'static str,
-    /// An explanation of the default; the default itself where [`Settings`] has none.
+    /// An explanation of the default; the default itself if [`Settings`] has none.
     note: String,
 }
 

@@ -203,7 +203,7 @@ impl Plan {
         self.movielens.iter().chain(&self.yelp)
     }
 
-    /// The paper's setting with such users, where there are any.
+    /// The paper's setting with such users, if there are any.
     fn setting(&self, users: Users, frequencies: Frequencies) -> Option<Setting> {
         let recipe = synthetic(frequencies);
         match users {

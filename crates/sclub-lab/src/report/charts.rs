@@ -96,7 +96,7 @@ fn bars_every(points: usize) -> usize {
     points.div_ceil(BARS).max(1)
 }
 
-/// The name of a data set, marked where it is not the paper's.
+/// The name of a data set, marked if it is not the paper's.
 fn marked(name: &str, note: Option<&str>) -> String {
     match note {
         Some(_) => format!("{name}, not the paper’s data"),

@@ -90,7 +90,7 @@ impl Cell {
         self.published_regret.is_some()
     }
 
-    /// Regret over the paper's, less 1; not a number where the paper has none.
+    /// Regret over the paper's, less 1; not a number if the paper has none.
     pub fn off_published(&self) -> f64 {
         self.regret.mean / self.published_regret.unwrap_or(f64::NAN) - 1.0
     }

@@ -19,7 +19,7 @@ pub fn whole(value: f64) -> String {
     }
 }
 
-/// Whole where it is large, with a decimal where it is not.
+/// A whole number if it is large, else with a decimal.
 pub fn amount(value: f64, size: f64) -> String {
     if !value.is_finite() {
         NONE.into()
@@ -39,7 +39,7 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// A mean, and its error where it has one; `size` says how large such numbers are.
+/// A mean, and its error if it has one; `size` says how large such numbers are.
 pub fn mean(value: Mean, size: f64) -> (String, Option<String>) {
     let error = (value.error > 0.0).then(|| format!("± {}", amount(value.error, size)));
     (amount(value.mean, size), error)

@@ -288,7 +288,7 @@ fn still_missing(report: &Report) -> String {
     text
 }
 
-/// The smallest number of seeds behind a cell, where that is not all of them.
+/// The smallest number of seeds behind a cell, if that is not all of them.
 fn fewest_seeds(report: &Report) -> Option<usize> {
     let cells = report.panels.iter().flat_map(|panel| &panel.cells);
     let fewest = cells.map(|cell| cell.seeds).min()?;

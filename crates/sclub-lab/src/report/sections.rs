@@ -13,7 +13,7 @@ use crate::figure::inks::page_colour;
 use crate::policies::Name;
 use crate::summary::Mean;
 
-/// The two rows of Figure 1, and the conclusions from them.
+/// The two rows of Figure 1: the first character of their panels' ids, and the title.
 pub const GROUPS: [(char, &str); 2] = [('1', "Synthetic"), ('2', "MovieLens and Yelp")];
 
 /// True if regrets and times can be compared with the paper's.

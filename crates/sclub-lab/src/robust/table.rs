@@ -19,7 +19,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// A mean for people, with its error where it has one.
+    /// A mean for people, with its error if it has one.
     fn text(self, mean: Mean, has_error: bool) -> String {
         let number = |value: f64| match self {
             Measure::Regret if mean.mean < 100.0 => format!("{value:.1}"),
@@ -39,7 +39,7 @@ impl Measure {
 pub struct Cell {
     /// The policy.
     pub policy: Name,
-    /// With which constants, where they are not the preset's.
+    /// The constants, if they are not the preset's.
     pub constants: Option<String>,
     /// The mean over seeds.
     #[serde(flatten)]
@@ -110,7 +110,7 @@ impl TableRow {
         })
     }
 
-    /// The text of a policy's cell; a dash where it did not play.
+    /// The text of a policy's cell; a dash if it did not play.
     fn text(&self, name: Name) -> String {
         let Some(cell) = self.cells.iter().find(|cell| cell.policy == name) else {
             return "–".into();

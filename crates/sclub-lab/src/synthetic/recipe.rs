@@ -54,7 +54,7 @@ pub struct Recipe {
     /// The distribution of rewards.
     pub rewards: Rewards,
     /// p̄, the average number of users in a round, independent of each other (Theorem 3's setting); exactly
-    /// one where it is absent.
+    /// one if it is absent.
     pub users_a_round: Option<f64>,
     /// The differences from the paper's world.
     pub twists: Twists,
@@ -94,7 +94,7 @@ pub struct Twists {
     pub spread: f64,
     /// The factor of every mean reward.
     pub reward_scale: f64,
-    /// Rounds from one newcomer to the next; all are there from the start where it is absent.
+    /// Rounds from one newcomer to the next; all are there from the start if it is absent.
     pub newcomers_every: Option<f64>,
     /// Rounds after which every user changes to another cluster, drawn for each user independently.
     pub change_at: Option<u64>,

@@ -139,7 +139,7 @@ class Results(Sequence[Run]):
     def of(self, policy: str) -> Results:
         """The runs of one policy."""
         if policy not in self.policies:
-            raise KeyError(f"there are no runs of '{policy}'; there are runs of {', '.join(self.policies)}")
+            raise KeyError(f"unknown policy '{policy}'; use one of {', '.join(self.policies)}")
         return Results([run for run in self if run.policy == policy], self.config)
 
     def to_frame(self) -> pd.DataFrame:

@@ -34,7 +34,8 @@ impl Policy {
         Ok(self.names(py)?.kept(py)?.0)
     }
 
-    /// The id of the cluster that a recommendation to a user would be made from; 0 if the policy has no clusters, or none for the user.
+    /// The id of the cluster that a recommendation to a user would be made from; 0 if the policy has no
+    /// clusters, or none for the user.
     fn cluster_of(&self, py: Python<'_>, user: &Bound<'_, PyAny>) -> PyResult<u64> {
         let number = self.number(user)?;
         self.read(py, |engine| engine.policy().cluster_of(number).unwrap_or(0))

@@ -140,7 +140,7 @@ impl Policy {
     /// user : hashable
     /// items : array of shape (L, d), or Items
     /// k : int
-    ///     The number of items; fewer are returned where there are fewer.
+    ///     The number of items; fewer are returned if there are fewer.
     /// exclude : iterable of int
     ///     Rows to leave out. Rows that do not exist are ignored.
     /// ids : sequence of L ids, optional
@@ -183,7 +183,7 @@ impl Policy {
     /// user : hashable
     /// items : array of shape (L, d), or Items
     /// k : int
-    ///     The number of items; fewer are returned where there are fewer.
+    ///     The number of items; fewer are returned if there are fewer.
     /// exclude : iterable of int
     ///     Rows to leave out. Rows that do not exist are ignored.
     /// ids : sequence of L ids, optional

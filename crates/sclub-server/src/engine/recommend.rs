@@ -11,7 +11,7 @@ use crate::context::ContextValue;
 use crate::decision::{DecisionContents, Features, Shown};
 use crate::state::{Choice, Scratch, State};
 
-/// The maximum number of feature values in a decision (items shown times features), where the items came
+/// The maximum number of feature values in a decision (items shown times features), if the items came
 /// with the request.
 pub const MAX_INLINE_VALUES: usize = 4096;
 

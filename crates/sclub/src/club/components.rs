@@ -23,7 +23,7 @@ pub(super) struct Component {
     pub label: ClusterId,
     /// Users of the component who have appeared.
     pub seen: Vec<u32>,
-    /// Present where more than one user has appeared.
+    /// Present if more than one user has appeared.
     pub sums: Option<Box<Aggregate>>,
 }
 

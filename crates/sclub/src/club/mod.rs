@@ -237,7 +237,7 @@ impl Club {
         self.nodes.radii[node as usize] = radius(self.nodes.counts[node as usize]);
     }
 
-    /// Cuts the edges to users who disagree, and parts the component where that parts the graph.
+    /// Cuts the edges to users who disagree, and parts the component if that parts the graph.
     fn cut_edges(&mut self, node: u32, changes: &mut Vec<Change>) {
         let estimate = self.shape.view(self.nodes.block(node)).estimate;
         let own_radius = self.nodes.radii[node as usize];

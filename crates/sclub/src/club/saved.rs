@@ -12,7 +12,7 @@
 //! | for each node, declared or not: its component; its neighbours | 2 + n |
 //! | nodes whose users have appeared, in that order; for each its number, T, block | 1 + … |
 //! | places of components; for each whether there is one | 1 + n |
-//! | for each component: nodes whose users have appeared; where they are two or more, the sums | |
+//! | for each component: nodes whose users have appeared; if they are two or more, the sums | |
 //! | checksum of all before | 1 |
 //!
 //! The order of neighbours is that in which edges are cut, the order in a component that in which

@@ -190,7 +190,7 @@ pub(super) fn invert_unit_lower(dim: usize, source: &[f64], target: &mut [f64]) 
 }
 
 /// Factors of (I + gram)⁻¹: `factor` and `scale`, by way of I + gram = L D Lᵀ. `lower` is scratch
-/// for L, `dim * (dim - 1) / 2` long. Returns false, with the outputs unspecified, where the matrix
+/// for L, `dim * (dim - 1) / 2` long. Returns false, with the outputs unspecified, if the matrix
 /// is not positive definite to working precision.
 #[inline(always)]
 pub(super) fn factorise(

@@ -39,7 +39,7 @@ pub struct LinTs {
     seed: u64,
     rounds: u64,
     ledger: Ledger,
-    /// The sums over all users, where they share one posterior.
+    /// The sums over all users, if they share one posterior.
     shared: Option<Aggregate>,
     scratch: Scratch,
 }

@@ -13,7 +13,7 @@ use crate::refit::Workers;
 /// The maximum number of users that a search for clusters looks at. Its result is then refined
 /// on all users.
 const MAX_SEARCHED_USERS: usize = 8192;
-/// Steps of EM over all users, where there are more than that.
+/// Steps of EM over all users, if there are more than [`MAX_SEARCHED_USERS`].
 const LAST_STEPS: usize = 2;
 /// The number of first fits that also search for the scale of the background.
 const SCALE_FITS: u64 = 12;

@@ -199,7 +199,7 @@ impl SclubSoft {
         }
     }
 
-    /// The belief about the user in a slot, computed again where it is out of date.
+    /// The belief about the user in a slot, computed again if it is out of date.
     fn belief(&self, served: &Served, slot: usize) -> (Cow<'_, [f64]>, Cow<'_, Belief>) {
         if self.beliefs[slot].fit == served.number {
             let block = Cow::Borrowed(self.blocks.get(slot));
