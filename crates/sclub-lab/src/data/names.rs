@@ -7,7 +7,7 @@ use std::fmt;
 const TEXT: u64 = 1 << 63;
 /// Bits of a word that hold the length of a text.
 const LENGTH_BITS: u32 = 20;
-/// Longest name in bytes.
+/// The maximum length of a name in bytes.
 pub const MAX_NAME_LENGTH: usize = (1 << LENGTH_BITS) - 1;
 
 /// A name as a file has it.
@@ -29,7 +29,7 @@ impl fmt::Display for Name<'_> {
 }
 
 impl<'a> Name<'a> {
-    /// Reads a name from its bytes; `None` if they are no UTF-8.
+    /// Reads a name from its bytes; `None` if they are not UTF-8.
     pub(super) fn parse(bytes: Cow<'a, [u8]>) -> Option<Self> {
         if let Some(number) = number(&bytes) {
             return Some(Name::Number(number));

@@ -154,7 +154,16 @@ fn a_bad_line_is_named_or_counted() {
 }
 
 #[test]
-fn a_bad_first_line_is_passed_over_when_the_format_is_given() {
+fn a_name_over_the_limit_is_refused_with_its_length() {
+    let text = format!("userId,movieId,rating\n1,2,3\n4,{},5\n", "x".repeat(1 << 20));
+    assert_eq!(
+        error("ratings.csv", text.as_bytes()),
+        "ratings.csv:3: the item's name has 1048576 bytes; it must have at most 1048575"
+    );
+}
+
+#[test]
+fn a_bad_first_line_is_skipped_when_the_format_is_given() {
     let options = Options {
         format: Some(Format::Separated),
         ..LENIENT
@@ -391,7 +400,7 @@ fn what_looks_like_a_header_but_is_not_known_as_one_is_pointed_out() {
 }
 
 #[test]
-fn the_first_bad_line_passed_over_is_named() {
+fn the_first_bad_line_skipped_is_named() {
     let lax = Options {
         skip_bad_lines: true,
         ..STRICT

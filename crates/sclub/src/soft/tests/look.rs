@@ -26,7 +26,7 @@ fn a_warning_names_the_direction_and_the_size_of_the_gain() {
     // Better than without clusters, but not by enough.
     let better = warning(5.0).unwrap();
     assert!(better.contains(" 5.0 nats more likely "), "{better}");
-    assert!(better.contains(" from 10.0 nats on"), "{better}");
+    assert!(better.contains(" at 10.0 nats"), "{better}");
     assert!(
         !better.contains('-') && !better.contains("less"),
         "{better}"
