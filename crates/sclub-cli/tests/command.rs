@@ -241,7 +241,7 @@ fn a_mistake_is_named_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     for (more, expected) in [
         (&["--alpha-theta", "-2"][..], "alpha_theta"),
-        (&["--policies", "sclub,linucb"], "no policy 'linucb'"),
+        (&["--policies", "sclub,linucb"], "unknown policy 'linucb'"),
         (&["--policies", "sclub,sclub"], "named twice"),
         (&["--clusters", "31"], "at most the number of users, 30"),
         (&["--rounds", "many"], "not a whole number"),
