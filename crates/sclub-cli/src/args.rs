@@ -110,7 +110,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = one_of::<Others>(), default_value = "uniform", help_heading = "World")]
     pub others: Others,
 
-    /// With --world ratings: multiply the features by X, which is a ridge of 1/X^2
+    /// With --world ratings: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
     #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
     pub feature_scale: f64,
 

@@ -172,12 +172,12 @@ fn whole(state: &State) -> String {
     let mut lines = vec![
         head,
         format!(
-            "clusters              {}, found at round {}, and {}",
+            "clusters              {} (fit of round {}), {} of the weight in recommendations",
             found.clusters,
             thousands(found.fitted_at as f64),
             match found.used {
-                true => "recommended from",
-                false => "not recommended from",
+                true => "at least half",
+                false => "less than half",
             }
         ),
         format!("users not placed      {}", percent(found.unplaced)),
@@ -187,7 +187,7 @@ fn whole(state: &State) -> String {
             thousands(numbers as f64)
         ),
         format!("noise                 {:.3}", found.noise),
-        format!("clusters are worth    {:.1} nats", found.gain),
+        format!("gain from clusters    {:.1} nats", found.gain),
         format!("fits                  {}{took}; {running}", found.fits),
     ];
     if let Some(warning) = &found.warning {
@@ -251,8 +251,8 @@ fn user(user: &User) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let used = match placement.used {
-        true => "Recommendations for this user use these probabilities.",
-        false => "Recommendations for this user do not use the clusters.",
+        true => "The clusters have at least half of the weight in recommendations.",
+        false => "The clusters have less than half of the weight in recommendations.",
     };
     format!("{head}\n{table}\n{used}")
 }

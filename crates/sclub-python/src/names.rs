@@ -49,10 +49,7 @@ impl Names {
             let count: u64 = users.extract().map_err(|_| {
                 wrong_value(
                     "users",
-                    format!(
-                        "it is {}; a number of users must be positive",
-                        users.to_string()
-                    ),
+                    format!("it is {}; a number of users must be positive", users),
                 )
             })?;
             if count > sclub::Users::LIMIT {

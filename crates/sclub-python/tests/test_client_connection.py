@@ -96,7 +96,7 @@ def test_nobody_there_is_a_failed_connection() -> None:
 def test_a_server_of_another_kind_is_found_out() -> None:
     call = Calls(Attempts(0)).recommend("anna", 1, None, None, None)
     next(call)
-    with pytest.raises(ServiceError, match="not what an sclub server says") as caught:
+    with pytest.raises(ServiceError, match="not one of an sclub server") as caught:
         call.send(Answer(200, b"<html>"))
     assert caught.value.code == "bad_answer"
 
@@ -109,7 +109,7 @@ def test_a_server_of_another_kind_is_found_out() -> None:
         ("http://", "must have a host"),
         ("http://x/?a=b", "no query"),
         ("http://x:y", "port"),
-        ("http://me:secretsecret@x", "no user"),
+        ("http://me:secretsecret@x", "must not have a user"),
     ],
 )
 def test_a_url_that_cannot_be_is_refused(url: str, said: str) -> None:

@@ -196,7 +196,7 @@ def test_an_error_of_a_file_names_it(tmp_path: Path) -> None:
     damaged = bytearray((tmp_path / "state").read_bytes())
     damaged[-20] ^= 1
     (tmp_path / "state").write_bytes(damaged)
-    with pytest.raises(ValueError, match="state: this is no saved policy"):
+    with pytest.raises(ValueError, match="state: this is not a saved policy"):
         sclub.load(tmp_path / "state")
     policy.learn("\ud800", [1.0], 1.0)
     with pytest.raises(TypeError, match="cannot be saved; .* valid strings"):

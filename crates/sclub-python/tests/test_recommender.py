@@ -89,19 +89,12 @@ def test_one_for_all_is_the_ridge_regression_of_everything() -> None:
 def test_it_learns_to_the_bit_what_its_policy_learns_one_by_one(policy: str) -> None:
     log = history(120)
     recommender = made(policy).fit(*log)
-    kinds: dict[str, sclub.Policy] = {
-        "sclub": sclub.Sclub(3),
-        "sclub-soft": sclub.SclubSoft(3),
-        "club": sclub.Club(3),
-        "linucb-ind": sclub.LinUcb(3),
-        "linucb-one": sclub.LinUcb(3, shared=True),
-    }
-    alone = kinds[policy]
+    alone = sclub.policy_classes[policy](3)
     for arm, reward, user in zip(*log, strict=True):
-        alone.learn(user, FEATURES[ARMS.index(arm)], reward)
+        alone.learn(user, FEATURES[ARMS.index(arm)], reward, id=arm)
     assert recommender.policy_.digest() == alone.digest()
     assert recommender.predict(["user 0", "user 1"]) == [
-        ARMS[alone.recommend(user, FEATURES)] for user in ("user 0", "user 1")
+        ARMS[alone.recommend(user, FEATURES, ids=ARMS)] for user in ("user 0", "user 1")
     ]
 
 

@@ -131,14 +131,18 @@ impl Identity {
         random
             .fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
-        Ok(Self {
+        let identity = Self {
             format: format(policy, &context),
             policy,
             constants,
             dim: settings.dim,
             context,
             key,
-        })
+        };
+        // Before the folder becomes one for constants that cannot be served.
+        let policy = identity.make(settings.dim.unwrap_or(1), 0);
+        policy.map_err(|error| Misfit(error.to_string()))?;
+        Ok(identity)
     }
 
     /// Decodes the identity of an existing folder.

@@ -224,7 +224,7 @@ fn describe() {
     );
     describe_gauge!(
         "sclub_clustering_used",
-        "1 if recommendations use the clusters, else 0"
+        "1 if clusters have at least half of the weight in recommendations, else 0"
     );
 }
 

@@ -44,9 +44,10 @@ pub enum Exploration {
 /// The constants of a policy. The fields are free to set; a policy checks them when it is made.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Params {
-    /// The number of radii from which on two estimates disagree.
+    /// Two estimates disagree if their distance is more than this many times the sum of their confidence
+    /// radii F(T).
     pub alpha_theta: f64,
-    /// The number of radii from which on two frequencies disagree.
+    /// Two frequencies disagree if they differ by more than 2 × this × F(τ).
     pub alpha_p: f64,
     /// The form in which the uncertainty enters the index.
     pub index: Index,
@@ -199,7 +200,7 @@ fn preset(preset: Preset, setup: &Setup<'_>) -> Result<Params, Error> {
 
 pub(crate) const ALPHA_THETA: Constant = Constant {
     name: "alpha_theta",
-    meaning: "Split test: the number of radii from which on two estimates disagree. A merge needs half of it",
+    meaning: "A user leaves a cluster if their estimates differ by more than X times the sum of their confidence radii F(T). Clusters merge below X/2 times",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_theta)),
     instead_of: None,
@@ -208,7 +209,7 @@ pub(crate) const ALPHA_THETA: Constant = Constant {
 
 pub(crate) const ALPHA_P: Constant = Constant {
     name: "alpha_p",
-    meaning: "Split test: the number of radii from which on two frequencies disagree",
+    meaning: "A user leaves a cluster if their frequencies differ by more than 2 X F(rounds)",
     range: Range::POSITIVE,
     default: |from, setup| Ok(Value::Number(preset(from, setup)?.alpha_p)),
     instead_of: None,

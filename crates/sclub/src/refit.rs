@@ -54,8 +54,8 @@ pub struct Placement {
     pub places: Vec<Place>,
     /// The probability that the user is in none of them.
     pub none: f64,
-    /// True if recommendations use the clusters. Else they use the prior of all users and the user's
-    /// own observations.
+    /// True if the clusters have at least half of the weight in recommendations. The rest has the prior of
+    /// all users with the user's own observations.
     pub used: bool,
 }
 
@@ -79,7 +79,7 @@ pub struct Outlook {
     /// The log-likelihood of recent rewards with clusters less that without, in nats, older ones
     /// discounted; as of now.
     pub gain: f64,
-    /// True if recommendations use the clusters.
+    /// True if the clusters have at least half of the weight in recommendations.
     pub used: bool,
     /// A warning for the operator, such as that clusters do not predict better than none.
     pub warning: Option<String>,

@@ -167,8 +167,8 @@ impl EffectiveSettings {
             refuse("audit", "be the name of a file")?;
         }
         match (&settings.tls_cert, &settings.tls_key) {
-            (Some(_), None) => refuse("tls-key", "be given where tls-cert is"),
-            (None, Some(_)) => refuse("tls-cert", "be given where tls-key is"),
+            (Some(_), None) => bail!("tls-cert needs tls-key; give both or neither"),
+            (None, Some(_)) => bail!("tls-key needs tls-cert; give both or neither"),
             _ => Ok(()),
         }
     }

@@ -55,7 +55,7 @@ pub fn flags() -> Vec<Flag> {
             ("fit-threads", Whole("N"), "Threads that compute fits in the background", "one less than there are cores"),
         ]),
         ("Learning", vec![
-            ("policy", OneOf("NAME", policies()), "Policy that learns", &*policy),
+            ("policy", OneOf("NAME", policies()), "Policy of the data folder", &*policy),
             ("preset", OneOf("NAME", presets()), "Set of constants, for a policy that has several", "as in the folder, or tuned in a new one"),
             ("dim", Whole("N"), "Number of features of an item", "that of the first item"),
             ("context", List("NAME[=A|B]"), "Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times", "or as in the folder"),
@@ -87,7 +87,7 @@ pub fn flags() -> Vec<Flag> {
             ("rate", Whole("N"), "Maximum number of requests a second for each key, or for each address without keys", "no limit"),
             ("max-connections", Positive("N"), "Maximum number of connections at once", ""),
             ("max-connections-per-address", Whole("N"), "Maximum number of connections at once from one address (with IPv6: from one /64 network); 0 is no limit, as for a server behind a proxy", ""),
-            ("timeout", Positive("SECONDS"), "Seconds that a request may take to arrive, and its answer to be taken; one more for each 16 KiB", ""),
+            ("timeout", Positive("SECONDS"), "Maximum seconds to receive a request and for the client to read the answer, plus one for each 16 KiB", ""),
         ]),
         ("Log", vec![
             ("log-format", OneOf("FORMAT", vec!["text", "json"]), "Format of the log", ""),

@@ -336,7 +336,7 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
         "{words}"
     );
     assert!(
-        words.contains("clusters              2, found at round"),
+        words.contains("clusters              2 (fit of round"),
         "{words}"
     );
     let words = explain(&server, &[user]);
@@ -346,9 +346,9 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     );
     let used = card["placement"]["used"].as_bool().unwrap();
     let said = if used {
-        "recommendations use these"
+        "at least half of the weight"
     } else {
-        "do not use the clusters"
+        "less than half of the weight"
     };
     assert!(words.contains(said), "{words}");
 

@@ -13,8 +13,8 @@ pub struct PlacementCard {
     pub clusters: Vec<PlaceCard>,
     /// The probability that the user is in none of them.
     pub none: f64,
-    /// True if recommendations use the clusters. If not, they use what all users have in common and the
-    /// user's own rewards.
+    /// True if the clusters have at least half of the weight in recommendations. The rest has what all users
+    /// have in common with the user's own rewards.
     pub used: bool,
 }
 
@@ -56,7 +56,7 @@ pub struct ClusteringCard {
     /// The gain in log-likelihood, in nats, of predicting rewards with clusters over without, older rewards
     /// discounted; as of now.
     pub gain: f64,
-    /// True if recommendations use the clusters; as of now.
+    /// True if the clusters have at least half of the weight in recommendations; as of now.
     pub used: bool,
     /// A warning for operators, such as that clustering does not improve predictions.
     pub warning: Option<String>,

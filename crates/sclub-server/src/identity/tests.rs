@@ -198,3 +198,10 @@ fn the_seed_is_the_folders() {
     assert_ne!(one.seed(), other.seed());
     assert_eq!(Identity::decode(&one.encode()).unwrap().seed(), one.seed());
 }
+
+#[test]
+fn constants_that_cannot_be_served_make_no_folder() {
+    let all = Literal::Text("all".to_owned());
+    let error = new(&of("sclub", &[("deviations", all)])).unwrap_err();
+    assert!(error.to_string().contains("cannot be saved"), "{error}");
+}

@@ -63,7 +63,7 @@ function worth() {
   const fact = (name, value, under) => el("div", {}, el("dt", {}, name), el("dd", {}, value), el("dd", { class: "under" }, under));
   const better = found.gain >= 0 ? "better" : "worse";
   const contents = [el("dl", { class: "facts worth" },
-    fact("Clusters", found.used ? "in use" : "not in use", found.used ? "recommendations use them" : "recommendations use what all users have in common and each user’s own rewards"),
+    fact("Clusters", found.used ? "in use" : "hardly used", found.used ? "they have at least half of the weight in recommendations" : "they have less than half of the weight in recommendations; the rest has what all users have in common with each user’s own rewards"),
     fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
     fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has a probability of 50\u202f% or more"),
     fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),

@@ -62,7 +62,7 @@ function placed(placement) {
       likely.map((place) => row(clusterLink(place.cluster), place.share, place.probability, `before any reward; ${describe(place.evidence)}`, "some")),
       row("none of them", prior, placement.none, "before any reward; a taste of their own", "none")),
     others.length ? el("p", { class: "note" }, `${count(others.length, "other cluster")}: ${percent(rest)} together.`) : null,
-    el("p", { class: "note" }, placement.used ? "Recommendations weight the clusters’ estimates by these probabilities." : "Recommendations do not use the clusters at the moment: they use what all users have in common and the user’s own rewards."));
+    el("p", { class: "note" }, placement.used ? "Recommendations weight the clusters’ estimates by these probabilities." : "The clusters have less than half of the weight in recommendations. The rest has what all users have in common with the user’s own rewards."));
 }
 
 function estimates(found) {

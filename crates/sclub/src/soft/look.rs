@@ -5,7 +5,7 @@ use super::{SclubSoft, Served};
 use crate::policy::{ClusterId, UserId};
 use crate::refit::{Outlook, Place, Placement};
 
-/// The trust from which on clusters count as used.
+/// The minimum trust for clusters to count as used.
 const MIN_TRUST: f64 = 0.5;
 
 impl Served {
@@ -105,13 +105,13 @@ impl SclubSoft {
         Some(if gain < 0.0 {
             format!(
                 "clustering buys nothing: recent rewards were {:.1} nats less likely with clusters \
-                 than without, so recommendations hardly use them",
+                 than without, so they have little weight in recommendations",
                 -gain
             )
         } else {
             format!(
                 "clustering buys little: recent rewards were {gain:.1} nats more likely with \
-                 clusters than without; recommendations use them from {caution:.1} nats on"
+                 clusters than without; they get half of the weight at {caution:.1} nats"
             )
         })
     }

@@ -25,7 +25,7 @@ pub struct SoftParams {
     pub first: u64,
     /// Factor between the rounds of one fit and those of the next.
     pub growth: f64,
-    /// Factor between the rounds of a search that found no cluster and those of the next.
+    /// After a search without a result, the next one waits until the rounds have grown by this factor.
     pub patience: f64,
     /// The maximum number of EM steps of the background in a fit.
     pub steps: usize,
@@ -139,13 +139,13 @@ pub(super) const CONSTANTS: [Constant; 16] = [
     ),
     expert(
         "growth",
-        "Factor between the rounds of one fit and those of the next",
+        "The next fit is due when the rounds have grown by this factor",
         Range::between(1.01, 10.0, "between 1.01 and 10"),
         default!(growth),
     ),
     expert(
         "patience",
-        "Factor between the rounds of a search that found no cluster and those of the next",
+        "After a search without a result, the next one waits until the rounds have grown by this factor",
         Range::between(1.0, 10.0, "between 1 and 10"),
         default!(patience),
     ),
