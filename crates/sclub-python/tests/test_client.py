@@ -506,12 +506,14 @@ def test_a_backup_that_breaks_off_leaves_nothing(proxy: Proxy, tmp_path: Path) -
 
 
 def test_the_examples_of_the_documentation_run(
-    fresh: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (REPOSITORY / "docs" / "python-client.md").read_text()
     examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     assert len(examples) >= 3
     monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {"__name__": "example"}
-    for example in examples:
-        exec(example.replace("http://127.0.0.1:8080", fresh.url), known)
+    flags = ["--context", "hour", "--context", "device=phone|tv"]
+    with serving(tmp_path / "data", *flags) as server:
+        for example in examples:
+            exec(example.replace("http://127.0.0.1:8080", server.url), known)

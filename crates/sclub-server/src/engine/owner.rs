@@ -112,6 +112,8 @@ pub(super) struct Owner {
     /// The callers of appends whose outcome is not decided, and the time of the first one.
     undecided: Vec<Reply>,
     undecided_since: u64,
+    /// True while an append that failed may still be found after a restart.
+    is_in_doubt: bool,
     /// The time of the last attempt to write.
     tried_at: u64,
     /// The number of rounds in the previous batch.
@@ -127,6 +129,7 @@ impl Owner {
             held: None,
             undecided: Vec::new(),
             undecided_since: 0,
+            is_in_doubt: false,
             tried_at: 0,
             last_rounds: 0,
         }
@@ -236,10 +239,17 @@ impl Owner {
     /// Turns a request into an event, if it is valid.
     fn admit(&mut self, commit: &mut Commit, request: WriteRequest) {
         let WriteRequest { command, reply } = request;
+        let is_round = matches!(command, Command::Learn(_));
         let shared = Arc::clone(&self.shared);
         let state = shared.read();
         match prepare(&state, &mut commit.ahead, &mut self.fits, command) {
             Err(refusal) => drop(reply.send(Err(refusal))),
+            // "Nothing to change" would be wrong if the failed append is found after a restart. A reward that
+            // was learned before stays learned either way.
+            Ok((None, _)) if self.is_in_doubt && !is_round => {
+                let reason = lock(&shared.read_only).clone().unwrap_or_default();
+                drop(reply.send(Err(Refusal::ReadOnly(reason))));
+            }
             Ok((None, done)) if commit.events.is_empty() => drop(reply.send(Ok(done))),
             Ok((event, done)) => {
                 commit.bytes += event.as_ref().map_or(0, size_of_event);
@@ -297,6 +307,7 @@ impl Owner {
                     if self.undecided.is_empty() {
                         self.undecided_since = clock.monotonic();
                     }
+                    self.is_in_doubt = true;
                     self.undecided.extend(replies);
                     let _ = self.roll();
                 } else {
@@ -329,6 +340,7 @@ impl Owner {
     /// The log is writable again. Earlier failed appends are void by now.
     fn writable(&mut self) {
         let reason = lock(&self.shared.read_only).take();
+        self.is_in_doubt = false;
         if let Some(reason) = reason {
             tracing::info!("the log is writable again");
             refuse(self.undecided.drain(..), &Refusal::ReadOnly(reason));

@@ -172,6 +172,39 @@ fn an_outcome_that_cannot_be_settled_in_time_is_answered_as_unknown() {
     assert_eq!(verified(bench.killed().path()), bench.hash());
 }
 
+/// While it is open whether an item is in the log, nobody is told that there is no such item.
+#[test]
+fn nothing_to_change_is_no_answer_while_an_append_is_in_doubt() {
+    let (faults, env) = Faults::new(Env::real());
+    let bench = Bench::with_items(env, &quiet());
+    let shown = bench.decide("u");
+    bench.feedback(&shown, 1.0).unwrap();
+    let remove = |bench: &Bench| bench.runtime.block_on(bench.engine.remove("d"));
+    faults.fail_after_syncs("log", u32::MAX);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| bench.put("d", [0.5; 3]));
+        wait_until(|| bench.engine.read_only().is_some());
+        assert!(is_read_only(&remove(&bench)));
+        assert!(is_read_only(&bench.put("a", [1.0, 0.0, 0.0])));
+        // A reward that was learned before stays learned.
+        assert_eq!(bench.feedback(&shown, 1.0), Ok(false));
+        assert!(
+            bench
+                .crash()
+                .engine
+                .state()
+                .catalogue()
+                .unwrap()
+                .slot("d")
+                .is_some()
+        );
+        faults.fail_after_syncs("log", 0);
+        assert!(is_read_only(&waiting.join().unwrap()));
+    });
+    assert_eq!(remove(&bench), Ok(false));
+    assert_eq!(bench.put("a", [1.0, 0.0, 0.0]), Ok(0));
+}
+
 /// At a shutdown, the caller of a failed append is answered that the outcome is unknown.
 #[test]
 fn a_failed_append_at_a_shutdown_is_answered_as_unknown() {

@@ -130,7 +130,12 @@ impl Plan {
         let pause = *pick(rng, &[1, 10, 50, 300]);
         // The approximate number of operations of clients for each fault.
         let quiet = *pick(rng, &[10, 40, 150]);
-        let settings = settings(rng, dim);
+        let mut settings = settings(rng, dim);
+        let context = &mut stream(seed, "context");
+        if chance(context, 0.3) {
+            settings.context = ["hour", "device=phone|tv"].map(str::to_owned).to_vec();
+            settings.context_mode = Some((*pick(context, &["append", "cross"])).to_owned());
+        }
         // Larger than any policy accepts: a server refuses such settings, an engine refuses such rewards.
         let most = match chance(&mut stream(seed, "huge rewards"), 0.1) {
             true => 10.0 * sclub::MAX_MAGNITUDE,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use futures_util::future::{Either, select};
 use sclub::ItemSet;
+use sclub_server::context::ContextValue;
 use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
 use sclub_server::event::Item;
 use sclub_server::state::Scratch;
@@ -167,6 +168,7 @@ impl World {
             .iter()
             .map(|request| self.inline(request))
             .collect();
+        let context = self.context();
         let asked: Vec<RecommendQuery<'_>> = requests
             .iter()
             .zip(&inline)
@@ -174,7 +176,7 @@ impl World {
                 user: &request.user,
                 among: request.among.borrowed(inline.as_ref()),
                 k: request.k,
-                context: None,
+                context: context.as_ref(),
             })
             .collect();
         let answered = match &asked[..] {
@@ -214,6 +216,18 @@ impl World {
                 Reply::Refused(why)
             }
         }
+    }
+
+    /// The context of the next request, if the folder has context features.
+    fn context(&self) -> Option<BTreeMap<String, ContextValue>> {
+        let number = self.decisions.borrow().len();
+        let has_context = !self.plan.settings.context.is_empty() && !number.is_multiple_of(5);
+        has_context.then(|| {
+            let hour = ContextValue::Number((number % 8) as f64 / 8.0);
+            let device = ["phone", "tv"][number % 2].to_owned();
+            let device = ContextValue::Text(device);
+            BTreeMap::from([("hour".to_owned(), hour), ("device".to_owned(), device)])
+        })
     }
 
     fn inline(&self, request: &RecommendRequest) -> Option<ItemSet> {
