@@ -155,7 +155,10 @@ fn a_bad_line_is_named_or_counted() {
 
 #[test]
 fn a_name_over_the_limit_is_refused_with_its_length() {
-    let text = format!("userId,movieId,rating\n1,2,3\n4,{},5\n", "x".repeat(1 << 20));
+    let text = format!(
+        "userId,movieId,rating\n1,2,3\n4,{},5\n",
+        "x".repeat(1 << 20)
+    );
     assert_eq!(
         error("ratings.csv", text.as_bytes()),
         "ratings.csv:3: the item's name has 1048576 bytes; it must have at most 1048575"
