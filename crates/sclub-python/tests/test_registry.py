@@ -35,11 +35,11 @@ def test_a_class_has_the_constants_and_presets_of_its_policy(name: str) -> None:
     kind = sclub.policy_classes[name]
     with pytest.raises(TypeError, match="no_such_constant") as refused:
         sclub.Policy.__new__(kind, 2, no_such_constant=1)
-    known = str(refused.value).split("there are ")[1].split(", ")
+    known = str(refused.value).split("use one of ")[1].split(", ")
     assert constants(kind) == known
     with pytest.raises(ValueError, match="preset") as unknown:
         sclub.Policy.__new__(kind, 2, preset="none of them")
-    presets = str(unknown.value).split("there are ")[1].split(", ")
+    presets = str(unknown.value).split("use one of ")[1].split(", ")
     signature = inspect.signature(kind).parameters["preset"]
     assert signature.default == presets[0]
     assert re.findall(r"[\"']([^\"']+)[\"']", str(signature.annotation)) == presets
