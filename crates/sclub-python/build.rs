@@ -8,20 +8,25 @@ use std::path::Path;
 
 use sclub::{Constant, Preset, Range, Setup, Spec, Value};
 
-const TARGET: &str = "python/sclub/_policies.py";
+/// The package's folder: in the repository, and in a source distribution, where maturin puts it elsewhere.
+const FOLDERS: [&str; 2] = ["python/sclub", "../../python/sclub"];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    let folder = FOLDERS.iter().map(Path::new).find(|folder| folder.is_dir());
+    let Some(folder) = folder else {
+        panic!("the package's Python files are in none of {FOLDERS:?}");
+    };
+    let target = &folder.join("_policies.py");
     // A missing file is a changed one.
-    println!("cargo::rerun-if-changed={TARGET}");
+    println!("cargo::rerun-if-changed={}", target.display());
     let text = module();
-    let target = Path::new(TARGET);
     // Writing it anew would make cargo build everything twice.
     if std::fs::read_to_string(target).is_ok_and(|old| old == text) {
         return;
     }
     if let Err(error) = std::fs::write(target, text) {
-        panic!("{TARGET} cannot be written: {error}");
+        panic!("{} cannot be written: {error}", target.display());
     }
 }
 

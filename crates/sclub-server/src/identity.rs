@@ -120,9 +120,9 @@ impl Identity {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
         }
         let context = Context::new(&settings.context, context_mode(settings)?)?;
-        if let (Some(dim), joined) = (settings.dim, context.policy_dim(settings.dim.unwrap_or(1)))
-            && joined > MAX_DIM
-        {
+        let dim = settings.dim.unwrap_or(1);
+        let joined = context.policy_dim(dim);
+        if joined > MAX_DIM {
             return Err(Misfit(format!(
                 "items of {dim} features with the context have {joined}; the maximum is {MAX_DIM}"
             )));

@@ -200,6 +200,9 @@ impl Flag {
 }
 
 fn text(text: &str) -> Result<Value, String> {
+    if text.is_empty() {
+        return Err("it must not be empty".to_owned());
+    }
     Ok(Value::String(text.to_owned()))
 }
 

@@ -333,6 +333,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         singletons: state
             .policy()
             .map_or(0, |policy| policy.inspect().singletons()),
+        fits: state.identity().policy.can.fit,
         clustering: state
             .policy()
             .and_then(|policy| policy.inspect().outlook())

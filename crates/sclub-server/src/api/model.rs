@@ -388,6 +388,8 @@ pub struct StateCard {
     pub items: u64,
     /// The number of clusters of one user.
     pub singletons: u64,
+    /// True if the policy computes fits in the background: users belong to clusters by probability.
+    pub fits: bool,
     /// A summary of the clustering; absent if the policy has no fits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clustering: Option<ClusteringCard>,

@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::link::{Link, failed};
+use super::link::{Link, Unanswered, failed};
 use super::{ClientError, Roots, Url};
 
 /// The default timeout of a call.
@@ -100,8 +100,8 @@ impl Connection {
     /// Sends a request with a JSON body, or without one if it is empty, and waits for the answer. The path
     /// begins with a slash.
     ///
-    /// If the kept connection turns out to be closed, the request is sent once more: every call of the
-    /// service may arrive twice without harm.
+    /// If the kept connection turns out to be closed, the request is sent once more. So it may arrive twice:
+    /// use [`Connection::request_once`] where that matters.
     ///
     /// # Errors
     /// [`ClientError`] if there is no answer. An answer of any status is not an error.
@@ -111,9 +111,33 @@ impl Connection {
         path: &str,
         body: &[u8],
     ) -> Result<Response, ClientError> {
+        self.call(method, path, body, true).await
+    }
+
+    /// As [`Connection::request`], for calls that must not arrive twice: a round without rewards, and a
+    /// compaction. The request is sent again only if no byte of it was sent.
+    ///
+    /// # Errors
+    /// As [`Connection::request`].
+    pub async fn request_once(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+    ) -> Result<Response, ClientError> {
+        self.call(method, path, body, false).await
+    }
+
+    async fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        may_repeat: bool,
+    ) -> Result<Response, ClientError> {
         let limit = self.timeout;
         let call = async {
-            let (link, answer) = self.send(method, path, body).await?;
+            let (link, answer) = self.send(method, path, body, may_repeat).await?;
             let (head, body) = answer.into_parts();
             let body = body.collect().await.map_err(failed)?.to_bytes();
             self.idle = Some(link);
@@ -135,7 +159,8 @@ impl Connection {
         path: &str,
         mut sink: impl FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<Response, ClientError> {
-        let (link, answer) = self.send("GET", path, b"").await?;
+        let limit = self.timeout;
+        let (link, answer) = within(limit, self.send("GET", path, b"", true)).await??;
         let (head, mut body) = answer.into_parts();
         let mut error_body = Vec::new();
         while let Some(frame) = within(self.timeout, body.frame()).await? {
@@ -206,24 +231,33 @@ impl Connection {
     }
 
     /// Sends a request and waits for the head of its answer. Sends it once more if the kept connection turns
-    /// out to be closed.
+    /// out to be closed, unless it was sent and must not be repeated.
     async fn send(
         &mut self,
         method: &str,
         path: &str,
         body: &[u8],
+        may_repeat: bool,
     ) -> Result<(Link, hyper::Response<Incoming>), ClientError> {
         let body = Bytes::copy_from_slice(body);
         if let Some(mut link) = self.idle.take() {
             let request = self.build(method, path, body.clone())?;
             match link.send(request).await {
                 Ok(answer) => return Ok((link, answer)),
-                Err(ClientError::Broken(_)) => {}
-                Err(error) => return Err(error),
+                Err(Unanswered {
+                    was_sent: false, ..
+                }) => {}
+                Err(Unanswered { error, .. }) if !may_repeat => return Err(error),
+                Err(Unanswered {
+                    error: ClientError::Broken(_),
+                    ..
+                }) => {}
+                Err(Unanswered { error, .. }) => return Err(error),
             }
         }
         let mut link = self.connect().await?;
-        let answer = link.send(self.build(method, path, body)?).await?;
+        let request = self.build(method, path, body)?;
+        let answer = link.send(request).await.map_err(|failure| failure.error)?;
         Ok((link, answer))
     }
 

@@ -32,10 +32,25 @@ impl Link {
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<hyper::Response<Incoming>, ClientError> {
-        self.sender.ready().await.map_err(failed)?;
-        self.sender.send_request(request).await.map_err(failed)
+    ) -> Result<hyper::Response<Incoming>, Unanswered> {
+        let closed = |error| Unanswered {
+            was_sent: false,
+            error: failed(error),
+        };
+        self.sender.ready().await.map_err(closed)?;
+        let sent = self.sender.try_send_request(request).await;
+        sent.map_err(|mut failure| Unanswered {
+            was_sent: failure.take_message().is_none(),
+            error: failed(failure.into_error()),
+        })
     }
+}
+
+/// A request without an answer.
+pub(super) struct Unanswered {
+    /// False if no byte of the request was sent.
+    pub was_sent: bool,
+    pub error: ClientError,
 }
 
 /// The error of a call that hyper could not complete.

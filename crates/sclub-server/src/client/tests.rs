@@ -1,6 +1,7 @@
 //! Tests of connections, against small servers of their own.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -322,4 +323,67 @@ async fn only_given_certificates_are_trusted() {
     let answer = client.request("GET", "/", b"").await.unwrap();
     assert_eq!((answer.status, &answer.body[..]), (200, &b"secure"[..]));
     assert!(Roots::new(Vec::new()).is_err());
+}
+
+/// A server that accepts, reads and never answers.
+async fn silent() -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            open.push(stream);
+        }
+    });
+    url.parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_download_that_never_begins_times_out() {
+    let mut connection = Connection::open(&silent().await, None).await.unwrap();
+    connection.set_timeout(Duration::from_millis(50));
+    let outcome = connection.download("/v1/admin/export", |_| Ok(())).await;
+    assert!(
+        matches!(outcome, Err(ClientError::Timeout(_))),
+        "{outcome:?}"
+    );
+}
+
+/// A server that answers the first request of each connection, and closes it when the second has come.
+#[tokio::test]
+async fn a_request_that_must_not_arrive_twice_is_not_repeated() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url: Url = format!("http://{}", listener.local_addr().unwrap())
+        .parse()
+        .unwrap();
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&requests);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut bytes = [0; 4096];
+            for turn in 0..2 {
+                if stream.read(&mut bytes).await.unwrap_or(0) == 0 {
+                    break;
+                }
+                counter.fetch_add(1, Ordering::SeqCst);
+                if turn == 0 {
+                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+                    stream.write_all(answer).await.unwrap();
+                }
+            }
+        }
+    });
+    let mut connection = Connection::open(&url, None).await.unwrap();
+    for may_repeat in [false, true] {
+        requests.store(0, Ordering::SeqCst);
+        connection.request("GET", "/healthz", b"").await.unwrap();
+        let path = "/v1/feedback/batch";
+        let outcome = match may_repeat {
+            true => connection.request("POST", path, b"{}").await,
+            false => connection.request_once("POST", path, b"{}").await,
+        };
+        assert_eq!(outcome.is_ok(), may_repeat, "{outcome:?}");
+        let expected = if may_repeat { 3 } else { 2 };
+        assert_eq!(requests.load(Ordering::SeqCst), expected);
+    }
 }

@@ -15,6 +15,9 @@ use crate::state::{Choice, Scratch, State};
 /// with the request.
 pub const MAX_INLINE_VALUES: usize = 4096;
 
+/// The largest catalogue that is copied, to join it with a context, during a short read.
+const MAX_SHORT_COPY: usize = 1_000;
+
 thread_local! {
     /// A reused buffer for encoding decisions.
     static ENCODED: RefCell<Vec<u8>> = RefCell::default();
@@ -67,9 +70,13 @@ impl Engine {
         asked: &RecommendQuery<'_>,
         scratch: &mut Scratch,
     ) -> Result<Recommended, Refusal> {
-        let state = self.shared.read();
-        let (handed, scores, cluster_users) = self.choose(&state, asked, scratch)?;
-        drop(state);
+        let is_long = self.is_long(std::slice::from_ref(asked));
+        let chosen = self.with_state(is_long, |state| {
+            scratch.begin();
+            self.choose(state, asked, scratch)
+        });
+        scratch.end();
+        let (handed, scores, cluster_users) = chosen?;
         Ok(self.hand_out(handed, &scores, cluster_users))
     }
 
@@ -78,21 +85,35 @@ impl Engine {
     /// # Errors
     /// If one of the requests is invalid. No request is answered then.
     pub fn recommend_all(&self, all: &[RecommendQuery<'_>]) -> Result<Vec<Recommended>, Refusal> {
-        let mut scratch = Scratch::default();
-        let state = self.shared.read();
-        let chosen = all
-            .iter()
-            .enumerate()
-            .map(|(index, asked)| {
-                self.choose(&state, asked, &mut scratch)
+        let chosen = self.with_state(self.is_long(all), |state| {
+            let mut scratch = Scratch::default();
+            let all = all.iter().enumerate();
+            all.map(|(index, asked)| {
+                self.choose(state, asked, &mut scratch)
                     .map_err(|refusal| refusal.within("requests", index))
             })
-            .collect::<Result<Vec<_>, _>>()?;
-        drop(state);
+            .collect::<Result<Vec<_>, _>>()
+        })?;
         let handed = chosen
             .into_iter()
             .map(|(handed, scores, cluster_users)| self.hand_out(handed, &scores, cluster_users));
         Ok(handed.collect())
+    }
+
+    /// Returns true if requests copy a large catalogue: each with a context that looks at all of it does.
+    fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
+        let state = self.shared.read();
+        let items = state.catalogue().map_or(0, |catalogue| catalogue.len());
+        let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All(_));
+        items > MAX_SHORT_COPY && !state.identity().context.is_empty() && all.iter().any(is_whole)
+    }
+
+    /// Reads the state. Other recommendations do not wait for a long read; learning does.
+    fn with_state<T>(&self, is_long: bool, look: impl FnOnce(&State) -> T) -> T {
+        match is_long {
+            true => self.shared.state.read_long(look),
+            false => look(&self.shared.read()),
+        }
     }
 
     fn choose<'a>(
@@ -131,7 +152,14 @@ impl Engine {
         };
         let chosen = state
             .choose(asked.user, &choice, &context, asked.k, scratch)
-            .map_err(|error| Refusal::invalid(asked.among.field(), error.to_string()))?;
+            .map_err(|error| match error {
+                sclub::Error::BadFeature { .. } if !context.is_empty() => {
+                    let message =
+                        format!("a feature of an item times the context is too large: {error}");
+                    Refusal::invalid("context", message)
+                }
+                error => Refusal::invalid(asked.among.field(), error.to_string()),
+            })?;
         if chosen.decisions.is_empty() {
             let message =
                 "there are no candidates: the catalogue is empty, or all items are excluded";

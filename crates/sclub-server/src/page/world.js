@@ -11,7 +11,7 @@ export const world = {
 };
 export const now = () => Date.now() + world.clock;
 // True if users belong to clusters by probability.
-export const isSoft = () => world.state?.policy === "sclub-soft";
+export const isSoft = () => world.state?.fits === true;
 
 export function ago(ms) {
   const seconds = Math.max(0, (now() - ms) / 1000);

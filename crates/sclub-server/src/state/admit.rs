@@ -187,7 +187,9 @@ fn check_dims(got: usize, expected: usize, context: &Context) -> Result<(), Erro
     }
     match (got, context.policy_dim(got)) {
         (0, _) => Err(Error::Dimension { got: 0 }),
-        (_, joined) if joined > MAX_DIM => Err(Error::Dimension { got: joined }),
+        (_, joined) if joined > MAX_DIM => Err(Error::Unsupported {
+            reason: "with the context features of this folder it has too many features",
+        }),
         _ => Ok(()),
     }
 }

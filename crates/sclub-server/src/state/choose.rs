@@ -75,7 +75,12 @@ impl State {
         };
         if !context.is_empty() {
             let joined = buffer(&mut scratch.joined, policy.dim())?;
-            joined.refill_in_context(items, context, self.identity.context.mode())?;
+            let is_whole = matches!(choice, Choice::All { .. });
+            if !is_whole || scratch.whole_in.as_deref() != Some(context) {
+                scratch.whole_in = None;
+                joined.refill_in_context(items, context, self.identity.context.mode())?;
+                scratch.whole_in = is_whole.then(|| context.to_vec());
+            }
             items = joined;
         }
         let excluded = match choice {
@@ -113,6 +118,24 @@ pub struct Scratch {
     items: Option<ItemSet>,
     /// Items in context.
     joined: Option<ItemSet>,
+    /// The context of `joined`, if it holds the whole catalogue of the state that is being read.
+    whole_in: Option<Vec<f64>>,
+}
+
+impl Scratch {
+    /// The state may have changed since the last choice.
+    pub fn begin(&mut self) {
+        self.whole_in = None;
+    }
+
+    /// Frees large buffers.
+    pub fn end(&mut self) {
+        const MAX_NUMBERS: usize = 1 << 20;
+        let is_large = |items: &ItemSet| items.len() * items.dim() > MAX_NUMBERS;
+        if self.joined.as_ref().is_some_and(is_large) {
+            self.joined = None;
+        }
+    }
 }
 
 /// A buffer for items of `dim` features.

@@ -203,10 +203,16 @@ impl Player<'_, '_> {
         }
         self.body.extend_from_slice(b"]}");
         let start = Instant::now();
-        let response = self
-            .connection
-            .request("POST", "/v1/feedback/batch", &self.body)
-            .await?;
+        let path = "/v1/feedback/batch";
+        let response = match rewarded.is_empty() {
+            // Without rewards it is a round each time that it arrives.
+            true => {
+                self.connection
+                    .request_once("POST", path, &self.body)
+                    .await?
+            }
+            false => self.connection.request("POST", path, &self.body).await?,
+        };
         body_of(&response)?;
         self.game.borrow_mut().feedback.add(start.elapsed());
         Ok(())
