@@ -94,7 +94,7 @@ def test_nobody_there_is_a_failed_connection() -> None:
 
 
 def test_a_server_of_another_kind_is_found_out() -> None:
-    call = Calls(Attempts(0)).recommend("anna", 1, None, None, None)
+    call = Calls(Attempts(0)).recommend("anna", 1, None, None, None, None)
     next(call)
     with pytest.raises(ServiceError, match="not one of an sclub server") as caught:
         call.send(Answer(200, b"<html>"))
