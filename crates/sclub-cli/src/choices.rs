@@ -128,7 +128,7 @@ impl Args for ConstantArgs {
         for (constant, owners) in constants(&policies()) {
             let mut long = dashed(constant.name);
             let is_taken = |arg: &Arg| arg.get_long() == Some(&*long);
-            if command.get_arguments().any(is_taken) {
+            if ["help", "version"].contains(&&*long) || command.get_arguments().any(is_taken) {
                 long = format!("constant-{long}");
             }
             let flag = flag(constant, &owners).long(long).help_heading("Policies");

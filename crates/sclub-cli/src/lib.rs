@@ -69,6 +69,11 @@ fn refused_variable(error: &clap::Error) -> Option<String> {
 
 /// Runs the command line.
 pub fn main() -> ExitCode {
+    let served = sclub_server::identity::servable();
+    if let Err(clash) = sclub_server::settings::check_constant_names(&served) {
+        eprintln!("sclub: {clash}");
+        return ExitCode::from(2);
+    }
     let matches = args::Args::command()
         .try_get_matches()
         .unwrap_or_else(|error| {

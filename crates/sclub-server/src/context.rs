@@ -43,6 +43,8 @@ pub enum ContextValue {
     Flag(bool),
     /// A value of a category.
     Text(String),
+    /// `null`, as if it were left out.
+    Unset,
 }
 
 impl Default for Context {
@@ -137,6 +139,7 @@ impl Context {
             };
             let refuse = |why: String| Refusal::invalid(format!("context.{name}"), why);
             match (value, &*feature.values) {
+                (ContextValue::Unset, _) => {}
                 (ContextValue::Number(number), []) if number.abs() <= MAX_MAGNITUDE => {
                     encoded[start] = *number;
                 }
@@ -253,6 +256,7 @@ impl std::fmt::Display for ContextValue {
             ContextValue::Number(number) => number.fmt(f),
             ContextValue::Flag(flag) => flag.fmt(f),
             ContextValue::Text(text) => write!(f, "'{text}'"),
+            ContextValue::Unset => f.write_str("null"),
         }
     }
 }
@@ -276,6 +280,7 @@ mod tests {
         assert_eq!(context.len(), 5);
         let encode = |json: &str| context.encode(&given(json)).unwrap();
         assert_eq!(encode("{}"), [0.0; 5]);
+        assert_eq!(encode(r#"{"device": null, "hour": null}"#), [0.0; 5]);
         let some = encode(r#"{"device": "tablet", "hour": 0.25, "member": true}"#);
         assert_eq!(some, [0.25, 0.0, 1.0, 0.0, 1.0]);
         let back = serde_json::to_string(&context.decode(&some)).unwrap();

@@ -163,6 +163,12 @@ impl Identity {
             )));
         }
         let mut written: Written = serde_json::from_slice(bytes).map_err(unreadable)?;
+        if sclub::find_policy(&written.policy).is_none() {
+            let name = &written.policy;
+            return Err(Misfit(format!(
+                "the folder is for policy '{name}', which this program does not have"
+            )));
+        }
         let policy = find(&written.policy)?;
         let preset = find_preset(policy, &written.preset)?;
         convert_old_constants(policy, &mut written.constants);

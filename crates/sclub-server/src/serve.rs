@@ -11,6 +11,7 @@ use crate::edge::keys::check_bind;
 use crate::edge::{self, Audit, EdgeOptions, Guard, Keys, Reload, Site};
 use crate::engine::{Engine, OpenError};
 use crate::env::Env;
+use crate::identity::Identity;
 use crate::settings::Settings;
 use crate::store::{Folder, StoreError};
 
@@ -80,7 +81,12 @@ pub fn serve(
     let listener = TcpListener::bind(settings.addr).map_err(unusable)?;
     let addr = listener.local_addr().map_err(unusable)?;
     // A folder that is in use, or is not a data folder, is an error before any request is answered.
-    let folder = Folder::open(&Env::real(), &settings.data)?;
+    let env = Env::real();
+    if !settings.data.exists() {
+        // Settings that cannot be served make no folder.
+        Identity::new(settings, &*env.random).map_err(OpenError::from)?;
+    }
+    let folder = Folder::open(&env, &settings.data)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use sclub::{Constant, Range, Value, ValueError};
+use sclub::{Constant, Range, Spec, Value, ValueError};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -152,6 +152,27 @@ pub fn constants() -> Vec<&'static Constant> {
     all
 }
 
+/// Checks that no constant of some policies has the name of another setting or flag of `sclub serve`.
+///
+/// # Errors
+/// Names the policy and the constant.
+pub fn check_constant_names(policies: &[&Spec]) -> Result<(), String> {
+    let mut taken = Settings::names();
+    taken.extend(["help", "version", "config", "print-config"].map(str::to_owned));
+    for policy in policies {
+        for constant in policy.constants {
+            let name = setting_name(constant.name);
+            if taken.contains(&name) {
+                return Err(format!(
+                    "policy '{}' has a constant '{}', which is a setting of sclub serve; rename the constant",
+                    policy.name, constant.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The name of the setting for a constant: words are joined by `-`.
 pub fn setting_name(constant: &str) -> String {
     constant.replace('_', "-")
@@ -297,6 +318,31 @@ mod tests {
 
     fn read(text: &str) -> Result<Settings, String> {
         toml::from_str(text).map_err(|error| error.message().to_owned())
+    }
+
+    #[test]
+    fn a_constant_cannot_have_the_name_of_a_setting() {
+        assert_eq!(check_constant_names(&servable()), Ok(()));
+        static RATE: Spec = Spec {
+            name: "rated",
+            title: "Rated",
+            summary: "For a test",
+            citation: "none",
+            colors: ["#000000", "#FFFFFF"],
+            revision: 1,
+            presets: &[sclub::Preset::Default],
+            constants: &[Constant::new(
+                "max_k",
+                "A number",
+                Range::POSITIVE,
+                |_, _| Ok(Value::Number(1.0)),
+            )],
+            can: sclub::Abilities::NONE,
+            new: |_, _| Err(sclub::Error::NoUsers),
+            load: None,
+        };
+        let error = check_constant_names(&[&RATE]).unwrap_err();
+        assert!(error.contains("'rated' has a constant 'max_k'"), "{error}");
     }
 
     #[test]

@@ -64,11 +64,12 @@ pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policy::{
     Change, ClusterId, Comparison, Decision, ItemId, List, Observation, Policy, Score, Shown,
-    UserId, Users, Why, check_round,
+    UserId, Users, Why, check_items, check_round,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
 pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
+pub use registry::lints::LinTs;
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{SclubSoft, SoftParams};

@@ -455,9 +455,12 @@ pub(crate) fn largest(
     best.sort_unstable_by(better_first);
 }
 
-/// Checks the items passed to `recommend` and `explain`.
+/// Checks the items passed to [`Policy::recommend`] and [`Policy::explain`].
+///
+/// # Errors
+/// [`Error::DimensionMismatch`], [`Error::NoCandidates`].
 #[inline]
-pub(crate) fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
+pub fn check_items(items: &ItemSet, dim: usize) -> Result<(), Error> {
     if items.dim() != dim {
         return Err(Error::DimensionMismatch {
             expected: dim,

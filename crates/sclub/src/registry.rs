@@ -9,7 +9,7 @@ use crate::policy::Policy;
 use crate::spec::Spec;
 
 #[path = "policies/lints.rs"]
-mod lints;
+pub(crate) mod lints;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -21,6 +21,9 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::ONE,
     &lints::SPEC,
 ];
+
+/// Names of the lab's reference policies.
+const RESERVED: [&str; 3] = ["random", "oracle", "informed"];
 
 /// Policies from outside.
 static ADDED: RwLock<Vec<&'static Spec>> = RwLock::new(Vec::new());
@@ -40,14 +43,15 @@ pub fn find_policy(name: &str) -> Option<&'static Spec> {
 /// command line, lab, service.
 ///
 /// # Errors
-/// If a policy of that name exists.
+/// If the name is taken, or the spec is not well formed ([`Spec::check`]).
 pub fn register(spec: &'static Spec) -> Result<(), String> {
-    if find_policy(spec.name).is_some() {
+    if find_policy(spec.name).is_some() || RESERVED.contains(&spec.name) {
         return Err(format!(
             "the policy name '{}' is taken; choose another name",
             spec.name
         ));
     }
+    spec.check()?;
     let mut added = ADDED.write().unwrap_or_else(PoisonError::into_inner);
     added.push(spec);
     Ok(())

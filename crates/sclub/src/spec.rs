@@ -137,6 +137,64 @@ impl Setup<'_> {
 }
 
 impl Spec {
+    /// Checks that the spec is well formed: names, texts, colours, presets and constants.
+    ///
+    /// # Errors
+    /// A sentence that names the first fault.
+    pub fn check(&self) -> Result<(), String> {
+        let name = self.name;
+        let ensure = |holds: bool, fault: &str| match holds {
+            true => Ok(()),
+            false => Err(format!("policy '{name}': {fault}")),
+        };
+        let is_word = |text: &str, joint: char| {
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == joint;
+            text.starts_with(|c: char| c.is_ascii_lowercase()) && text.chars().all(is_plain)
+        };
+        let is_line = |text: &str| !text.is_empty() && !text.contains('\n') && !text.ends_with('.');
+        let is_color = |color: &str| {
+            let digits = color.strip_prefix('#').unwrap_or_default();
+            digits.len() == 6 && digits.chars().all(|c| c.is_ascii_hexdigit())
+        };
+        ensure(
+            is_word(name, '-'),
+            "its name must be lower-case words joined by '-'",
+        )?;
+        ensure(
+            !self.title.is_empty() && !self.citation.is_empty(),
+            "it needs a title and a citation",
+        )?;
+        ensure(
+            is_line(self.summary),
+            "its summary must be one line without a full stop",
+        )?;
+        ensure(
+            self.colors.iter().all(|color| is_color(color)),
+            "its colours must be #RRGGBB",
+        )?;
+        ensure(!self.presets.is_empty(), "it needs a preset")?;
+        ensure(
+            self.load.is_some() == self.can.save,
+            "it must have a loader exactly if it can be saved",
+        )?;
+        for (place, constant) in self.constants.iter().enumerate() {
+            let is_twice = self.constants[..place]
+                .iter()
+                .any(|other| other.name == constant.name);
+            ensure(
+                !is_twice,
+                &format!("its constant '{}' is declared twice", constant.name),
+            )?;
+            let is_good = is_word(constant.name, '_') && is_line(constant.meaning);
+            let fault = "needs a name of lower-case words joined by '_', and a meaning of one line";
+            ensure(
+                is_good,
+                &format!("its constant '{}' {fault}", constant.name),
+            )?;
+        }
+        Ok(())
+    }
+
     /// The constants of a preset, with given values in place of some. A policy that has not this
     /// preset takes its default.
     ///

@@ -42,6 +42,38 @@ fn quick(spec: &'static Spec) -> Values {
     values(spec, spec.presets[0], given)
 }
 
+/// The default constants, and each with one flag or choice changed.
+fn variants(spec: &'static Spec) -> Vec<Values> {
+    let mut all = vec![quick(spec)];
+    let (values, setup) = (quick(spec), setup(2));
+    for (constant, value) in values.iter() {
+        let others: Vec<Value> = match (constant.range, value) {
+            (Range::Flag, Value::Flag(flag)) => vec![Value::Flag(!flag)],
+            (Range::OneOf(names), value) => {
+                let names = names.iter().map(|&name| Value::Choice(name));
+                names.filter(|&other| other != value).collect()
+            }
+            _ => Vec::new(),
+        };
+        for other in others {
+            let changed = spec.values(spec.presets[0], &[(constant.name, other)], &setup);
+            let changed = changed.expect("a value of its range");
+            let made = changed.make(&setup);
+            // Some can be run and not saved.
+            if made.is_ok_and(|policy| policy.as_persist().is_some()) {
+                all.push(changed);
+            }
+        }
+    }
+    all
+}
+
+fn savable_variants() -> Vec<(&'static Spec, Values)> {
+    let all = savable().into_iter();
+    all.flat_map(|spec| variants(spec).into_iter().map(move |values| (spec, values)))
+        .collect()
+}
+
 fn made(spec: &'static Spec, dim: usize) -> Box<dyn Policy> {
     quick(spec).make(&setup(dim)).unwrap()
 }
@@ -116,6 +148,50 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     words.map(|word| u64::from_le_bytes(*word)).collect()
 }
 
+#[test]
+fn a_malformed_spec_is_not_registered() {
+    static NAMED: Spec = Spec {
+        name: "Bad, Name",
+        ..BAD
+    };
+    static COLORED: Spec = Spec {
+        name: "badly-colored",
+        colors: ["red", ""],
+        ..BAD
+    };
+    static WITHOUT_PRESETS: Spec = Spec {
+        name: "without-presets",
+        presets: &[],
+        ..BAD
+    };
+    static RESERVED: Spec = Spec {
+        name: "random",
+        ..BAD
+    };
+    const BAD: Spec = Spec {
+        name: "bad",
+        title: "Bad",
+        summary: "For a test",
+        citation: "none",
+        colors: ["#000000", "#FFFFFF"],
+        revision: 1,
+        presets: &[Preset::Default],
+        constants: &[],
+        can: sclub::Abilities::NONE,
+        new: |_, _| Err(Error::NoUsers),
+        load: None,
+    };
+    for (spec, fault) in [
+        (&NAMED, "lower-case"),
+        (&COLORED, "#RRGGBB"),
+        (&WITHOUT_PRESETS, "preset"),
+        (&RESERVED, "taken"),
+    ] {
+        let error = sclub::register(spec).unwrap_err();
+        assert!(error.contains(fault), "{error}");
+    }
+}
+
 fn savable() -> Vec<&'static Spec> {
     let all = registry().into_iter();
     all.filter(|spec| spec.can.save).collect()
@@ -130,22 +206,8 @@ fn a_spec_is_well_formed() {
             all[..place].iter().all(|other| other.name != name),
             "{name} is there twice"
         );
-        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        assert!(!name.is_empty() && name.chars().all(is_plain), "{name}");
-        assert!(!spec.title.is_empty() && !spec.summary.is_empty() && !spec.citation.is_empty());
-        assert!(!spec.summary.contains('\n') && !spec.summary.ends_with('.'));
-        for color in spec.colors {
-            let digits = color.strip_prefix('#').unwrap();
-            assert!(digits.len() == 6 && u32::from_str_radix(digits, 16).is_ok());
-        }
-        assert!(!spec.presets.is_empty());
-        assert_eq!(spec.load.is_some(), spec.can.save, "{name}");
-        for (place, constant) in spec.constants.iter().enumerate() {
-            let before = &spec.constants[..place];
-            assert!(before.iter().all(|other| other.name != constant.name));
-            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-            assert!(constant.name.chars().all(is_plain), "{}", constant.name);
-            assert!(!constant.meaning.is_empty() && !constant.meaning.ends_with('.'));
+        assert_eq!(spec.check(), Ok(()));
+        for constant in spec.constants {
             if let Some(other) = constant.instead_of {
                 let other = spec.constant(other).unwrap();
                 assert_eq!(other.instead_of, Some(constant.name));
@@ -298,9 +360,9 @@ proptest! {
 
     #[test]
     fn a_loaded_policy_goes_on_as_if_never_stopped(seed: u64, dim in 1usize..8, users in 1u64..30, before in 0usize..200, after in 1usize..60) {
-        for spec in savable() {
+        for (spec, values) in savable_variants() {
             let mut life = Life::new(seed, dim, users);
-            let mut policy = made(spec, dim);
+            let mut policy = values.make(&setup(dim)).unwrap();
             life.live(&mut *policy, before);
             let mut bytes = saved(&*policy);
             let length = bytes.len();
@@ -352,10 +414,14 @@ proptest! {
     /// one who never came.
     #[test]
     fn forgetting_leaves_what_the_others_brought(seed: u64, users in 2u64..20, rounds in 1usize..150) {
-        for spec in registry().into_iter().filter(|spec| spec.can.forget) {
+        for (spec, values) in savable_variants() {
+            if !spec.can.forget {
+                continue;
+            }
             let gone = seed % users;
             let mut life = Life::new(seed, 3, users);
-            let (mut with, mut without) = (made(spec, 3), made(spec, 3));
+            let make = || values.make(&setup(3)).unwrap();
+            let (mut with, mut without) = (make(), make());
             for _ in 0..rounds {
                 let mut round = life.round();
                 learn(&mut *with, &round);
@@ -374,6 +440,15 @@ proptest! {
                     prop_assert_eq!(with.own_estimate(user), without.own_estimate(user), "{}", spec);
                 }
             }
+            // Where all are one cluster, the others' sums are all that is left.
+            if !spec.can.fit && (with.clusters(), without.clusters()) == (1, 1) {
+                let newcomer = users + 1;
+                let (left, expected) = (with.estimate(newcomer), without.estimate(newcomer));
+                let (left, expected) = (left.unwrap_or_default(), expected.unwrap_or_default());
+                for (a, b) in left.iter().zip(&expected) {
+                    prop_assert!((a - b).abs() < 1e-9, "{} {:?} {:?}", spec, left, expected);
+                }
+            }
         }
     }
 
@@ -384,9 +459,9 @@ proptest! {
             0, 1, 2, u64::MAX, u64::MAX / 2, u32::MAX as u64, 1 << 31,
             f64::NAN.to_bits(), f64::INFINITY.to_bits(), (-1e300f64).to_bits(),
         ];
-        for spec in savable() {
+        for (spec, values) in savable_variants() {
             let mut life = Life::new(seed, 2, 6);
-            let mut policy = made(spec, 2);
+            let mut policy = values.make(&setup(2)).unwrap();
             life.live(&mut *policy, rounds);
             let all = words(&saved(&*policy));
             let body = all[3..all.len() - 1].to_vec();

@@ -27,7 +27,7 @@ thread_local! {
 }
 
 /// Recommends items to a user.
-#[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body = RecommendRequest<'static>, responses(
+#[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body(content = RecommendRequest<'static>, example = json!({"user": "u1", "k": 2})), responses(
     (status = 200, body = RecommendResponse, description = "The items to show"),
     (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
     (status = 422, body = ErrorBody, description = "A field is invalid")))]
@@ -74,7 +74,7 @@ fn recommend_one(
 }
 
 /// Recommends items to several users on the same history.
-#[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body = RecommendBatchRequest<'static>, responses(
+#[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body(content = RecommendBatchRequest<'static>, example = json!({"requests": [{"user": "u1"}, {"user": "u2", "k": 2}]})), responses(
     (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests"),
     (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
     (status = 422, body = ErrorBody, description = "A field is invalid; no request was answered")))]
@@ -122,7 +122,7 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
 }
 
 /// Learns the reward for an item that was shown. The reward is durable when the call returns.
-#[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body = FeedbackRequest<'static>, responses(
+#[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "the decision of a recommendation", "reward": 1.0})), responses(
     (status = 200, body = FeedbackResponse, description = "`applied` is true if the reward was new"),
     (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
     (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
@@ -146,7 +146,7 @@ pub(super) async fn feedback(
 }
 
 /// Learns the rewards of several users in one time slot. They are durable when the call returns.
-#[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body = FeedbackBatchRequest<'static>, responses(
+#[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body(content = FeedbackBatchRequest<'static>, example = json!({"feedback": [{"decision": "the decision of a recommendation", "reward": 1.0}]})), responses(
     (status = 200, body = FeedbackBatchResponse, description = "`applied` is true for each reward that was new"),
     (status = 404, body = ErrorBody, description = "A decision was not made by this server; nothing was learned"),
     (status = 410, body = ErrorBody, description = "A decision has expired, or its user was forgotten; nothing was learned"),

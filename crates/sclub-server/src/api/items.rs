@@ -25,7 +25,7 @@ const MAX_VALUES_PER_WRITE: usize = 1 << 17;
 
 /// Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
 /// line ends the upload; the items of the lines before it stay.
-#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson"), responses(
+#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8]}\n{\"id\": \"i2\", \"features\": [1.0, 0.0]}\n"), responses(
     (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
     (status = 400, body = ErrorBody, description = "A line is not an item; the message has its number"),
     (status = 413, body = ErrorBody, description = "A line is too long; the message has its number"),

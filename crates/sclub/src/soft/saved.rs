@@ -132,7 +132,7 @@ impl Fit {
         for _ in &played.centres {
             spreads.push(finite(dim * (dim + 1) / 2, reader)?);
         }
-        let next_label = reader.word()?;
+        let next_label = reader.at_most(MAX_ROUNDS)?;
         let rest = finite(2, reader)?;
         Ok(Self {
             rounds,
