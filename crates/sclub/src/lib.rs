@@ -7,7 +7,7 @@
 //! # Policies
 //!
 //! All of them are in the [`registry`]; [`which_policy`] compares them. The types are [`Sclub`],
-//! [`SclubSoft`] (also `gaussian`), [`Club`], [`LinUcbInd`] and [`LinUcbShared`] (`linucb-one`).
+//! [`SclubSoft`] (also `gaussian`), [`Club`], [`LinUcbInd`], [`LinUcbShared`] (`linucb-one`) and [`LinTs`].
 //!
 #![doc = include_str!("policies.md")]
 //!
