@@ -78,6 +78,8 @@ pub(crate) struct Shared {
     sealer: Sealer,
     /// True if the policy uses the ids of items.
     has_item_ids: bool,
+    /// True if requests of the folder have context features.
+    has_context: bool,
     time: Time,
     epochs: Epochs,
     /// The random number that identifies this run of this copy of the folder.
@@ -261,6 +263,7 @@ impl Engine {
             settings: settings.clone(),
             sealer: Sealer::new(key),
             has_item_ids: identity.policy.can.item_ids,
+            has_context: !identity.context.is_empty(),
             pending: Mutex::default(),
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,

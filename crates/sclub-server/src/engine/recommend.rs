@@ -102,10 +102,11 @@ impl Engine {
 
     /// Returns true if requests copy a large catalogue: each with a context that looks at all of it does.
     fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
-        let state = self.shared.read();
-        let items = state.catalogue().map_or(0, |catalogue| catalogue.len());
         let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All(_));
-        items > MAX_SHORT_COPY && !state.identity().context.is_empty() && all.iter().any(is_whole)
+        self.shared.has_context && all.iter().any(is_whole) && {
+            let state = self.shared.read();
+            state.catalogue().map_or(0, |catalogue| catalogue.len()) > MAX_SHORT_COPY
+        }
     }
 
     /// Reads the state. Other recommendations do not wait for a long read; learning does.
