@@ -370,7 +370,10 @@ fn where_a_user_seems_to_belong_is_on_the_page_and_in_words() {
     assert_eq!(inked, true, "the chart is drawn");
     let worth = browser.value("document.querySelector('#worth').innerText");
     let worth = worth.as_str().unwrap();
-    assert!(worth.contains("of the weight in recommendations"), "{worth}");
+    assert!(
+        worth.contains("of the weight in recommendations"),
+        "{worth}"
+    );
     let seen = browser.value("document.querySelector('#events').checkVisibility()");
     assert_eq!(seen, false, "it splits and merges nothing");
     search(&mut browser, user);
