@@ -69,7 +69,7 @@ impl From<Comparison> for Sides {
     }
 }
 
-/// The latest changes; the oldest are dropped beyond [`MAX_CHANGES`].
+/// The latest changes; the oldest are dropped beyond `MAX_CHANGES`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct History {
     total: u64,
