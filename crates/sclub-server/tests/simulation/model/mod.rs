@@ -210,7 +210,8 @@ impl Model {
                     _ => {
                         let forgets = user.forgets.iter_mut();
                         for forget in forgets.filter(|forget| forget.call == id) {
-                            forget.end = Some(now);
+                            // If it is unknown, it may still be found in the log at the next start.
+                            forget.end = (*end != End::Unknown).then_some(now);
                             forget.is_certain = *end != End::Unknown;
                         }
                     }
@@ -226,9 +227,14 @@ impl Model {
     /// The process died, or is known to be idle: no call in flight will have effect any more.
     pub fn settle_calls(&mut self, now: Tick) {
         let calls: Vec<CallId> = self.calls.keys().copied().collect();
-        for call in calls {
+        for &call in &calls {
             let ended = self.end(call, &End::Unknown, now);
             ended.expect("not to know is never wrong");
+        }
+        for forget in self.users.values_mut().flat_map(|user| &mut user.forgets) {
+            if calls.contains(&forget.call) {
+                forget.end = Some(now);
+            }
         }
     }
 
@@ -239,6 +245,12 @@ impl Model {
 
     /// The folder was opened.
     pub fn restarted(&mut self, now: Tick) {
+        let in_flight = &self.calls;
+        for forget in self.users.values_mut().flat_map(|user| &mut user.forgets) {
+            if forget.end.is_none() && !in_flight.contains_key(&forget.call) {
+                forget.end = Some(now);
+            }
+        }
         self.events.push((now, now));
     }
 

@@ -185,6 +185,22 @@ fn an_unanswered_request_to_forget_leaves_both_until_an_answer_shows_which() {
     assert_eq!(book.tally(), (1, 1));
 }
 
+/// A request to forget whose outcome is unknown may be found in the log at the next start, before decisions
+/// that were made since.
+#[test]
+fn an_unknown_request_to_forget_may_have_effect_until_the_next_start() {
+    let mut book = Book::new();
+    let call = book.begin(Ask::Forget("u".to_owned()));
+    book.end(call, End::Unknown).unwrap();
+    book.now += 5;
+    let made = book.now;
+    assert_eq!(book.model.life(7, "u", made), Life::Unsure);
+    book.now += 1;
+    book.model.restarted(book.now);
+    assert_eq!(book.model.life(7, "u", made), Life::Unsure);
+    assert_eq!(book.model.life(8, "u", book.now), Life::Alive);
+}
+
 #[test]
 fn nothing_of_a_user_may_be_left_after_a_compaction_until_she_is_named_again() {
     let mut book = Book::new();
