@@ -74,7 +74,7 @@ pub trait Persist: Policy {
     /// Writes the whole state in small pieces. [`crate::load_policy`] restores it to the bit.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     fn save_to(&self, out: &mut dyn Write) -> std::io::Result<()>;
 }
 

@@ -41,7 +41,7 @@ pub fn digest<T: Save>(state: &T) -> u64 {
 /// Writes a state with its header and its checksum. It is walked twice: to count, then to write.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
     let mut counter = Writer::new(None);
     state.save_words(&mut counter)?;
@@ -56,7 +56,7 @@ pub fn save<T: Save>(state: &T, out: &mut dyn Write) -> std::io::Result<()> {
 /// Writes any words as a state of the policy with this first word: for tests of loaders.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 #[doc(hidden)]
 pub fn seal(magic: u64, words: &[u64], out: &mut dyn Write) -> std::io::Result<()> {
     let mut writer = Writer::new(Some(out));

@@ -164,14 +164,7 @@ impl Policy {
         exclude: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let (k, without) = (count(k)?, rows(exclude)?);
-        let best = self.ask(user, items, ids, |engine, user, set| {
-            let mut best: Vec<Decision> = Vec::new();
-            let policy = engine.policy();
-            policy.best(user, set, k, &|row| without.contains(&row), &mut best)?;
-            Ok(best)
-        })?;
-        Ok(indexes(user.py(), &best))
+        self.choose_several(user, items, k, exclude, ids, <dyn sclub::Policy>::best)
     }
 
     /// The items to show to a user together, in order. `learn_lists` learns their rewards.
@@ -208,14 +201,14 @@ impl Policy {
         exclude: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let (k, without) = (count(k)?, rows(exclude)?);
-        let list = self.ask(user, items, ids, |engine, user, set| {
-            let mut list: Vec<Decision> = Vec::new();
-            let policy = engine.policy();
-            policy.recommend_list(user, set, k, &|row| without.contains(&row), &mut list)?;
-            Ok(list)
-        })?;
-        Ok(indexes(user.py(), &list))
+        self.choose_several(
+            user,
+            items,
+            k,
+            exclude,
+            ids,
+            <dyn sclub::Policy>::recommend_list,
+        )
     }
 
     /// Score, mean and width of every item for a user: `score = mean + width`, arrays of length L.
@@ -269,6 +262,38 @@ fn rows(exclude: Option<&Bound<'_, PyAny>>) -> PyResult<HashSet<usize>> {
         })?);
     }
     Ok(rows)
+}
+
+/// `best` or `recommend_list` of the library's policies.
+type ChooseSeveral = fn(
+    &(dyn sclub::Policy + 'static),
+    UserId,
+    &ItemSet,
+    usize,
+    &dyn Fn(usize) -> bool,
+    &mut Vec<Decision>,
+) -> Result<(), Error>;
+
+impl Policy {
+    /// The rows that a method of the library chooses.
+    fn choose_several<'py>(
+        &self,
+        user: &Bound<'py, PyAny>,
+        items: &Bound<'py, PyAny>,
+        k: i64,
+        exclude: Option<&Bound<'py, PyAny>>,
+        ids: Option<&Bound<'py, PyAny>>,
+        choose: ChooseSeveral,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (k, without) = (count(k)?, rows(exclude)?);
+        let chosen = self.ask(user, items, ids, |engine, user, set| {
+            let mut chosen = Vec::new();
+            let is_excluded = |row: usize| without.contains(&row);
+            choose(engine.policy(), user, set, k, &is_excluded, &mut chosen)?;
+            Ok(chosen)
+        })?;
+        Ok(indexes(user.py(), &chosen))
+    }
 }
 
 fn indexes<'py>(py: Python<'py>, decisions: &[Decision]) -> Bound<'py, PyArray1<i64>> {

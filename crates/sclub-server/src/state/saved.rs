@@ -65,7 +65,7 @@ impl State {
     /// Writes the whole state.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         self.save_parts(out)?;
         match &self.learned {

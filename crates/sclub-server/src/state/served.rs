@@ -37,7 +37,7 @@ impl Served {
     /// Writes the whole state ([`sclub::Persist::save_to`]).
     ///
     /// # Errors
-    /// Those of `out`.
+    /// The errors of `out`.
     pub fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
         let persist = self.0.as_persist().expect("checked when it was made");
         persist.save_to(out)

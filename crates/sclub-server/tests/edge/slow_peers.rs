@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use crate::harness::{LONG, Running, SHORT, plain, quick};
+use crate::harness::{Client, LONG, Running, SHORT, plain, quick};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_head_is_ended() {
@@ -64,22 +64,7 @@ async fn a_slow_body_is_ended() {
     let mut drip = running.client().await;
     drip.send("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 50000\r\n\r\n")
         .await;
-    let (mut reads, mut writes) = drip.stream.into_split();
-    let dripping = tokio::spawn(async move {
-        while writes.write_all(b"x").await.is_ok() {
-            sleep(SHORT / 6).await;
-        }
-    });
-    let mut answer = Vec::new();
-    let _ = timeout(LONG, reads.read_to_end(&mut answer))
-        .await
-        .expect("it is ended");
-    assert!(
-        answer.starts_with(b"HTTP/1.1 408 "),
-        "{}",
-        String::from_utf8_lossy(&answer)
-    );
-    timeout(LONG, dripping).await.expect("it is ended").unwrap();
+    ended_with_408(drip, b"x", usize::MAX).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,6 +82,27 @@ async fn a_long_body_may_take_many_timeouts() {
     assert_eq!((answer.status, answer.body), (200, vec![b'x'; 96_000]));
 }
 
+/// Sends bytes again and again, slowly, up to a limit. Checks that the server answers 408 and closes, and
+/// returns the number of bytes sent.
+async fn ended_with_408(drip: Client<TcpStream>, bytes: &'static [u8], limit: usize) -> usize {
+    let (mut reads, mut writes) = drip.stream.into_split();
+    let dripping = tokio::spawn(async move {
+        let mut sent = 0;
+        while sent < limit && writes.write_all(bytes).await.is_ok() {
+            sent += bytes.len();
+            sleep(SHORT / 6).await;
+        }
+        sent
+    });
+    let mut answer = Vec::new();
+    let _ = timeout(LONG, reads.read_to_end(&mut answer))
+        .await
+        .expect("it is ended");
+    let text = String::from_utf8_lossy(&answer);
+    assert!(text.starts_with("HTTP/1.1 408 "), "{text}");
+    timeout(LONG, dripping).await.expect("it is ended").unwrap()
+}
+
 /// Some kilobytes in each timeout: no single wait is too long, but the total is.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_trickles_is_ended() {
@@ -107,25 +113,7 @@ async fn a_body_that_trickles_is_ended() {
     ] {
         let mut drip = running.client().await;
         drip.send(head).await;
-        let (mut reads, mut writes) = drip.stream.into_split();
-        let dripping = tokio::spawn(async move {
-            let mut sent = 0;
-            while sent < 100_000 && writes.write_all(&[b'\n'; 1200]).await.is_ok() {
-                sent += 1200;
-                sleep(SHORT / 6).await;
-            }
-            sent
-        });
-        let mut answer = Vec::new();
-        let _ = timeout(LONG, reads.read_to_end(&mut answer))
-            .await
-            .expect("it is ended");
-        assert!(
-            answer.starts_with(b"HTTP/1.1 408 "),
-            "{}",
-            String::from_utf8_lossy(&answer)
-        );
-        let sent = timeout(LONG, dripping).await.expect("it is ended").unwrap();
+        let sent = ended_with_408(drip, &[b'\n'; 1200], 100_000).await;
         assert!((5_000..50_000).contains(&sent), "{sent}");
     }
 }

@@ -19,9 +19,9 @@ pub enum Why {
     OtherCopy,
     UnknownItem,
     Invalid,
-    /// Nothing was written, and never will be.
+    /// The disk cannot be written. The request has no effect.
     ReadOnly,
-    /// It may have been written or not.
+    /// The request may have had an effect or not.
     Unknown,
     Overloaded,
     Closing,

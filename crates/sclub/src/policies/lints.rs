@@ -72,14 +72,14 @@ impl LinTs {
         }
     }
 
-    /// A draw from the posterior of a user's weight vector.
-    fn draw(&self, user: UserId) -> Vec<f64> {
+    /// The estimate of a user's weight vector, and a draw from its posterior.
+    fn draw(&self, user: UserId) -> (&[f64], Vec<f64>) {
         let slot = self.ledger.slot(user).map_or(NEWCOMER, |slot| slot as u64);
         let key = mix(mix(mix(self.seed) ^ self.rounds) ^ slot);
-        let (view, dim) = (self.view(user), self.shape.dim);
+        let view = self.view(user);
         let mut draw = view.estimate.to_vec();
         // Mᵀ w, row by row: M is unit lower triangular, packed by rows without its diagonal.
-        for row in 0..dim {
+        for row in 0..self.shape.dim {
             let w = self.draw_scale * view.scale[row].sqrt() * normal(key, row as u64);
             draw[row] += w;
             let factors = &view.factor[row * row.saturating_sub(1) / 2..][..row];
@@ -87,24 +87,7 @@ impl LinTs {
                 *value += factor * w;
             }
         }
-        draw
-    }
-
-    /// Scores a group of items: the mean by the estimate, the score by the draw.
-    fn rank(&self, user: UserId, draw: &[f64], fill: &mut ucb::Scores, group: &Group<'_>) {
-        let estimate = self.view(user).estimate;
-        fill.mean.fill(0.0);
-        fill.score.fill(0.0);
-        for (feature, (mean, sampled)) in estimate.iter().zip(draw).enumerate() {
-            let row = &group.features[feature * group.width..][..group.width];
-            for (lane, x) in row.iter().enumerate() {
-                fill.mean[lane] += mean * x;
-                fill.score[lane] += sampled * x;
-            }
-        }
-        for lane in 0..group.width {
-            fill.width[lane] = fill.score[lane] - fill.mean[lane];
-        }
+        (view.estimate, draw)
     }
 
     fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
@@ -135,6 +118,22 @@ impl LinTs {
     }
 }
 
+/// Scores a group of items: the mean by the estimate, the score by the draw.
+fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Scores) {
+    scores.mean.fill(0.0);
+    scores.score.fill(0.0);
+    let rows = group.features.chunks_exact(group.width);
+    for ((mean, sampled), row) in estimate.iter().zip(draw).zip(rows) {
+        for (lane, x) in row.iter().enumerate() {
+            scores.mean[lane] += mean * x;
+            scores.score[lane] += sampled * x;
+        }
+    }
+    for lane in 0..group.width {
+        scores.width[lane] = scores.score[lane] - scores.mean[lane];
+    }
+}
+
 /// The standard normal number of a key and a place (Box and Muller).
 fn normal(key: u64, place: u64) -> f64 {
     let uniform = |n: u64| ((mix(mix(key) ^ n) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
@@ -153,17 +152,17 @@ impl Policy for LinTs {
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.shape.dim)?;
-        let draw = self.draw(user);
+        let (estimate, draw) = self.draw(user);
         Ok(ucb::choose(items, |group, scores| {
-            self.rank(user, &draw, scores, &group);
+            score(estimate, &draw, &group, scores);
         }))
     }
 
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         check_items(items, self.shape.dim)?;
-        let draw = self.draw(user);
+        let (estimate, draw) = self.draw(user);
         ucb::explain(items, scores, |group, scores| {
-            self.rank(user, &draw, scores, &group);
+            score(estimate, &draw, &group, scores);
         });
         Ok(())
     }

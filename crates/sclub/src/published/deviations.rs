@@ -46,7 +46,7 @@ impl Deviations {
         "average-frequency",
     ];
 
-    /// Those of [`Deviations::NAMES`] whose bits are set.
+    /// The deviations of a set: bit k stands for the k-th of [`Deviations::NAMES`].
     pub fn from_set(set: u64) -> Self {
         let has = |place: u32| set >> place & 1 == 1;
         Self {
