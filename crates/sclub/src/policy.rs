@@ -272,6 +272,54 @@ pub trait Policy: Send + Sync {
         self.best(user, items, k, exclude, list)
     }
 
+    /// As [`Policy::recommend`], for a decision with a random number of its own. Policies that draw at
+    /// random ([`Abilities::draws`](crate::Abilities::draws)) take their draws from `draw` alone: decisions
+    /// with different numbers are independent, and the same number gives the same decision again. Without
+    /// it, such a policy draws once for each user and round.
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn recommend_drawn(
+        &self,
+        _draw: u64,
+        user: UserId,
+        items: &ItemSet,
+    ) -> Result<Decision, Error> {
+        self.recommend(user, items)
+    }
+
+    /// As [`Policy::explain`], for a decision with a random number of its own
+    /// ([`Policy::recommend_drawn`]).
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn explain_drawn(
+        &self,
+        _draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        scores: &mut Vec<Score>,
+    ) -> Result<(), Error> {
+        self.explain(user, items, scores)
+    }
+
+    /// As [`Policy::recommend_list`], for a decision with a random number of its own
+    /// ([`Policy::recommend_drawn`]).
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    fn recommend_list_drawn(
+        &self,
+        _draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        self.recommend_list(user, items, k, exclude, list)
+    }
+
     /// Learns one round: the observations of all users who were served on the same history, in the
     /// order given (the paper's Theorem 3). A round may be empty: it counts as a round all the same.
     /// Changes of the clusters are appended to `changes`.

@@ -62,6 +62,8 @@ pub struct Abilities {
     pub lists: bool,
     /// Looks at [`crate::ItemSet::id`].
     pub item_ids: bool,
+    /// Draws at random ([`Policy::recommend_drawn`]).
+    pub draws: bool,
     /// Needs the ground truth of the world ([`Setup::truth`]): for comparison only.
     pub needs_truth: bool,
 }
@@ -75,6 +77,7 @@ impl Abilities {
         fit: false,
         lists: false,
         item_ids: false,
+        draws: false,
         needs_truth: false,
     };
 

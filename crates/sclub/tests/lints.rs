@@ -133,4 +133,8 @@ fn other_seeds_rounds_and_users_have_other_draws() {
     assert_ne!(first, score(&*make("lints", 2, &[]), 1));
     policy.learn_round(&[], &mut Vec::new()).unwrap();
     assert_ne!(first, score(&*policy, 1));
+    // Decisions with numbers of their own differ without a round between them, also for a newcomer.
+    let drawn = |draw| policy.recommend_drawn(draw, 9, &items).unwrap().score.score;
+    assert_eq!(drawn(1), drawn(1));
+    assert_ne!(drawn(1), drawn(2));
 }

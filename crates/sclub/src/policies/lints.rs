@@ -21,7 +21,7 @@ use crate::items::{Group, ItemSet};
 use crate::ledger::Ledger;
 use crate::policy::{
     Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
-    check_round, offers,
+    check_round, largest, offers,
 };
 use crate::spec::{Abilities, Constant, Load, Preset, Range, Spec, Value};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
@@ -72,10 +72,15 @@ impl LinTs {
         }
     }
 
-    /// The estimate of a user's weight vector, and a draw from its posterior.
-    fn draw(&self, user: UserId) -> (&[f64], Vec<f64>) {
+    /// The random number of a decision that has none of its own.
+    fn default_draw(&self, user: UserId) -> u64 {
         let slot = self.ledger.slot(user).map_or(NEWCOMER, |slot| slot as u64);
-        let key = mix(mix(mix(self.seed) ^ self.rounds) ^ slot);
+        mix(self.rounds) ^ slot
+    }
+
+    /// The estimate of a user's weight vector, and a draw from its posterior.
+    fn draw(&self, draw: u64, user: UserId) -> (&[f64], Vec<f64>) {
+        let key = mix(mix(self.seed) ^ draw);
         let view = self.view(user);
         let mut draw = view.estimate.to_vec();
         // Mᵀ w, row by row: M is unit lower triangular, packed by rows without its diagonal.
@@ -151,19 +156,48 @@ impl Policy for LinTs {
     }
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        self.recommend_drawn(self.default_draw(user), user, items)
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        self.explain_drawn(self.default_draw(user), user, items, scores)
+    }
+
+    fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(user);
+        let (estimate, draw) = self.draw(draw, user);
         Ok(ucb::choose(items, |group, scores| {
             score(estimate, &draw, &group, scores);
         }))
     }
 
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+    fn explain_drawn(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        scores: &mut Vec<Score>,
+    ) -> Result<(), Error> {
         check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(user);
+        let (estimate, draw) = self.draw(draw, user);
         ucb::explain(items, scores, |group, scores| {
             score(estimate, &draw, &group, scores);
         });
+        Ok(())
+    }
+
+    fn recommend_list_drawn(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        let mut scores = Vec::new();
+        self.explain_drawn(draw, user, items, &mut scores)?;
+        largest(&scores, k, exclude, list);
         Ok(())
     }
 
@@ -326,7 +360,10 @@ pub static SPEC: Spec = Spec {
     revision: 1,
     presets: &[Preset::Default],
     constants: &[DRAW_SCALE, SHARED],
-    can: Abilities::SERVED,
+    can: Abilities {
+        draws: true,
+        ..Abilities::SERVED
+    },
     new: |setup, values| {
         let draw_scale = values.number("draw_scale").unwrap_or(0.0);
         let policy = LinTs::new(setup.dim, draw_scale, values.flag("shared"), setup.seed)?;
