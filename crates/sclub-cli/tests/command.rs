@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use sclub_lab::policies::{Name, Preset};
+use sclub_lab::policies::{Knowledge, Name, Preset, choose};
 use serde_json::Value;
 
 fn sclub() -> Command {
@@ -93,7 +93,7 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     let output = small_run(folder.path(), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    let policies = Name::all();
+    let policies = choose(None, Knowledge::Clusters).unwrap();
     for name in &policies {
         assert!(
             table.contains(&format!(" {name} ")),
