@@ -179,7 +179,10 @@ pub fn clicks(runs: &[Run]) -> String {
         .into();
     header.extend(stages.iter().map(|stage| {
         let (from, to) = (round_text(stage.from), round_text(stage.to));
-        format!("{}–{to}", from.strip_suffix('k').unwrap_or(&from))
+        match from.strip_suffix('k') {
+            Some(from) if to.ends_with('k') => format!("{from}–{to}"),
+            _ => format!("{from}–{to}"),
+        }
     }));
     header.extend(["items", "clusters", "seconds"].map(String::from));
     let mut by_stage = Table::new();
