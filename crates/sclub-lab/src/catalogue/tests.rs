@@ -53,8 +53,8 @@ fn means_and_best_are_those_of_a_direct_computation() {
             let average = means.iter().sum::<f64>() / means.len() as f64;
             assert!((block.average[at] - average).abs() < 1e-12);
             means.sort_by(|a, b| b.total_cmp(a));
-            for slot in 0..4 {
-                assert!((block.best[4 * at + slot] - means[slot]).abs() < 1e-12);
+            for (slot, mean) in means[..4].iter().enumerate() {
+                assert!((block.best[4 * at + slot] - mean).abs() < 1e-12);
                 let draw = block.noise[4 * at + slot];
                 let reward = f64::from(u8::from(draw < block.mean(at, 7)));
                 assert_eq!(block.reward_in_slot(at, slot, 7), reward);
@@ -126,7 +126,8 @@ fn any_block_can_be_drawn_at_any_time_and_newcomers_come_in_order() {
 }
 
 /// What a policy has learned and when: (decisions made before, user, ids and rewards).
-type Learned = Arc<Mutex<Vec<(u64, u64, Vec<(u64, f64)>)>>>;
+type Round = (u64, u64, Vec<(u64, f64)>);
+type Learned = Arc<Mutex<Vec<Round>>>;
 
 /// Shows the items that come next, and records what it learns.
 struct Recorder {
@@ -175,7 +176,7 @@ impl Policy for Recorder {
     }
 }
 
-fn record(shop: Shop, rounds: u64) -> (Run<&'static str>, Vec<(u64, u64, Vec<(u64, f64)>)>) {
+fn record(shop: Shop, rounds: u64) -> (Run<&'static str>, Vec<Round>) {
     let world = Catalogue::new(shop, 4).unwrap();
     let learned = Learned::default();
     let recorder = Recorder {
