@@ -200,6 +200,23 @@ impl Scale {
         self.noise / self.square
     }
 
+    /// The precision of the prior of μ0 around 0.
+    pub fn ridge(self) -> f64 {
+        RIDGE / self.variance()
+    }
+
+    /// V⁻¹, the information about μ0: ΣH + ridge, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹. `share` is the number of users
+    /// that each user of the pass stands for.
+    pub fn information(self, background: &Background, pass: &Pass, share: f64) -> Vec<f64> {
+        let dim = background.mean.len();
+        let users = pass.evidence.len() as f64;
+        let inside = sandwich(dim, &background.precision, &pass.covariance);
+        let terms = background.precision.iter().zip(&inside);
+        let mut information: Vec<f64> = terms.map(|(p, s)| share * (users * p - s)).collect();
+        (0..dim).for_each(|i| information[row_start(i) + i] += self.ridge());
+        information
+    }
+
     /// The start of a first fit.
     pub fn start(self, dim: usize) -> Background {
         Background::wide(dim, FIRST_VARIANCE * self.variance())
@@ -211,8 +228,7 @@ impl Scale {
         let pseudo = self.pseudo;
         let pulled = pseudo * symmetric::trace(dim, &background.precision);
         let length = symmetric::dot(&background.mean, &background.mean);
-        -0.5 * PSEUDO_USERS * (background.log_determinant + pulled)
-            - 0.5 * RIDGE / self.variance() * length
+        -0.5 * PSEUDO_USERS * (background.log_determinant + pulled) - 0.5 * self.ridge() * length
     }
 
     /// One step of EM.
@@ -221,16 +237,7 @@ impl Scale {
         let users = pass.evidence.len() as f64;
         // μ0 by its marginal likelihood: (ΣH + ridge) μ0 = C⁻¹ Σ P b/v, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹,
         // Σ P b/v = Σ m − (ΣP) C⁻¹μ0.
-        let inside = sandwich(dim, &old.precision, &pass.covariance);
-        let mut information: Vec<f64> = old
-            .precision
-            .iter()
-            .zip(&inside)
-            .map(|(p, s)| users * p - s)
-            .collect();
-        for i in 0..dim {
-            information[row_start(i) + i] += RIDGE / self.variance();
-        }
+        let information = self.information(old, pass, 1.0);
         let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
         for ((moved, shift), mean) in moved.iter_mut().zip(&pass.shift).zip(&old.mean) {
             *moved = shift + users * mean - *moved;
@@ -342,11 +349,16 @@ pub(crate) fn fit(
 
 /// v of least squares over all users together, and the mean squared length of items; for a first fit.
 pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
-    let dim = layout.dim;
     let mut sums = vec![0.0; layout.row()];
     for slot in panel.slots() {
         add(&mut sums, panel.row(*slot));
     }
+    pooled_of(layout, &sums)
+}
+
+/// As [`pooled`], from the sums over all users.
+pub(crate) fn pooled_of(layout: Layout, sums: &[f64]) -> Scale {
+    let dim = layout.dim;
     let (gram, moment) = (&sums[..layout.gram()], &sums[layout.gram()..layout.count()]);
     let (count, squares) = (sums[layout.count()], sums[layout.squares()]);
     let square = symmetric::trace(dim, gram) / count;

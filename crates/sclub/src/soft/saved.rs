@@ -7,6 +7,7 @@ use super::belief::{Belief, Model};
 use super::fit::Fit;
 use super::mixture::{Centre, Mixture, normalise};
 use super::params::SoftParams;
+use super::population::Population;
 use super::{SclubSoft, Served};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError};
@@ -81,6 +82,7 @@ impl Fit {
         writer.number(self.noise)?;
         writer.numbers(&self.background.mean)?;
         writer.numbers(&self.background.covariance)?;
+        writer.numbers(&self.information)?;
         self.mixture.save(writer)?;
         for &(users, count) in &self.sizes {
             writer.number(users)?;
@@ -111,6 +113,7 @@ impl Fit {
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
+        let information = finite(dim * (dim + 1) / 2, reader)?;
         let mixture = Mixture::load(dim, reader)?;
         let mut sizes = Vec::new();
         for _ in &mixture.centres {
@@ -141,6 +144,7 @@ impl Fit {
             number,
             noise,
             background,
+            information,
             mixture,
             sizes,
             others,
@@ -195,6 +199,7 @@ impl Save for SclubSoft {
         if let Some(served) = &self.served {
             served.fit.save(writer)?;
         }
+        self.population.save(writer)?;
         writer.words(self.roster.users().iter().copied())?;
         for slot in 0..self.sums.len() {
             let belief = &self.beliefs[slot];
@@ -241,6 +246,7 @@ impl SclubSoft {
             let model = Model::new(state.layout, &fit, number);
             state.served = Some(Served { number, fit, model });
         }
+        state.population = Population::load(dim, &mut reader)?;
         let hypotheses = state
             .served
             .as_ref()
