@@ -343,7 +343,7 @@ pub static SPEC: Spec = Spec {
     summary: "Linear Thompson sampling with a posterior for each user, or one for all",
     citation: "Agrawal and Goyal, ICML 2013",
     colors: ["#8C564B", "#C99A8F"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Default],
     constants: &[DRAW_SCALE, SHARED],
     can: Abilities {

@@ -19,6 +19,8 @@ const JITTER: f64 = 1e-5;
 /// The precision of the prior of μ0 around 0, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
+/// The maximum factor of a step that is extrapolated.
+const MAX_EXTRAPOLATION: f64 = 100.0;
 /// The gain in nats below which a step is the last.
 pub(super) const MIN_GAIN: f64 = 0.3;
 
@@ -329,6 +331,7 @@ pub(crate) fn fit(
     }
     scale.pseudo = width(&best);
     best_value = value(&scale, &best, &best_pass);
+    let mut trail = vec![best.clone()];
     for _ in 0..steps {
         let Some(tried) = scale.step(&best, &best_pass) else {
             break;
@@ -343,8 +346,51 @@ pub(crate) fn fit(
         if gain < MIN_GAIN {
             break;
         }
+        trail.push(best.clone());
+        if let [first, second, third] = &trail[..] {
+            if let Some(tried) = extrapolate(first, second, third) {
+                let tried_pass = run(&tried);
+                let tried_value = value(&scale, &tried, &tried_pass);
+                if tried_value > best_value {
+                    (best, best_pass, best_value) = (tried, tried_pass, tried_value);
+                }
+            }
+            trail = vec![best.clone()];
+        }
     }
     (best, best_pass)
+}
+
+/// Where EM seems to be heading after two steps (SQUAREM, Varadhan and Roland 2008): with r the first step
+/// and v the change from the first to the second, the start + 2a r + a² v, a = ‖r‖/‖v‖. `None` if that is not
+/// farther than EM has come, or C would not be positive definite.
+fn extrapolate(start: &Background, first: &Background, second: &Background) -> Option<Background> {
+    let all = |b: &Background| -> Vec<f64> { [&b.mean[..], &b.covariance[..]].concat() };
+    let (start, first, second) = (all(start), all(first), all(second));
+    let steps: Vec<(f64, f64)> = start
+        .iter()
+        .zip(&first)
+        .zip(&second)
+        .map(|((x, y), z)| (y - x, (z - y) - (y - x)))
+        .collect();
+    let length = |part: fn(&(f64, f64)) -> f64| {
+        steps
+            .iter()
+            .map(|step| part(step) * part(step))
+            .sum::<f64>()
+            .sqrt()
+    };
+    let factor = length(|step| step.0) / length(|step| step.1);
+    if !(factor > 1.0 && factor < MAX_EXTRAPOLATION) {
+        return None;
+    }
+    let moved = start.iter().zip(&steps);
+    let moved: Vec<f64> = moved
+        .map(|(x, (r, v))| x + factor * (2.0 * r + factor * v))
+        .collect();
+    let dim = (0..).find(|&dim| dim + row_start(dim) == moved.len())?;
+    let (mean, covariance) = moved.split_at(dim);
+    Background::new(mean.to_vec(), covariance.to_vec())
 }
 
 /// v of least squares over all users together, and the mean squared length of items; for a first fit.

@@ -17,6 +17,9 @@ use crate::policy::MAX_ROUNDS;
 /// The maximum number of clusters of a fit.
 const MAX_CLUSTERS: u64 = 1 << 20;
 
+/// The first word of a fit of version 0.1.
+const FIT_0_1: u64 = u64::from_le_bytes(*b"sclub ft");
+
 impl Mixture {
     fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.number(self.none)?;
@@ -101,7 +104,9 @@ impl Fit {
         writer.number(self.effective)
     }
 
-    fn load(expected: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+    /// Loads the words that [`Fit::save`] wrote. A fit of version 0.1 does not say how well the population's
+    /// mean is known: then it counts as known from one user.
+    fn load(expected: usize, is_0_1: bool, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         if dim != expected {
             return Err(bad("it is a fit of another dimension").into());
@@ -113,7 +118,10 @@ impl Fit {
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
-        let information = finite(dim * (dim + 1) / 2, reader)?;
+        let information = match is_0_1 {
+            true => background.precision.clone(),
+            false => finite(dim * (dim + 1) / 2, reader)?,
+        };
         let mixture = Mixture::load(dim, reader)?;
         let mut sizes = Vec::new();
         for _ in &mixture.centres {
@@ -163,8 +171,11 @@ impl Fit {
     pub fn from_bytes(bytes: &[u8], dim: usize) -> Result<Self, Error> {
         bytes::load_slice(bytes, |input: &mut dyn Read| {
             let mut reader = Reader::new(input)?;
-            reader.expect(Self::MAGIC)?;
-            let fit = Self::load(dim, &mut reader)?;
+            let is_0_1 = reader.expect(FIT_0_1).is_ok();
+            if !is_0_1 {
+                reader.expect(Self::MAGIC)?;
+            }
+            let fit = Self::load(dim, is_0_1, &mut reader)?;
             reader.end()?;
             Ok(fit)
         })
@@ -172,7 +183,7 @@ impl Fit {
 }
 
 impl Save for Fit {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub ft");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f2");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         self.save(writer)
@@ -180,7 +191,7 @@ impl Save for Fit {
 }
 
 impl Save for SclubSoft {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub so");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s2");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.layout.dim as u64)?;
@@ -242,7 +253,7 @@ impl SclubSoft {
         }
         let number = reader.word()?;
         if number > 0 {
-            let fit = Fit::load(dim, &mut reader)?;
+            let fit = Fit::load(dim, false, &mut reader)?;
             let model = Model::new(state.layout, &fit, number);
             state.served = Some(Served { number, fit, model });
         }

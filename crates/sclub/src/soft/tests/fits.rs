@@ -379,7 +379,7 @@ fn the_best_of_a_large_set_are_those_of_all_scores() {
         let mut policy = SclubSoft::new(dim, &params).unwrap();
         let mut rng = rng(6);
         let items = ItemSet::from_rows(dim, &random_items(&mut rng, dim, 3000)).unwrap();
-        let mut check = |policy: &SclubSoft| {
+        let check = |policy: &SclubSoft| {
             let (mut scores, mut expected, mut found) = (Vec::new(), Vec::new(), Vec::new());
             for user in 0..42 {
                 policy
