@@ -271,9 +271,9 @@ impl SclubSoft {
         if self.beliefs[slot].fit != number {
             self.refresh(slot);
         }
-        if let Some(served) = &self.served {
+        if let Some(served) = &mut self.served {
             let (block, belief) = (self.blocks.get_mut(slot), &mut self.beliefs[slot]);
-            let model = &served.model;
+            let model = &mut served.model;
             let user = model.shape.view(block);
             let alone = self.population.observe(model, user, item, reward);
             self.gain += model.observe(block, belief, item, &mut self.scaled, reward, alone);

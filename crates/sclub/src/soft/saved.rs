@@ -209,6 +209,7 @@ impl Save for SclubSoft {
         writer.word(number)?;
         if let Some(served) = &self.served {
             served.fit.save(writer)?;
+            writer.numbers(&served.model.means)?;
         }
         self.population.save(writer)?;
         writer.words(self.roster.users().iter().copied())?;
@@ -254,7 +255,10 @@ impl SclubSoft {
         let number = reader.word()?;
         if number > 0 {
             let fit = Fit::load(dim, false, &mut reader)?;
-            let model = Model::new(state.layout, &fit, number);
+            let mut model = Model::new(state.layout, &fit, number);
+            for k in 0..fit.played.centres.len() {
+                model.set_centre(k, &finite(dim, &mut reader)?);
+            }
             state.served = Some(Served { number, fit, model });
         }
         state.population = Population::load(dim, &mut reader)?;

@@ -299,13 +299,8 @@ fn scores_are_those_of_the_formula() {
         ..SoftParams::default()
     };
     let mut policy = SclubSoft::new(dim, &params).unwrap();
-    policy.install(fit);
     teach(&mut policy, &world);
-    assert!(
-        policy.gain > 1.0,
-        "clusters predict better: {}",
-        policy.gain
-    );
+    policy.install(fit);
     // Neither all trust nor none.
     policy.gain = 0.7 * params.caution;
     let trust = 1.0 / (1.0 + 0.3f64.exp());

@@ -236,6 +236,13 @@ fn mixture(centres: &[Vec<f64>], shares: &[f64]) -> Mixture {
     Mixture { centres, none }
 }
 
+/// A fit that plays one mixture, whose centres are known: observations do not move them.
+fn fit_with_known_centres(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
+    let mut fit = fit_of(background, noise, mixture);
+    fit.spreads.iter_mut().for_each(|spread| spread.fill(0.0));
+    fit
+}
+
 /// A fit that plays one mixture.
 fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
     let count = mixture.centres.len();

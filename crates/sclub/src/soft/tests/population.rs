@@ -70,7 +70,7 @@ proptest! {
         let noise = 0.3;
         let world = World::new(seed ^ 2, tastes, size, noise, |user| 1 + (user + count) % 8);
         let fit = fit_of(&background, noise, &mixture(&[], &[]));
-        let model = Model::new(world.layout(), &fit, 1);
+        let mut model = Model::new(world.layout(), &fit, 1);
         let mut population = Population::from_fit(&fit);
         let mut blocks = vec![model.block.clone(); users];
         let mut beliefs = vec![model.newcomer.clone(); users];
