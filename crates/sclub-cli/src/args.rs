@@ -108,15 +108,15 @@ pub struct RunArgs {
     #[arg(long, help_heading = "World")]
     pub skip_bad_lines: bool,
 
-    /// With --world ratings: how the candidates that the user did not take are drawn
+    /// With --world ratings or ratings-leaky: how the candidates that the user did not take are drawn
     #[arg(long, value_parser = one_of::<Others>(), default_value = "uniform", help_heading = "World")]
     pub others: Others,
 
-    /// With --world ratings: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
+    /// With --world ratings or ratings-leaky: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
     #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
     pub feature_scale: f64,
 
-    /// With --world ratings: give the policies the user of some other round, so that knowledge about a
+    /// With --world ratings or ratings-leaky: give the policies the user of some other round, so that knowledge about a
     /// user is worthless
     #[arg(long, help_heading = "World")]
     pub placebo: bool,

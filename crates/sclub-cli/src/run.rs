@@ -139,8 +139,8 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
                 "placebo",
             ],
         ),
-        Kind::Ratings => (
-            "ratings",
+        Kind::Ratings | Kind::RatingsLeaky => (
+            args.world.name(),
             &[
                 "users",
                 "clusters",
@@ -297,13 +297,17 @@ fn setting(args: &RunArgs) -> Result<Setting> {
         }
         return Ok(setting);
     }
-    Ok(Setting::ratings(
+    let setting = Setting::ratings(
         read.interactions,
         (recipe.dim, recipe.candidates),
         args.others,
         args.feature_scale,
         args.placebo,
-    ))
+    );
+    Ok(match args.world {
+        Kind::RatingsLeaky => setting.leaky(),
+        _ => setting,
+    })
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
@@ -427,8 +431,12 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
                 Others::Popular => "others drawn by popularity",
             };
             let placebo = if ratings.placebo { "PLACEBO, " } else { "" };
+            let leaky = match ratings.protocol.others_once {
+                true => "",
+                false => "others offered again (leaky), ",
+            };
             let subtitle = format!(
-                "{placebo}{} candidates, d = {}, {rounds} round{plural}, {seeds} split{many}, {constants}",
+                "{placebo}{leaky}{} candidates, d = {}, {rounds} round{plural}, {seeds} split{many}, {constants}",
                 ratings.protocol.candidates, ratings.protocol.dim,
             );
             (format!("Held-out choices from {file}, {others}"), subtitle)

@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::catalogue::{Shop, Visits};
+use crate::named::Named;
 use crate::policies::Entry;
 use crate::run::{Experiment, RunError};
 use crate::setting::Setting;
@@ -90,7 +91,7 @@ pub fn world_json(world: &Setting) -> Value {
         Setting::Vectors(recipe, weights) => ("vectors", recipe, weights.len()),
         Setting::Ratings(ratings) => {
             return json!({
-                "world": "ratings",
+                "world": world.kind().name(),
                 "dim": ratings.protocol.dim,
                 "items": ratings.protocol.candidates,
                 "others": ratings.others,

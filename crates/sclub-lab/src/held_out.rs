@@ -7,13 +7,19 @@
 //!    ([`features::item_vectors`]).
 //! 3. Each interaction of a served user is one round, used once, in random order: the item that the
 //!    user took among others that the user never took. The reward is 1 if the item taken is shown.
+//! 4. No other is offered to a user twice. A user has no more rounds when the others run out.
 //!
-//! So nothing that a policy is served with has been made from the users it serves.
+//! So nothing that a policy is served with has been made from the users it serves, and no candidate has been
+//! offered to the same user before.
+//!
+//! World `ratings-leaky` is without step 4 ([`Protocol::others_once`]). There an item that was offered to
+//! the same user before is never the one taken, so a policy that remembers items is paid for that.
 
 use std::sync::Arc;
 
 use rand::RngExt;
 use rand::seq::SliceRandom;
+use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemId, UserId};
 use serde::Serialize;
@@ -62,6 +68,18 @@ pub struct Protocol {
     pub max_rounds: usize,
     /// Feature users at the most; the rest of their half is left out.
     pub max_feature_users: usize,
+    /// True if no other is offered to a user twice; false in `ratings-leaky`.
+    pub others_once: bool,
+}
+
+impl Protocol {
+    /// The number of rounds of a user who took so many of the items.
+    fn rounds_of_user(&self, taken: usize, items: usize) -> usize {
+        match self.others_once {
+            true => taken.min((items - taken) / (self.candidates - 1)),
+            false => taken,
+        }
+    }
 }
 
 impl Default for Protocol {
@@ -71,6 +89,7 @@ impl Default for Protocol {
             candidates: 20,
             max_rounds: 1 << 20,
             max_feature_users: 10_000,
+            others_once: true,
         }
     }
 }
@@ -159,10 +178,11 @@ impl Split {
                 too_few += 1;
                 continue;
             }
-            if interactions + row.len() > protocol.max_rounds {
+            let rounds = protocol.rounds_of_user(row.len(), items as usize);
+            if interactions + rounds > protocol.max_rounds {
                 break;
             }
-            interactions += row.len();
+            interactions += rounds;
             taken.push(row);
         }
         if taken.is_empty() {
@@ -172,7 +192,11 @@ impl Split {
                 candidates: protocol.candidates,
             });
         }
-        let rounds = in_random_order(&taken, seed);
+        let limit = |user: u32| {
+            let taken = taken[user as usize].len();
+            protocol.rounds_of_user(taken, items as usize)
+        };
+        let rounds = in_random_order(&taken, seed, limit);
         Ok(Self {
             seed,
             protocol,
@@ -204,8 +228,58 @@ impl Split {
     }
 }
 
-/// Every interaction once, with its user's age.
-fn in_random_order(taken: &[Vec<u32>], seed: u64) -> Vec<(u32, u32, u8)> {
+impl Split {
+    /// The others of each round, one round after the other, none twice for a user.
+    fn offers(&self, others: Others) -> Vec<u32> {
+        let count = self.protocol.candidates - 1;
+        let mut popularity = vec![0.0; self.items()];
+        for &item in self.taken.iter().flatten() {
+            popularity[item as usize] += 1.0;
+        }
+        let mut left: Vec<Vec<u32>> = (0..self.taken.len())
+            .map(|user| self.others_of(user, others, &popularity))
+            .collect();
+        let mut offers = Vec::with_capacity(self.rounds.len() * count);
+        for &(user, ..) in &self.rounds {
+            let left = &mut left[user as usize];
+            offers.extend(left.drain(left.len() - count..));
+        }
+        offers
+    }
+
+    /// As many items that a user never took as the user's rounds need, in random order.
+    fn others_of(&self, user: usize, others: Others, popularity: &[f64]) -> Vec<u32> {
+        let taken = &self.taken[user];
+        let rounds = self.protocol.rounds_of_user(taken.len(), self.items());
+        let mut rng = stream(self.seed, Purpose::Others, user as u64);
+        let never_taken =
+            (0..self.items() as u32).filter(|item| taken.binary_search(item).is_err());
+        // The smallest of exponential times with the items' rates: a draw without replacement in which each
+        // next item comes in proportion to its rate. Items that no one took come last.
+        let mut times: Vec<(f64, u32)> = never_taken
+            .map(|item| {
+                let time: f64 = Exp1.sample(&mut rng);
+                match others {
+                    Others::Uniform => (time, item),
+                    Others::Popular => (time / popularity[item as usize].max(1e-9), item),
+                }
+            })
+            .collect();
+        let wanted = rounds * (self.protocol.candidates - 1);
+        times.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut chosen: Vec<u32> = times[..wanted].iter().map(|&(_, item)| item).collect();
+        // A user's last others are as popular as the first.
+        chosen.shuffle(&mut rng);
+        chosen
+    }
+}
+
+/// Every interaction once, with its user's age; of each user the first ones up to a limit.
+fn in_random_order(
+    taken: &[Vec<u32>],
+    seed: u64,
+    limit: impl Fn(u32) -> usize,
+) -> Vec<(u32, u32, u8)> {
     let mut rounds: Vec<(u32, u32, u8)> = taken
         .iter()
         .enumerate()
@@ -213,11 +287,12 @@ fn in_random_order(taken: &[Vec<u32>], seed: u64) -> Vec<(u32, u32, u8)> {
         .collect();
     rounds.shuffle(&mut stream(seed, Purpose::Order, 0));
     let mut ages = vec![0u32; taken.len()];
-    for (user, _, age) in &mut rounds {
-        let rounds_of_hers = &mut ages[*user as usize];
-        *rounds_of_hers += 1;
-        *age = age_class(*rounds_of_hers) as u8;
-    }
+    rounds.retain_mut(|(user, _, age)| {
+        let rounds_so_far = &mut ages[*user as usize];
+        *rounds_so_far += 1;
+        *age = age_class(*rounds_so_far) as u8;
+        *rounds_so_far as usize <= limit(*user)
+    });
     rounds
 }
 
@@ -228,6 +303,8 @@ pub struct HeldOut {
     others: Others,
     /// The items' features as policies see them.
     vectors: Matrix,
+    /// The others of each round, one round after the other; empty if they are drawn anew in each round.
+    offers: Arc<Vec<u32>>,
     /// The user that policies are given in each round, if it is not the one who is served.
     placebo_users: Option<Vec<u32>>,
 }
@@ -243,10 +320,15 @@ impl HeldOut {
                 .iter_mut()
                 .for_each(|value| *value *= scale);
         }
+        let offers = match split.protocol.others_once {
+            true => split.offers(others),
+            false => Vec::new(),
+        };
         Self {
             split,
             others,
             vectors,
+            offers: Arc::new(offers),
             placebo_users: None,
         }
     }
@@ -264,15 +346,18 @@ impl HeldOut {
     /// Draws the candidates of a round: the item taken at a random place among others.
     fn candidates(
         &self,
-        user: u32,
-        item: u32,
+        round: usize,
         rng: &mut Xoshiro256PlusPlus,
         shown: &mut Vec<u32>,
     ) -> usize {
         let split = &self.split;
+        let (user, item, _) = split.rounds[round];
         let taken = &split.taken[user as usize];
         let count = split.protocol.candidates;
         shown.clear();
+        if split.protocol.others_once {
+            shown.extend_from_slice(&self.offers[round * (count - 1)..][..count - 1]);
+        }
         let mut draws = 0;
         while shown.len() < count - 1 {
             draws += 1;
@@ -326,8 +411,8 @@ impl World for HeldOut {
         let mut ids: Vec<ItemId> = Vec::with_capacity(candidates);
         block.clear(rounds);
         for at in 0..rounds {
-            let (user, item, age) = self.split.rounds[first + at];
-            let place = self.candidates(user, item, &mut rng, &mut shown);
+            let (user, _, age) = self.split.rounds[first + at];
+            let place = self.candidates(first + at, &mut rng, &mut shown);
             rows.clear();
             for &candidate in &shown {
                 rows.extend_from_slice(self.vectors.row(candidate as usize));

@@ -41,6 +41,8 @@ pub enum Kind {
     Vectors,
     /// [`Setting::Ratings`]
     Ratings,
+    /// [`Setting::Ratings`] in which others are offered to a user again
+    RatingsLeaky,
     /// [`Setting::Catalogue`]
     Catalogue,
 }
@@ -50,7 +52,7 @@ impl Kind {
     pub fn knowledge(self) -> Knowledge {
         match self {
             Kind::Synthetic => Knowledge::Clusters,
-            Kind::Vectors | Kind::Ratings => Knowledge::Nothing,
+            Kind::Vectors | Kind::Ratings | Kind::RatingsLeaky => Knowledge::Nothing,
             Kind::Catalogue => Knowledge::Catalogue,
         }
     }
@@ -75,6 +77,12 @@ named!(
             "Real users, real items, and what the users really took: features from half of the users, rounds \
          from the other half",
             Kind::Ratings
+        ),
+        (
+            "ratings-leaky",
+            "As ratings, to reproduce older figures: an item that was offered to the same user before is never right, \
+         which a policy that remembers items can use",
+            Kind::RatingsLeaky
         ),
         (
             "catalogue",
@@ -157,6 +165,16 @@ impl Setting {
         })
     }
 
+    /// The same setting, in which the items that users did not take are offered to them again: world
+    /// `ratings-leaky`. Other settings than `ratings` stay as they are.
+    #[must_use]
+    pub fn leaky(mut self) -> Self {
+        if let Setting::Ratings(ratings) = &mut self {
+            ratings.protocol.others_once = false;
+        }
+        self
+    }
+
     /// The default number of rounds; of real users, all rounds that there are.
     pub fn default_rounds(&self) -> u64 {
         match self {
@@ -189,7 +207,8 @@ impl Setting {
         match self {
             Setting::Synthetic(_) => Kind::Synthetic,
             Setting::Vectors(..) => Kind::Vectors,
-            Setting::Ratings(_) => Kind::Ratings,
+            Setting::Ratings(ratings) if ratings.protocol.others_once => Kind::Ratings,
+            Setting::Ratings(_) => Kind::RatingsLeaky,
             Setting::Catalogue(_) => Kind::Catalogue,
         }
     }

@@ -34,6 +34,8 @@ pub enum Purpose {
     Change = 13,
     /// The random number of each decision ([`sclub::Policy::recommend_drawn`]).
     Decisions = 14,
+    /// The items that a served user did not take, in the order in which they are offered.
+    Others = 15,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use sclub::{Preset, Value};
+use sclub::{Change, Decision, Error, ItemSet, Observation, Policy, Preset, Score, Value};
 use sclub_lab::data::{Interactions, Options, read};
 use sclub_lab::held_out::{HeldOut, HeldOutError, MIN_INTERACTIONS, Others, Protocol, Split};
-use sclub_lab::policies::{Entry, Name, setup};
-use sclub_lab::run::play;
+use sclub_lab::policies::{Entry, Name, make, setup};
+use sclub_lab::run::{Player, play, play_all};
 use sclub_lab::streams::{Purpose, stream};
 use sclub_lab::summary::{rate_curves, summarise};
 use sclub_lab::world::{AGES, BLOCK, World};
@@ -84,11 +84,21 @@ fn rounds(world: &dyn World) -> Vec<(u64, Vec<Vec<u64>>, usize, u8)> {
     all
 }
 
+/// The protocol of `ratings-leaky`.
+fn leaky() -> Protocol {
+    Protocol {
+        others_once: false,
+        ..protocol()
+    }
+}
+
 #[test]
 fn each_choice_is_used_once_among_things_never_touched() {
     let all = people(300, 120, 1);
-    for others in [Others::Uniform, Others::Popular] {
-        let split = Arc::new(Split::new(&all, 3, protocol()).unwrap());
+    let both = [Others::Uniform, Others::Popular];
+    let worlds = both.map(|others| [(others, protocol()), (others, leaky())]);
+    for (others, protocol) in worlds.into_iter().flatten() {
+        let split = Arc::new(Split::new(&all, 3, protocol).unwrap());
         assert_eq!(split.feature_users(), 150);
         let world = HeldOut::new(Arc::clone(&split), others, 1.0);
         let rounds = rounds(&world);
@@ -112,9 +122,149 @@ fn each_choice_is_used_once_among_things_never_touched() {
         }
         // The one taken may stand anywhere.
         let places: BTreeSet<usize> = rounds.iter().map(|round| round.2).collect();
-        assert_eq!(places.len(), protocol().candidates);
-        assert!(taken.values().all(|items| items.len() >= MIN_INTERACTIONS));
+        assert_eq!(places.len(), protocol.candidates);
+        if !protocol.others_once {
+            assert!(taken.values().all(|items| items.len() >= MIN_INTERACTIONS));
+        }
     }
+}
+
+#[test]
+fn no_other_is_offered_to_a_user_twice() {
+    let all = people(300, 120, 1);
+    for others in [Others::Uniform, Others::Popular] {
+        let offered_again = |protocol: Protocol| -> (usize, usize) {
+            let split = Arc::new(Split::new(&all, 3, protocol).unwrap());
+            let world = HeldOut::new(Arc::clone(&split), others, 1.0);
+            let mut seen: BTreeMap<u64, BTreeSet<Vec<u64>>> = BTreeMap::new();
+            let mut again = 0;
+            for (user, items, ..) in rounds(&world) {
+                let seen = seen.entry(user).or_default();
+                again += items
+                    .into_iter()
+                    .filter(|item| !seen.insert(item.clone()))
+                    .count();
+            }
+            let items = split.items();
+            // A user ends only when fewer items are left than a round needs.
+            if protocol.others_once {
+                let few = protocol.candidates - 1;
+                assert!(seen.values().any(|seen| seen.len() + 2 * few > items));
+            }
+            (again, split.rounds())
+        };
+        let (again, fewer) = offered_again(protocol());
+        assert_eq!(again, 0);
+        let (again, more) = offered_again(leaky());
+        assert!(again > more, "{again} times in {more} rounds");
+        assert!(fewer < more);
+    }
+}
+
+#[test]
+fn popular_others_are_as_popular_late_as_early() {
+    // With more candidates all others would be offered to most users.
+    let few = Protocol {
+        candidates: 4,
+        ..protocol()
+    };
+    let split = Arc::new(Split::new(&people(400, 240, 7), 1, few).unwrap());
+    let popularity = |others: Others| -> [f64; 2] {
+        let world = HeldOut::new(Arc::clone(&split), others, 1.0);
+        let all = rounds(&world);
+        let mut taken: BTreeMap<&Vec<u64>, f64> = BTreeMap::new();
+        for (_, items, place, _) in &all {
+            *taken.entry(&items[*place]).or_default() += 1.0;
+        }
+        // The first five rounds of users, and the sixth to the twentieth.
+        [0, 1].map(|class| {
+            let of_class = all.iter().filter(|round| usize::from(round.3) == class);
+            let others = of_class.flat_map(|(_, items, place, _)| {
+                let others = items.iter().enumerate().filter(move |(at, _)| at != place);
+                others.map(|(_, item)| taken.get(item).copied().unwrap_or(0.0))
+            });
+            let others: Vec<f64> = others.collect();
+            others.iter().sum::<f64>() / others.len() as f64
+        })
+    };
+    let [early, late] = popularity(Others::Popular);
+    assert!((late / early - 1.0).abs() < 0.05, "{early} {late}");
+    let [uniform, _] = popularity(Others::Uniform);
+    assert!(early > 1.05 * uniform, "{early} {uniform}");
+}
+
+/// LinUCB for each user, which remembers the items that failed for the user and avoids them, or does not.
+struct Memory {
+    inner: Box<dyn Policy>,
+    remembers: bool,
+    failed: BTreeSet<(u64, u64)>,
+}
+
+impl Policy for Memory {
+    fn dim(&self) -> usize {
+        self.inner.dim()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.inner.rounds()
+    }
+
+    fn recommend(&self, user: u64, items: &ItemSet) -> Result<Decision, Error> {
+        let failed = |item: usize| self.failed.contains(&(user, items.id(item).unwrap()));
+        let mut best = Vec::new();
+        self.inner.best(user, items, 1, &failed, &mut best)?;
+        match best.first() {
+            Some(&decision) => Ok(decision),
+            None => self.inner.recommend(user, items),
+        }
+    }
+
+    fn explain(&self, user: u64, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        self.inner.explain(user, items, scores)
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        for observation in round {
+            if self.remembers && observation.reward == 0.0 {
+                let failed = (observation.user, observation.id.unwrap());
+                self.failed.insert(failed);
+            }
+        }
+        self.inner.learn_round(round, changes)
+    }
+
+    fn digest(&self) -> u64 {
+        self.inner.digest()
+    }
+}
+
+#[test]
+fn a_memory_of_items_gains_in_the_leaky_world_alone() {
+    let all = people(400, 240, 7);
+    let rates = |protocol: Protocol| -> [f64; 2] {
+        let split = Arc::new(Split::new(&all, 1, protocol).unwrap());
+        let world = HeldOut::new(split, Others::Uniform, 2.0);
+        let players = [false, true].map(|remembers| {
+            let inner = make(&entry(Name::LINUCB_IND), &world, 1).unwrap().unwrap();
+            let memory = Memory {
+                inner,
+                remembers,
+                failed: BTreeSet::new(),
+            };
+            Player::new(remembers, Preset::Tuned, Box::new(memory))
+        });
+        let runs = play_all(&world, 1, players.into(), u64::MAX, &());
+        let runs = runs.unwrap().unwrap();
+        [0, 1].map(|at| runs[at].reward / runs[at].served as f64)
+    };
+    let [without, with] = rates(protocol());
+    assert_eq!(with, without);
+    let [without, with] = rates(leaky());
+    assert!(with > 1.1 * without, "{with} {without}");
 }
 
 #[test]
@@ -194,6 +344,8 @@ fn a_placebo_is_worse_than_no_treatment() {
     assert_eq!(same, one, "who does not look at users is not fooled");
     assert!(placebo < one, "placebo {placebo}, LinUCB-One {one}");
     // Where popularity gives nothing away, one taste for all is worth next to nothing.
+    // (The items are so few that others can be popular only if they are offered again.)
+    let split = Arc::new(Split::new(&all, 1, leaky()).unwrap());
     let popular = HeldOut::new(split, Others::Popular, 2.0);
     let [_, one_popular, ind_popular] = rates(&popular);
     assert!(one_popular < 0.7 * one, "{one_popular} {one}");

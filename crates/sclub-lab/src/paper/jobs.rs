@@ -58,10 +58,12 @@ fn protocol_text(protocol: &Protocol) -> String {
         candidates,
         max_rounds,
         max_feature_users,
+        others_once,
     } = protocol;
+    let once = if *others_once { ", others once" } else { "" };
     format!(
         "Protocol {{ dim: {dim}, candidates: {candidates}, most_rounds: {max_rounds}, \
-         most_feature_users: {max_feature_users} }}"
+         most_feature_users: {max_feature_users} }}{once}"
     )
 }
 

@@ -169,7 +169,7 @@ class Ratings(Setting):
 
     Features are made from half of the users, rounds from the other half. A round has an item that the
     user took among others that the user did not take. The reward is 1 if the former is shown. Items have
-    ids.
+    ids. No item is offered to a user twice; a user has no more rounds when the others run out.
 
     Parameters
     ----------
@@ -186,6 +186,9 @@ class Ratings(Setting):
         A factor of all features.
     placebo
         Give policies the user of some other round, so that what they learn about users is useless.
+    leaky
+        Offer items that a user did not take to the user again, to reproduce older figures. Then an item that was
+        offered before is never the one taken, and a policy that remembers items gains by that.
     skip_bad_lines
         Count and skip bad lines instead of stopping at the first.
     """
@@ -199,6 +202,7 @@ class Ratings(Setting):
         others: str = "uniform",
         feature_scale: float = 1.0,
         placebo: bool = False,
+        leaky: bool = False,
         skip_bad_lines: bool = False,
     ) -> None:
         scale = real("feature_scale", feature_scale)
@@ -214,6 +218,7 @@ class Ratings(Setting):
             str(others),
             scale,
             bool(placebo),
+            bool(leaky),
             bool(skip_bad_lines),
         )
         self.file = path.name

@@ -162,6 +162,7 @@ class LabSetting:
         others: str,
         feature_scale: float,
         placebo: bool,
+        leaky: bool,
         skip_bad_lines: bool,
     ) -> tuple[LabSetting, list[str]]: ...
     def world(self, seed: int) -> LabWorld: ...

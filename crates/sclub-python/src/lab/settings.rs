@@ -149,6 +149,7 @@ impl LabSetting {
         others: &str,
         feature_scale: f64,
         placebo: bool,
+        leaky: bool,
         skip_bad_lines: bool,
     ) -> PyResult<Warned> {
         let others = others.parse().map_err(refused)?;
@@ -157,6 +158,7 @@ impl LabSetting {
             let shape = (dim, items);
             let setting =
                 Setting::ratings(read.interactions, shape, others, feature_scale, placebo);
+            let setting = if leaky { setting.leaky() } else { setting };
             Ok((Self::checked(setting)?, warnings))
         })
     }
