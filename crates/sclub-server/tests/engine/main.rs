@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod context;
 mod copies;
+mod draws;
 mod faults;
 mod history;
 mod http;
