@@ -119,7 +119,15 @@ impl Context {
             return Cow::Borrowed(features);
         }
         let (item, context) = self.split(features);
-        Cow::Owned(self.mode.join(item, context))
+        self.join_parts(item, context)
+    }
+
+    /// Like [`Context::join`], for features of an item and an encoded context that are apart.
+    pub fn join_parts<'a>(&self, item: &'a [f64], context: &[f64]) -> Cow<'a, [f64]> {
+        match self.is_empty() {
+            true => Cow::Borrowed(item),
+            false => Cow::Owned(self.mode.join(item, context)),
+        }
     }
 
     /// Splits an item's features, followed by an encoded context, into the two.

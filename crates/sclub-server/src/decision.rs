@@ -69,6 +69,26 @@ pub enum Features {
 }
 
 impl DecisionContents<'_> {
+    /// A copy that borrows nothing.
+    pub fn into_owned(self) -> DecisionContents<'static> {
+        let shown = self.shown.into_iter().map(|shown| Shown {
+            item: shown.item.into_owned().into(),
+            score: shown.score,
+            features: shown.features,
+        });
+        DecisionContents {
+            life: self.life,
+            number: self.number,
+            event: self.event,
+            at: self.at,
+            clock: self.clock,
+            user: self.user.into_owned().into(),
+            cluster: self.cluster,
+            shown: shown.collect(),
+            context: self.context,
+        }
+    }
+
     /// Encodes the decision. These bytes are sealed, and written to the journal.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);

@@ -132,29 +132,26 @@ fn a_folder_keeps_its_context_features() {
 fn the_rewards_of_a_list_are_one_round() {
     let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
-    let give = |item, reward, more: &[f64]| {
-        let given = Feedback {
-            decision: &shown.decision,
-            item,
-            reward,
-            more,
-        };
+    let give = |rewards: &[f64]| {
+        let given = Feedback::of_list(&shown.decision, rewards);
         let applied = bench.runtime.block_on(bench.engine.feedback(&[given]));
         applied.map(|applied| applied[0])
     };
-    let refused = give(None, 0.0, &[1.0, 2.0]).unwrap_err().to_string();
+    let refused = give(&[0.0, 1.0, 2.0]).unwrap_err().to_string();
     assert!(refused.contains("the reward is 2"), "{refused}");
-    let refused = give(None, 0.0, &[0.0; 3]).unwrap_err().to_string();
+    let refused = give(&[0.0; 4]).unwrap_err().to_string();
     assert!(refused.contains("4 rewards for 3 items"), "{refused}");
+    let refused = give(&[]).unwrap_err().to_string();
+    assert!(refused.contains("there are no rewards"), "{refused}");
     assert_eq!(bench.rounds(), 0);
-    assert_eq!(give(None, 0.0, &[1.0]), Ok(true));
+    assert_eq!(give(&[0.0, 1.0]), Ok(true));
     assert_eq!(
         (bench.rounds(), bench.engine.state().rewards()),
         (1, (2, 1.0))
     );
-    assert_eq!(give(None, 0.0, &[1.0]), Ok(false));
+    assert_eq!(give(&[0.0, 1.0]), Ok(false));
     // The user looked further.
-    assert_eq!(give(None, 0.0, &[1.0, 1.0]), Ok(true));
+    assert_eq!(give(&[0.0, 1.0, 1.0]), Ok(true));
     assert_eq!(
         (bench.rounds(), bench.engine.state().rewards()),
         (2, (3, 2.0))

@@ -258,11 +258,8 @@ impl World {
         let given: Vec<Feedback<'_>> = rewards
             .iter()
             .zip(&all)
-            .map(|(reward, decision)| Feedback {
-                decision: &decision.text,
-                item: reward.item.as_deref(),
-                reward: reward.reward,
-                more: &[],
+            .map(|(reward, decision)| {
+                Feedback::of_item(&decision.text, reward.item.as_deref(), reward.reward)
             })
             .collect();
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
@@ -375,12 +372,7 @@ impl World {
                 (text, Some("nothing"), self.plan.settings.reward_min)
             }
         };
-        let given = Feedback {
-            decision: text,
-            item,
-            reward,
-            more: &[],
-        };
+        let given = Feedback::of_item(text, item, reward);
         if engine.feedback(&[given]).await.is_ok() {
             self.violation(format!("{invalid:?} was accepted"));
         }
