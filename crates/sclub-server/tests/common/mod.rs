@@ -1,8 +1,9 @@
 //! Helpers of the tests of the folder and the engine: folders that can be copied while they are in use, a
-//! disk with faults, and a clock that jumps.
+//! disk with faults, a clock that jumps, and a policy from outside the library.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
+pub mod by_id;
 pub mod clock;
 pub mod disk;
 

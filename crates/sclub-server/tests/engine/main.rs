@@ -10,4 +10,5 @@ mod faults;
 mod history;
 mod http;
 mod keeping;
+mod lists;
 mod rules;
