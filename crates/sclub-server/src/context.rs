@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use sclub::{ContextMode, MAX_DIM, MAX_MAGNITUDE};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::identity::Misfit;
@@ -45,6 +46,58 @@ pub enum ContextValue {
     Text(String),
     /// `null`, as if it were left out.
     Unset,
+}
+
+/// The context of a request: values by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GivenContext {
+    values: BTreeMap<String, ContextValue>,
+    /// A name that was given twice.
+    duplicate: Option<String>,
+}
+
+impl GivenContext {
+    /// The values.
+    ///
+    /// # Errors
+    /// [`Refusal`] if a name was given twice.
+    pub fn values(&self) -> Result<&BTreeMap<String, ContextValue>, Refusal> {
+        match &self.duplicate {
+            None => Ok(&self.values),
+            Some(name) => {
+                let message = "it is given twice; give each context feature once";
+                Err(Refusal::invalid(format!("context.{name}"), message))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GivenContext {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+
+        impl<'de> Visitor<'de> for Names {
+            type Value = GivenContext;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<GivenContext, M::Error> {
+                let mut given = GivenContext::default();
+                while let Some((name, value)) = map.next_entry::<String, ContextValue>()? {
+                    if given.values.contains_key(&name) {
+                        given.duplicate = Some(name);
+                    } else {
+                        given.values.insert(name, value);
+                    }
+                }
+                Ok(given)
+            }
+        }
+
+        from.deserialize_map(Names)
+    }
 }
 
 impl Default for Context {
@@ -297,6 +350,20 @@ mod tests {
         assert_eq!(context.split(&[7.0, 1.0, 2.0, 3.0, 4.0, 5.0]).0, [7.0]);
         let again = Context::new(&context.declarations(), ContextMode::Cross);
         assert_eq!(again, Ok(context));
+    }
+
+    #[test]
+    fn a_name_that_is_given_twice_is_refused() {
+        let given = |json: &str| serde_json::from_str::<GivenContext>(json);
+        let once = given(r#"{"hour": 1, "day": 2}"#).unwrap();
+        let names: Vec<&String> = once.values().unwrap().keys().collect();
+        assert_eq!(names, ["day", "hour"]);
+        let twice = given(r#"{"hour": 1, "day": 2, "hour": 1}"#).unwrap();
+        let Err(Refusal::Invalid { field, .. }) = twice.values() else {
+            panic!("{twice:?}");
+        };
+        assert_eq!(field, "context.hour");
+        assert!(given("[1]").is_err() && given("1").is_err());
     }
 
     #[test]

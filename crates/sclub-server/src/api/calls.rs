@@ -346,7 +346,10 @@ fn asked<'a>(
         user: &request.user,
         among,
         k,
-        context: request.context.as_ref(),
+        context: match &request.context {
+            Some(given) => Some(given.values()?),
+            None => None,
+        },
     })
 }
 

@@ -156,17 +156,27 @@ fn the_rewards_of_a_list_are_one_round() {
         (bench.rounds(), bench.engine.state().rewards()),
         (2, (3, 2.0))
     );
-    let brought: Vec<(String, f64)> = bench
-        .export()
-        .iter()
-        .map(|line| {
-            (
-                line["item"].as_str().unwrap().to_owned(),
-                line["reward"].as_f64().unwrap(),
-            )
-        })
-        .collect();
-    let expected = shown.items.iter().zip([0.0, 1.0, 1.0]);
-    let expected: Vec<(String, f64)> = expected.map(|((id, _), r)| (id.clone(), r)).collect();
-    assert_eq!(brought, expected);
+    let last = bench.recommend("v", 3).unwrap();
+    let item = last.items[1].0.clone();
+    bench
+        .feedback_on(&last.decision, Some(&item), 0.25)
+        .unwrap();
+    let lines = bench.export();
+    let lines = lines.iter().map(|line| {
+        let item = line["item"].as_str().unwrap().to_owned();
+        let position = line["position"].as_u64().unwrap() as usize;
+        (item, position, line["reward"].as_f64())
+    });
+    let of = |shown: &Recommended, position: usize, reward| {
+        (shown.items[position].0.clone(), position, reward)
+    };
+    let expected = [
+        of(&shown, 0, Some(0.0)),
+        of(&shown, 1, Some(1.0)),
+        of(&shown, 2, Some(1.0)),
+        of(&last, 1, Some(0.25)),
+        of(&last, 0, None),
+        of(&last, 2, None),
+    ];
+    assert_eq!(lines.collect::<Vec<_>>(), expected);
 }
