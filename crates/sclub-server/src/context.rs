@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use sclub::{ContextMode, MAX_DIM, MAX_MAGNITUDE};
 use serde::de::{MapAccess, Visitor};
@@ -86,10 +87,11 @@ impl<'de> Deserialize<'de> for GivenContext {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<GivenContext, M::Error> {
                 let mut given = GivenContext::default();
                 while let Some((name, value)) = map.next_entry::<String, ContextValue>()? {
-                    if given.values.contains_key(&name) {
-                        given.duplicate = Some(name);
-                    } else {
-                        given.values.insert(name, value);
+                    match given.values.entry(name) {
+                        Entry::Vacant(entry) => {
+                            entry.insert(value);
+                        }
+                        Entry::Occupied(entry) => given.duplicate = Some(entry.key().clone()),
                     }
                 }
                 Ok(given)

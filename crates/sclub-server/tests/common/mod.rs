@@ -1,9 +1,8 @@
 //! Helpers of the tests of the folder and the engine: folders that can be copied while they are in use, a
-//! disk with faults, a clock that jumps, and a policy from outside the library.
+//! disk with faults, and a clock that jumps.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
-pub mod by_id;
 pub mod clock;
 pub mod disk;
 

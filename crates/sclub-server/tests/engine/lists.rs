@@ -12,7 +12,7 @@ use sclub_server::state::{Scratch, item_id};
 use sclub_server::store::Folder;
 
 use crate::bench::{Bench, DIM, of, verified};
-use crate::common::by_id::{self, ById};
+use crate::by_id::{self, ById};
 use crate::common::{files_containing, new_folder};
 
 /// A clock that stands still.

@@ -1,6 +1,8 @@
 //! The engine on a real folder.
 
 mod bench;
+#[path = "../common/by_id.rs"]
+mod by_id;
 #[path = "../common/mod.rs"]
 mod common;
 mod context;
