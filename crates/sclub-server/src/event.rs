@@ -77,15 +77,16 @@ pub enum Event {
 }
 
 impl Event {
-    /// The rewards of the event.
-    pub fn rewards(&self) -> Vec<f64> {
+    /// The number of rewards in the event, and their sum.
+    pub fn rewards(&self) -> (u64, f64) {
+        let add = |(count, sum), reward| (count + 1, sum + reward);
         match self {
-            Event::Learn { round } => round.iter().map(|reward| reward.reward).collect(),
+            Event::Learn { round } => round.iter().map(|r| r.reward).fold((0, 0.0), add),
             Event::LearnLists { lists } => {
                 let rewards = lists.iter().flat_map(RewardedList::rewards);
-                rewards.map(|(_, _, reward)| reward).collect()
+                rewards.map(|(.., reward)| reward).fold((0, 0.0), add)
             }
-            _ => Vec::new(),
+            _ => (0, 0.0),
         }
     }
 }

@@ -269,15 +269,9 @@ impl Meters {
 
     /// Counts an event that was applied.
     pub fn event(&self, event: &Event) {
-        let rewards = event.rewards();
-        if rewards.is_empty() {
-            return;
-        }
-        self.rewards.increment(rewards.len() as u64);
-        self.second
-            .rewards
-            .fetch_add(rewards.len() as u64, Ordering::Relaxed);
-        let sum: f64 = rewards.iter().sum();
+        let (count, sum) = event.rewards();
+        self.rewards.increment(count);
+        self.second.rewards.fetch_add(count, Ordering::Relaxed);
         // Rewards may be negative: the sum wraps around, and back.
         let millionths = (sum * 1e6).round() as i64;
         self.second

@@ -337,7 +337,7 @@ pub(super) fn prepare_round(
 /// The rewards of a round that are new.
 struct Selected {
     event: Event,
-    /// For each reward, or list, of the event, the place of its entry in the request.
+    /// For each reward of the event, the place of its entry in the request.
     entries: Vec<usize>,
     /// For each answer, true if it has a reward that is new.
     applied: Vec<bool>,
@@ -383,7 +383,8 @@ fn new_lists(
 ) -> Result<Selected, (usize, Refusal)> {
     let mut applied = Vec::with_capacity(answers.len());
     let mut lists: Vec<RewardedList> = Vec::with_capacity(answers.len());
-    let mut entries = Vec::with_capacity(answers.len());
+    // For each item of each list with a reward, the place of its entry.
+    let mut entries: Vec<Vec<Option<usize>>> = Vec::with_capacity(answers.len());
     for answer in answers {
         let entry = answer.entry;
         let decision = &answer.decision;
@@ -409,14 +410,16 @@ fn new_lists(
         let known = match known {
             Some(known) => known,
             None => {
-                lists.push(list(state, answer.decision).map_err(|refusal| (entry, refusal))?);
-                entries.push(entry);
+                let list = list(state, answer.decision).map_err(|refusal| (entry, refusal))?;
+                entries.push(vec![None; list.items.len()]);
+                lists.push(list);
                 lists.len() - 1
             }
         };
         let list = &mut lists[known];
         for (place, reward) in rewards {
             list.items[place].reward = Some(reward);
+            entries[known][place] = Some(entry);
         }
         // `None` is the smallest. A user who gave a reward further down looked at that item too.
         let looked_at = list.looked_at.max(answer.looked_at);
@@ -424,7 +427,7 @@ fn new_lists(
     }
     Ok(Selected {
         event: Event::LearnLists { lists },
-        entries,
+        entries: entries.into_iter().flatten().flatten().collect(),
         applied,
     })
 }

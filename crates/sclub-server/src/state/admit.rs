@@ -14,7 +14,8 @@ use crate::refusal::Refusal;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejected {
-    /// The index of the invalid entry in the round or among the items; 0 for other events.
+    /// The index of the invalid entry among the rewards of the round or among the items; 0 for other events.
+    /// If a list is invalid, it is the list's first reward.
     pub entry: usize,
     /// The reason.
     pub reason: Refusal,
@@ -108,15 +109,17 @@ impl State {
     fn admit_lists(&self, lists: &[RewardedList], ahead: &mut Ahead) -> Result<(), Rejected> {
         self.admit_user_count(lists.len(), ahead)?;
         let mut dim = self.dim().or(ahead.dim);
-        for (entry, list) in lists.iter().enumerate() {
-            if let Err(reason) = self.admit_list(list, &mut dim, ahead) {
-                for (number, ..) in lists[..entry].iter().flat_map(RewardedList::rewards) {
-                    ahead.answered.remove(&number);
+        let mut admitted = Vec::new();
+        for list in lists {
+            if let Err(rejected) = self.admit_list(list, &mut dim, ahead) {
+                for number in &admitted {
+                    ahead.answered.remove(number);
                 }
-                return reject(entry, reason);
+                return reject(admitted.len() + rejected.entry, rejected.reason);
             }
-            let numbers = list.rewards().map(|(number, ..)| number);
-            ahead.answered.extend(numbers);
+            let first = admitted.len();
+            admitted.extend(list.rewards().map(|(number, ..)| number));
+            ahead.answered.extend(&admitted[first..]);
         }
         ahead.dim = dim;
         ahead.rounds += 1;
@@ -150,7 +153,7 @@ impl State {
         list: &RewardedList,
         dim: &mut Option<usize>,
         ahead: &Ahead,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), Rejected> {
         let shown = list.items.len();
         let is_valid = list.number.checked_add(shown as u64).is_some()
             && list.context.len() == self.identity.context.len()
@@ -158,15 +161,21 @@ impl State {
             && (list.reached()..=shown).contains(&list.looked_at.unwrap_or(shown));
         if !is_valid {
             let message = "the list is inconsistent, or has no reward";
-            return Err(Refusal::invalid("decision", message));
+            return reject(0, Refusal::invalid("decision", message));
         }
-        for (number, ..) in list.rewards() {
-            self.admit_number(number, ahead)?;
+        let at = |entry: usize| move |reason: Refusal| Rejected { entry, reason };
+        for (entry, (number, ..)) in list.rewards().enumerate() {
+            self.admit_number(number, ahead).map_err(at(entry))?;
         }
-        self.admit_decision(&list.user, list.clock, list.event, ahead)?;
+        self.admit_decision(&list.user, list.clock, list.event, ahead)
+            .map_err(at(0))?;
+        let mut rewards = 0;
         for item in &list.items {
             let reward = item.reward.unwrap_or(0.0);
-            self.admit_shown(&item.features, &list.context, reward, dim)?;
+            let entry = if item.reward.is_some() { rewards } else { 0 };
+            self.admit_shown(&item.features, &list.context, reward, dim)
+                .map_err(at(entry))?;
+            rewards += usize::from(item.reward.is_some());
         }
         Ok(())
     }

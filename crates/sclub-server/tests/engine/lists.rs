@@ -205,6 +205,28 @@ fn a_refused_entry_of_a_batch_is_named() {
     assert_eq!(give(&bench, &given[..1]), Ok(vec![true]));
 }
 
+/// The second of two entries for one decision: the service allows it, and the policy does not.
+#[test]
+fn a_reward_that_the_policy_refuses_is_named_by_its_entry() {
+    let bench = bench(&Settings {
+        reward_max: 1e13,
+        ..of(by_id::NAME)
+    });
+    let one = bench.recommend("u", 3).unwrap();
+    let two = bench.recommend("v", 3).unwrap();
+    let given = [
+        Feedback::of_list(&two.decision, &[1.0, 1.0]),
+        Feedback::of_item(&one.decision, Some(&one.items[0].0), 1.0),
+        Feedback::of_list(&two.decision, &[1.0, 1.0, 1.0]),
+        Feedback::of_item(&one.decision, Some(&one.items[2].0), 5e12),
+    ];
+    let Err(Refusal::At(place, refused)) = give(&bench, &given) else {
+        panic!("a reward of 5e12");
+    };
+    assert_eq!(place, "feedback[3]", "{refused}");
+    assert_eq!(give(&bench, &given[..3]), Ok(vec![true; 3]));
+}
+
 /// Lists are logged with the features of all items, so a small batch could be a large event.
 #[test]
 fn a_batch_of_very_long_lists_is_refused() {

@@ -7,11 +7,11 @@ use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use sclub::ItemSet;
+use sclub::{ItemId, ItemSet};
 use sclub_server::context::ContextValue;
 use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
 use sclub_server::event::Item;
-use sclub_server::state::Scratch;
+use sclub_server::state::{Scratch, item_id};
 use tokio::sync::oneshot;
 
 use crate::model::{Ask, DecisionId, End, SentReward};
@@ -166,7 +166,7 @@ impl World {
     fn recommend(&self, site: &Site, engine: &Engine, requests: &[RecommendRequest]) -> Reply {
         let inline: Vec<Option<ItemSet>> = requests
             .iter()
-            .map(|request| self.inline(request))
+            .map(|request| self.inline(engine, request))
             .collect();
         let context = self.context();
         let asked: Vec<RecommendQuery<'_>> = requests
@@ -230,12 +230,17 @@ impl World {
         })
     }
 
-    fn inline(&self, request: &RecommendRequest) -> Option<ItemSet> {
+    fn inline(&self, engine: &Engine, request: &RecommendRequest) -> Option<ItemSet> {
         let Choice::Inline(items) = &request.among else {
             return None;
         };
         let rows: Vec<f64> = items.iter().flat_map(|(_, row)| row.clone()).collect();
-        Some(ItemSet::from_rows(self.plan.dim, &rows).expect("good features"))
+        let mut set = ItemSet::from_rows(self.plan.dim, &rows).expect("good features");
+        if engine.has_item_ids() {
+            let ids: Vec<ItemId> = items.iter().map(|(id, _)| item_id(id)).collect();
+            set.set_ids(&ids).expect("an id for each item");
+        }
+        Some(set)
     }
 
     async fn feedback(&self, site: &Site, engine: &Engine, rewards: &[Reward]) -> Reply {
