@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use sclub::Preset;
+use sclub_lab::catalogue::{LinkKind, Visits};
 use sclub_lab::held_out::Others;
 use sclub_lab::policies::Name;
 use sclub_lab::setting::Kind;
@@ -44,7 +45,7 @@ pub enum Command {
     ///
     /// The paper's three synthetic settings; few and many clusters, users and features; clusters of very
     /// unequal size; users who differ inside their clusters; Gaussian noise; rare rewards; users who come one
-    /// after the other; and the choices of real users. One row for each setting, with the difference from
+    /// after the other; catalogues whose users are seen a few times each; and the choices of real users. One row for each setting, with the difference from
     /// LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
@@ -123,7 +124,11 @@ pub struct RunArgs {
     #[command(flatten)]
     pub recipe: RecipeArgs,
 
-    /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings: all]
+    #[command(flatten)]
+    pub shop: ShopArgs,
+
+    /// Rounds to play; 2^20-2 is understood [default: 2^17-2; with --world ratings: all; with --world
+    /// catalogue: 12000]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
 
@@ -188,7 +193,7 @@ pub struct RecipeArgs {
     #[arg(long, value_parser = one_of::<Frequencies>(), default_value = "uniform", help_heading = "World")]
     pub frequencies: Frequencies,
 
-    /// Number of users
+    /// Number of users [with --world catalogue: 2000 by default]
     #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub users: u64,
 
@@ -200,7 +205,7 @@ pub struct RecipeArgs {
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub dim: u64,
 
-    /// Items to choose from in each round
+    /// Items to choose from in each round [with --world catalogue: 3000 by default, the same in every round]
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub items: u64,
 
@@ -267,6 +272,102 @@ pub struct RecipeArgs {
     pub change_at: Option<u64>,
 }
 
+/// The flags that the shop of `--world catalogue` is made from, besides users, items and newcomers.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ShopArgs {
+    /// Categories of items; each is a feature, 0 or 1
+    #[arg(long, value_name = "N", default_value = "6", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub categories: u64,
+
+    /// Price bands of items; each is a feature, 0 or 1
+    #[arg(long, value_name = "N", default_value = "3", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub price_bands: u64,
+
+    /// Features of items that are normal numbers
+    #[arg(long, value_name = "N", default_value = "7", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub numbers: u64,
+
+    /// Standard deviation of these numbers
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0.4",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub number_scale: f64,
+
+    /// Number of tastes; as many users have one as another
+    #[arg(long, value_name = "N", default_value = "6", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub tastes: u64,
+
+    /// Standard deviation of a taste's weights
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0.9",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub taste_scale: f64,
+
+    /// Standard deviation of the difference between a user's weights and those of the taste
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0.2",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub deviation: f64,
+
+    /// Probability of a click from theta.x, the product of a user's weights and an item's features
+    #[arg(long, value_parser = one_of::<LinkKind>(), default_value = "logistic", help_heading = CATALOGUE)]
+    pub link: LinkKind,
+
+    /// Factor of theta.x in the link [default: 1; with --link linear: 0.08]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub link_scale: Option<f64>,
+
+    /// Number added to it [default: -3.2; with --link linear: 0.3]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub bias: Option<f64>,
+
+    /// Frequencies of users
+    #[arg(long, value_parser = one_of::<Visits>(), default_value = "uniform", help_heading = CATALOGUE)]
+    pub visits: Visits,
+
+    /// With --visits zipf: the exponent of the power law
+    #[arg(
+        long,
+        value_name = "X",
+        default_value = "1",
+        allow_negative_numbers = true,
+        help_heading = CATALOGUE
+    )]
+    pub zipf_exponent: f64,
+
+    /// Rounds by which rewards are late
+    #[arg(long, value_name = "N", default_value = "0", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub delay: u64,
+
+    /// Items shown in a round, each with a click or none
+    #[arg(long, value_name = "K", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
+    pub slots: u64,
+}
+
+const CATALOGUE: &str = "World catalogue";
+
 const EXAMPLES: &str = "\
 Examples:
   sclub run
@@ -277,6 +378,8 @@ Examples:
       the first panel of the paper's Figure 1 without sclub; with it, and with all panels: sclub paper
   sclub run --world ratings --ratings ml-1m/ratings.dat --beta-scale 0.02
       choices of real users: share of the rounds in which the item that they took was shown
+  sclub run --world catalogue --policies sclub-soft,linucb-one,linucb-ind --seeds 4
+      a shop of 3000 items, all of them candidates, and users who are seen six times each: clicks by stage
   sclub run --users 5000 --clusters 30 --dim 10 --items 50
       a world of your own
   sclub run --rewards gaussian --noise 0.1 --alpha-theta 1.5

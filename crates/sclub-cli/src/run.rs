@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use sclub_lab::catalogue::{Link, Shop, Visits};
 use sclub_lab::clustering;
 use sclub_lab::data::Options;
 use sclub_lab::document::config;
 use sclub_lab::figure;
 use sclub_lab::held_out::Others;
+use sclub_lab::named::Named;
 use sclub_lab::policies::{Name, choose};
 use sclub_lab::run::{Experiment, Run, threads};
 use sclub_lab::setting::{Kind, Setting};
@@ -20,7 +22,7 @@ use sclub_lab::synthetic::{Frequencies, Recipe, Sizes, Twists};
 use sclub_lab::world::Rewards;
 use serde_json::json;
 
-use crate::args::{RecipeArgs, RunArgs};
+use crate::args::{RecipeArgs, RunArgs, ShopArgs};
 use crate::choices::dashed;
 use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::progress::Progress;
@@ -56,10 +58,12 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let rows = summarise(&runs);
     let (title, subtitle) = title(args, &experiment, &runs);
-    let mut shown = if matches!(experiment.world, Setting::Ratings(_)) {
-        format!("{}\n{RATES}", table::rates(&runs))
-    } else {
-        format!("{}\n{}", table::render(&rows), legend(&rows))
+    let mut shown = match &experiment.world {
+        Setting::Ratings(_) => format!("{}\n{RATES}", table::rates(&runs)),
+        Setting::Catalogue(_) => format!("{}\n{CLICKS}", table::clicks(&runs)),
+        Setting::Synthetic(_) | Setting::Vectors(..) => {
+            format!("{}\n{}", table::render(&rows), legend(&rows))
+        }
     };
     for line in clustering::lines(&runs) {
         shown.push('\n');
@@ -86,6 +90,30 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
 const RATES: &str = "rate: share of the rounds in which the item that the user took was shown, ± standard \
                      error over splits of the same users. 1–5 and so on: the same in the first five \
                      rounds of a user, and so on.";
+
+/// The legend of the tables of clicks.
+const CLICKS: &str = "clicks: mean click probability of the items shown, ± standard error over shops. 0–2k and so on: \
+                      the same in rounds 0 to 1,999, and so on. items: different items shown. 1–5 and so on: clicks \
+                      that came, of the items shown in the first five rounds of a user, and so on. informed knows the \
+                      tastes, best-item the item that is best on average.";
+
+/// The flags of a shop that no other world has.
+const SHOP_FLAGS: [&str; 14] = [
+    "categories",
+    "price_bands",
+    "numbers",
+    "number_scale",
+    "tastes",
+    "taste_scale",
+    "deviation",
+    "link",
+    "link_scale",
+    "bias",
+    "visits",
+    "zipf_exponent",
+    "delay",
+    "slots",
+];
 
 /// Refuses arguments that this world takes no notice of.
 fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
@@ -127,9 +155,34 @@ fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
                 "change_at",
             ],
         ),
+        Kind::Catalogue => (
+            "catalogue",
+            &[
+                "ratings",
+                "skip_bad_lines",
+                "others",
+                "feature_scale",
+                "placebo",
+                "clusters",
+                "dim",
+                "frequencies",
+                "rewards",
+                "noise",
+                "users_a_round",
+                "sizes",
+                "spread",
+                "reward_scale",
+                "change_at",
+            ],
+        ),
+    };
+    let of_shops: &[&str] = match args.world {
+        Kind::Catalogue => &[],
+        _ => &SHOP_FLAGS,
     };
     if let Some(name) = without
         .iter()
+        .chain(of_shops)
         .find(|name| args.given.iter().any(|g| g == *name))
     {
         bail!(
@@ -174,8 +227,52 @@ pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
     Ok(recipe)
 }
 
+/// The recipe of a shop, from the flags and the names of those that were typed.
+pub fn shop(args: &ShopArgs, recipe: &RecipeArgs, given: &[String]) -> Result<Shop> {
+    let default = Shop::default();
+    let small = |name: &str, value: u64| -> Result<usize> {
+        usize::try_from(value)
+            .with_context(|| format!("{name} is {value}; it must be at most {}", usize::MAX))
+    };
+    // These flags are other worlds' too, which have other defaults.
+    let shared = |name: &str, value: u64, default: usize| match given.iter().any(|g| g == name) {
+        true => small(name, value),
+        false => Ok(default),
+    };
+    let has_zipf_exponent = given.iter().any(|g| g == "zipf_exponent");
+    if has_zipf_exponent && args.visits != Visits::Zipf {
+        bail!("--zipf-exponent goes with --visits zipf");
+    }
+    let link = Link::default_of(args.link);
+    Ok(Shop {
+        items: shared("items", recipe.items, default.items)?,
+        categories: small("categories", args.categories)?,
+        price_bands: small("price-bands", args.price_bands)?,
+        numbers: small("numbers", args.numbers)?,
+        number_scale: args.number_scale,
+        users: shared("users", recipe.users, default.users)?,
+        tastes: small("tastes", args.tastes)?,
+        taste_scale: args.taste_scale,
+        deviation: args.deviation,
+        link: Link {
+            scale: args.link_scale.unwrap_or(link.scale),
+            bias: args.bias.unwrap_or(link.bias),
+            ..link
+        },
+        visits: args.visits,
+        zipf_exponent: args.zipf_exponent,
+        delay: args.delay,
+        slots: small("slots", args.slots)?,
+        newcomers_every: recipe.newcomers_every,
+    })
+}
+
 /// The world, with its data read.
 fn setting(args: &RunArgs) -> Result<Setting> {
+    if args.world == Kind::Catalogue {
+        let shop = shop(&args.shop, &args.recipe, &args.given)?;
+        return Ok(Setting::Catalogue(shop));
+    }
     let recipe = recipe(&args.recipe)?;
     let path = match (args.world, &args.ratings) {
         (Kind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
@@ -210,8 +307,15 @@ fn setting(args: &RunArgs) -> Result<Setting> {
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {
-    let has_truth = args.world == Kind::Synthetic;
-    let policies = choose(args.policies.as_deref(), has_truth)?;
+    let mut policies = choose(args.policies.as_deref(), args.world.knowledge())?;
+    if args.world == Kind::Catalogue {
+        // A rate says little without them.
+        for name in [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM] {
+            if !policies.contains(&name) {
+                policies.push(name);
+            }
+        }
+    }
     let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
         bail!(
             "the first seed is {} and the number of seeds is {}; their sum must be at most {}",
@@ -329,6 +433,17 @@ fn title(args: &RunArgs, experiment: &Experiment, runs: &[Run]) -> (String, Stri
             );
             (format!("Held-out choices from {file}, {others}"), subtitle)
         }
+        Setting::Catalogue(shop) => {
+            let subtitle = format!(
+                "{} users of {} tastes, d = {}, {}{rounds} round{plural}, {seeds} shop{many}, {constants}",
+                thousands(shop.users as f64),
+                shop.tastes,
+                shop.dim(),
+                shop_twists(shop),
+            );
+            let items = thousands(shop.items as f64);
+            (format!("A catalogue of {items} items"), subtitle)
+        }
     }
 }
 
@@ -350,6 +465,24 @@ fn twists(recipe: &Recipe) -> String {
         number("reward-scale", reward_scale, 1.0),
         newcomers_every.map(|gap| format!("newcomers-every {gap}, ")),
         change_at.map(|round| format!("change-at {round}, ")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// The differences between a shop and the default one, in a few words.
+fn shop_twists(shop: &Shop) -> String {
+    let default = Shop::default();
+    [
+        (shop.link != default.link).then(|| {
+            let Link { kind, scale, bias } = shop.link;
+            format!("{} link of {scale}θᵀx + {bias}, ", kind.name())
+        }),
+        (shop.visits == Visits::Zipf).then(|| format!("visits zipf {}, ", shop.zipf_exponent)),
+        (shop.delay > 0).then(|| format!("rewards {} rounds late, ", thousands(shop.delay as f64))),
+        (shop.slots > 1).then(|| format!("{} items shown, ", shop.slots)),
+        (shop.newcomers_every).map(|gap| format!("newcomers-every {gap}, ")),
     ]
     .into_iter()
     .flatten()
@@ -438,7 +571,9 @@ fn write(
     if !args.no_figure {
         let figure = match experiment.world {
             Setting::Ratings(_) => figure::draw_rates(title, subtitle, runs),
-            Setting::Synthetic(_) | Setting::Vectors(..) => figure::draw(title, subtitle, rows),
+            Setting::Synthetic(_) | Setting::Vectors(..) | Setting::Catalogue(_) => {
+                figure::draw(title, subtitle, rows)
+            }
         };
         let figure = figure.map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [

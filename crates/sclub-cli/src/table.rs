@@ -150,6 +150,96 @@ pub fn rates(runs: &[Run]) -> String {
     }
     table.to_string()
 }
+
+/// A round for people: 2k for 2,000.
+fn round_text(round: u64) -> String {
+    if round > 0 && round.is_multiple_of(1000) {
+        format!("{}k", round / 1000)
+    } else {
+        round.to_string()
+    }
+}
+
+/// Two tables for worlds in which items of a catalogue are clicked: by stage and by the user's age.
+pub fn clicks(runs: &[Run]) -> String {
+    let mut policies: Vec<Name> = Vec::new();
+    for run in runs {
+        if !policies.contains(&run.policy) {
+            policies.push(run.policy);
+        }
+    }
+    let of = |policy: Name| runs.iter().filter(move |run| run.policy == policy);
+    let rate = |policy: Name| Mean::of(of(policy).map(Run::click_probability));
+    let other = |name: Name| policies.contains(&name).then(|| rate(name).mean);
+    let mean = |policy: Name, value: fn(&Run) -> f64| Mean::of(of(policy).map(value)).mean;
+
+    let stages = runs.first().map(|run| &run.stages[..]).unwrap_or_default();
+    let mut header: Vec<String> = ["policy", "clicks", "to LinUCB-One", "to LinUCB-Ind"]
+        .map(String::from)
+        .into();
+    header.extend(stages.iter().map(|stage| {
+        let (from, to) = (round_text(stage.from), round_text(stage.to));
+        match from.strip_suffix('k') {
+            Some(from) if to.ends_with('k') => format!("{from}–{to}"),
+            _ => format!("{from}–{to}"),
+        }
+    }));
+    header.extend(["items", "clusters", "seconds"].map(String::from));
+    let mut by_stage = Table::new();
+    by_stage.load_style(UTF8_HORIZONTAL_ONLY);
+    by_stage.set_header(header);
+    let ages = 0..AGES.len();
+    let seen: Vec<usize> = ages
+        .filter(|&age| runs.iter().any(|run| run.by_age[age].0 > 0))
+        .collect();
+    let mut header = vec!["clicks by the user's rounds".to_string()];
+    header.extend(seen.iter().map(|&age| match AGES[age] {
+        (first, u32::MAX) => format!("{first}+"),
+        (first, last) => format!("{first}–{last}"),
+    }));
+    let mut by_age = Table::new();
+    by_age.load_style(UTF8_HORIZONTAL_ONLY);
+    by_age.set_header(header);
+    for &policy in &policies {
+        let own = rate(policy);
+        let mut row = vec![
+            policy.to_string(),
+            if of(policy).count() > 1 {
+                format!("{:.4} ± {:.4}", own.mean, own.error)
+            } else {
+                format!("{:.4}", own.mean)
+            },
+            percent_off(other(Name::LINUCB_ONE).map(|one| own.mean / one)),
+            percent_off(other(Name::LINUCB_IND).map(|ind| own.mean / ind)),
+        ];
+        for stage in 0..stages.len() {
+            let rates = of(policy).map(|run| run.stages[stage].click_probability());
+            row.push(format!("{:.3}", Mean::of(rates).mean));
+        }
+        row.push(thousands(mean(policy, |run| {
+            run.distinct_items.unwrap_or(0) as f64
+        })));
+        row.push(thousands(mean(policy, |run| run.clusters as f64)));
+        row.push(format!("{:.2}", mean(policy, |run| run.policy_seconds)));
+        by_stage.add_row(row);
+        let mut row = vec![policy.to_string()];
+        for &age in &seen {
+            let sums = of(policy).map(|run| run.by_age[age]);
+            let (shown, clicks) = sums.fold((0, 0.0), |(n, sum), (shown, clicks)| {
+                (n + shown, sum + clicks)
+            });
+            row.push(format!("{:.3}", clicks / shown as f64));
+        }
+        by_age.add_row(row);
+    }
+    for table in [&mut by_stage, &mut by_age] {
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{by_stage}\n{by_age}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use sclub_lab::policies::{Name, Preset};
+use sclub_lab::policies::{Knowledge, Name, Preset, choose};
 use serde_json::Value;
 
 fn sclub() -> Command {
@@ -93,7 +93,7 @@ fn a_run_prints_a_table_and_writes_json_and_figures() {
     let output = small_run(folder.path(), &[]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    let policies = Name::all();
+    let policies = choose(None, Knowledge::Clusters).unwrap();
     for name in &policies {
         assert!(
             table.contains(&format!(" {name} ")),
@@ -417,6 +417,8 @@ fn arguments_of_another_world_are_refused() {
             ],
             "--clusters",
         ),
+        (vec!["--world", "catalogue", "--dim", "3"], "--dim"),
+        (vec!["--tastes", "3"], "--tastes"),
     ] {
         let output = sclub()
             .current_dir(folder.path())
@@ -517,4 +519,65 @@ fn many_users_a_round_are_as_many_recommendations() {
     assert!((served - 10_000.0).abs() < 500.0, "{served}");
     let output = small_run(folder.path(), &["--users-a-round", "31"]);
     assert!(text(&output.stderr).contains("users-a-round is 31"));
+}
+
+#[test]
+fn a_catalogue_is_told_by_stages_beside_its_yardsticks() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = sclub()
+        .current_dir(folder.path())
+        .args([
+            "run",
+            "--world",
+            "catalogue",
+            "--items",
+            "50",
+            "--rounds",
+            "2500",
+        ])
+        .args([
+            "--slots", "2", "--delay", "10", "--link", "linear", "--visits", "zipf",
+        ])
+        .args(["--policies", "linucb-one", "--seeds", "2", "-q"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for word in [
+        "A catalogue of 50 items: 2,000 users of 6 tastes, d = 16",
+        "linear link of 0.08θᵀx + 0.3, visits zipf 1, rewards 10 rounds late, 2 items shown",
+        " 0–2k ",
+        " 2k–2500 ",
+        " best-item ",
+    ] {
+        assert!(said.contains(word), "'{word}' is missing from:\n{said}");
+    }
+    let document = read(&folder.path().join("results/run.json"));
+    let config = &document["config"];
+    assert_eq!(config["world"], "catalogue");
+    assert_eq!([&config["users"], &config["slots"]], [2000, 2]);
+    let policies = ["linucb-one", "informed", "best-item", "random"];
+    let runs = document["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2 * policies.len());
+    for (run, policy) in runs.iter().zip(policies.iter().cycle()) {
+        assert_eq!(run["policy"], *policy);
+        assert_eq!(run["served"], 5000);
+        assert_eq!(run["stages"][1]["from"], 2000);
+        assert_eq!(run["stages"][1]["shown"], 1000);
+        assert!(run["distinct_items"].as_u64().unwrap() >= 2);
+        let clicks: f64 = (0..2)
+            .map(|stage| run["stages"][stage]["clicks"].as_f64().unwrap())
+            .sum();
+        assert_eq!(run["reward"], clicks);
+    }
+    let output = sclub()
+        .current_dir(folder.path())
+        .args(["run", "--policies", "best-item"])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("'best-item' plays only in a catalogue"),
+        "{said}"
+    );
 }

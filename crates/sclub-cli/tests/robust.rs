@@ -36,6 +36,14 @@ fn regrets(document: &Value, policy: &Value) -> Vec<Value> {
         .collect()
 }
 
+/// The clicks per item shown of a policy in some seeds of `sclub run`.
+fn click_rates(document: &Value, policy: &Value) -> Vec<Value> {
+    let runs = document["runs"].as_array().unwrap().iter();
+    runs.filter(|run| &run["policy"] == policy)
+        .map(|run| Value::from(run["reward"].as_f64().unwrap() / run["served"].as_f64().unwrap()))
+        .collect()
+}
+
 #[test]
 fn every_row_is_what_sclub_run_says() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,8 +54,9 @@ fn every_row_is_what_sclub_run_says() {
     let document = read(&folder.path().join("robust/robust.json"));
     assert_eq!(document["complete"], true);
     let rows = document["table"]["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 23);
+    assert_eq!(rows.len(), 27);
     let markdown = std::fs::read_to_string(folder.path().join("robust/robust.md")).unwrap();
+    let mut worse = 0;
     for row in rows {
         let setting = row["setting"].as_str().unwrap();
         assert!(
@@ -75,26 +84,38 @@ fn every_row_is_what_sclub_run_says() {
         let one = read(&folder.path().join("one.json"));
         for cell in cells {
             let values = cell["values"].as_array().unwrap();
-            assert_eq!(*values, regrets(&one, &cell["policy"]), "{command}");
+            let expected = match row["measure"].as_str() {
+                Some("clicks") => click_rates(&one, &cell["policy"]),
+                _ => regrets(&one, &cell["policy"]),
+            };
+            assert_eq!(*values, expected, "{command}");
             let sum: f64 = values.iter().filter_map(Value::as_f64).sum();
             assert!((cell["mean"].as_f64().unwrap() - sum / 2.0).abs() < 1e-9);
         }
         // Paired by seed.
         let of = |name: &Value| &cells.iter().find(|c| c["policy"] == *name).unwrap()["values"];
-        let (own, ind) = (
-            of(&document["table"]["compared"]),
-            of(&Value::from("linucb-ind")),
-        );
-        let ratio = |at: usize| own[at].as_f64().unwrap() / ind[at].as_f64().unwrap();
-        let off = (ratio(0) + ratio(1)) / 2.0 - 1.0;
-        assert!((row["to_linucb_ind"]["mean"].as_f64().unwrap() - off).abs() < 1e-9);
-        assert_eq!(row["is_worse"], off > 0.02, "{setting}");
+        let own = of(&document["table"]["compared"]);
+        let off = |rival: &str| {
+            let rival = of(&Value::from(rival));
+            let ratio = |at: usize| own[at].as_f64().unwrap() / rival[at].as_f64().unwrap();
+            (ratio(0) + ratio(1)) / 2.0 - 1.0
+        };
+        let ind = off("linucb-ind");
+        assert!((row["to_linucb_ind"]["mean"].as_f64().unwrap() - ind).abs() < 1e-9);
+        if row["measure"] == "clicks" {
+            let one = off("linucb-one");
+            assert!((row["to_linucb_one"]["mean"].as_f64().unwrap() - one).abs() < 1e-9);
+            assert_eq!(row["is_worse"], ind < -0.02 || one < -0.02, "{setting}");
+            worse += usize::from(ind < -0.02) + usize::from(one < -0.02);
+        } else {
+            assert_eq!(row["is_worse"], ind > 0.02, "{setting}");
+            worse += usize::from(ind > 0.02);
+        }
     }
     // What is there is not run again, and what is worse is said.
     let again = run(folder.path(), &args);
     assert!(again.contains(" 0 results run"), "{again}");
-    let worse = rows.iter().filter(|row| row["is_worse"] == true).count();
-    assert_eq!(said.matches(" worse \n").count(), worse);
+    assert_eq!(said.matches(" worse ").count() - 1, worse, "{said}");
     assert_eq!(markdown.matches(" worse |").count(), worse);
     assert_eq!(read(&folder.path().join("robust/robust.json")), document);
 }

@@ -4,6 +4,7 @@ use sclub::{Constant, Preset, Range, Value as ConstantValue, Values};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use crate::catalogue::{Shop, Visits};
 use crate::policies::Entry;
 use crate::run::{Experiment, RunError};
 use crate::setting::Setting;
@@ -98,6 +99,7 @@ pub fn world_json(world: &Setting) -> Value {
                 "data": format!("{:016x}", ratings.digest),
             });
         }
+        Setting::Catalogue(shop) => return shop_json(shop),
     };
     let (rewards, noise) = match recipe.rewards {
         Rewards::Bernoulli => ("bernoulli", None),
@@ -119,6 +121,30 @@ pub fn world_json(world: &Setting) -> Value {
         "reward_scale": recipe.twists.reward_scale,
         "newcomers_every": recipe.twists.newcomers_every,
         "change_at": recipe.twists.change_at,
+    })
+}
+
+fn shop_json(shop: &Shop) -> Value {
+    json!({
+        "world": "catalogue",
+        "items": shop.items,
+        "dim": shop.dim(),
+        "categories": shop.categories,
+        "price_bands": shop.price_bands,
+        "numbers": shop.numbers,
+        "number_scale": shop.number_scale,
+        "users": shop.users,
+        "tastes": shop.tastes,
+        "taste_scale": shop.taste_scale,
+        "deviation": shop.deviation,
+        "link": shop.link.kind,
+        "link_scale": shop.link.scale,
+        "bias": shop.link.bias,
+        "visits": shop.visits,
+        "zipf_exponent": (shop.visits == Visits::Zipf).then_some(shop.zipf_exponent),
+        "delay": shop.delay,
+        "slots": shop.slots,
+        "newcomers_every": shop.newcomers_every,
     })
 }
 

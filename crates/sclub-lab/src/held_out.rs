@@ -23,7 +23,7 @@ use crate::data::features::{self, FeatureError};
 use crate::data::matrix::{Matrix, Sparse};
 use crate::named::named;
 use crate::streams::{Purpose, stream};
-use crate::world::{AGES, BLOCK, Block, Rewards, Truth, World};
+use crate::world::{BLOCK, Block, Rewards, Truth, World, age_class};
 
 /// Feature users that an item needs, and kept items that a served user needs.
 pub const MIN_INTERACTIONS: usize = 10;
@@ -109,7 +109,7 @@ pub struct Split {
     vectors: Matrix,
     /// The kept items that each served user took, ascending.
     taken: Vec<Vec<u32>>,
-    /// (served user, item taken, the index of the user's age in [`AGES`])
+    /// (served user, item taken, the index of the user's age in [`crate::world::AGES`])
     rounds: Vec<(u32, u32, u8)>,
 }
 
@@ -216,11 +216,7 @@ fn in_random_order(taken: &[Vec<u32>], seed: u64) -> Vec<(u32, u32, u8)> {
     for (user, _, age) in &mut rounds {
         let rounds_of_hers = &mut ages[*user as usize];
         *rounds_of_hers += 1;
-        let class = AGES
-            .iter()
-            .position(|&(_, last)| *rounds_of_hers <= last)
-            .expect("the last class has no end");
-        *age = class as u8;
+        *age = age_class(*rounds_of_hers) as u8;
     }
     rounds
 }

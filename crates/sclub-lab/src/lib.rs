@@ -6,6 +6,7 @@
 //! results.
 
 pub mod adjusted_rand;
+pub mod catalogue;
 pub mod clustering;
 pub mod data;
 pub mod document;

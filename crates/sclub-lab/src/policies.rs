@@ -18,7 +18,7 @@ use crate::streams::{Purpose, mix};
 use crate::world::World;
 use crate::yardsticks::{self, Known};
 
-pub use choice::{ChoiceError, choose, entries};
+pub use choice::{ChoiceError, check_can_play, choose, entries};
 pub use sclub::Preset;
 
 /// A policy by name: its [`Spec`].
@@ -42,13 +42,15 @@ impl Name {
     pub const ORACLE: Name = Name(&yardsticks::specs::ORACLE);
     /// [`yardsticks::Informed`]
     pub const INFORMED: Name = Name(&yardsticks::specs::INFORMED);
+    /// [`yardsticks::BestItem`]
+    pub const BEST_ITEM: Name = Name(&yardsticks::specs::BEST_ITEM);
     /// [`yardsticks::Random`]
     pub const RANDOM: Name = Name(&yardsticks::specs::RANDOM);
 
     /// Every policy, in the order in which they are shown.
     pub fn all() -> Vec<Name> {
         let learners = sclub::registry().into_iter().map(Name);
-        let yardsticks = [Name::ORACLE, Name::INFORMED, Name::RANDOM];
+        let yardsticks = [Name::ORACLE, Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
         learners.chain(yardsticks).collect()
     }
 
@@ -60,6 +62,15 @@ impl Name {
     /// True if the policy needs the ground truth about the world.
     pub fn needs_truth(self) -> bool {
         self.can.needs_truth
+    }
+
+    /// True if the policy can play a world of which this is known.
+    pub fn can_play(self, knowledge: Knowledge) -> bool {
+        match knowledge {
+            Knowledge::Nothing => !self.needs_truth(),
+            Knowledge::Clusters => self != Name::BEST_ITEM,
+            Knowledge::Catalogue => true,
+        }
     }
 
     /// True for a policy with constants that no preset changes.
@@ -146,6 +157,28 @@ impl FromStr for Name {
     }
 }
 
+/// What is known about a world, for the yardsticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing.
+    Nothing,
+    /// The true clusters and their weight vectors.
+    Clusters,
+    /// The same, and the items, which are the same in all rounds.
+    Catalogue,
+}
+
+impl Knowledge {
+    /// The knowledge about a world.
+    pub fn of(world: &dyn World) -> Self {
+        match world.truth() {
+            None => Knowledge::Nothing,
+            Some(truth) if truth.stock.is_some() => Knowledge::Catalogue,
+            Some(_) => Knowledge::Clusters,
+        }
+    }
+}
+
 /// A policy with its constants.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
@@ -181,17 +214,20 @@ pub fn setup(dim: usize, users: u64) -> Setup<'static> {
 }
 
 /// Makes a policy for a world. It is given the number of users and features, and the ground truth if it
-/// needs it. `None` if it needs the ground truth and the world has none.
+/// needs it. `None` if it needs more of the ground truth than the world has.
 ///
 /// # Errors
 /// [`Error::BadParameter`], and other errors of the policy.
 pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dyn Policy>>, Error> {
-    let truth = match (entry.name.needs_truth(), world.truth()) {
-        (true, None) => return Ok(None),
-        (true, Some(truth)) => Some(truth.clone()),
-        (false, _) => None,
+    let knowledge = Knowledge::of(world);
+    if !entry.name.can_play(knowledge) {
+        return Ok(None);
+    }
+    let known = Known {
+        seed,
+        truth: world.truth().filter(|_| entry.name.needs_truth()).cloned(),
+        is_catalogue: knowledge == Knowledge::Catalogue,
     };
-    let known = Known { seed, truth };
     let setup = Setup {
         seed: mix(&[seed, Purpose::Graph as u64]),
         truth: Some(&known),

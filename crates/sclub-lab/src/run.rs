@@ -5,6 +5,7 @@
 //! same bits.
 
 mod player;
+mod showing;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -15,9 +16,11 @@ use serde::Serialize;
 use crate::clustering::Clustering;
 use crate::policies::{self, ChoiceError, Entry, Name};
 use crate::setting::{Setting, SettingError};
+use crate::streams::{Purpose, mix};
 use crate::world::{Blocks, World};
 
 pub use player::Player;
+pub use showing::Stage;
 
 /// Maximum number of threads. More do not help on any machine.
 pub const MAX_THREADS: u64 = 256;
@@ -99,7 +102,7 @@ pub struct Run<N = Name> {
     pub seed: u64,
     /// The number of rounds.
     pub rounds: u64,
-    /// Recommendations made: one a round, or as many as users appeared.
+    /// Recommendations made: one a round, as many as users appeared, or as many as items were shown.
     pub served: u64,
     /// The regret: the sum of the best mean less the chosen item's.
     pub regret: f64,
@@ -124,9 +127,23 @@ pub struct Run<N = Name> {
     /// (recommendations, sum of rewards) at each of [`AGES`](crate::world::AGES); empty if ages do not matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_age: Vec<(u64, f64)>,
+    /// The number of different items shown, in worlds whose rounds all have the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distinct_items: Option<u64>,
+    /// The items shown and their clicks, stage by stage, in such worlds; else empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stages: Vec<Stage>,
     /// A digest of the policy's final state.
     #[serde(skip)]
     pub digest: u64,
+}
+
+impl<N> Run<N> {
+    /// The mean click probability of the items shown, in worlds with [`Run::stages`].
+    pub fn click_probability(&self) -> f64 {
+        let expected: f64 = self.stages.iter().map(|stage| stage.expected_clicks).sum();
+        expected / self.served as f64
+    }
 }
 
 /// Plays some policies through a world, each round drawn once for all of them. Skips policies
@@ -163,12 +180,13 @@ pub fn play_all<N: Send>(
 ) -> Result<Option<Vec<Run<N>>>, RunError> {
     let mut blocks = Blocks::new(world, rounds);
     let mut block = world.new_block();
+    let draws = mix(&[seed, Purpose::Decisions as u64]);
     while let Some(some) = blocks.draw(&mut block) {
         if observer.is_cancelled() {
             return Ok(None);
         }
         let played = players.par_iter_mut().try_for_each(|player| {
-            player.play(&block, blocks.rounds())?;
+            player.play(&block, blocks.rounds(), draws)?;
             observer.played(some);
             Ok::<(), sclub::Error>(())
         });

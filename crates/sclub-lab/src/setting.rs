@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use sclub::{Assumptions, Setup};
 
+use crate::catalogue::{self, Catalogue, Shop};
 use crate::data::Interactions;
 use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
 use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
-use crate::policies;
+use crate::policies::{self, Knowledge};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::World;
 
@@ -27,6 +28,8 @@ pub enum Setting {
     Vectors(Recipe, Arc<Vec<Vec<f64>>>),
     /// Interactions of real users, [`crate::held_out`].
     Ratings(Ratings),
+    /// A shop whose items are all candidates in every round.
+    Catalogue(Shop),
 }
 
 /// A kind of [`Setting`].
@@ -38,6 +41,19 @@ pub enum Kind {
     Vectors,
     /// [`Setting::Ratings`]
     Ratings,
+    /// [`Setting::Catalogue`]
+    Catalogue,
+}
+
+impl Kind {
+    /// What is known about worlds of this kind.
+    pub fn knowledge(self) -> Knowledge {
+        match self {
+            Kind::Synthetic => Knowledge::Clusters,
+            Kind::Vectors | Kind::Ratings => Knowledge::Nothing,
+            Kind::Catalogue => Knowledge::Catalogue,
+        }
+    }
 }
 
 named!(
@@ -59,6 +75,12 @@ named!(
             "Real users, real items, and what the users really took: features from half of the users, rounds \
          from the other half",
             Kind::Ratings
+        ),
+        (
+            "catalogue",
+            "A shop of random tastes and items: all items are candidates in every round, and users are seen a few \
+         times each",
+            Kind::Catalogue
         ),
     ]
 );
@@ -140,6 +162,7 @@ impl Setting {
         match self {
             Setting::Ratings(ratings) => ratings.protocol.max_rounds as u64,
             Setting::Synthetic(_) | Setting::Vectors(..) => DEFAULT_ROUNDS,
+            Setting::Catalogue(_) => catalogue::DEFAULT_ROUNDS,
         }
     }
 
@@ -147,7 +170,7 @@ impl Setting {
     pub fn expected_rounds(&self, rounds: u64) -> u64 {
         match self {
             Setting::Ratings(ratings) => rounds.min(ratings.interactions.len() as u64 / 2),
-            Setting::Synthetic(_) | Setting::Vectors(..) => rounds,
+            Setting::Synthetic(_) | Setting::Vectors(..) | Setting::Catalogue(_) => rounds,
         }
     }
 
@@ -157,12 +180,18 @@ impl Setting {
             Setting::Synthetic(recipe) => recipe.users,
             Setting::Vectors(_, weights) => weights.len(),
             Setting::Ratings(ratings) => ratings.interactions.users(),
+            Setting::Catalogue(shop) => shop.users,
         }
     }
 
-    /// True if there are true clusters.
-    pub fn has_truth(&self) -> bool {
-        matches!(self, Setting::Synthetic(_))
+    /// The kind of the setting.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Setting::Synthetic(_) => Kind::Synthetic,
+            Setting::Vectors(..) => Kind::Vectors,
+            Setting::Ratings(_) => Kind::Ratings,
+            Setting::Catalogue(_) => Kind::Catalogue,
+        }
     }
 
     /// Checks every number that can be checked without making a world.
@@ -177,6 +206,7 @@ impl Setting {
                 Err(HeldOutError::Candidates(ratings.protocol.candidates).into())
             }
             Setting::Ratings(_) => Ok(()),
+            Setting::Catalogue(shop) => Ok(shop.check()?),
         }
     }
 
@@ -194,6 +224,7 @@ impl Setting {
                 let split = Split::new(&ratings.interactions, seed, ratings.protocol)?;
                 Arc::new(ratings.world_of(Arc::new(split)))
             }
+            Setting::Catalogue(shop) => Arc::new(Catalogue::new(*shop, seed)?),
         })
     }
 
@@ -202,6 +233,7 @@ impl Setting {
         match self {
             Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.dim,
             Setting::Ratings(ratings) => ratings.protocol.dim,
+            Setting::Catalogue(shop) => shop.dim(),
         }
     }
 
@@ -214,13 +246,15 @@ impl Setting {
     }
 
     /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at
-    /// most 1, and each user counts as a cluster.
+    /// most 1, and each user counts as a cluster. In a catalogue they do not hold: features are longer than 1,
+    /// and tastes are not exactly equal inside clusters.
     pub fn assumptions(&self, rounds: u64) -> Assumptions {
         let users = self.users();
         let (recipe, clusters) = match self {
             Setting::Synthetic(recipe) => (Some(recipe), recipe.clusters),
             Setting::Vectors(recipe, _) => (Some(recipe), users),
             Setting::Ratings(_) => (None, users),
+            Setting::Catalogue(shop) => (None, shop.tastes),
         };
         let dim = self.dim();
         Assumptions {

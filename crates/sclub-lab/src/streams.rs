@@ -32,16 +32,22 @@ pub enum Purpose {
     Spread = 12,
     /// The clusters that users change to.
     Change = 13,
+    /// The random number of each decision ([`sclub::Policy::recommend_drawn`]).
+    Decisions = 14,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.
 pub fn mix(words: &[u64]) -> u64 {
-    words.iter().fold(0x6a09_e667_f3bc_c908, |state, &word| {
-        let mut z = (state ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
+    words.iter().fold(0x6a09_e667_f3bc_c908, mix_one_more)
+}
+
+/// The [`mix`] of some words and one more, from the mix of the former.
+#[inline]
+pub fn mix_one_more(state: u64, word: &u64) -> u64 {
+    let mut z = (state ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// The stream of a seed for a purpose; `part` is the number of an independent part, such as a block

@@ -118,6 +118,7 @@ impl Synthetic {
             weights,
             rewards: recipe.rewards,
             changed,
+            stock: None,
         };
         Self {
             recipe,

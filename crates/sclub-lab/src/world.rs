@@ -1,12 +1,14 @@
 //! Worlds: the environments that policies are run in.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemSet, UserId};
 
+use crate::catalogue::Stock;
 use crate::named::named;
 
 /// Rounds drawn and played at a time: few enough to stay in cache, many enough to share work.
@@ -62,10 +64,16 @@ pub const AGES: [(u32, u32); 6] = [
     (201, u32::MAX),
 ];
 
+/// The index in [`AGES`] of a user's rounds so far, the present one counted.
+pub fn age_class(rounds: u32) -> usize {
+    let class = AGES.iter().position(|&(_, last)| rounds <= last);
+    class.expect("the last class has no end")
+}
+
 /// A block of consecutive rounds, the same for every policy.
 ///
 /// In rounds with several users the vectors have one entry per user, not per round; only `ends` has one
-/// per round.
+/// per round. If several items are shown to a user, `best` and `noise` have one entry per slot.
 #[derive(Debug, Clone)]
 pub struct Block {
     /// The users who appear.
@@ -75,11 +83,18 @@ pub struct Block {
     pub ends: Vec<usize>,
     /// For each round, which of [`AGES`] its user is in. Empty if ages do not matter.
     pub ages: Vec<u8>,
-    /// The candidates.
+    /// The candidates of each round, unless all rounds share a stock ([`Block::items_of`]).
     pub items: Vec<ItemSet>,
-    /// The mean reward of each candidate for the user who appears, round by round.
+    /// The mean reward of each candidate for the user who appears, round by round; empty if all rounds share
+    /// a stock ([`Block::mean`]).
     pub means: Vec<f64>,
-    /// The largest mean of each round.
+    /// The items that all rounds share, if they do, with the mean rewards.
+    pub stock: Option<Arc<Stock>>,
+    /// The number of items shown to a user at once, each with a reward of its own.
+    pub slots: usize,
+    /// The number of rounds by which rewards are late: those of round t are learned after round t + delay.
+    pub delay: u64,
+    /// The largest mean of each round; with several slots the largest, the second largest, and so on.
     pub best: Vec<f64>,
     /// The average mean of each round: the expected reward of a random choice.
     pub average: Vec<f64>,
@@ -107,6 +122,9 @@ impl Block {
             ages: Vec::new(),
             items: vec![ItemSet::new(dim)?; BLOCK],
             means: Vec::with_capacity(BLOCK * candidates),
+            stock: None,
+            slots: 1,
+            delay: 0,
             best: Vec::with_capacity(BLOCK),
             average: Vec::with_capacity(BLOCK),
             noise: Vec::with_capacity(BLOCK),
@@ -114,6 +132,26 @@ impl Block {
             given: Vec::new(),
             candidates,
         })
+    }
+
+    /// A block for worlds whose rounds all have the items of `stock`. Rewards are 0 or 1.
+    pub fn of_stock(stock: Arc<Stock>, slots: usize, delay: u64) -> Self {
+        Self {
+            users: Vec::with_capacity(BLOCK),
+            ends: Vec::new(),
+            ages: Vec::new(),
+            items: Vec::new(),
+            means: Vec::new(),
+            slots,
+            delay,
+            best: Vec::with_capacity(BLOCK * slots),
+            average: Vec::with_capacity(BLOCK),
+            noise: Vec::with_capacity(BLOCK * slots),
+            rewards: Rewards::Bernoulli,
+            given: Vec::new(),
+            candidates: stock.items().len(),
+            stock: Some(stock),
+        }
     }
 
     /// Users served in the block.
@@ -154,6 +192,9 @@ impl Block {
         self.average.clear();
         self.noise.clear();
         self.given.clear();
+        if self.stock.is_some() {
+            return;
+        }
         self.means.clear();
         self.means.resize(users * self.candidates, 0.0);
         while self.items.len() < users {
@@ -162,22 +203,41 @@ impl Block {
         }
     }
 
+    /// The candidates of the `at`-th user.
+    #[inline]
+    pub fn items_of(&self, at: usize) -> &ItemSet {
+        match &self.stock {
+            None => &self.items[at],
+            Some(stock) => stock.items(),
+        }
+    }
+
     /// The mean reward of a candidate.
     #[inline]
     pub fn mean(&self, round: usize, choice: usize) -> f64 {
-        self.means[round * self.candidates + choice]
+        match &self.stock {
+            None => self.means[round * self.candidates + choice],
+            Some(stock) => stock.mean(self.users[round], choice),
+        }
     }
 
     /// The reward of a candidate: the same for every policy that chooses it.
     #[inline]
     pub fn reward(&self, round: usize, choice: usize) -> f64 {
+        self.reward_in_slot(round, 0, choice)
+    }
+
+    /// The reward of a candidate in a slot, which counts from 0.
+    #[inline]
+    pub fn reward_in_slot(&self, round: usize, slot: usize, choice: usize) -> f64 {
         if !self.given.is_empty() {
             return self.given[round * self.candidates + choice];
         }
         let mean = self.mean(round, choice);
+        let noise = self.noise[round * self.slots + slot];
         match self.rewards {
-            Rewards::Bernoulli => f64::from(u8::from(self.noise[round] < mean)),
-            Rewards::Gaussian(scale) => mean + scale * self.noise[round],
+            Rewards::Bernoulli => f64::from(u8::from(noise < mean)),
+            Rewards::Gaussian(scale) => mean + scale * noise,
         }
     }
 }
@@ -220,7 +280,7 @@ impl<'w> Blocks<'w> {
 /// The sums over some rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Tally {
-    /// Recommendations made.
+    /// Recommendations made: items shown.
     pub served: u64,
     /// The regret: the sum of the best mean less the chosen item's.
     pub regret: f64,
@@ -234,11 +294,19 @@ impl Tally {
     /// Counts a choice for the `at`-th user of a block. Returns its reward.
     #[inline]
     pub fn count(&mut self, block: &Block, at: usize, choice: usize) -> f64 {
-        let reward = block.reward(at, choice);
+        self.count_in_slot(block, at, 0, choice)
+    }
+
+    /// As [`Tally::count`], for one of several slots. The regret of a slot is the difference to the best item
+    /// of its rank, so their sum is the difference to the best list.
+    #[inline]
+    pub fn count_in_slot(&mut self, block: &Block, at: usize, slot: usize, choice: usize) -> f64 {
+        let reward = block.reward_in_slot(at, slot, choice);
+        let best = block.best[at * block.slots + slot];
         self.served += 1;
         self.reward += reward;
-        self.regret += block.best[at] - block.mean(at, choice);
-        self.random_regret += block.best[at] - block.average[at];
+        self.regret += best - block.mean(at, choice);
+        self.random_regret += best - block.average[at];
         reward
     }
 }
@@ -254,6 +322,9 @@ pub struct Truth {
     pub rewards: Rewards,
     /// The change of clusters during the run, if there is one.
     pub changed: Option<Changed>,
+    /// The items of a world whose rounds all have the same. Mean rewards follow from weight vectors by its
+    /// link; elsewhere they are wᵀx.
+    pub stock: Option<Arc<Stock>>,
 }
 
 /// Users who change to other clusters.

@@ -4,16 +4,19 @@ use sclub::Setup;
 
 use crate::world::Truth;
 
+mod best_item;
 mod informed;
 mod oracle;
 mod random;
 
+pub use best_item::BestItem;
 pub use informed::Informed;
 pub use oracle::Oracle;
 pub use random::Random;
 
 /// Their specs, as [`sclub::specs`].
 pub mod specs {
+    pub use super::best_item::SPEC as BEST_ITEM;
     pub use super::informed::SPEC as INFORMED;
     pub use super::oracle::SPEC as ORACLE;
     pub use super::random::SPEC as RANDOM;
@@ -26,6 +29,8 @@ pub struct Known {
     pub seed: u64,
     /// The clusters, for policies that need them, if the world has any.
     pub truth: Option<Truth>,
+    /// True if all rounds have the same items.
+    pub is_catalogue: bool,
 }
 
 impl Known {

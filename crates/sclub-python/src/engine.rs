@@ -13,7 +13,7 @@ pub struct Engine(pub Box<dyn Policy>);
 
 impl Engine {
     /// The policy.
-    pub fn policy(&self) -> &dyn Policy {
+    pub fn policy(&self) -> &(dyn Policy + 'static) {
         &*self.0
     }
 

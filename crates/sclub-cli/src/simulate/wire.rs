@@ -100,7 +100,7 @@ pub fn write_request(body: &mut Vec<u8>, prefix: &str, block: &Block, at: usize)
     body.extend_from_slice(b"{\"user\":");
     serde_json::to_writer(&mut *body, &user)?;
     body.extend_from_slice(b",\"items\":[");
-    let items = &block.items[at];
+    let items = block.items_of(at);
     for index in 0..items.len() {
         separate(body);
         write!(body, "{{\"id\":\"{index}\",\"features\":[")?;

@@ -85,6 +85,12 @@ pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
             ),
             ratings.digest,
         ),
+        Setting::Catalogue(shop) => (format!("{shop:?}"), 0),
+    };
+    // Policies that draw at random decided otherwise before decisions had numbers of their own.
+    let world = match entry.name.can.draws {
+        true => format!("{world} drawn"),
+        false => world,
     };
     let all = format!("{WORLDS_REVISION} {world} {data:x} {}", entry.values);
     let words: Vec<u64> = all.bytes().map(u64::from).collect();

@@ -2,7 +2,7 @@
 
 use sclub::{Preset, Setup, Value, ValueError};
 
-use super::{Entry, Name};
+use super::{Entry, Knowledge, Name};
 
 /// An invalid selection of policies or constants.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -13,6 +13,11 @@ pub enum ChoiceError {
     /// The policy needs ground truth that this world does not have.
     #[error("policy '{0}' needs the true clusters, which this world does not have; leave it out")]
     NeedsTruth(Name),
+    /// The policy needs items that are the same in all rounds.
+    #[error(
+        "policy '{0}' plays only in a catalogue, whose items are the same in every round; leave it out"
+    )]
+    NeedsCatalogue(Name),
     /// A constant that no policy has.
     #[error("no policy has a constant '{0}'")]
     Unknown(String),
@@ -44,25 +49,33 @@ fn or(names: &[Name]) -> String {
 /// The selected policies: those asked for, or by default all that the world allows.
 ///
 /// # Errors
-/// [`ChoiceError::Twice`], [`ChoiceError::NeedsTruth`].
-pub fn choose(asked: Option<&[Name]>, has_truth: bool) -> Result<Vec<Name>, ChoiceError> {
+/// [`ChoiceError::Twice`], [`ChoiceError::NeedsTruth`], [`ChoiceError::NeedsCatalogue`].
+pub fn choose(asked: Option<&[Name]>, knowledge: Knowledge) -> Result<Vec<Name>, ChoiceError> {
     let Some(asked) = asked else {
         let all = Name::all().into_iter();
-        return Ok(all
-            .filter(|name| has_truth || !name.needs_truth())
-            .collect());
+        return Ok(all.filter(|name| name.can_play(knowledge)).collect());
     };
     let mut policies: Vec<Name> = Vec::new();
     for &name in asked {
         if policies.contains(&name) {
             return Err(ChoiceError::Twice(name));
         }
-        if name.needs_truth() && !has_truth {
-            return Err(ChoiceError::NeedsTruth(name));
-        }
+        check_can_play(name, knowledge)?;
         policies.push(name);
     }
     Ok(policies)
+}
+
+/// Checks that a policy can play a world of which this is known.
+///
+/// # Errors
+/// [`ChoiceError::NeedsTruth`], [`ChoiceError::NeedsCatalogue`].
+pub fn check_can_play(name: Name, knowledge: Knowledge) -> Result<(), ChoiceError> {
+    match name.can_play(knowledge) {
+        true => Ok(()),
+        false if name == Name::BEST_ITEM => Err(ChoiceError::NeedsCatalogue(name)),
+        false => Err(ChoiceError::NeedsTruth(name)),
+    }
 }
 
 /// Policies with the constants of a preset. A given constant, a name and a text that
@@ -108,14 +121,19 @@ mod tests {
 
     #[test]
     fn a_policy_is_selected_once_and_only_with_the_truth_it_needs() {
-        assert_eq!(choose(None, true).unwrap(), Name::all());
-        let learners = choose(None, false).unwrap();
-        assert_eq!(learners.len(), Name::all().len() - 2);
+        assert_eq!(choose(None, Knowledge::Catalogue).unwrap(), Name::all());
+        let clusters = choose(None, Knowledge::Clusters).unwrap();
+        assert_eq!(clusters.len(), Name::all().len() - 1);
+        assert!(!clusters.contains(&Name::BEST_ITEM));
+        let learners = choose(None, Knowledge::Nothing).unwrap();
+        assert_eq!(learners.len(), Name::all().len() - 3);
         assert!(!learners.iter().any(|name| name.needs_truth()));
-        let error = choose(Some(&[Name::CLUB, Name::CLUB]), true).unwrap_err();
+        let error = choose(Some(&[Name::CLUB, Name::CLUB]), Knowledge::Clusters).unwrap_err();
         assert_eq!(error.to_string(), "policy 'club' is named twice");
-        let error = choose(Some(&[Name::ORACLE]), false).unwrap_err();
+        let error = choose(Some(&[Name::ORACLE]), Knowledge::Nothing).unwrap_err();
         assert_eq!(error, ChoiceError::NeedsTruth(Name::ORACLE));
+        let error = choose(Some(&[Name::BEST_ITEM]), Knowledge::Clusters).unwrap_err();
+        assert_eq!(error, ChoiceError::NeedsCatalogue(Name::BEST_ITEM));
     }
 
     fn given(constant: &str, text: &str) -> Result<Vec<Entry>, ChoiceError> {
@@ -168,9 +186,12 @@ mod tests {
         assert!(
             all.iter()
                 .map(|name| name.spec())
-                .eq(learners
-                    .into_iter()
-                    .chain([&specs::ORACLE, &specs::INFORMED, &specs::RANDOM]))
+                .eq(learners.into_iter().chain([
+                    &specs::ORACLE,
+                    &specs::INFORMED,
+                    &specs::BEST_ITEM,
+                    &specs::RANDOM
+                ]))
         );
         assert!(all.is_sorted());
         for name in all {

@@ -16,13 +16,15 @@ use crate::paper::jobs::{self, Job, key};
 use crate::paper::{Data, PaperError, Progress, entry};
 use crate::policies::{Entry, Name};
 use crate::run::Observer;
+use crate::setting::Setting;
 use rows::{Row, rows};
 
 pub use table::{Cell, Measure, Table, TableRow};
 
 /// The policies, in the order of the columns. Those that need the ground truth do not play in worlds
 /// without true clusters.
-pub const COLUMNS: [Name; 6] = [
+pub const COLUMNS: [Name; 7] = [
+    Name::LINUCB_ONE,
     Name::LINUCB_IND,
     Name::SCLUB,
     Name::GAUSSIAN,
@@ -31,16 +33,16 @@ pub const COLUMNS: [Name; 6] = [
     Name::ORACLE,
 ];
 
-/// The policy that is compared with LinUCB-Ind.
+/// The policy that is compared with LinUCB-Ind, and in catalogues with LinUCB-One too.
 pub const COMPARED: Name = Name::SCLUB_SOFT;
 
-/// Relative tolerance against LinUCB-Ind: a row is worse if regret is over 2% higher or the rate over 2% lower.
+/// Relative tolerance in these comparisons: a row is worse if regret is over 2% higher or the rate over 2% lower.
 pub const TOLERANCE: f64 = 0.02;
 
 /// A plan of the runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// T of every synthetic setting.
+    /// T of every synthetic setting. Catalogues have at most [`crate::catalogue::DEFAULT_ROUNDS`].
     pub rounds: u64,
     /// The worlds' seeds.
     pub seeds: Vec<u64>,
@@ -72,7 +74,7 @@ impl Pass {
 fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>> {
     COLUMNS
         .into_iter()
-        .filter(|name| !name.needs_truth())
+        .filter(|&name| !name.needs_truth() && name != Name::LINUCB_ONE)
         .map(|name| {
             if name == Name::LINUCB_IND {
                 choices::best(quick, data, cells, name)
@@ -83,10 +85,13 @@ fn contenders(quick: bool, data: &Data, cells: &Cells) -> Option<Vec<Contender>>
         .collect()
 }
 
-fn entries(row: &Row, rounds: u64) -> Result<Vec<Entry>, ValueError> {
+/// The policies of a row. LinUCB-One plays in catalogues: where users are seen often it has nothing to say.
+fn entries(row: &Row) -> Result<Vec<Entry>, ValueError> {
+    let is_catalogue = matches!(row.setting, Setting::Catalogue(_));
     COLUMNS
         .into_iter()
-        .map(|name| entry(name, Preset::Tuned, &row.setting, rounds))
+        .filter(|&name| is_catalogue || name != Name::LINUCB_ONE)
+        .map(|name| entry(name, Preset::Tuned, &row.setting, row.rounds))
         .collect()
 }
 
@@ -146,9 +151,9 @@ impl Plan {
             return Ok(jobs);
         }
         for row in self.rows() {
-            let entries = entries(&row, self.rounds)?;
+            let entries = entries(&row)?;
             for &seed in &self.seeds {
-                jobs.push(Job::new(&row.setting, seed, self.rounds, &entries));
+                jobs.push(Job::new(&row.setting, seed, row.rounds, &entries));
             }
         }
         for (_, data) in self.data() {
@@ -186,25 +191,26 @@ impl Plan {
     pub fn table(&self, cells: &Cells) -> Result<Table, PaperError> {
         let mut all = Vec::new();
         for row in self.rows() {
-            let entries = entries(&row, self.rounds)?;
+            let entries = entries(&row)?;
             let (seeds, records) = complete(&self.seeds, &entries, |seed, entry| {
-                cells.get(&key(&row.setting, seed, self.rounds, entry))
+                cells.get(&key(&row.setting, seed, row.rounds, entry))
             });
+            let measure = match row.setting {
+                Setting::Catalogue(_) => Measure::Clicks,
+                _ => Measure::Regret,
+            };
             let played = entries.iter().zip(&records);
             let values = played
                 .map(|(entry, records)| {
-                    let regrets = records.iter().map(|record| record.regret);
-                    Cell::new(entry.name, None, regrets.collect())
+                    let values = records.iter().map(|record| match measure {
+                        Measure::Regret => record.regret,
+                        Measure::Rate | Measure::Clicks => choices::rate(record),
+                    });
+                    Cell::new(entry.name, None, values.collect())
                 })
                 .collect();
             let command = format!("sclub run {}", row.flags);
-            all.extend(TableRow::new(
-                Measure::Regret,
-                row.name,
-                command,
-                seeds,
-                values,
-            ));
+            all.extend(TableRow::new(measure, row.name, command, seeds, values));
         }
         for (name, data) in self.data() {
             let Some(contenders) = contenders(self.quick, data, cells) else {

@@ -1,11 +1,12 @@
 //! The settings, one a row.
 
+use crate::catalogue::{self, Shop, Visits};
 use crate::paper::synthetic;
 use crate::setting::Setting;
 use crate::synthetic::{Frequencies, Recipe, Sizes, Twists};
 use crate::world::Rewards;
 
-/// A synthetic setting.
+/// A setting without data.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     /// The name of the setting.
@@ -13,6 +14,8 @@ pub(super) struct Row {
     /// The flags with which `sclub run` makes the same world.
     pub flags: String,
     pub setting: Setting,
+    /// T
+    pub rounds: u64,
 }
 
 /// The share of a run by whose end all newcomers have come.
@@ -27,6 +30,7 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
             name,
             flags,
             setting: Setting::Synthetic(recipe),
+            rounds,
         });
     };
     for (name, word, frequencies) in [
@@ -105,5 +109,37 @@ pub(super) fn rows(rounds: u64) -> Vec<Row> {
             ..none
         }),
     );
+    rows.extend(shops(rounds));
     rows
+}
+
+/// The shops: every item is a candidate, and users are seen a few times each. Runs are no longer than those of
+/// `sclub run`: where users come back often, the other rows tell more.
+fn shops(rounds: u64) -> impl Iterator<Item = Row> {
+    let default = Shop::default();
+    let row = move |(name, flags, shop): (&str, &str, Shop)| Row {
+        name: name.into(),
+        flags: format!("--world catalogue{flags}"),
+        setting: Setting::Catalogue(shop),
+        rounds: rounds.min(catalogue::DEFAULT_ROUNDS),
+    };
+    let late = Shop {
+        delay: 500,
+        ..default
+    };
+    let zipf = Shop {
+        visits: Visits::Zipf,
+        ..default
+    };
+    let lists = Shop {
+        slots: 10,
+        ..default
+    };
+    let all = [
+        ("catalogue of 3,000 items, cold", "", default),
+        ("catalogue, rewards 500 rounds late", " --delay 500", late),
+        ("catalogue, Zipf visits", " --visits zipf", zipf),
+        ("catalogue, 10 items shown", " --slots 10", lists),
+    ];
+    all.into_iter().map(row)
 }

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{COLUMNS, TOLERANCE};
+use crate::catalogue::{self, Shop};
 use crate::policies::Name;
 use crate::summary::{Mean, percent, thousands};
 
@@ -16,15 +17,28 @@ pub enum Measure {
     Regret,
     /// The share of the rounds in which the item that the user took was shown: the more the better.
     Rate,
+    /// Clicks per item shown: the more the better.
+    Clicks,
 }
 
 impl Measure {
+    /// All measures, in the order of their tables.
+    pub const ALL: [Measure; 3] = [Measure::Regret, Measure::Rate, Measure::Clicks];
+
+    /// True if a relative difference is worse by more than the tolerance.
+    fn is_worse(self, off: Mean) -> bool {
+        match self {
+            Measure::Regret => off.mean > TOLERANCE,
+            Measure::Rate | Measure::Clicks => off.mean < -TOLERANCE,
+        }
+    }
+
     /// A mean for people, with its error if it has one.
     fn text(self, mean: Mean, has_error: bool) -> String {
         let number = |value: f64| match self {
             Measure::Regret if mean.mean < 100.0 => format!("{value:.1}"),
             Measure::Regret => thousands(value),
-            Measure::Rate => format!("{value:.4}"),
+            Measure::Rate | Measure::Clicks => format!("{value:.4}"),
         };
         if has_error {
             format!("{} ± {}", number(mean.mean), number(mean.error))
@@ -74,6 +88,9 @@ pub struct TableRow {
     pub cells: Vec<Cell>,
     /// The compared policy's value over LinUCB-Ind's, less 1, in the same worlds.
     pub to_linucb_ind: Option<Mean>,
+    /// The same over LinUCB-One's, if that has played.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_linucb_one: Option<Mean>,
     /// True if the compared policy is worse by more than is allowed.
     pub is_worse: bool,
 }
@@ -91,14 +108,16 @@ impl TableRow {
             return None;
         }
         let of = |name| cells.iter().find(|cell: &&Cell| cell.policy == name);
-        let to_linucb_ind = of(super::COMPARED).zip(of(Name::LINUCB_IND)).map(|(a, b)| {
-            let pairs = a.values.iter().zip(&b.values);
-            Mean::of(pairs.map(|(a, b)| a / b - 1.0))
-        });
-        let is_worse = to_linucb_ind.is_some_and(|off| match measure {
-            Measure::Regret => off.mean > TOLERANCE,
-            Measure::Rate => off.mean < -TOLERANCE,
-        });
+        let compared_with = |name| {
+            of(super::COMPARED).zip(of(name)).map(|(a, b)| {
+                let pairs = a.values.iter().zip(&b.values);
+                Mean::of(pairs.map(|(a, b)| a / b - 1.0))
+            })
+        };
+        let to_linucb_ind = compared_with(Name::LINUCB_IND);
+        let to_linucb_one = compared_with(Name::LINUCB_ONE);
+        let mut comparisons = to_linucb_ind.iter().chain(&to_linucb_one);
+        let is_worse = comparisons.any(|off| measure.is_worse(*off));
         Some(Self {
             setting,
             command,
@@ -106,6 +125,7 @@ impl TableRow {
             seeds,
             cells,
             to_linucb_ind,
+            to_linucb_one,
             is_worse,
         })
     }
@@ -118,9 +138,9 @@ impl TableRow {
         self.measure.text(cell.mean, cell.values.len() > 1)
     }
 
-    /// The difference between the compared policy and LinUCB-Ind.
-    fn difference(&self) -> String {
-        let Some(off) = self.to_linucb_ind else {
+    /// The difference between the compared policy and another.
+    fn difference(&self, off: Option<Mean>) -> String {
+        let Some(off) = off else {
             return "–".into();
         };
         let mut text = percent(off.mean);
@@ -128,7 +148,7 @@ impl TableRow {
             let error = format!(" ± {:.1}", 100.0 * off.error);
             text.push_str(&error);
         }
-        if self.is_worse {
+        if self.measure.is_worse(off) {
             text.push_str(" worse");
         }
         text
@@ -167,13 +187,21 @@ impl Table {
         let mut head = vec![match measure {
             Measure::Regret => "regret".to_string(),
             Measure::Rate => "click-through rate".to_string(),
+            Measure::Clicks => "clicks per item shown".to_string(),
         }];
         head.extend(names().map(|name| name.title.to_string()));
+        let has_one = rows.iter().any(|row| row.to_linucb_one.is_some());
+        if has_one {
+            head.push(format!("{} to LinUCB-One", self.compared.title));
+        }
         head.push(format!("{} to LinUCB-Ind", self.compared.title));
         let lines = rows.iter().map(|row| {
             let mut line = vec![row.setting.clone()];
             line.extend(names().map(|name| row.text(name)));
-            line.push(row.difference());
+            if has_one {
+                line.push(row.difference(row.to_linucb_one));
+            }
+            line.push(row.difference(row.to_linucb_ind));
             line
         });
         Some((head, lines.collect()))
@@ -204,6 +232,15 @@ impl Table {
                 text.push_str(&line);
             }
         }
+        if let Some(shop) = self.rows.iter().find(|row| row.measure == Measure::Clicks) {
+            text.push_str(&format!(
+                " Catalogues: at most {} rounds, {} users of {} tastes (`{}`).",
+                thousands(catalogue::DEFAULT_ROUNDS as f64),
+                Shop::default().users,
+                Shop::default().tastes,
+                shop.command
+            ));
+        }
         if let Some(fewest) = self.rows.iter().map(|row| row.seeds.len()).min()
             && fewest < self.seeds.len()
         {
@@ -213,6 +250,11 @@ impl Table {
         }
         let compared = self.compared.title;
         let limit = 100.0 * TOLERANCE;
+        let has_one = self.rows.iter().any(|row| row.to_linucb_one.is_some());
+        let rivals = match has_one {
+            true => "LinUCB-Ind, or LinUCB-One in a catalogue,",
+            false => "LinUCB-Ind",
+        };
         let worse: Vec<&str> = self
             .rows
             .iter()
@@ -220,12 +262,11 @@ impl Table {
             .map(|row| row.setting.as_str())
             .collect();
         if worse.is_empty() {
-            let line =
-                format!(" {compared} is nowhere worse than LinUCB-Ind by more than {limit}%.");
+            let line = format!(" {compared} is nowhere worse than {rivals} by more than {limit}%.");
             text.push_str(&line);
         } else {
             text.push_str(&format!(
-                " {compared} is worse than LinUCB-Ind by more than {limit}% in {} of {} settings: {}.",
+                " {compared} is worse than {rivals} by more than {limit}% in {} of {} settings: {}.",
                 worse.len(),
                 self.rows.len(),
                 worse.join("; ")
@@ -237,7 +278,7 @@ impl Table {
     /// The whole result as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("{}\n", self.reading());
-        for measure in [Measure::Regret, Measure::Rate] {
+        for measure in Measure::ALL {
             let Some((head, lines)) = self.text(measure) else {
                 continue;
             };

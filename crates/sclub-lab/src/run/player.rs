@@ -1,13 +1,16 @@
 //! A policy that plays a world, and its results so far.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
-use sclub::{Change, ItemId, Observation, Policy, Preset};
+use sclub::{Change, Decision, ItemId, List, Observation, Policy, Preset, Shown, UserId};
 
+use super::showing::Showing;
 use super::{CURVE_POINTS, Run};
 use crate::adjusted_rand::adjusted_rand;
 use crate::clustering::Clustering;
 use crate::policies::Name;
+use crate::streams::mix_one_more;
 use crate::world::{AGES, Block, Tally, World};
 
 /// A policy that plays a world. `N` is the type of its name.
@@ -16,7 +19,11 @@ pub struct Player<N = Name> {
     policy: Box<dyn Policy>,
     preset: Preset,
     rounds: u64,
+    /// Decisions made so far.
+    decisions: u64,
     tally: Tally,
+    /// The items shown, in worlds whose rounds all have the same.
+    showing: Option<Showing>,
     by_age: [(u64, f64); AGES.len()],
     seconds: f64,
     curve: Vec<(u64, f64)>,
@@ -27,6 +34,21 @@ pub struct Player<N = Name> {
     rewards: Vec<f64>,
     ids: Vec<Option<ItemId>>,
     changes: Vec<Change>,
+    /// The items of a decision.
+    list: Vec<Decision>,
+    /// Rounds whose rewards have not been learned, the oldest first, and memory for others.
+    waiting: VecDeque<ShownRound>,
+    spare: Option<ShownRound>,
+}
+
+/// The items that were shown to a user in a round, with their rewards.
+#[derive(Debug, Default)]
+struct ShownRound {
+    user: UserId,
+    /// The items' features, one after the other.
+    features: Vec<f64>,
+    ids: Vec<Option<ItemId>>,
+    rewards: Vec<f64>,
 }
 
 impl<N> Player<N> {
@@ -38,7 +60,9 @@ impl<N> Player<N> {
             policy,
             preset,
             rounds: 0,
+            decisions: 0,
             tally: Tally::default(),
+            showing: None,
             by_age: Default::default(),
             seconds: 0.0,
             curve: Vec::new(),
@@ -48,21 +72,35 @@ impl<N> Player<N> {
             rewards: Vec::new(),
             ids: Vec::new(),
             changes: Vec::new(),
+            list: Vec::new(),
+            waiting: VecDeque::new(),
+            spare: None,
         }
     }
 
-    /// Plays a block. The clock runs for the block as a whole: looking up the reward that the world
+    /// Plays a block. The random numbers of its decisions follow from `draws`, the mix of a seed and a
+    /// purpose, and from the decision's place in the run. The clock runs for the block as a whole: looking up the reward that the world
     /// has drawn takes a few nanoseconds a round, reading the clock twice a round would take more.
-    pub(super) fn play(&mut self, block: &Block, total: u64) -> Result<(), sclub::Error> {
+    pub(super) fn play(
+        &mut self,
+        block: &Block,
+        total: u64,
+        draws: u64,
+    ) -> Result<(), sclub::Error> {
         let start = Instant::now();
         let step = total.div_ceil(CURVE_POINTS);
         let several = !block.ends.is_empty();
+        if block.stock.is_some() && self.showing.is_none() {
+            self.showing = Some(Showing::default());
+        }
         for round in 0..block.rounds() {
             if several {
-                self.play_together(block, block.users_of(round))?;
+                self.play_together(block, block.users_of(round), draws)?;
+            } else if block.slots > 1 || block.delay > 0 {
+                self.play_list(block, round, draws)?;
             } else {
                 let user = block.users[round];
-                let (id, reward) = self.serve(block, round)?;
+                let (id, reward) = self.serve(block, round, draws)?;
                 let observation = Observation {
                     user,
                     item: &self.item,
@@ -87,11 +125,23 @@ impl<N> Player<N> {
     /// Serves one user, counts the reward, and leaves the item in `self.item`. Returns the item's
     /// id, if it has one, and the reward.
     #[inline]
-    fn serve(&mut self, block: &Block, at: usize) -> Result<(Option<ItemId>, f64), sclub::Error> {
-        let items = &block.items[at];
-        let choice = self.policy.recommend(block.users[at], items)?.index;
+    fn serve(
+        &mut self,
+        block: &Block,
+        at: usize,
+        draws: u64,
+    ) -> Result<(Option<ItemId>, f64), sclub::Error> {
+        let (user, items) = (block.users[at], block.items_of(at));
+        let draw = self.next_draw(draws);
+        let choice = self.policy.recommend_drawn(draw, user, items)?.index;
         let reward = self.tally.count(block, at, choice);
         items.copy_item(choice, &mut self.item);
+        if let Some(showing) = &mut self.showing {
+            let age = showing.begin(self.rounds, user);
+            showing.count(block, at, choice, reward);
+            self.by_age[age].0 += 1;
+            self.by_age[age].1 += reward;
+        }
         if let Some(&age) = block.ages.get(at) {
             let (rounds, rewards) = &mut self.by_age[usize::from(age)];
             *rounds += 1;
@@ -100,17 +150,63 @@ impl<N> Player<N> {
         Ok((items.id(choice), reward))
     }
 
+    /// The random number of the next decision.
+    #[inline]
+    fn next_draw(&mut self, draws: u64) -> u64 {
+        let draw = mix_one_more(draws, &self.decisions);
+        self.decisions += 1;
+        draw
+    }
+
+    /// Shows a user some items at once, and learns from the oldest round whose rewards have come.
+    fn play_list(&mut self, block: &Block, at: usize, draws: u64) -> Result<(), sclub::Error> {
+        let (user, items) = (block.users[at], block.items_of(at));
+        let draw = self.next_draw(draws);
+        if block.slots == 1 {
+            let decision = self.policy.recommend_drawn(draw, user, items)?;
+            self.list.clear();
+            self.list.push(decision);
+        } else {
+            let (slots, list) = (block.slots, &mut self.list);
+            (self.policy).recommend_list_drawn(draw, user, items, slots, &|_| false, list)?;
+        }
+        let age = self.showing.as_mut().map(|s| s.begin(self.rounds, user));
+        let mut shown = self.spare.take().unwrap_or_default();
+        shown.begin(user);
+        for (slot, decision) in self.list.iter().enumerate() {
+            let choice = decision.index;
+            let reward = self.tally.count_in_slot(block, at, slot, choice);
+            if let Some((showing, age)) = self.showing.as_mut().zip(age) {
+                showing.count(block, at, choice, reward);
+                self.by_age[age].0 += 1;
+                self.by_age[age].1 += reward;
+            }
+            shown.features.extend(items.item(choice));
+            shown.ids.push(items.id(choice));
+            shown.rewards.push(reward);
+        }
+        self.waiting.push_back(shown);
+        if self.waiting.len() as u64 > block.delay
+            && let Some(shown) = self.waiting.pop_front()
+        {
+            shown.learn(&mut *self.policy, block.slots > 1, &mut self.changes)?;
+            self.spare = Some(shown);
+        }
+        Ok(())
+    }
+
     /// Serves several users on the same history, then learns from all.
     fn play_together(
         &mut self,
         block: &Block,
         users: std::ops::Range<usize>,
+        draws: u64,
     ) -> Result<(), sclub::Error> {
         self.together.clear();
         self.rewards.clear();
         self.ids.clear();
         for at in users.clone() {
-            let (id, reward) = self.serve(block, at)?;
+            let (id, reward) = self.serve(block, at, draws)?;
             self.ids.push(id);
             self.rewards.push(reward);
             self.together.extend_from_slice(&self.item);
@@ -161,7 +257,54 @@ impl<N> Player<N> {
             } else {
                 Vec::new()
             },
+            distinct_items: self.showing.as_ref().map(|showing| showing.distinct_items),
+            stages: self
+                .showing
+                .map(|showing| showing.stages)
+                .unwrap_or_default(),
             digest: self.policy.digest(),
         }
+    }
+}
+
+impl ShownRound {
+    /// Forgets all but the memory.
+    fn begin(&mut self, user: UserId) {
+        self.user = user;
+        self.features.clear();
+        self.ids.clear();
+        self.rewards.clear();
+    }
+
+    /// Has a policy learn it as one round, as a list or as a single item.
+    fn learn(
+        &self,
+        policy: &mut dyn Policy,
+        is_list: bool,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), sclub::Error> {
+        let rows = self.features.chunks_exact(policy.dim());
+        let rewarded = rows.zip(self.ids.iter().zip(&self.rewards));
+        let mut shown = rewarded.map(|(item, (&id, &reward))| Shown {
+            item,
+            id,
+            reward: Some(reward),
+        });
+        if is_list {
+            let items: Vec<Shown<'_>> = shown.collect();
+            let list = List {
+                user: self.user,
+                items: &items,
+                looked_at: None,
+            };
+            return policy.learn_lists(&[list], changes);
+        }
+        let observation = shown.next().map(|shown| Observation {
+            user: self.user,
+            item: shown.item,
+            id: shown.id,
+            reward: shown.reward.unwrap_or(0.0),
+        });
+        policy.learn_round(observation.as_slice(), changes)
     }
 }

@@ -114,7 +114,7 @@ impl Default for Twists {
 
 impl Twists {
     /// The number of users that have come by a round, which counts from 0.
-    pub(super) fn present(&self, round: u64, users: usize) -> usize {
+    pub(crate) fn present(&self, round: u64, users: usize) -> usize {
         match self.newcomers_every {
             Some(gap) => ((round as f64 / gap) as usize).saturating_add(1).min(users),
             None => users,

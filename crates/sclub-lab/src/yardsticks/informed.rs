@@ -1,11 +1,14 @@
 //! A policy that knows the clusters' weight vectors.
 
+use std::sync::Arc;
+
 use sclub::{
     Abilities, Change, ClusterId, Decision, Error, ItemSet, Observation, Policy, Preset, Score,
     Spec, UserId,
 };
 
 use super::Known;
+use crate::catalogue::Stock;
 use crate::streams::mix;
 use crate::world::{Rewards, Truth};
 
@@ -14,9 +17,15 @@ use crate::world::{Rewards, Truth};
 /// Keeps the exact posterior over the clusters for each user, starting from the clusters' sizes, and
 /// plays the item with the largest mean under it. It does not explore, so its regret is not
 /// a lower bound. If users change to other clusters, it knows when, and starts again.
+///
+/// In a catalogue it knows the link too: the likelihood of a click is the Bernoulli one with the link's
+/// probability, and the mean of an item is that of the link over the posterior. It does not know the users' own
+/// deviations from their tastes.
 #[derive(Debug, Clone)]
 pub struct Informed {
     truth: Truth,
+    /// In a catalogue: the mean of each item for each cluster.
+    means: Vec<Vec<f64>>,
     /// The logarithm of each cluster's weight, user by user.
     beliefs: Vec<f64>,
     rounds: u64,
@@ -25,8 +34,17 @@ pub struct Informed {
 impl Informed {
     /// Knows the weight vectors of `truth`.
     pub fn new(truth: &Truth) -> Self {
+        let table = |stock: &Arc<Stock>| {
+            let of = |weights: &Vec<f64>| {
+                let mut means = Vec::new();
+                stock.means(weights, &mut means);
+                means
+            };
+            truth.weights.iter().map(of).collect()
+        };
         Self {
             truth: truth.clone(),
+            means: truth.stock.as_ref().map(table).unwrap_or_default(),
             beliefs: prior(truth, 0),
             rounds: 0,
         }
@@ -40,22 +58,45 @@ impl Informed {
 
     /// The posterior mean of a user's weight vector.
     fn mean(&self, user: UserId) -> Vec<f64> {
+        self.average(user, &self.truth.weights)
+    }
+
+    /// The posterior mean of a vector that each cluster has.
+    fn average(&self, user: UserId, vectors: &[Vec<f64>]) -> Vec<f64> {
         let belief = self.belief(user);
         let top = belief.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut weights = vec![0.0; self.dim()];
+        let mut average = vec![0.0; vectors[0].len()];
         let mut whole = 0.0;
-        for (&belief, vector) in belief.iter().zip(&self.truth.weights) {
+        for (&belief, vector) in belief.iter().zip(vectors) {
             let share = libm::exp(belief - top);
             if share == 0.0 {
                 continue;
             }
             whole += share;
-            for (weight, value) in weights.iter_mut().zip(vector) {
+            for (weight, value) in average.iter_mut().zip(vector) {
                 *weight += share * value;
             }
         }
-        weights.iter_mut().for_each(|weight| *weight /= whole);
-        weights
+        average.iter_mut().for_each(|weight| *weight /= whole);
+        average
+    }
+
+    /// The posterior mean reward of each item of a set, in a catalogue.
+    fn catalogue_means(&self, user: UserId, items: &ItemSet) -> Option<Vec<f64>> {
+        let stock = self.truth.stock.as_ref()?;
+        if std::ptr::eq(items, stock.items()) {
+            return Some(self.average(user, &self.means));
+        }
+        let vectors: Vec<Vec<f64>> = (self.truth.weights.iter())
+            .map(|weights| {
+                let products = (0..items.len()).map(|item| {
+                    let features = items.item(item).zip(weights);
+                    features.fold(0.0, |sum, (x, w)| sum + x * w)
+                });
+                products.map(|product| stock.link().mean(product)).collect()
+            })
+            .collect();
+        Some(self.average(user, &vectors))
     }
 
     /// ln p(reward | mean), up to a constant.
@@ -110,6 +151,16 @@ impl Policy for Informed {
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         self.check(items)?;
+        if let Some(means) = self.catalogue_means(user, items) {
+            // The first of equal ones.
+            let larger = |best: usize, item: usize| match means[item] > means[best] {
+                true => item,
+                false => best,
+            };
+            let index = (0..means.len()).fold(0, larger);
+            let score = Score::certain(means[index]);
+            return Ok(Decision { index, score });
+        }
         let weights = self.mean(user);
         let mut best = Decision {
             index: 0,
@@ -126,8 +177,12 @@ impl Policy for Informed {
 
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         self.check(items)?;
-        let weights = self.mean(user);
         scores.clear();
+        if let Some(means) = self.catalogue_means(user, items) {
+            scores.extend(means.into_iter().map(Score::certain));
+            return Ok(());
+        }
+        let weights = self.mean(user);
         scores.extend((0..items.len()).map(|item| self.score(&weights, items, item)));
         Ok(())
     }
@@ -149,12 +204,14 @@ impl Policy for Informed {
             let start = (observation.user as usize).min(self.truth.cluster_of.len() - 1) * clusters;
             for cluster in 0..clusters {
                 let weights = &self.truth.weights[cluster];
-                let mean: f64 = observation
+                let product: f64 = observation
                     .item
                     .iter()
                     .zip(weights)
                     .map(|(x, w)| x * w)
                     .sum();
+                let stock = self.truth.stock.as_ref();
+                let mean = stock.map_or(product, |stock| stock.link().mean(product));
                 self.beliefs[start + cluster] += self.log_likelihood(mean, observation.reward);
             }
         }

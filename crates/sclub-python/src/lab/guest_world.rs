@@ -64,6 +64,7 @@ impl GuestWorld {
             weights: Vec::new(),
             rewards,
             changed: None,
+            stock: None,
         });
         let mut world = Self {
             attributes,

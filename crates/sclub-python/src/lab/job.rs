@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 use sclub::{Preset, Setup};
 use sclub_lab::document::{Config, world_json};
-use sclub_lab::policies::{self, ChoiceError, Entry, Name, make};
+use sclub_lab::policies::{self, ChoiceError, Entry, Knowledge, Name, make};
 use sclub_lab::run::{Observer, Player, Run, RunError, over_seeds, play_all, threads};
 use sclub_lab::setting::{DEFAULT_ROUNDS, Setting};
 use sclub_lab::world::World;
@@ -356,7 +356,7 @@ impl Job {
 fn is_for_several(setting: &Setting) -> bool {
     match setting {
         Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.users_a_round.is_some(),
-        Setting::Ratings(_) => false,
+        Setting::Ratings(_) | Setting::Catalogue(_) => false,
     }
 }
 
@@ -378,12 +378,12 @@ fn guest_json(world: &GuestWorld, name: &str) -> Value {
 
 /// The policies: those given, or all of the lab that the world allows.
 fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> PyResult<Vec<Spec>> {
-    let has_truth = match place {
-        Where::Own(setting) => setting.has_truth(),
-        Where::Guest(_) => false,
+    let knowledge = match place {
+        Where::Own(setting) => setting.kind().knowledge(),
+        Where::Guest(_) => Knowledge::Nothing,
     };
     let Some(policies) = policies else {
-        let all = policies::choose(None, has_truth).map_err(refused)?;
+        let all = policies::choose(None, knowledge).map_err(refused)?;
         let own = |name: Name| Spec {
             label: name.to_string(),
             kind: Kind::Own(name),
@@ -394,8 +394,8 @@ fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> Py
         let kind = match object.cast::<PyString>() {
             Ok(name) => {
                 let name: Name = name.to_str()?.parse().map_err(refused)?;
-                if name.needs_truth() && !has_truth && matches!(place, Where::Own(_)) {
-                    return Err(refused(ChoiceError::NeedsTruth(name)));
+                if matches!(place, Where::Own(_)) {
+                    policies::check_can_play(name, knowledge).map_err(refused)?;
                 }
                 Kind::Own(name)
             }

@@ -318,11 +318,11 @@ impl LabWorld {
     /// A round, counted from 0: the user, the items as rows, and the mean reward of each.
     fn draw<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Drawn<'py>> {
         let (user, rows, means) = self.with_round(round, |block, at| {
-            let (items, count) = (&block.items[at], block.candidates);
+            let (items, count) = (block.items_of(at), block.candidates);
             let rows: Vec<f64> = (0..items.len()).flat_map(|item| items.item(item)).collect();
             let rows = Array2::from_shape_vec((items.len(), items.dim()), rows)
                 .map_err(|why| PyValueError::new_err(why.to_string()));
-            let means = block.means[at * count..][..count].to_vec();
+            let means: Vec<f64> = (0..count).map(|item| block.mean(at, item)).collect();
             (block.users[at], rows, means)
         })?;
         Ok((user, rows?.into_pyarray(py), means.into_pyarray(py)))
@@ -330,7 +330,7 @@ impl LabWorld {
 
     /// The ids of the items of a round; None in worlds whose items are new in every round.
     fn ids<'py>(&self, py: Python<'py>, round: u64) -> PyResult<Option<Bound<'py, PyArray1<u64>>>> {
-        let ids = self.with_round(round, |block, at| block.items[at].ids().to_vec())?;
+        let ids = self.with_round(round, |block, at| block.items_of(at).ids().to_vec())?;
         Ok((!ids.is_empty()).then(|| ids.into_pyarray(py)))
     }
 }

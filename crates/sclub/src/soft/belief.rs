@@ -8,7 +8,7 @@ use super::symmetric;
 use crate::kernels::batch::{Posteriors, Products};
 use crate::kernels::{self, Batch};
 use crate::policy::ClusterId;
-use crate::statistics::Shape;
+use crate::statistics::{Shape, View};
 
 /// A centre is well known when its variance is below this share of the background's.
 const MIN_SPREAD: f64 = 3e-3;
@@ -22,6 +22,8 @@ pub(crate) struct Model {
     /// 1/√v
     pub whiten: f64,
     pub background: Background,
+    /// C⁻¹, both triangles, in rows of whole groups of lanes.
+    precision: Vec<f64>,
     /// ln π of the background and of each hypothesis.
     pub log_shares: Vec<f64>,
     /// The centres, one after another.
@@ -70,6 +72,7 @@ impl Model {
             noise,
             whiten: 1.0 / noise.sqrt(),
             background: fit.background.clone(),
+            precision: symmetric::full_rows(layout.dim, &fit.background.precision),
             log_shares,
             means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
             by_feature: vec![0.0; layout.dim * centres.len().next_multiple_of(kernels::LANES)],
@@ -100,6 +103,27 @@ impl Model {
         model.block = block;
         model.newcomer = newcomer;
         model
+    }
+
+    /// C⁻¹ x, in a vector that may have zeros behind it.
+    pub fn pull(&self, x: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; self.layout.dim.next_multiple_of(kernels::LANES)];
+        kernels::means(x, &self.precision, &mut out);
+        out
+    }
+
+    /// A δ = P C⁻¹ δ: the change of a user's posterior mean if the prior's mean changes by δ.
+    pub fn moved(&self, user: View<'_>, shift: &[f64]) -> Vec<f64> {
+        let pulled = self.pull(shift);
+        let mut moved = vec![0.0; self.layout.dim];
+        kernels::solve(
+            self.layout.dim,
+            user.factor,
+            user.scale,
+            &pulled,
+            &mut moved,
+        );
+        moved
     }
 
     /// Fresh blocks and beliefs of up to [`kernels::LANES`] users, from their rows.
@@ -155,8 +179,9 @@ impl Model {
         }
     }
 
-    /// One observation: the block and the belief change by rank 1. Returns by how much the reward was
-    /// likelier with clusters than without, as a logarithm.
+    /// One observation: the block and the belief change by rank 1. `background` is the log-likelihood of the
+    /// reward under the background less that of noise alone. Returns by how much the reward was likelier with
+    /// clusters than without, as a logarithm.
     #[inline]
     pub fn observe(
         &self,
@@ -165,16 +190,13 @@ impl Model {
         item: &[f64],
         scaled: &mut [f64],
         reward: f64,
+        background: f64,
     ) -> f64 {
         for (s, x) in scaled.iter_mut().zip(item) {
             *s = x * self.whiten;
         }
         let white = reward * self.whiten;
-        let surprise = kernels::observe(self.layout.dim, block, scaled, white);
-        let background = 0.5
-            * (white * white
-                - surprise.error * surprise.error / surprise.variance
-                - libm::log(surprise.variance));
+        kernels::observe(self.layout.dim, block, scaled, white);
         let inverse = 1.0 / self.noise;
         let before = belief.log_sum;
         belief.logs[0] += background;

@@ -147,7 +147,8 @@ fn the_gain_is_the_logarithm_of_the_ratio_of_predictive_densities() {
             let (before, after) = (of_none(said), of_none(&more));
             let expected = of_all(&more, after) - of_all(said, before) - (after - before);
             let mut scaled = vec![0.0; dim];
-            let gain = model.observe(&mut block, &mut belief, &item, &mut scaled, reward);
+            let alone = alone(&model, &block, &item, reward);
+            let gain = model.observe(&mut block, &mut belief, &item, &mut scaled, reward, alone);
             assert!(close(gain, expected, 1e-6), "{gain} {expected}");
         }
     }

@@ -30,7 +30,8 @@ proptest! {
         let mut scaled = vec![0.0; dim];
         let mut gained = 0.0;
         for (item, reward) in &world.said[0] {
-            gained += model.observe(&mut block, &mut belief, item, &mut scaled, *reward);
+            let alone = alone(&model, &block, item, *reward);
+            gained += model.observe(&mut block, &mut belief, item, &mut scaled, *reward, alone);
         }
         let sums = world.sums();
         let mut batch = Batch::new(dim);
