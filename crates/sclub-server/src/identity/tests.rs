@@ -96,13 +96,22 @@ fn folders_of_sclub_soft_made_before_open() {
         inline: false,
         half_life: Some(50.0),
         caution: 11.5,
+        between: 1.1,
+        within: 0.3,
+        alone: 1.0,
         ..SoftParams::default()
     };
     assert_eq!(
         SoftParams::from_values(&identity.constants, false),
         expected
     );
-    let overrides = [("caution", 11.5), ("half-life", 50.0)];
+    let overrides = [
+        ("alone", 1.0),
+        ("between", 1.1),
+        ("caution", 11.5),
+        ("half-life", 50.0),
+        ("within", 0.3),
+    ];
     let overrides = overrides.map(|(name, of)| (name.to_owned(), Literal::Number(of)));
     assert_eq!(identity.overrides(), overrides.into());
     let unset = constants.replace("50.0", "null");
