@@ -211,12 +211,7 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
 
 /// Sends a reward and waits until it is learned.
 async fn sent(engine: &Engine, (decision, reward): &(String, f64)) {
-    let given = Feedback {
-        decision,
-        item: None,
-        reward: *reward,
-        more: &[],
-    };
+    let given = Feedback::of_item(decision, None, *reward);
     engine.feedback(&[given]).await.expect("learned");
 }
 

@@ -7,9 +7,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use sclub::{ContextMode, MAX_DIM, MAX_MAGNITUDE};
-use serde::{Deserialize, Serialize};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::identity::Misfit;
@@ -45,6 +47,59 @@ pub enum ContextValue {
     Text(String),
     /// `null`, as if it were left out.
     Unset,
+}
+
+/// The context of a request: values by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct GivenContext {
+    values: BTreeMap<String, ContextValue>,
+    /// A name that was given twice.
+    duplicate: Option<String>,
+}
+
+impl GivenContext {
+    /// The values.
+    ///
+    /// # Errors
+    /// [`Refusal`] if a name was given twice.
+    pub fn values(&self) -> Result<&BTreeMap<String, ContextValue>, Refusal> {
+        match &self.duplicate {
+            None => Ok(&self.values),
+            Some(name) => {
+                let message = "it is given twice; give each context feature once";
+                Err(Refusal::invalid(format!("context.{name}"), message))
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for GivenContext {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Names;
+
+        impl<'de> Visitor<'de> for Names {
+            type Value = GivenContext;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<GivenContext, M::Error> {
+                let mut given = GivenContext::default();
+                while let Some((name, value)) = map.next_entry::<String, ContextValue>()? {
+                    match given.values.entry(name) {
+                        Entry::Vacant(entry) => {
+                            entry.insert(value);
+                        }
+                        Entry::Occupied(entry) => given.duplicate = Some(entry.key().clone()),
+                    }
+                }
+                Ok(given)
+            }
+        }
+
+        from.deserialize_map(Names)
+    }
 }
 
 impl Default for Context {
@@ -119,7 +174,15 @@ impl Context {
             return Cow::Borrowed(features);
         }
         let (item, context) = self.split(features);
-        Cow::Owned(self.mode.join(item, context))
+        self.join_parts(item, context)
+    }
+
+    /// Like [`Context::join`], for features of an item and an encoded context that are apart.
+    pub fn join_parts<'a>(&self, item: &'a [f64], context: &[f64]) -> Cow<'a, [f64]> {
+        match self.is_empty() {
+            true => Cow::Borrowed(item),
+            false => Cow::Owned(self.mode.join(item, context)),
+        }
     }
 
     /// Splits an item's features, followed by an encoded context, into the two.
@@ -289,6 +352,20 @@ mod tests {
         assert_eq!(context.split(&[7.0, 1.0, 2.0, 3.0, 4.0, 5.0]).0, [7.0]);
         let again = Context::new(&context.declarations(), ContextMode::Cross);
         assert_eq!(again, Ok(context));
+    }
+
+    #[test]
+    fn a_name_that_is_given_twice_is_refused() {
+        let given = |json: &str| serde_json::from_str::<GivenContext>(json);
+        let once = given(r#"{"hour": 1, "day": 2}"#).unwrap();
+        let names: Vec<&String> = once.values().unwrap().keys().collect();
+        assert_eq!(names, ["day", "hour"]);
+        let twice = given(r#"{"hour": 1, "day": 2, "hour": 1}"#).unwrap();
+        let Err(Refusal::Invalid { field, .. }) = twice.values() else {
+            panic!("{twice:?}");
+        };
+        assert_eq!(field, "context.hour");
+        assert!(given("[1]").is_err() && given("1").is_err());
     }
 
     #[test]

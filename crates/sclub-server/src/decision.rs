@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
 use crate::event::{from_bytes_with_context, write_with_context};
+use crate::identity::first_word;
 
 /// The length of the seal (a message authentication code) in bytes.
 const SEAL_LENGTH: usize = 16;
@@ -68,6 +69,26 @@ pub enum Features {
 }
 
 impl DecisionContents<'_> {
+    /// A copy that borrows nothing.
+    pub fn into_owned(self) -> DecisionContents<'static> {
+        let shown = self.shown.into_iter().map(|shown| Shown {
+            item: shown.item.into_owned().into(),
+            score: shown.score,
+            features: shown.features,
+        });
+        DecisionContents {
+            life: self.life,
+            number: self.number,
+            event: self.event,
+            at: self.at,
+            clock: self.clock,
+            user: self.user.into_owned().into(),
+            cluster: self.cluster,
+            shown: shown.collect(),
+            context: self.context,
+        }
+    }
+
     /// Encodes the decision. These bytes are sealed, and written to the journal.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(256);
@@ -134,6 +155,13 @@ impl Sealer {
         u32::from_le_bytes([a, b, c, d])
     }
 
+    /// The random number of a decision ([`sclub::Policy::recommend_drawn`]). Each folder, run and decision has
+    /// its own. Clients cannot predict it.
+    pub fn draw(&self, life: u64, number: u64) -> u64 {
+        let of = [&b"draw"[..], &life.to_le_bytes(), &number.to_le_bytes()].concat();
+        first_word(&blake3::keyed_hash(&self.key, &of))
+    }
+
     fn seal_of(&self, encoded: &[u8]) -> [u8; SEAL_LENGTH] {
         let hash = blake3::keyed_hash(&self.key, encoded);
         *hash
@@ -189,6 +217,20 @@ mod tests {
             assert_eq!(epoch_of(first), epoch);
             assert_eq!(epoch_of(first + ((1 << COUNTER_BITS) - 1)), epoch);
         }
+    }
+
+    #[test]
+    fn each_folder_run_and_decision_has_its_own_draw() {
+        let sealer = Sealer::new([7; 32]);
+        let draws = [
+            sealer.draw(1, 2),
+            sealer.draw(2, 1),
+            sealer.draw(1, 3),
+            Sealer::new([8; 32]).draw(1, 2),
+        ];
+        let different: std::collections::HashSet<_> = draws.iter().collect();
+        assert_eq!(different.len(), draws.len());
+        assert_eq!(sealer.clone().draw(1, 2), draws[0]);
     }
 
     #[test]

@@ -69,6 +69,26 @@ pub enum Event {
         /// The first service-clock time whose decisions still accept a reward.
         before: u64,
     },
+    /// A round of a policy that learns from lists: lists of users who were served on the same history.
+    LearnLists {
+        /// The lists, in the order in which they are learned, each decision once.
+        lists: Vec<RewardedList>,
+    },
+}
+
+impl Event {
+    /// The number of rewards in the event, and their sum.
+    pub fn rewards(&self) -> (u64, f64) {
+        let add = |(count, sum), reward| (count + 1, sum + reward);
+        match self {
+            Event::Learn { round } => round.iter().map(|r| r.reward).fold((0, 0.0), add),
+            Event::LearnLists { lists } => {
+                let rewards = lists.iter().flat_map(RewardedList::rewards);
+                rewards.map(|(.., reward)| reward).fold((0, 0.0), add)
+            }
+            _ => (0, 0.0),
+        }
+    }
 }
 
 /// An item with its features.
@@ -103,6 +123,56 @@ pub struct Reward {
     pub event: u64,
     /// The reward.
     pub reward: f64,
+}
+
+/// A list that was shown to a user, with the rewards of some of its items and everything about the decision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RewardedList {
+    /// The number of the decision, which is that of the first item. The others have the numbers after it.
+    pub number: u64,
+    /// The id of the user it was shown to.
+    pub user: String,
+    /// All items in the order in which they were shown.
+    pub items: Vec<ListItem>,
+    /// The encoded context of the request; empty if the folder has no context features.
+    pub context: Vec<f64>,
+    /// The number of items, from the first, that the user looked at; `None` if that is not known.
+    pub looked_at: Option<usize>,
+    /// The cluster that the user was served from.
+    pub cluster: u64,
+    /// The wall-clock time when it was shown, in milliseconds since 1970. Never compared.
+    pub decided: u64,
+    /// The service-clock time when it was shown.
+    pub clock: u64,
+    /// Number of the last event applied when the decision was made.
+    pub event: u64,
+}
+
+/// An item of a [`RewardedList`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ListItem {
+    /// Its id.
+    pub item: String,
+    /// Its features when it was shown.
+    pub features: Vec<f64>,
+    /// The score it was ranked by.
+    pub score: f64,
+    /// Its reward; `None` if it has none, or an earlier event has it.
+    pub reward: Option<f64>,
+}
+
+impl RewardedList {
+    /// The number of items up to the last one with a reward; 0 if none has one.
+    pub fn reached(&self) -> usize {
+        let last = self.items.iter().rposition(|item| item.reward.is_some());
+        last.map_or(0, |last| last + 1)
+    }
+
+    /// The items with a reward: their numbers, the items, and the rewards.
+    pub fn rewards(&self) -> impl Iterator<Item = (u64, &ListItem, f64)> {
+        let items = (self.number..).zip(&self.items);
+        items.filter_map(|(number, item)| Some((number, item, item.reward?)))
+    }
 }
 
 /// An error of decoding a batch.
@@ -233,6 +303,31 @@ mod tests {
     #[test]
     fn the_numbers_of_the_kinds_stay() {
         let (user, item) = ("u".to_owned(), "i".to_owned());
+        let list = RewardedList {
+            number: 300,
+            user: user.clone(),
+            items: vec![ListItem {
+                item: item.clone(),
+                features: vec![1.0],
+                score: 0.0,
+                reward: Some(-0.0),
+            }],
+            context: Vec::new(),
+            looked_at: Some(1),
+            cluster: 2,
+            decided: 3,
+            clock: 4,
+            event: 5,
+        };
+        let list_bytes = [
+            &[7, 1, 0xac, 2, 1, b'u', 1, 1, b'i', 1][..],
+            &1f64.to_le_bytes(),
+            &0f64.to_le_bytes(),
+            &[1],
+            &(-0f64).to_le_bytes(),
+            &[0, 1, 1, 2, 3, 4, 5],
+        ]
+        .concat();
         let kinds = [
             (Event::Expect { users: 3 }, &[0, 3][..]),
             (Event::Learn { round: Vec::new() }, &[1, 0]),
@@ -241,6 +336,7 @@ mod tests {
             (Event::Forget { user }, &[4, 1, b'u']),
             (Event::Fit { fit: vec![9, 8] }, &[5, 2, 9, 8]),
             (Event::Expire { before: 300 }, &[6, 0xac, 2]),
+            (Event::LearnLists { lists: vec![list] }, &list_bytes),
         ];
         for (event, bytes) in kinds {
             let batch = batch(vec![event]);

@@ -16,9 +16,9 @@ use crate::state::Served;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
 ///
-/// Version 2 added fits to the events, version 3 context features. A folder without them keeps the earlier
-/// version.
-pub const FORMAT: u32 = 3;
+/// Version 2 added fits to the events, version 3 context features, version 4 lists. A folder without them
+/// keeps the earlier version.
+pub const FORMAT: u32 = 4;
 
 /// The default policy of a new folder.
 pub const DEFAULT: &str = "sclub-soft";
@@ -50,10 +50,14 @@ fn names(specs: &[&Spec]) -> String {
 /// The format version of a new folder: the lowest one that has all of its events, so that earlier releases
 /// can open the folder where possible.
 fn format(policy: &Spec, context: &Context) -> u32 {
-    match (context.is_empty(), policy.can.fit) {
-        (false, _) => 3,
-        (true, true) => 2,
-        (true, false) => 1,
+    if policy.can.lists {
+        4
+    } else if !context.is_empty() {
+        3
+    } else if policy.can.fit {
+        2
+    } else {
+        1
     }
 }
 
@@ -289,6 +293,12 @@ impl Identity {
             seed: self.seed(),
             ..setup(self.context.policy_dim(dim))
         })?)
+    }
+
+    /// Returns true if lists are logged and learned as a whole. A folder that was made before its policy did so
+    /// learns each item by itself.
+    pub fn has_lists(&self) -> bool {
+        self.policy.can.lists && self.format >= 4
     }
 
     /// The preset that the constants come from.

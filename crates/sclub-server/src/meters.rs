@@ -269,14 +269,9 @@ impl Meters {
 
     /// Counts an event that was applied.
     pub fn event(&self, event: &Event) {
-        let Event::Learn { round } = event else {
-            return;
-        };
-        self.rewards.increment(round.len() as u64);
-        self.second
-            .rewards
-            .fetch_add(round.len() as u64, Ordering::Relaxed);
-        let sum: f64 = round.iter().map(|reward| reward.reward).sum();
+        let (count, sum) = event.rewards();
+        self.rewards.increment(count);
+        self.second.rewards.fetch_add(count, Ordering::Relaxed);
         // Rewards may be negative: the sum wraps around, and back.
         let millionths = (sum * 1e6).round() as i64;
         self.second

@@ -12,7 +12,7 @@ use sclub_server::api::{App, probe};
 use sclub_server::decision::{DecisionContents, Features, Sealer, Shown};
 use sclub_server::engine::Engine;
 use sclub_server::env::Env;
-use sclub_server::event::{Batch, Event, Item, Reward, Stamp};
+use sclub_server::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
 use sclub_server::identity::Identity;
 use sclub_server::settings::Settings;
 use sclub_server::state::{Effect, State};
@@ -63,6 +63,23 @@ fn events() -> Vec<Event> {
         event: 0,
         reward: 1.0,
     };
+    let item = |reward| ListItem {
+        item: "i".to_owned(),
+        features: vec![0.5, 0.25],
+        score: 1.0,
+        reward,
+    };
+    let list = RewardedList {
+        number: (1 << 40) + 2,
+        user: "u".to_owned(),
+        items: vec![item(None), item(Some(1.0))],
+        context: Vec::new(),
+        looked_at: Some(2),
+        cluster: 1,
+        decided: 5,
+        clock: 3,
+        event: 0,
+    };
     vec![
         Event::Expect { users: 3 },
         Event::Learn {
@@ -82,6 +99,7 @@ fn events() -> Vec<Event> {
         },
         Event::Fit { fit: vec![1, 2, 3] },
         Event::Expire { before: 2 },
+        Event::LearnLists { lists: vec![list] },
     ]
 }
 

@@ -25,6 +25,7 @@ mod abilities;
 pub mod bytes;
 pub mod club;
 mod digest;
+mod draws;
 pub mod error;
 mod frequencies;
 mod items;
@@ -72,7 +73,7 @@ pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
 pub use registry::lints::LinTs;
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
-pub use soft::{SclubSoft, SoftParams};
+pub use soft::{Explore, SclubSoft, SoftParams};
 pub use spec::{
     Abilities, Constant, Load, NewPolicy, Preset, Range, Setup, Spec, Value, ValueError, Values,
 };

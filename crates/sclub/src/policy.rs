@@ -320,6 +320,42 @@ pub trait Policy: Send + Sync {
         self.recommend_list(user, items, k, exclude, list)
     }
 
+    /// The probability p of each item of `shown`, the list of the decision with the number `draw`, to be in the
+    /// list of a decision: over the random number, on this state. Replaces the contents of `out`.
+    ///
+    /// It is estimated by p̂ = (1 + hits)/(1 + draws), hits being the lists with the item among those of `draws` further
+    /// random numbers. The standard error is √(p(1 − p)/draws), and p̂ is never 0. As a weight, 1/p̂ is nearly
+    /// unbiased: its mean over decisions that show the item is (1 − (1 − p)^(draws + 1))/p. For a policy
+    /// that does not draw every p̂ is 1.
+    ///
+    /// # Errors
+    /// As [`Policy::recommend`].
+    #[expect(clippy::too_many_arguments, reason = "a list has that many parts")]
+    fn propensities(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        shown: &[usize],
+        draws: u32,
+        out: &mut Vec<f64>,
+    ) -> Result<(), Error> {
+        let (mut hits, mut list) = (vec![1u32; shown.len()], Vec::new());
+        for number in 1..=u64::from(draws) {
+            let other = crate::digest::mix(draw ^ number.rotate_right(16));
+            self.recommend_list_drawn(other, user, items, k, exclude, &mut list)?;
+            for (hits, &index) in hits.iter_mut().zip(shown) {
+                *hits += u32::from(list.iter().any(|decision| decision.index == index));
+            }
+        }
+        let all = f64::from(draws) + 1.0;
+        out.clear();
+        out.extend(hits.iter().map(|&hits| f64::from(hits) / all));
+        Ok(())
+    }
+
     /// Learns one round: the observations of all users who were served on the same history, in the
     /// order given (the paper's Theorem 3). A round may be empty: it counts as a round all the same.
     /// Changes of the clusters are appended to `changes`.

@@ -6,7 +6,7 @@
 //! | β | `beta` | weight of the uncertainty |
 //! | U(x) | `score` | mean + width, width = β √(xᵀS⁻¹x), or β xᵀS⁻¹x with [`Index::SquaredNorm`] |
 
-mod prune;
+pub(crate) mod prune;
 
 use crate::items::{GROUP, Group, ItemSet};
 use crate::kernels::{self, Scoring};

@@ -138,3 +138,44 @@ fn other_seeds_rounds_and_users_have_other_draws() {
     assert_eq!(drawn(1), drawn(1));
     assert_ne!(drawn(1), drawn(2));
 }
+
+/// Two items whose difference is normal: the probability of the first is known.
+#[test]
+fn propensities_are_the_probabilities_of_the_draws() {
+    let scale = 0.5;
+    let mut policy = make("lints", 1, &[("draw_scale", Value::Number(scale))]);
+    policy.learn(1, &[1.0, 0.0, 0.0], 0.4).unwrap();
+    let items = ItemSet::from_rows(DIM, &[1.0, 0.0, 0.0, 0.0, 1.0, 0.0]).unwrap();
+    // θ̃₁ − θ̃₂ ~ N(0.2, v²(1/2 + 1)), so P(θ̃₁ > θ̃₂) = Φ(0.2/(v √1.5)) = Φ(0.3266) = 0.6280.
+    let mut out = Vec::new();
+    policy
+        .propensities(9, 1, &items, 1, &|_| false, &[0, 1], 40_000, &mut out)
+        .unwrap();
+    let error = 5.0 * (0.25f64 / 40_000.0).sqrt();
+    assert!((out[0] - 0.6280).abs() < error, "{out:?}");
+    assert!((out[0] + out[1] - 1.0).abs() < 1e-3, "{out:?}");
+    // 1/p̂ over decisions that show the first item has the mean 1/p, up to (1 − p)^(draws + 1)/p.
+    let (mut sum, mut count) = (0.0, 0);
+    for draw in 0..20_000 {
+        if policy.recommend_drawn(draw, 1, &items).unwrap().index == 0 {
+            let exclude = |_: usize| false;
+            policy
+                .propensities(draw, 1, &items, 1, &exclude, &[0], 7, &mut out)
+                .unwrap();
+            sum += 1.0 / out[0];
+            count += 1;
+        }
+    }
+    let expected = (1.0 - 0.372f64.powi(8)) / 0.628;
+    assert!(
+        (sum / f64::from(count) - expected).abs() < 0.03,
+        "{sum} {count}"
+    );
+    // A policy that does not draw always shows its choice.
+    let fixed = make("linucb-ind", 1, &[]);
+    let choice = fixed.recommend(1, &items).unwrap().index;
+    fixed
+        .propensities(9, 1, &items, 1, &|_| false, &[choice], 5, &mut out)
+        .unwrap();
+    assert_eq!(out, [1.0]);
+}

@@ -88,6 +88,14 @@ fn what_cannot_be_is_refused_in_our_words() {
         (
             "POST",
             "/v1/recommend",
+            r#"{"user":"u","context":{"hour":1,"hour":2}}"#.to_owned(),
+            422,
+            "invalid",
+            json!("context.hour"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
             r#"{"user":"u","k":6}"#.to_owned(),
             422,
             "invalid",

@@ -14,7 +14,9 @@ use super::model::{
 use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal};
+use crate::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rewards,
+};
 use crate::meters::Call;
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
@@ -169,7 +171,7 @@ pub(super) async fn feedback_batch(
         let round = entries
             .map(|(index, entry)| given(entry).map_err(|refusal| refusal.within("feedback", index)))
             .collect::<Result<Vec<_>, _>>()?;
-        let rewards = round.iter().map(|given| 1 + given.more.len()).sum();
+        let rewards = round.iter().map(|given| given.rewards.len()).sum();
         if rewards > round.len() {
             check_batch(&app.settings, "feedback", rewards)?;
         }
@@ -212,13 +214,9 @@ fn timed(
 
 fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> {
     let item = request.item.as_deref();
-    let (reward, more) = match (request.reward, request.rewards.as_deref()) {
-        (Some(reward), None) => (reward, &[][..]),
-        (None, Some([reward, more @ ..])) if item.is_none() => (*reward, more),
-        (None, Some([])) => {
-            let message = "there are no rewards; give one for each item that the user looked at";
-            return Err(Refusal::invalid("rewards", message));
-        }
+    let rewards = match (request.reward, request.rewards.as_deref()) {
+        (Some(reward), None) => Rewards::Item { item, reward },
+        (None, Some(rewards)) if item.is_none() => Rewards::List(rewards),
         (None, Some(_)) => {
             let message =
                 "item cannot be given with rewards, which begin with the first item shown";
@@ -235,9 +233,7 @@ fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> 
     };
     Ok(Feedback {
         decision: &request.decision,
-        item,
-        reward,
-        more,
+        rewards,
     })
 }
 
@@ -350,7 +346,10 @@ fn asked<'a>(
         user: &request.user,
         among,
         k,
-        context: request.context.as_ref(),
+        context: match &request.context {
+            Some(given) => Some(given.values()?),
+            None => None,
+        },
     })
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::explain::{ClusteringCard, PlacementCard};
-use crate::context::ContextValue;
+use crate::context::{ContextValue, GivenContext};
 use crate::settings::Literal;
 
 /// A string that is borrowed from the request unless it has escapes.
@@ -49,8 +49,11 @@ pub struct RecommendRequest<'a> {
     pub k: Option<u64>,
     /// Values of the context features that the server was started with. Those that are left out are 0.
     #[serde(default)]
-    #[schema(example = json!({"hour": 0.75, "device": "phone"}))]
-    pub context: Option<BTreeMap<String, ContextValue>>,
+    #[schema(
+        example = json!({"hour": 0.75, "device": "phone"}),
+        value_type = Option<BTreeMap<String, ContextValue>>
+    )]
+    pub context: Option<GivenContext>,
 }
 
 /// An item with its features.

@@ -21,6 +21,7 @@ struct Line<'a> {
     decision: u64,
     user: &'a str,
     item: &'a str,
+    position: Option<u64>,
     features: Option<&'a [f64]>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     context: BTreeMap<&'a str, ContextValue>,
@@ -59,12 +60,22 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
     let mut answered = Answered::default();
     let forgotten = forgotten(journal)?;
     let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
-    // Both passes see the same batches.
-    let first = journal.read(journal.first()? - 1)?;
-    let second = journal.read(journal.first()? - 1)?;
+    // All passes see the same batches. The first is for positions, which rewards do not have.
+    let read = || journal.read(journal.first()? - 1);
+    let (first, second, third) = (read()?, read()?, read()?);
+    let mut lists = Lists::default();
     let mut last = 0;
-    each_page(first, &mut |number, page, items| {
+    each_page(first, &mut |number, page, _| {
         last = number;
+        for row in &page.shown {
+            lists.add(row.number, row.items.len());
+        }
+        Ok(())
+    })?;
+    each_page(second, &mut |number, page, items| {
+        if number > last {
+            return Ok(());
+        }
         for row in &page.rewards {
             answered.insert(row.number, 0);
             if is_gone(&row.user, row.event) {
@@ -78,6 +89,7 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
                     decision: row.number,
                     user: &row.user,
                     item: &item.id,
+                    position: lists.position(row.number),
                     features: features(item),
                     context: context.decode(&row.context),
                     score: row.score,
@@ -90,7 +102,7 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
         }
         Ok(())
     })?;
-    each_page(second, &mut |number, page, items| {
+    each_page(third, &mut |number, page, items| {
         for row in &page.shown {
             if number > last || is_gone(&row.user, row.event) {
                 continue;
@@ -107,6 +119,7 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
                         decision: number,
                         user: &row.user,
                         item: &item.id,
+                        position: Some(number - row.number),
                         features: features(item),
                         context: context.decode(&row.context),
                         score,
@@ -121,6 +134,30 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
         Ok(())
     })?;
     Ok(lines)
+}
+
+/// The lists of the decisions in a journal: two bits for each item shown.
+#[derive(Default)]
+struct Lists {
+    shown: Answered,
+    firsts: Answered,
+}
+
+impl Lists {
+    fn add(&mut self, first: u64, count: usize) {
+        self.firsts.insert(first, 0);
+        for number in (first..).take(count) {
+            self.shown.insert(number, 0);
+        }
+    }
+
+    /// The position of an item in its list, from 0; `None` if its decision is not in the journal.
+    fn position(&self, number: u64) -> Option<u64> {
+        let is_first = |position: &u64| self.firsts.contains(number - position);
+        self.shown
+            .contains(number)
+            .then(|| (0..=number).find(is_first))?
+    }
 }
 
 type Visit<'a> = dyn FnMut(u64, &Page, &[Item]) -> Result<(), StoreError> + 'a;

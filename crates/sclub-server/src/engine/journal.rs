@@ -17,7 +17,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
-use crate::event::{Batch, Event, Item, Reward, from_bytes_with_context, write_with_context};
+use crate::event::{
+    Batch, Event, Item, Reward, RewardedList, from_bytes_with_context, write_with_context,
+};
 use crate::store::{Log, Segments, StoreError};
 
 /// The milliseconds between two writes.
@@ -432,6 +434,11 @@ impl Keeper {
                             page.rewards.push(row);
                         }
                     }
+                    Event::LearnLists { lists } => {
+                        for list in lists {
+                            self.add_list(page, list, batch.stamp.at);
+                        }
+                    }
                     Event::Forget { user } => page.forgotten.push((user.clone(), page.events)),
                     _ => {}
                 }
@@ -465,6 +472,25 @@ impl Keeper {
             score: reward.score,
             reward: reward.reward,
             context: context.to_vec(),
+        }
+    }
+
+    /// Adds a row for each reward of a list.
+    fn add_list(&mut self, page: &mut Page, list: &RewardedList, at: u64) {
+        for (number, item, reward) in list.rewards() {
+            let row = RewardRow {
+                number,
+                event: list.event.min(page.events.saturating_sub(1)),
+                decided: list.decided,
+                rewarded: at,
+                user: list.user.clone(),
+                cluster: list.cluster,
+                item: self.dictionary.place(page, &item.item, &item.features),
+                score: item.score,
+                reward,
+                context: list.context.clone(),
+            };
+            page.rewards.push(row);
         }
     }
 

@@ -13,6 +13,7 @@
 
 mod backup;
 mod export;
+mod feedback;
 mod fit;
 mod fold;
 mod journal;
@@ -33,23 +34,24 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub use crate::refusal::Refusal;
 pub use backup::{backup_folder, restore};
 pub use export::export_folder;
+pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
-use crate::decision::{DecisionContents, Sealer, first_number};
+use crate::decision::{Sealer, first_number};
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::state::{Record, State};
-use crate::store::{Epochs, Folder, Origin, StoreError};
+use crate::store::{Epochs, Folder, StoreError};
 use fit::{Fits, Watch};
 use journal::{JournalRequest, Pending};
-use owner::{Answer, Command, Done, Owner, WriteRequest};
+use owner::{Command, Done, Owner, WriteRequest};
 use state_lock::StateLock;
 use upkeep::UpkeepRequest;
 
@@ -78,6 +80,8 @@ pub(crate) struct Shared {
     sealer: Sealer,
     /// True if the policy uses the ids of items.
     has_item_ids: bool,
+    /// True if lists are learned as a whole.
+    has_lists: bool,
     /// True if requests of the folder have context features.
     has_context: bool,
     time: Time,
@@ -180,19 +184,6 @@ impl From<StoreError> for OpenError {
     }
 }
 
-/// A reward.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Feedback<'a> {
-    /// The decision.
-    pub decision: &'a str,
-    /// The id of the item; by default the first item shown.
-    pub item: Option<&'a str>,
-    /// The reward.
-    pub reward: f64,
-    /// The rewards of the items that were shown after it, in order, as far as the user looked.
-    pub more: &'a [f64],
-}
-
 impl Engine {
     /// Opens a data folder and restores the state.
     ///
@@ -263,6 +254,7 @@ impl Engine {
             settings: settings.clone(),
             sealer: Sealer::new(key),
             has_item_ids: identity.policy.can.item_ids,
+            has_lists: identity.has_lists(),
             has_context: !identity.context.is_empty(),
             pending: Mutex::default(),
             queue: queue.downgrade(),
@@ -371,113 +363,6 @@ impl Engine {
     /// Reads the state for a long time: learning waits meanwhile, recommending does not.
     pub fn read_long<T>(&self, look: impl FnOnce(&State) -> T) -> T {
         self.shared.state.read_long(look)
-    }
-
-    /// Learns one round of rewards. Returns true for each that was new.
-    ///
-    /// # Errors
-    /// If one of them is refused; then none is learned.
-    pub async fn feedback(&self, round: &[Feedback<'_>]) -> Result<Vec<bool>, Refusal> {
-        let mut answers = Vec::with_capacity(round.len());
-        for (entry, given) in round.iter().enumerate() {
-            self.answer(entry, given, &mut answers)
-                .map_err(|refusal| match round.len() {
-                    1 => refusal,
-                    _ => refusal.within("feedback", entry),
-                })?;
-        }
-        let entries: Vec<usize> = answers.iter().map(|answer| answer.entry).collect();
-        let Done::Applied(applied) = self.shared.ask(Command::Learn(answers)).await? else {
-            return Err(Refusal::Closing);
-        };
-        let mut is_new = vec![false; round.len()];
-        for (entry, applied) in entries.into_iter().zip(applied) {
-            is_new[entry] |= applied;
-        }
-        Ok(is_new)
-    }
-
-    /// Validates a reward, as far as that is possible without writing.
-    ///
-    /// # Errors
-    /// As [`Engine::feedback`].
-    pub fn check(&self, given: &Feedback<'_>) -> Result<(), Refusal> {
-        self.answer(0, given, &mut Vec::new())
-    }
-
-    /// Adds the rewards of an entry, with the contents of its decision.
-    fn answer(
-        &self,
-        entry: usize,
-        given: &Feedback<'_>,
-        answers: &mut Vec<Answer>,
-    ) -> Result<(), Refusal> {
-        let shared = &self.shared;
-        let Settings {
-            reward_min,
-            reward_max,
-            ..
-        } = shared.settings;
-        let rewards = || std::iter::once(given.reward).chain(given.more.iter().copied());
-        for (place, reward) in rewards().enumerate() {
-            if !(reward_min..=reward_max).contains(&reward) {
-                let message =
-                    format!("the reward is {reward}; it must be from {reward_min} to {reward_max}");
-                return Err(match given.more {
-                    [] => Refusal::invalid("reward", message),
-                    _ => Refusal::invalid(format!("rewards[{place}]"), message),
-                });
-            }
-        }
-        let encoded = shared.sealer.open(given.decision);
-        let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
-        let handed = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
-        let clock = match shared.epochs.origin(&handed) {
-            Origin::Own { clock } => clock,
-            Origin::OtherCopy => return Err(Refusal::OtherCopy),
-            Origin::Forgotten => return Err(Refusal::Expired),
-        };
-        if shared.clock() > clock.saturating_add(shared.lifetime()) {
-            return Err(Refusal::Expired);
-        }
-        let first = match given.item {
-            None => 0,
-            Some(id) => handed
-                .shown
-                .iter()
-                .position(|shown| shown.item == id)
-                .ok_or_else(|| Refusal::UnknownItem {
-                    id: id.to_owned(),
-                    place: "in the decision",
-                    field: "item",
-                })?,
-        };
-        if handed.shown.is_empty() {
-            return Err(Refusal::UnknownDecision);
-        }
-        let (shown, given_rewards) = (handed.shown.len() - first, given.more.len() + 1);
-        if given_rewards > shown {
-            let message = format!("there are {given_rewards} rewards for {shown} items shown");
-            return Err(Refusal::invalid("rewards", message));
-        }
-        let shown = handed.shown.into_iter().enumerate().skip(first);
-        for ((place, shown), reward) in shown.zip(rewards()) {
-            answers.push(Answer {
-                entry,
-                number: handed.number + place as u64,
-                user: handed.user.clone().into_owned(),
-                item: shown.item.into_owned(),
-                features: shown.features,
-                context: handed.context.clone(),
-                score: shown.score,
-                cluster: handed.cluster,
-                decided: handed.at,
-                clock,
-                event: handed.event,
-                reward,
-            });
-        }
-        Ok(())
     }
 
     /// Inserts or replaces items of the catalogue. Returns the number that were new or changed.

@@ -13,10 +13,10 @@ use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::feedback::{Round, prepare_round};
 use super::fit::Fits;
 use super::{Refusal, Shared, lock};
-use crate::decision::Features;
-use crate::event::{Batch, Event, Item, Reward, Stamp};
+use crate::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
 use crate::state::{Ahead, Effect, State};
 use crate::store::{AppendError, Log, StoreError};
 
@@ -51,7 +51,7 @@ type Reply = oneshot::Sender<Result<Done, Refusal>>;
 /// A command to the owner.
 #[derive(Debug)]
 pub(super) enum Command {
-    Learn(Vec<Answer>),
+    Learn(Round),
     Upsert(Vec<Item>),
     Remove(String),
     Forget(String),
@@ -63,24 +63,6 @@ pub(super) enum Command {
     /// Drop the batches of the log before this number.
     DropBefore(u64),
     Stop,
-}
-
-/// A reward whose features may still be in the catalogue.
-#[derive(Debug, Clone)]
-pub(super) struct Answer {
-    /// The place of its entry in the request. The items of a list share one.
-    pub entry: usize,
-    pub number: u64,
-    pub user: String,
-    pub item: String,
-    pub features: Features,
-    pub context: Vec<f64>,
-    pub score: f64,
-    pub cluster: u64,
-    pub decided: u64,
-    pub clock: u64,
-    pub event: u64,
-    pub reward: f64,
 }
 
 /// The result of a command.
@@ -396,8 +378,11 @@ fn expiry(shared: &Shared, state: &State, clock: u64) -> Option<u64> {
 /// The approximate length of an event in the log, in bytes.
 fn size_of_event(event: &Event) -> usize {
     let reward = |r: &Reward| r.features.len() * 8 + r.user.len() + r.item.len() + 64;
+    let item = |i: &ListItem| i.features.len() * 8 + i.item.len() + 32;
+    let list = |l: &RewardedList| l.items.iter().map(item).sum::<usize>() + l.user.len() + 64;
     match event {
         Event::Learn { round } => round.iter().map(reward).sum(),
+        Event::LearnLists { lists } => lists.iter().map(list).sum(),
         _ => 64,
     }
 }
@@ -410,7 +395,7 @@ fn prepare(
     command: Command,
 ) -> Result<(Option<Event>, Done), Refusal> {
     let (event, done) = match command {
-        Command::Learn(answers) => return prepare_round(state, ahead, answers),
+        Command::Learn(round) => return prepare_round(state, ahead, round),
         Command::Upsert(items) => {
             let event = Event::Upsert { items };
             state
@@ -452,74 +437,6 @@ fn prepare(
             .map_err(|rejected| rejected.reason)?;
     }
     Ok((event, done))
-}
-
-/// The event of a round, without the rewards that were learned before.
-fn prepare_round(
-    state: &State,
-    ahead: &mut Ahead,
-    answers: Vec<Answer>,
-) -> Result<(Option<Event>, Done), Refusal> {
-    let is_idle = answers.is_empty();
-    let is_alone = answers.iter().all(|answer| answer.entry == 0);
-    let within = |refusal: Refusal, index: usize| match is_alone {
-        true => refusal,
-        false => refusal.within("feedback", index),
-    };
-    let mut applied = Vec::with_capacity(answers.len());
-    let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
-    let mut places = Vec::with_capacity(answers.len());
-    for answer in answers {
-        let index = answer.entry;
-        let number = answer.number;
-        // Checked before repeats: earlier rewards of a forgotten user leave no trace.
-        if state.is_forgotten(&answer.user, answer.event) {
-            return Err(within(Refusal::Forgotten, index));
-        }
-        let is_repeat = state.answered().contains(number)
-            || ahead.contains(number)
-            || round.iter().any(|reward| reward.number == number);
-        applied.push(!is_repeat);
-        if !is_repeat {
-            round.push(reward(state, answer).map_err(|refusal| within(refusal, index))?);
-            places.push(index);
-        }
-    }
-    if round.is_empty() && !is_idle {
-        return Ok((None, Done::Applied(applied)));
-    }
-    let event = Event::Learn { round };
-    state.admit(&event, ahead).map_err(|rejected| {
-        let place = places.get(rejected.entry).copied().unwrap_or(0);
-        within(rejected.reason, place)
-    })?;
-    Ok((Some(event), Done::Applied(applied)))
-}
-
-/// A reward with its features.
-fn reward(state: &State, answer: Answer) -> Result<Reward, Refusal> {
-    let mut features = match answer.features {
-        Features::Inline(features) => features,
-        Features::Catalogue(revision) => {
-            // The item may have changed since: then it is learned as it was shown.
-            let catalogue = state.catalogue();
-            let features = catalogue.and_then(|c| c.features_of(&answer.item, revision));
-            features.ok_or(Refusal::Expired)?
-        }
-    };
-    features.extend_from_slice(&answer.context);
-    Ok(Reward {
-        number: answer.number,
-        user: answer.user,
-        item: answer.item,
-        features,
-        score: answer.score,
-        cluster: answer.cluster,
-        decided: answer.decided,
-        clock: answer.clock,
-        event: answer.event,
-        reward: answer.reward,
-    })
 }
 
 /// The items that are new or changed.

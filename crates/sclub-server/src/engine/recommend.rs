@@ -151,8 +151,12 @@ impl Engine {
             Some(given) => context.encode(given)?,
             None => vec![0.0; context.len()],
         };
+        // Taken before the choice, which may depend on it. Numbers that are not used are skipped.
+        let reserved = asked.k.min(asked.among.max_len(state)) as u64;
+        let number = self.shared.number.fetch_add(reserved, Ordering::Relaxed);
+        let draw = self.shared.sealer.draw(self.shared.life, number);
         let chosen = state
-            .choose(asked.user, &choice, &context, asked.k, scratch)
+            .choose(draw, asked.user, &choice, &context, asked.k, scratch)
             .map_err(|error| match error {
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
@@ -192,7 +196,7 @@ impl Engine {
         });
         let handed = DecisionContents {
             life: self.shared.life,
-            number: 0,
+            number,
             event: state.events(),
             at: self.shared.env().clock.wall(),
             clock: self.shared.clock(),
@@ -218,12 +222,10 @@ impl Engine {
 
     fn hand_out(
         &self,
-        mut handed: DecisionContents<'_>,
+        handed: DecisionContents<'_>,
         scores: &[Score],
         cluster_users: u64,
     ) -> Recommended {
-        let shown = handed.shown.len() as u64;
-        handed.number = self.shared.number.fetch_add(shown, Ordering::Relaxed);
         let decision = ENCODED.with_borrow_mut(|encoded| {
             handed.encode_into(encoded);
             if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded) {
@@ -244,6 +246,14 @@ impl Engine {
 }
 
 impl CandidateSet<'_> {
+    /// An upper bound on the number of candidates: items to exclude are counted.
+    fn max_len(&self, state: &State) -> usize {
+        match self {
+            CandidateSet::Candidates(ids) | CandidateSet::Inline(ids, _) => ids.len(),
+            CandidateSet::All(_) => state.catalogue().map_or(0, |catalogue| catalogue.len()),
+        }
+    }
+
     /// The field of the request that has the candidates.
     fn field(&self) -> &'static str {
         match self {

@@ -7,14 +7,15 @@ use sclub::{Error, MAX_DIM, MAX_ITEMS, Observation, check_round};
 
 use super::{State, UNSEEN_USER};
 use crate::context::Context;
-use crate::event::{Event, Item, Reward};
+use crate::event::{Event, Item, Reward, RewardedList};
 use crate::refusal::Refusal;
 
 /// An event that is invalid in this state.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejected {
-    /// The index of the invalid entry in the round or among the items; 0 for other events.
+    /// The index of the invalid entry among the rewards of the round or among the items; 0 for other events.
+    /// If a list is invalid, it is the list's first reward.
     pub entry: usize,
     /// The reason.
     pub reason: Refusal,
@@ -56,6 +57,7 @@ impl State {
         match event {
             Event::Expect { users } => self.admit_users(*users, ahead)?,
             Event::Learn { round } => self.admit_round(round, ahead)?,
+            Event::LearnLists { lists } => self.admit_lists(lists, ahead)?,
             Event::Upsert { items } => self.admit_items(items, ahead)?,
             Event::Forget { user } => {
                 let number = self.events + ahead.events + 1;
@@ -88,12 +90,7 @@ impl State {
     }
 
     fn admit_round(&self, round: &[Reward], ahead: &mut Ahead) -> Result<(), Rejected> {
-        // As the policies count: each user of a round may be a new one.
-        let users = self.users.len() + ahead.answered.len() + round.len();
-        if users as u64 > sclub::Users::LIMIT {
-            let message = format!("at most {} users are supported", sclub::Users::LIMIT);
-            return reject(0, Refusal::invalid("user", message));
-        }
+        self.admit_user_count(round.len(), ahead)?;
         let mut dim = self.dim().or(ahead.dim);
         for (entry, reward) in round.iter().enumerate() {
             if let Err(reason) = self.admit_reward(reward, &mut dim, ahead) {
@@ -109,27 +106,118 @@ impl State {
         Ok(())
     }
 
+    fn admit_lists(&self, lists: &[RewardedList], ahead: &mut Ahead) -> Result<(), Rejected> {
+        self.admit_user_count(lists.len(), ahead)?;
+        let mut dim = self.dim().or(ahead.dim);
+        let mut admitted = Vec::new();
+        for list in lists {
+            if let Err(rejected) = self.admit_list(list, &mut dim, ahead) {
+                for number in &admitted {
+                    ahead.answered.remove(number);
+                }
+                return reject(admitted.len() + rejected.entry, rejected.reason);
+            }
+            let first = admitted.len();
+            admitted.extend(list.rewards().map(|(number, ..)| number));
+            ahead.answered.extend(&admitted[first..]);
+        }
+        ahead.dim = dim;
+        ahead.rounds += 1;
+        Ok(())
+    }
+
+    /// Checks the number of users, as the policies count: each user of a round may be a new one.
+    fn admit_user_count(&self, round: usize, ahead: &Ahead) -> Result<(), Rejected> {
+        let users = self.users.len() + ahead.answered.len() + round;
+        if users as u64 > sclub::Users::LIMIT {
+            let message = format!("at most {} users are supported", sclub::Users::LIMIT);
+            return reject(0, Refusal::invalid("user", message));
+        }
+        Ok(())
+    }
+
     fn admit_reward(
         &self,
         reward: &Reward,
         dim: &mut Option<usize>,
         ahead: &Ahead,
     ) -> Result<(), Refusal> {
-        if self.answered.contains(reward.number) || ahead.contains(reward.number) {
-            return Err(Refusal::Answered);
+        self.admit_number(reward.number, ahead)?;
+        self.admit_decision(&reward.user, reward.clock, reward.event, ahead)?;
+        let (item, context) = self.identity.context.split(&reward.features);
+        self.admit_shown(item, context, reward.reward, dim)
+    }
+
+    fn admit_list(
+        &self,
+        list: &RewardedList,
+        dim: &mut Option<usize>,
+        ahead: &Ahead,
+    ) -> Result<(), Rejected> {
+        let shown = list.items.len();
+        let is_valid = list.number.checked_add(shown as u64).is_some()
+            && list.context.len() == self.identity.context.len()
+            && list.reached() > 0
+            && (list.reached()..=shown).contains(&list.looked_at.unwrap_or(shown));
+        if !is_valid {
+            let message = "the list is inconsistent, or has no reward";
+            return reject(0, Refusal::invalid("decision", message));
         }
-        if reward.clock < self.horizon.max(ahead.horizon) {
+        let at = |entry: usize| move |reason: Refusal| Rejected { entry, reason };
+        for (entry, (number, ..)) in list.rewards().enumerate() {
+            self.admit_number(number, ahead).map_err(at(entry))?;
+        }
+        self.admit_decision(&list.user, list.clock, list.event, ahead)
+            .map_err(at(0))?;
+        let mut rewards = 0;
+        for item in &list.items {
+            let reward = item.reward.unwrap_or(0.0);
+            let entry = if item.reward.is_some() { rewards } else { 0 };
+            self.admit_shown(&item.features, &list.context, reward, dim)
+                .map_err(at(entry))?;
+            rewards += usize::from(item.reward.is_some());
+        }
+        Ok(())
+    }
+
+    /// Checks that an item shown has no reward yet.
+    fn admit_number(&self, number: u64, ahead: &Ahead) -> Result<(), Refusal> {
+        match self.answered.contains(number) || ahead.contains(number) {
+            true => Err(Refusal::Answered),
+            false => Ok(()),
+        }
+    }
+
+    /// Checks that a decision still accepts rewards.
+    fn admit_decision(
+        &self,
+        user: &str,
+        clock: u64,
+        event: u64,
+        ahead: &Ahead,
+    ) -> Result<(), Refusal> {
+        if clock < self.horizon.max(ahead.horizon) {
             return Err(Refusal::Expired);
         }
-        if self.is_forgotten(&reward.user, reward.event) || self.will_forget(reward, ahead) {
+        if self.is_forgotten(user, event) || self.will_forget(user, event, ahead) {
             return Err(Refusal::Forgotten);
         }
+        Ok(())
+    }
+
+    /// Checks the features and the reward of an item shown.
+    fn admit_shown(
+        &self,
+        item: &[f64],
+        of_request: &[f64],
+        reward: f64,
+        dim: &mut Option<usize>,
+    ) -> Result<(), Refusal> {
         let context = &self.identity.context;
-        let (item, _) = context.split(&reward.features);
         let expected = *dim.get_or_insert(item.len());
         let checked = check_dims(item.len(), expected, context).and_then(|()| {
-            let features = context.join(&reward.features);
-            check_item(&features, reward.reward, context.policy_dim(expected))
+            let features = context.join_parts(item, of_request);
+            check_item(&features, reward, context.policy_dim(expected))
         });
         checked.map_err(|error| match error {
             Error::BadReward { value, .. } => Refusal::invalid(
@@ -144,12 +232,12 @@ impl State {
     }
 
     /// Returns true if an event in `ahead` forgets the user of an earlier decision.
-    fn will_forget(&self, reward: &Reward, ahead: &Ahead) -> bool {
+    fn will_forget(&self, user: &str, event: u64, ahead: &Ahead) -> bool {
         !ahead.forgotten.is_empty()
             && ahead
                 .forgotten
-                .get(&self.sealer.fingerprint(&reward.user))
-                .is_some_and(|&event| event > reward.event)
+                .get(&self.sealer.fingerprint(user))
+                .is_some_and(|&at| at > event)
     }
 
     fn admit_items(&self, items: &[Item], ahead: &mut Ahead) -> Result<(), Rejected> {

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use sclub::{Change, Error, List, Observation, Shown, UserId};
+use sclub::{Change, List, Observation, Shown, UserId};
 
-use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, Served, State, What, item_id};
-use crate::event::{Batch, Event, Item, Reward, Stamp};
+use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, State, What, item_id};
+use crate::event::{Batch, Event, Item, Reward, RewardedList, Stamp};
 use crate::refusal::Refusal;
 
 /// The milliseconds for which the record of a forgotten user outlives the lifetime of decisions. An append
@@ -61,6 +61,7 @@ impl State {
         match event {
             Event::Expect { users } => self.expect(*users),
             Event::Learn { round } => self.learn(stamp.at, round, effect),
+            Event::LearnLists { lists } => self.learn_lists(stamp.at, lists, effect),
             Event::Upsert { items } => self.upsert(items),
             Event::Remove { item } => {
                 if let Some(learned) = &mut self.learned {
@@ -97,22 +98,34 @@ impl State {
         }
     }
 
-    fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) {
-        if let (None, Some(first)) = (&self.learned, round.first()) {
-            let (item, _) = self.identity.context.split(&first.features);
-            self.begin(item.len())
-                .expect("admit() checks the dimension");
+    /// Begins a round with rewards of these users, on items of `dim` features. Returns its number and the
+    /// numbers of the users; `None` if there is no policy yet, and the round only counts.
+    fn begin_round<'a>(
+        &mut self,
+        at: u64,
+        dim: Option<usize>,
+        users: impl Iterator<Item = &'a str>,
+    ) -> Option<(u64, Vec<u32>)> {
+        if let (None, Some(dim)) = (&self.learned, dim) {
+            self.begin(dim).expect("admit() checks the dimension");
         }
-        let Some(learned) = &mut self.learned else {
+        let Some(learned) = &self.learned else {
             self.idle += 1;
+            return None;
+        };
+        let next = learned.policy.rounds() + 1;
+        let numbers = users.map(|user| self.users.admit(user, at, next));
+        Some((next, numbers.collect()))
+    }
+
+    fn learn(&mut self, at: u64, round: &[Reward], effect: &mut Effect) {
+        let context = &self.identity.context;
+        let dim = round.first().map(|r| context.split(&r.features).0.len());
+        let users = round.iter().map(|reward| &*reward.user);
+        let Some((next, numbers)) = self.begin_round(at, dim, users) else {
             return;
         };
         let has_ids = self.identity.policy.can.item_ids;
-        let next = learned.policy.rounds() + 1;
-        let numbers: Vec<u32> = round
-            .iter()
-            .map(|reward| self.users.admit(&reward.user, at, next))
-            .collect();
         let context = &self.identity.context;
         let features: Vec<Cow<'_, [f64]>> = round
             .iter()
@@ -130,22 +143,78 @@ impl State {
             })
             .collect();
         let mut changes = Vec::new();
-        let learned = match self.identity.policy.can.lists {
-            true => learn_lists(&mut learned.policy, round, &observations, &mut changes),
-            false => learned.policy.learn_round(&observations, &mut changes),
+        let learned = self.learned.as_mut().expect("the round has begun");
+        learned
+            .policy
+            .learn_round(&observations, &mut changes)
+            .expect("admit() checks all that a policy does");
+        for (reward, &user) in round.iter().zip(&numbers) {
+            self.count(user, reward.number, reward.clock, reward.reward);
+        }
+        for change in &changes {
+            self.record(at, next, &numbers, change, effect);
+        }
+    }
+
+    fn learn_lists(&mut self, at: u64, lists: &[RewardedList], effect: &mut Effect) {
+        let first = lists.first().and_then(|list| list.items.first());
+        let dim = first.map(|item| item.features.len());
+        let users = lists.iter().map(|list| &*list.user);
+        let Some((next, numbers)) = self.begin_round(at, dim, users) else {
+            return;
         };
-        learned.expect("admit() checks all that a policy does");
-        for (reward, &number) in round.iter().zip(&numbers) {
-            self.answered.insert(reward.number, reward.clock);
-            self.rewards += 1;
-            self.reward_sum += reward.reward;
-            if let Some(user) = self.users.get_mut(number) {
-                user.rewards += 1;
-                user.reward_sum += reward.reward;
+        let has_ids = self.identity.policy.can.item_ids;
+        let context = &self.identity.context;
+        let features: Vec<Cow<'_, [f64]>> = lists
+            .iter()
+            .flat_map(|list| list.items.iter().map(|item| (item, &list.context)))
+            .map(|(item, of_request)| context.join_parts(&item.features, of_request))
+            .collect();
+        let items: Vec<Shown<'_>> = lists
+            .iter()
+            .flat_map(|list| &list.items)
+            .zip(&features)
+            .map(|(item, features)| Shown {
+                item: features,
+                id: has_ids.then(|| item_id(&item.item)),
+                reward: item.reward,
+            })
+            .collect();
+        let mut rest = &items[..];
+        let mut round = Vec::with_capacity(lists.len());
+        for (list, &number) in lists.iter().zip(&numbers) {
+            let (own, others) = rest.split_at(list.items.len());
+            rest = others;
+            round.push(List {
+                user: UserId::from(number),
+                items: own,
+                looked_at: list.looked_at,
+            });
+        }
+        let mut changes = Vec::new();
+        let learned = self.learned.as_mut().expect("the round has begun");
+        learned
+            .policy
+            .learn_lists(&round, &mut changes)
+            .expect("admit() checks all that a policy does");
+        for (list, &user) in lists.iter().zip(&numbers) {
+            for (number, _, reward) in list.rewards() {
+                self.count(user, number, list.clock, reward);
             }
         }
         for change in &changes {
             self.record(at, next, &numbers, change, effect);
+        }
+    }
+
+    /// Counts a reward that was learned, for the item shown with a number.
+    fn count(&mut self, user: u32, number: u64, clock: u64, reward: f64) {
+        self.answered.insert(number, clock);
+        self.rewards += 1;
+        self.reward_sum += reward;
+        if let Some(user) = self.users.get_mut(user) {
+            user.rewards += 1;
+            user.reward_sum += reward;
         }
     }
 
@@ -223,42 +292,4 @@ impl State {
             learned.catalogue.prune(before);
         }
     }
-}
-
-/// Learns a round from lists: items of one decision that stand one after another, in the order in which
-/// they were shown.
-fn learn_lists(
-    policy: &mut Served,
-    round: &[Reward],
-    observations: &[Observation<'_>],
-    changes: &mut Vec<Change>,
-) -> Result<(), Error> {
-    let shown: Vec<Shown<'_>> = observations
-        .iter()
-        .map(|observation| Shown {
-            item: observation.item,
-            id: observation.id,
-            reward: Some(observation.reward),
-        })
-        .collect();
-    let mut lists = Vec::new();
-    let mut start = 0;
-    for rewards in round.chunk_by(is_same_list) {
-        let items = &shown[start..start + rewards.len()];
-        lists.push(List {
-            user: observations[start].user,
-            items,
-            looked_at: Some(items.len()),
-        });
-        start += rewards.len();
-    }
-    policy.learn_lists(&lists, changes)
-}
-
-/// Returns true if the second item was shown right after the first, in the same list.
-fn is_same_list(first: &Reward, second: &Reward) -> bool {
-    let decision = |reward: &Reward| (reward.decided, reward.clock, reward.event, reward.cluster);
-    first.user == second.user
-        && first.number + 1 == second.number
-        && decision(first) == decision(second)
 }

@@ -34,13 +34,15 @@ pub struct Chosen {
 }
 
 impl State {
-    /// Chooses the best `k` items for a user. `context` is encoded; it is empty if the folder has no context
+    /// Chooses the best `k` items for a user. `draw` is the random number of the decision
+    /// ([`sclub::Policy::recommend_drawn`]). `context` is encoded; it is empty if the folder has no context
     /// features.
     ///
     /// # Errors
     /// If there is no candidate, or the candidates have another number of features.
     pub fn choose(
         &self,
+        draw: u64,
         user: &str,
         choice: &Choice<'_>,
         context: &[f64],
@@ -87,7 +89,15 @@ impl State {
             Choice::All { exclude } => *exclude,
             _ => &[],
         };
-        best(policy, user, items, k, excluded, &mut chosen.decisions)?;
+        best(
+            policy,
+            draw,
+            user,
+            items,
+            k,
+            excluded,
+            &mut chosen.decisions,
+        )?;
         Ok(chosen)
     }
 }
@@ -95,6 +105,7 @@ impl State {
 /// Chooses the best `k` items by the fastest method.
 fn best(
     policy: &Served,
+    draw: u64,
     user: UserId,
     items: &ItemSet,
     k: usize,
@@ -102,13 +113,13 @@ fn best(
     out: &mut Vec<Decision>,
 ) -> Result<(), Error> {
     if k == 1 && exclude.is_empty() && items.len() <= MAX_SCORED_ITEMS {
-        out.push(policy.recommend(user, items)?);
+        out.push(policy.recommend_drawn(draw, user, items)?);
         return Ok(());
     }
     let is_excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
     match exclude {
-        [] => policy.recommend_list(user, items, k, &|_| false, out),
-        _ => policy.recommend_list(user, items, k, &is_excluded, out),
+        [] => policy.recommend_list_drawn(draw, user, items, k, &|_| false, out),
+        _ => policy.recommend_list_drawn(draw, user, items, k, &is_excluded, out),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of the state: validation of events, saving and loading, replay.
 
 mod any;
+#[path = "../../tests/common/by_id.rs"]
+mod by_id;
 mod hashes;
 mod outside;
 mod rules;

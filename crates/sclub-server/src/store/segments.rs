@@ -7,14 +7,17 @@
 //! The folder belongs to one [`Segments`]: nothing else makes or removes files in it. Unfinished files
 //! (`*.tmp`) of a crash are removed when it is opened.
 
+mod segment;
+
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::StoreError;
 use super::files::{At, damaged};
-use super::frame::{self, End, Frames, HEADER, Header, MAX_BATCH, Place};
+use super::frame::{self, End, HEADER, Header, MAX_BATCH, Place};
 use super::log::{AppendError, Batches, Log};
 use crate::env::{Access, DiskFile, Env};
+use segment::{Reading, Segment, list, next_of, path_of, settle};
 
 /// The length at which a file is closed, in bytes.
 pub(super) const SEGMENT_BYTES: u64 = 64 << 20;
@@ -71,38 +74,6 @@ impl Active {
 
 /// Returns the new bytes of a batch that is rewritten; `None` if it does not change.
 pub type Change<'a> = dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, StoreError> + 'a;
-
-/// A file of the log and the batches in it that are not void.
-#[derive(Debug)]
-struct Segment {
-    path: PathBuf,
-    header: Header,
-    /// Opened when it is read: there may be more files than the limit of open files.
-    frames: Option<Frames>,
-    /// The number of the first batch of the next file; `None` for the newest file.
-    until: Option<u64>,
-}
-
-impl Segment {
-    fn first(&self) -> u64 {
-        self.header.first
-    }
-
-    /// Opens the file, if it is not open.
-    fn open(&mut self, env: &Env) -> Result<&mut Frames, StoreError> {
-        if self.frames.is_none() {
-            let file = env
-                .disk
-                .open(&self.path, Access::Read)
-                .reading(&self.path)?;
-            let frames = Frames::open(file).reading(&self.path)?;
-            let frames = frames.filter(|frames| *frames.header() == self.header);
-            self.frames = frames;
-        }
-        let damage = || damaged(&self.path, "its header is damaged");
-        self.frames.as_mut().ok_or_else(damage)
-    }
-}
 
 impl Segments {
     /// Opens the log in a folder, which is made if it does not exist, and finds its end.
@@ -408,12 +379,6 @@ impl Segments {
     }
 }
 
-impl Segment {
-    fn path_length(&self, env: &Env) -> Result<u64, StoreError> {
-        env.disk.len(&self.path).reading(&self.path)
-    }
-}
-
 impl Log for Segments {
     fn append(&self, expected_last: u64, batch: &[u8]) -> Result<(), AppendError> {
         let mut writer = self.writer();
@@ -479,132 +444,6 @@ impl Log for Segments {
     }
 }
 
-/// Reads the batches after a number.
-struct Reading {
-    current: Option<Segment>,
-    rest: std::vec::IntoIter<Segment>,
-    after: u64,
-    place: Arc<Mutex<Option<Place>>>,
-}
-
-impl Iterator for Reading {
-    type Item = Result<(u64, Vec<u8>), StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match next_of(self.current.as_mut()?) {
-                Ok(Some((number, batch))) if number > self.after => {
-                    return Some(Ok((number, batch)));
-                }
-                Ok(Some(_)) => {}
-                Ok(None) => {
-                    let next = self.rest.next()?;
-                    self.current = Some(next);
-                }
-                Err(error) => {
-                    self.current = None;
-                    return Some(Err(error));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        if let Some(current) = &self.current {
-            *lock(&self.place) = current.frames.as_ref().map(Frames::place);
-        }
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn path_of(dir: &Path, serial: u64) -> PathBuf {
-    dir.join(format!("{serial:012}.log"))
-}
-
-/// The files of a log, oldest first.
-fn list(env: &Env, dir: &Path) -> Result<Vec<Segment>, StoreError> {
-    let mut segments: Vec<Segment> = Vec::new();
-    for name in env.disk.names(dir).reading(dir)? {
-        let Some(serial) = name
-            .strip_suffix(".log")
-            .and_then(|s| s.parse::<u64>().ok())
-        else {
-            continue;
-        };
-        let path = dir.join(&name);
-        let file = env.disk.open(&path, Access::Read).reading(&path)?;
-        let frames = Frames::open(file).reading(&path)?;
-        // A file gets its name only after its header is durable.
-        let frames = frames
-            .filter(|frames| frames.header().serial == serial)
-            .ok_or_else(|| damaged(&path, "its header is damaged"))?;
-        segments.push(Segment {
-            path,
-            header: *frames.header(),
-            frames: None,
-            until: None,
-        });
-    }
-    segments.sort_by_key(|segment| segment.header.serial);
-    for index in (1..segments.len()).rev() {
-        let next = segments[index].first();
-        if next < segments[index - 1].first() {
-            return Err(damaged(
-                &segments[index].path,
-                "it begins before an older file",
-            ));
-        }
-        segments[index - 1].until = Some(next);
-    }
-    Ok(segments)
-}
-
-/// The next valid batch of a file that is not void; `None` at its end.
-fn next_of(segment: &mut Segment) -> Result<Option<(u64, Vec<u8>)>, StoreError> {
-    let frames = segment.frames.as_mut().expect("opened before it is read");
-    let number = frames.next_number();
-    if segment.until == Some(number) {
-        return Ok(None);
-    }
-    match (frames.next().reading(&segment.path)?, segment.until) {
-        (Some(batch), _) => Ok(Some((number, batch))),
-        (None, None) => Ok(None),
-        (None, Some(_)) => Err(damaged(
-            &segment.path,
-            format!("batch {number} is damaged or missing"),
-        )),
-    }
-}
-
-/// Finds the end of the newest file, and makes its batches durable. Returns the number of the last batch.
-///
-/// The last batches may have been written by a process that ended before they were durable, and the
-/// system may have given up on writing them. So they are written once more.
-fn settle(env: &Env, newest: &mut Segment) -> Result<u64, StoreError> {
-    let path = &newest.path.clone();
-    let frames = newest.open(env)?;
-    while frames.next().reading(path)?.is_some() {}
-    if frames.end().reading(path)? == End::Damaged {
-        let number = frames.next_number();
-        return Err(damaged(path, format!("batch {number} is damaged")));
-    }
-    let end = frames.offset();
-    if end > HEADER as u64 {
-        let file = env.disk.open(path, Access::Write).writing(path)?;
-        let mut buffer = vec![0; 1 << 20];
-        let mut at = 0;
-        while at < end {
-            let count = buffer.len().min((end - at) as usize);
-            file.read_full_at(&mut buffer[..count], at).reading(path)?;
-            file.write_all_at(&buffer[..count], at).writing(path)?;
-            at += count as u64;
-        }
-        file.sync().writing(path)?;
-    }
-    Ok(frames.next_number() - 1)
 }

@@ -128,12 +128,7 @@ impl Bench {
         item: Option<&str>,
         reward: f64,
     ) -> Result<bool, Refusal> {
-        let given = Feedback {
-            decision,
-            item,
-            reward,
-            more: &[],
-        };
+        let given = Feedback::of_item(decision, item, reward);
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         Ok(applied[0])
     }

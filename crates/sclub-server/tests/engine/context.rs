@@ -132,44 +132,51 @@ fn a_folder_keeps_its_context_features() {
 fn the_rewards_of_a_list_are_one_round() {
     let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
     let shown = bench.recommend("u", 3).unwrap();
-    let give = |item, reward, more: &[f64]| {
-        let given = Feedback {
-            decision: &shown.decision,
-            item,
-            reward,
-            more,
-        };
+    let give = |rewards: &[f64]| {
+        let given = Feedback::of_list(&shown.decision, rewards);
         let applied = bench.runtime.block_on(bench.engine.feedback(&[given]));
         applied.map(|applied| applied[0])
     };
-    let refused = give(None, 0.0, &[1.0, 2.0]).unwrap_err().to_string();
+    let refused = give(&[0.0, 1.0, 2.0]).unwrap_err().to_string();
     assert!(refused.contains("the reward is 2"), "{refused}");
-    let refused = give(None, 0.0, &[0.0; 3]).unwrap_err().to_string();
+    let refused = give(&[0.0; 4]).unwrap_err().to_string();
     assert!(refused.contains("4 rewards for 3 items"), "{refused}");
+    let refused = give(&[]).unwrap_err().to_string();
+    assert!(refused.contains("there are no rewards"), "{refused}");
     assert_eq!(bench.rounds(), 0);
-    assert_eq!(give(None, 0.0, &[1.0]), Ok(true));
+    assert_eq!(give(&[0.0, 1.0]), Ok(true));
     assert_eq!(
         (bench.rounds(), bench.engine.state().rewards()),
         (1, (2, 1.0))
     );
-    assert_eq!(give(None, 0.0, &[1.0]), Ok(false));
+    assert_eq!(give(&[0.0, 1.0]), Ok(false));
     // The user looked further.
-    assert_eq!(give(None, 0.0, &[1.0, 1.0]), Ok(true));
+    assert_eq!(give(&[0.0, 1.0, 1.0]), Ok(true));
     assert_eq!(
         (bench.rounds(), bench.engine.state().rewards()),
         (2, (3, 2.0))
     );
-    let brought: Vec<(String, f64)> = bench
-        .export()
-        .iter()
-        .map(|line| {
-            (
-                line["item"].as_str().unwrap().to_owned(),
-                line["reward"].as_f64().unwrap(),
-            )
-        })
-        .collect();
-    let expected = shown.items.iter().zip([0.0, 1.0, 1.0]);
-    let expected: Vec<(String, f64)> = expected.map(|((id, _), r)| (id.clone(), r)).collect();
-    assert_eq!(brought, expected);
+    let last = bench.recommend("v", 3).unwrap();
+    let item = last.items[1].0.clone();
+    bench
+        .feedback_on(&last.decision, Some(&item), 0.25)
+        .unwrap();
+    let lines = bench.export();
+    let lines = lines.iter().map(|line| {
+        let item = line["item"].as_str().unwrap().to_owned();
+        let position = line["position"].as_u64().unwrap() as usize;
+        (item, position, line["reward"].as_f64())
+    });
+    let of = |shown: &Recommended, position: usize, reward| {
+        (shown.items[position].0.clone(), position, reward)
+    };
+    let expected = [
+        of(&shown, 0, Some(0.0)),
+        of(&shown, 1, Some(1.0)),
+        of(&shown, 2, Some(1.0)),
+        of(&last, 1, Some(0.25)),
+        of(&last, 0, None),
+        of(&last, 2, None),
+    ];
+    assert_eq!(lines.collect::<Vec<_>>(), expected);
 }

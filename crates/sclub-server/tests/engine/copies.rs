@@ -88,12 +88,8 @@ fn decisions_of_another_copy_are_refused() {
         assert_eq!(original.feedback(&own, 1.0), Err(Refusal::OtherCopy));
     }
     // In a batch the error has the index.
-    let given = [&own, &learned_on].map(|decision| sclub_server::engine::Feedback {
-        decision,
-        item: None,
-        reward: 1.0,
-        more: &[],
-    });
+    let given = [&own, &learned_on]
+        .map(|decision| sclub_server::engine::Feedback::of_item(decision, None, 1.0));
     let refused = copy.runtime.block_on(copy.engine.feedback(&given));
     let expected = Refusal::OtherCopy.within("feedback", 1);
     assert_eq!(refused, Err(expected));

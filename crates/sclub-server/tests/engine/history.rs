@@ -54,12 +54,7 @@ fn play(settings: &Settings, steps: Vec<Step>) -> Result<u64, TestCaseError> {
                     .collect();
                 let round: Vec<Feedback<'_>> = shown
                     .iter()
-                    .map(|shown| Feedback {
-                        decision: &shown.decision,
-                        item: None,
-                        reward: 1.0,
-                        more: &[],
-                    })
+                    .map(|shown| Feedback::of_item(&shown.decision, None, 1.0))
                     .collect();
                 if !round.is_empty() {
                     let applied = bench.runtime.block_on(bench.engine.feedback(&round));

@@ -1,12 +1,16 @@
 //! The engine on a real folder.
 
 mod bench;
+#[path = "../common/by_id.rs"]
+mod by_id;
 #[path = "../common/mod.rs"]
 mod common;
 mod context;
 mod copies;
+mod draws;
 mod faults;
 mod history;
 mod http;
 mod keeping;
+mod lists;
 mod rules;

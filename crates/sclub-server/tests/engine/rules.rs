@@ -193,12 +193,7 @@ fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
     let given = |shown: &[sclub_server::engine::Recommended]| {
         let round: Vec<Feedback<'_>> = shown
             .iter()
-            .map(|shown| Feedback {
-                decision: &shown.decision,
-                item: None,
-                reward: 1.0,
-                more: &[],
-            })
+            .map(|shown| Feedback::of_item(&shown.decision, None, 1.0))
             .collect();
         bench.runtime.block_on(bench.engine.feedback(&round))
     };

@@ -11,6 +11,8 @@
 //! acknowledged; [`finish`] compares.
 
 mod bounds;
+#[path = "../common/by_id.rs"]
+mod by_id;
 mod clients;
 mod clock;
 mod crash_points;
@@ -110,6 +112,21 @@ fn three_hundred_seeds() {
         counts.get("unknown").is_some_and(|&count| count >= 5),
         "{counts:?}"
     );
+}
+
+/// Also with a policy that learns from lists, and with one that draws at random.
+#[test]
+fn other_policies_under_the_same_faults() {
+    by_id::register();
+    for policy in [by_id::NAME, "lints"] {
+        for seed in 0..20 {
+            let mut plan = Plan::new(seed, OPS);
+            plan.settings.policy = Some(policy.to_owned());
+            if let Err(failure) = run(plan, false) {
+                panic!("{policy}: {failure}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,20 +1,20 @@
 //! Requests at the server's door: each is put to the engine, and its answer is checked.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io::{self, Write};
+mod copies;
+
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::rc::Rc;
 
 use futures_util::future::{Either, select};
-use sclub::ItemSet;
+use sclub::{ItemId, ItemSet};
 use sclub_server::context::ContextValue;
 use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
 use sclub_server::event::Item;
-use sclub_server::state::Scratch;
+use sclub_server::state::{Scratch, item_id};
 use tokio::sync::oneshot;
 
-use crate::executor::Group;
-use crate::model::{Ask, DecisionId, End, Life, SentReward};
+use crate::model::{Ask, DecisionId, End, SentReward};
 use crate::subject::{Engine, Refusal, Why, why};
 use crate::world::{Decision, GRACE, Owner, Site, World};
 
@@ -166,7 +166,7 @@ impl World {
     fn recommend(&self, site: &Site, engine: &Engine, requests: &[RecommendRequest]) -> Reply {
         let inline: Vec<Option<ItemSet>> = requests
             .iter()
-            .map(|request| self.inline(request))
+            .map(|request| self.inline(engine, request))
             .collect();
         let context = self.context();
         let asked: Vec<RecommendQuery<'_>> = requests
@@ -230,12 +230,17 @@ impl World {
         })
     }
 
-    fn inline(&self, request: &RecommendRequest) -> Option<ItemSet> {
+    fn inline(&self, engine: &Engine, request: &RecommendRequest) -> Option<ItemSet> {
         let Choice::Inline(items) = &request.among else {
             return None;
         };
         let rows: Vec<f64> = items.iter().flat_map(|(_, row)| row.clone()).collect();
-        Some(ItemSet::from_rows(self.plan.dim, &rows).expect("good features"))
+        let mut set = ItemSet::from_rows(self.plan.dim, &rows).expect("good features");
+        if engine.has_item_ids() {
+            let ids: Vec<ItemId> = items.iter().map(|(id, _)| item_id(id)).collect();
+            set.set_ids(&ids).expect("an id for each item");
+        }
+        Some(set)
     }
 
     async fn feedback(&self, site: &Site, engine: &Engine, rewards: &[Reward]) -> Reply {
@@ -258,11 +263,8 @@ impl World {
         let given: Vec<Feedback<'_>> = rewards
             .iter()
             .zip(&all)
-            .map(|(reward, decision)| Feedback {
-                decision: &decision.text,
-                item: reward.item.as_deref(),
-                reward: reward.reward,
-                more: &[],
+            .map(|(reward, decision)| {
+                Feedback::of_item(&decision.text, reward.item.as_deref(), reward.reward)
             })
             .collect();
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
@@ -375,12 +377,7 @@ impl World {
                 (text, Some("nothing"), self.plan.settings.reward_min)
             }
         };
-        let given = Feedback {
-            decision: text,
-            item,
-            reward,
-            more: &[],
-        };
+        let given = Feedback::of_item(text, item, reward);
         if engine.feedback(&[given]).await.is_ok() {
             self.violation(format!("{invalid:?} was accepted"));
         }
@@ -429,100 +426,6 @@ impl World {
             }
         }
     }
-
-    async fn backup(self: &Rc<Self>, site: &Rc<Site>, engine: &Engine, pace: Pace) -> Reply {
-        let begun = site.model.borrow().clone();
-        let begin = self.tick();
-        let (noted, _) = self.shown(site);
-        let group = self.group(site);
-        let mut out = Reader {
-            bytes: Vec::new(),
-            pace,
-            world: Rc::clone(self),
-            site: Rc::clone(site),
-            group,
-        };
-        let done = engine.backup(&mut out).await;
-        if self.group(site) != group {
-            // The process died while it was written: the reply is lost.
-            std::future::pending::<()>().await;
-        }
-        if done.is_ok() && !self.disk.is_down() {
-            self.keep_backup(site, out.bytes, begun, begin, noted);
-        }
-        match pace {
-            Pace::GivesUp(_) => Reply::Done,
-            _ => self.upkeep(site, "backup", done),
-        }
-    }
-
-    /// Decisions that the journal of a folder has once it was written, and those it must not have:
-    /// their users were forgotten.
-    fn shown(&self, site: &Site) -> (BTreeSet<DecisionId>, BTreeSet<DecisionId>) {
-        let model = site.model.borrow();
-        let decisions = self.decisions.borrow();
-        let life = |id: &DecisionId| {
-            let decision = &decisions[*id];
-            model.life(*id, &decision.user, decision.made)
-        };
-        let mut shown = site.noted.borrow().clone();
-        shown.extend(&*site.fresh.borrow());
-        let dead = (0..decisions.len()).filter(|id| life(id) == Life::Dead);
-        let dead = dead.filter(|&id| self.owner(site, &decisions[id]) == Owner::Ours);
-        (shown, dead.collect())
-    }
-
-    async fn export(&self, site: &Site, engine: &Engine) -> Reply {
-        let before = site.model.borrow().export_counts();
-        let (shown, dead) = self.shown(site);
-        let mut bytes = Vec::new();
-        let done = engine.export(&mut bytes).await;
-        if let Ok(count) = done
-            && !self.disk.is_down()
-        {
-            self.count("exports");
-            let after = site.model.borrow().export_counts();
-            self.expect(match self.plan.settings.journal_days {
-                0 if bytes.is_empty() => Ok(()),
-                0 => Err("there is something in an export without a journal".to_owned()),
-                _ => crate::export::check(&bytes, count, &before, &after).and_then(|lines| {
-                    self.check_lines(site, &lines, &shown, &dead)?;
-                    site.noted.borrow_mut().extend(&shown);
-                    Ok(())
-                }),
-            });
-        }
-        self.upkeep(site, "export", done.map(drop))
-    }
-
-    /// Checks which decisions are in an export: `shown`, unless their users were forgotten, and none
-    /// of `dead`.
-    fn check_lines(
-        &self,
-        site: &Site,
-        lines: &BTreeMap<u64, (String, String)>,
-        shown: &BTreeSet<DecisionId>,
-        dead: &BTreeSet<DecisionId>,
-    ) -> Result<(), String> {
-        let model = site.model.borrow();
-        let decisions = self.decisions.borrow();
-        for id in shown.union(dead) {
-            let decision = &decisions[*id];
-            let life = model.life(*id, &decision.user, decision.made);
-            let is_due = shown.contains(id) && life == Life::Alive;
-            for (number, item) in (decision.number..).zip(&decision.items) {
-                let line = (decision.user.clone(), item.clone());
-                let is_there = lines.get(&number) == Some(&line);
-                if is_there && dead.contains(id) {
-                    return Err(format!("the export has {decision:?} of who was forgotten"));
-                }
-                if !is_there && is_due {
-                    return Err(format!("the export lacks {item} of {decision:?}"));
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Checks that what was shown could be.
@@ -562,79 +465,5 @@ impl Choice {
                 CandidateSet::Inline(ids.collect(), inline.expect("made from the same"))
             }
         }
-    }
-}
-
-/// Takes a backup.
-struct Reader {
-    bytes: Vec<u8>,
-    pace: Pace,
-    world: Rc<World>,
-    site: Rc<Site>,
-    /// The process that writes.
-    group: Option<Group>,
-}
-
-/// The number of polls of other tasks while a reader keeps the server waiting.
-const MEANWHILE: usize = 20;
-
-impl Reader {
-    /// Time passes, and all but the one who writes go on.
-    fn pause(&self, milliseconds: u64) -> io::Result<()> {
-        self.world.clock.advance(milliseconds);
-        self.world.executor.run_others(MEANWHILE);
-        match self.world.group(&self.site) == self.group {
-            true => Ok(()),
-            false => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
-    /// Reads no further until something else was done: that must not wait for the reader.
-    fn wait_for(&self, request: Request) -> io::Result<()> {
-        let begun = self.world.clock.now();
-        let what = format!("{request:?}");
-        let Some(mut answer) = self.world.deliver(&self.site, request, None) else {
-            return Ok(());
-        };
-        while answer.try_recv() == Err(oneshot::error::TryRecvError::Empty) {
-            self.pause(100)?;
-            let waited = self.world.clock.now() - begun;
-            if waited > GRACE && self.world.calm_for() > Some(GRACE) {
-                self.world
-                    .violation(format!("{what} waits for who reads a backup"));
-                break;
-            }
-            if self.site.is_closing.get() {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Write for Reader {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.pace {
-            Pace::GivesUp(after) if self.bytes.len() + bytes.len() > after => {
-                return Err(io::ErrorKind::BrokenPipe.into());
-            }
-            Pace::Slow(milliseconds) => {
-                if self.bytes.is_empty() {
-                    self.wait_for(match milliseconds % 3 {
-                        0 => Request::Snapshot,
-                        1 => Request::Compact,
-                        _ => Request::Export,
-                    })?;
-                }
-                self.pause(milliseconds)?;
-            }
-            _ => {}
-        }
-        self.bytes.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

@@ -42,12 +42,8 @@ pub fn served() -> (TempDir, TempDir) {
     };
     let serve = |rounds: u32| {
         for round in 0..rounds {
-            let given = Feedback {
-                decision: &decide(&format!("user-{}", round % 3)),
-                item: None,
-                reward: 0.5,
-                more: &[],
-            };
+            let decision = decide(&format!("user-{}", round % 3));
+            let given = Feedback::of_item(&decision, None, 0.5);
             runtime.block_on(engine.feedback(&[given])).unwrap();
         }
         runtime.block_on(engine.export(&mut Vec::new())).unwrap();

@@ -10,12 +10,12 @@
 //!
 //! A recommendation costs O(d²) for the draw and O(d) for each item; a reward costs O(d²).
 
-use std::f64::consts::TAU;
 use std::io::{self, Write};
 
 use crate::abilities::{ClusterView, Forget, Inspect, Persist};
 use crate::bytes::{self, Reader, Save, Writer};
 use crate::digest::mix;
+use crate::draws;
 use crate::error::{Error, LoadError, check_dim};
 use crate::items::{Group, ItemSet};
 use crate::ledger::Ledger;
@@ -80,17 +80,10 @@ impl LinTs {
 
     /// The estimate of a user's weight vector, and a draw from its posterior.
     fn draw(&self, draw: u64, user: UserId) -> (&[f64], Vec<f64>) {
-        let key = mix(mix(self.seed) ^ draw);
         let view = self.view(user);
-        let mut draw = view.estimate.to_vec();
-        // Mᵀ w, row by row: M is unit lower triangular, packed by rows without its diagonal.
-        for row in 0..self.shape.dim {
-            let w = self.draw_scale * view.scale[row].sqrt() * normal(key, row as u64);
-            draw[row] += w;
-            let factors = &view.factor[row * row.saturating_sub(1) / 2..][..row];
-            for (value, factor) in draw.iter_mut().zip(factors) {
-                *value += factor * w;
-            }
+        let mut draw = draws::from_posterior(mix(self.seed) ^ draw, view, self.draw_scale);
+        for (value, mean) in draw.iter_mut().zip(view.estimate) {
+            *value += mean;
         }
         (view.estimate, draw)
     }
@@ -137,13 +130,6 @@ fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Sc
     for lane in 0..group.width {
         scores.width[lane] = scores.score[lane] - scores.mean[lane];
     }
-}
-
-/// The standard normal number of a key and a place (Box and Muller).
-fn normal(key: u64, place: u64) -> f64 {
-    let uniform = |n: u64| ((mix(mix(key) ^ n) >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    let (length, angle) = (uniform(2 * place), uniform(2 * place + 1));
-    (-2.0 * libm::log(length)).sqrt() * libm::cos(TAU * angle)
 }
 
 impl Policy for LinTs {
@@ -357,7 +343,7 @@ pub static SPEC: Spec = Spec {
     summary: "Linear Thompson sampling with a posterior for each user, or one for all",
     citation: "Agrawal and Goyal, ICML 2013",
     colors: ["#8C564B", "#C99A8F"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Default],
     constants: &[DRAW_SCALE, SHARED],
     can: Abilities {

@@ -62,6 +62,9 @@ impl Forget for SclubSoft {
             self.gain = 0.0;
             self.due = self.rounds.saturating_add(FIRST_ROUGH_FIT);
         }
+        if self.served.is_none() {
+            self.pool();
+        }
         true
     }
 }
@@ -87,10 +90,7 @@ impl Inspect for SclubSoft {
     /// users, without clusters.
     fn own_estimate(&self, user: UserId) -> Option<Vec<f64>> {
         self.roster.slot(user)?;
-        Some(match self.basis(user) {
-            Some((served, block, _)) => served.model.shape.view(&block).estimate.to_vec(),
-            None => vec![0.0; self.layout.dim],
-        })
+        Some(self.expected(self.basis(user).as_ref()))
     }
 
     fn cluster_users(&self, user: UserId) -> u64 {

@@ -19,6 +19,8 @@ const JITTER: f64 = 1e-5;
 /// The precision of the prior of μ0 around 0, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
+/// The maximum factor of a step that is extrapolated.
+const MAX_EXTRAPOLATION: f64 = 100.0;
 /// The gain in nats below which a step is the last.
 pub(super) const MIN_GAIN: f64 = 0.3;
 
@@ -200,6 +202,23 @@ impl Scale {
         self.noise / self.square
     }
 
+    /// The precision of the prior of μ0 around 0.
+    pub fn ridge(self) -> f64 {
+        RIDGE / self.variance()
+    }
+
+    /// V⁻¹, the information about μ0: ΣH + ridge, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹. `share` is the number of users
+    /// that each user of the pass stands for.
+    pub fn information(self, background: &Background, pass: &Pass, share: f64) -> Vec<f64> {
+        let dim = background.mean.len();
+        let users = pass.evidence.len() as f64;
+        let inside = sandwich(dim, &background.precision, &pass.covariance);
+        let terms = background.precision.iter().zip(&inside);
+        let mut information: Vec<f64> = terms.map(|(p, s)| share * (users * p - s)).collect();
+        (0..dim).for_each(|i| information[row_start(i) + i] += self.ridge());
+        information
+    }
+
     /// The start of a first fit.
     pub fn start(self, dim: usize) -> Background {
         Background::wide(dim, FIRST_VARIANCE * self.variance())
@@ -211,8 +230,7 @@ impl Scale {
         let pseudo = self.pseudo;
         let pulled = pseudo * symmetric::trace(dim, &background.precision);
         let length = symmetric::dot(&background.mean, &background.mean);
-        -0.5 * PSEUDO_USERS * (background.log_determinant + pulled)
-            - 0.5 * RIDGE / self.variance() * length
+        -0.5 * PSEUDO_USERS * (background.log_determinant + pulled) - 0.5 * self.ridge() * length
     }
 
     /// One step of EM.
@@ -221,16 +239,7 @@ impl Scale {
         let users = pass.evidence.len() as f64;
         // μ0 by its marginal likelihood: (ΣH + ridge) μ0 = C⁻¹ Σ P b/v, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹,
         // Σ P b/v = Σ m − (ΣP) C⁻¹μ0.
-        let inside = sandwich(dim, &old.precision, &pass.covariance);
-        let mut information: Vec<f64> = old
-            .precision
-            .iter()
-            .zip(&inside)
-            .map(|(p, s)| users * p - s)
-            .collect();
-        for i in 0..dim {
-            information[row_start(i) + i] += RIDGE / self.variance();
-        }
+        let information = self.information(old, pass, 1.0);
         let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
         for ((moved, shift), mean) in moved.iter_mut().zip(&pass.shift).zip(&old.mean) {
             *moved = shift + users * mean - *moved;
@@ -322,6 +331,7 @@ pub(crate) fn fit(
     }
     scale.pseudo = width(&best);
     best_value = value(&scale, &best, &best_pass);
+    let mut trail = vec![best.clone()];
     for _ in 0..steps {
         let Some(tried) = scale.step(&best, &best_pass) else {
             break;
@@ -336,17 +346,65 @@ pub(crate) fn fit(
         if gain < MIN_GAIN {
             break;
         }
+        trail.push(best.clone());
+        if let [first, second, third] = &trail[..] {
+            if let Some(tried) = extrapolate(first, second, third) {
+                let tried_pass = run(&tried);
+                let tried_value = value(&scale, &tried, &tried_pass);
+                if tried_value > best_value {
+                    (best, best_pass, best_value) = (tried, tried_pass, tried_value);
+                }
+            }
+            trail = vec![best.clone()];
+        }
     }
     (best, best_pass)
 }
 
+/// Where EM seems to be heading after two steps (SQUAREM, Varadhan and Roland 2008): with r the first step
+/// and v the change from the first to the second, the start + 2a r + a² v, a = ‖r‖/‖v‖. `None` if that is not
+/// farther than EM has come, or C would not be positive definite.
+fn extrapolate(start: &Background, first: &Background, second: &Background) -> Option<Background> {
+    let all = |b: &Background| -> Vec<f64> { [&b.mean[..], &b.covariance[..]].concat() };
+    let (start, first, second) = (all(start), all(first), all(second));
+    let steps: Vec<(f64, f64)> = start
+        .iter()
+        .zip(&first)
+        .zip(&second)
+        .map(|((x, y), z)| (y - x, (z - y) - (y - x)))
+        .collect();
+    let length = |part: fn(&(f64, f64)) -> f64| {
+        steps
+            .iter()
+            .map(|step| part(step) * part(step))
+            .sum::<f64>()
+            .sqrt()
+    };
+    let factor = length(|step| step.0) / length(|step| step.1);
+    if !(factor > 1.0 && factor < MAX_EXTRAPOLATION) {
+        return None;
+    }
+    let moved = start.iter().zip(&steps);
+    let moved: Vec<f64> = moved
+        .map(|(x, (r, v))| x + factor * (2.0 * r + factor * v))
+        .collect();
+    let dim = (0..).find(|&dim| dim + row_start(dim) == moved.len())?;
+    let (mean, covariance) = moved.split_at(dim);
+    Background::new(mean.to_vec(), covariance.to_vec())
+}
+
 /// v of least squares over all users together, and the mean squared length of items; for a first fit.
 pub(crate) fn pooled(panel: &Panel<'_>, layout: Layout) -> Scale {
-    let dim = layout.dim;
     let mut sums = vec![0.0; layout.row()];
     for slot in panel.slots() {
         add(&mut sums, panel.row(*slot));
     }
+    pooled_of(layout, &sums)
+}
+
+/// As [`pooled`], from the sums over all users.
+pub(crate) fn pooled_of(layout: Layout, sums: &[f64]) -> Scale {
+    let dim = layout.dim;
     let (gram, moment) = (&sums[..layout.gram()], &sums[layout.gram()..layout.count()]);
     let (count, squares) = (sums[layout.count()], sums[layout.squares()]);
     let square = symmetric::trace(dim, gram) / count;

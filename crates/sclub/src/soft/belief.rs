@@ -8,10 +8,12 @@ use super::symmetric;
 use crate::kernels::batch::{Posteriors, Products};
 use crate::kernels::{self, Batch};
 use crate::policy::ClusterId;
-use crate::statistics::Shape;
+use crate::statistics::{Shape, View};
 
 /// A centre is well known when its variance is below this share of the background's.
 const MIN_SPREAD: f64 = 3e-3;
+/// The minimum probability of a cluster for an observation to move its centre.
+const MIN_MOVING_WEIGHT: f64 = 0.05;
 
 /// A fit made ready for serving.
 #[derive(Debug, Clone)]
@@ -22,13 +24,17 @@ pub(crate) struct Model {
     /// 1/√v
     pub whiten: f64,
     pub background: Background,
+    /// C⁻¹, both triangles, in rows of whole groups of lanes.
+    precision: Vec<f64>,
     /// ln π of the background and of each hypothesis.
     pub log_shares: Vec<f64>,
-    /// The centres, one after another.
+    /// The centres, one after another, moved by the observations since the fit.
     pub means: Vec<f64>,
     /// The centres with one of all in each lane: entry i of centre k at `i * width + k`.
     by_feature: Vec<f64>,
     pub labels: Vec<ClusterId>,
+    /// V of each centre, both triangles, in rows of whole groups of lanes.
+    centre_covariances: Vec<Vec<f64>>,
     /// V of each centre that is not yet well known.
     pub spreads: Vec<Option<Vec<f64>>>,
     coefficients: Vec<f64>,
@@ -70,10 +76,16 @@ impl Model {
             noise,
             whiten: 1.0 / noise.sqrt(),
             background: fit.background.clone(),
+            precision: symmetric::full_rows(layout.dim, &fit.background.precision),
             log_shares,
             means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
             by_feature: vec![0.0; layout.dim * centres.len().next_multiple_of(kernels::LANES)],
             labels: centres.iter().map(|c| c.label).collect(),
+            centre_covariances: fit
+                .spreads
+                .iter()
+                .map(|spread| symmetric::full_rows(layout.dim, spread))
+                .collect(),
             spreads: fit
                 .spreads
                 .iter()
@@ -83,11 +95,8 @@ impl Model {
             block: vec![0.0; Shape { dim: layout.dim }.block()],
             newcomer: Belief::default(),
         };
-        let width = centres.len().next_multiple_of(kernels::LANES);
         for (k, centre) in centres.iter().enumerate() {
-            for (i, &value) in centre.mean.iter().enumerate() {
-                model.by_feature[i * width + k] = value;
-            }
+            model.set_centre(k, &centre.mean);
         }
         let row = vec![0.0; layout.row()];
         let mut block = std::mem::take(&mut model.block);
@@ -100,6 +109,56 @@ impl Model {
         model.block = block;
         model.newcomer = newcomer;
         model
+    }
+
+    /// C⁻¹ x, in a vector that may have zeros behind it.
+    pub fn pull(&self, x: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; self.layout.dim.next_multiple_of(kernels::LANES)];
+        kernels::means(x, &self.precision, &mut out);
+        out
+    }
+
+    /// A δ = P C⁻¹ δ: the change of a user's posterior mean if the prior's mean changes by δ.
+    pub fn moved(&self, user: View<'_>, shift: &[f64]) -> Vec<f64> {
+        let pulled = self.pull(shift);
+        let mut moved = vec![0.0; self.layout.dim];
+        kernels::solve(
+            self.layout.dim,
+            user.factor,
+            user.scale,
+            &pulled,
+            &mut moved,
+        );
+        moved
+    }
+
+    /// Moves the centres by an observation of a user who belongs to each with a weight w:
+    /// μ_k += V_k x (y − xᵀμ_k)/(v/w + xᵀV_kx). V_k stays as of the fit, which sets the centres anew.
+    fn move_centres(&mut self, belief: &Belief, item: &[f64], reward: f64) {
+        let dim = self.layout.dim;
+        for k in 0..self.labels.len() {
+            let weight = belief.weights[k + 1];
+            if weight < MIN_MOVING_WEIGHT {
+                continue;
+            }
+            let mut image = vec![0.0; dim.next_multiple_of(kernels::LANES)];
+            kernels::means(item, &self.centre_covariances[k], &mut image);
+            let variance = self.noise / weight + symmetric::dot(item, &image);
+            let step = (reward - belief.expected[k]) / variance;
+            let mut mean = self.means[k * dim..(k + 1) * dim].to_vec();
+            kernels::add_scaled(&mut mean, step, &image[..dim]);
+            self.set_centre(k, &mean);
+        }
+    }
+
+    /// Puts a centre elsewhere.
+    pub fn set_centre(&mut self, k: usize, mean: &[f64]) {
+        let dim = self.layout.dim;
+        let width = self.labels.len().next_multiple_of(kernels::LANES);
+        self.means[k * dim..(k + 1) * dim].copy_from_slice(mean);
+        for (i, &value) in mean.iter().enumerate() {
+            self.by_feature[i * width + k] = value;
+        }
     }
 
     /// Fresh blocks and beliefs of up to [`kernels::LANES`] users, from their rows.
@@ -155,26 +214,25 @@ impl Model {
         }
     }
 
-    /// One observation: the block and the belief change by rank 1. Returns by how much the reward was
-    /// likelier with clusters than without, as a logarithm.
+    /// One observation: the block and the belief change by rank 1, and so do the centres of the clusters that
+    /// the user probably belongs to. `background` is the log-likelihood of the
+    /// reward under the background less that of noise alone. Returns by how much the reward was likelier with
+    /// clusters than without, as a logarithm.
     #[inline]
     pub fn observe(
-        &self,
+        &mut self,
         block: &mut [f64],
         belief: &mut Belief,
         item: &[f64],
         scaled: &mut [f64],
         reward: f64,
+        background: f64,
     ) -> f64 {
         for (s, x) in scaled.iter_mut().zip(item) {
             *s = x * self.whiten;
         }
         let white = reward * self.whiten;
-        let surprise = kernels::observe(self.layout.dim, block, scaled, white);
-        let background = 0.5
-            * (white * white
-                - surprise.error * surprise.error / surprise.variance
-                - libm::log(surprise.variance));
+        kernels::observe(self.layout.dim, block, scaled, white);
         let inverse = 1.0 / self.noise;
         let before = belief.log_sum;
         belief.logs[0] += background;
@@ -189,6 +247,7 @@ impl Model {
         belief.weights.copy_from_slice(&belief.logs);
         let after = normalise(&mut belief.weights);
         belief.log_sum = after;
+        self.move_centres(belief, item, reward);
         after - before - background
     }
 }

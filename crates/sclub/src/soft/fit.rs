@@ -38,6 +38,8 @@ pub(crate) struct Fit {
     /// v
     pub noise: f64,
     pub background: Background,
+    /// V⁻¹ of the population's mean μ0.
+    pub information: Vec<f64>,
     /// The best mixture found.
     pub mixture: Mixture,
     /// Users of each of its clusters and their observations, by weight.
@@ -80,13 +82,15 @@ impl Job {
         let wide = number < SCALE_FITS;
         let (background, pass) =
             background::fit(&panel, &start, scale, params.steps, wide, workers);
-        let effective = pass.effective(&background) * all.len() as f64 / some.len() as f64;
+        let share = all.len() as f64 / some.len() as f64;
+        let effective = pass.effective(&background) * share;
         let mut fit = Fit {
             rounds: self.rounds,
             searched: 0,
             forgotten: self.forgotten,
             number,
             noise: scale.noise,
+            information: scale.information(&background, &pass, share),
             background,
             mixture: Mixture::none(),
             sizes: Vec::new(),

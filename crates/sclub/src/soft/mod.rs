@@ -15,6 +15,7 @@ mod look;
 mod mixture;
 mod panel;
 mod params;
+mod population;
 mod saved;
 mod search;
 mod sums;
@@ -25,12 +26,13 @@ mod tests;
 use std::borrow::Cow;
 
 use params::CONSTANTS;
-pub use params::SoftParams;
+pub use params::{Explore, SoftParams};
 
 use crate::bytes::{self, Save as _};
+use crate::digest::mix;
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
-use crate::kernels::{Batch, LANES};
+use crate::kernels::{self, Batch, LANES};
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
     offers,
@@ -41,6 +43,7 @@ use crate::spec::{Abilities, Load, Preset, Spec};
 use crate::statistics::{Blocks, Shape};
 use belief::{Belief, Model};
 use fit::{Fit, Job};
+use population::Population;
 use sums::{Layout, Sums};
 
 /// Rounds before the first, rough fit; the next come whenever the rounds have doubled, until
@@ -78,6 +81,8 @@ pub struct SclubSoft {
     blocks: Blocks,
     beliefs: Vec<Belief>,
     served: Option<Served>,
+    /// The posterior of the population's mean.
+    population: Population,
     rounds: u64,
     /// The number of rounds at which the next fit is due.
     due: u64,
@@ -124,6 +129,7 @@ impl SclubSoft {
             blocks: Blocks::new(Shape { dim }),
             beliefs: Vec::new(),
             served: None,
+            population: Population::new(dim),
             rounds: 0,
             due: FIRST_ROUGH_FIT.min(params.first),
             forgotten: 0,
@@ -175,6 +181,7 @@ impl SclubSoft {
             });
         }
         self.history.push((self.rounds, fit.mixture.centres.len()));
+        self.population = Population::from_fit(&fit);
         self.served = Some(Served { number, fit, model });
     }
 
@@ -237,6 +244,12 @@ impl SclubSoft {
         1.0 / (1.0 + libm::exp(1.0 - self.gain / self.params.caution))
     }
 
+    /// The random number of a decision that has none of its own.
+    fn default_draw(&self, user: UserId) -> u64 {
+        let slot = self.roster.slot(user).map_or(u64::MAX, |slot| slot as u64);
+        mix(self.rounds) ^ slot
+    }
+
     fn admit(&mut self, user: UserId) -> usize {
         self.sums.push();
         self.blocks.push();
@@ -258,16 +271,27 @@ impl SclubSoft {
         if self.beliefs[slot].fit != number {
             self.refresh(slot);
         }
-        if let Some(served) = &self.served {
+        if let Some(served) = &mut self.served {
             let (block, belief) = (self.blocks.get_mut(slot), &mut self.beliefs[slot]);
-            let model = &served.model;
-            self.gain += model.observe(block, belief, item, &mut self.scaled, reward);
+            let model = &mut served.model;
+            let user = model.shape.view(block);
+            let alone = self.population.observe(model, user, item, reward);
+            self.gain += model.observe(block, belief, item, &mut self.scaled, reward, alone);
         }
         self.sums.observe(slot, item, reward, self.params.keep());
         if self.params.half_life.is_some() {
             // All earlier observations have lost weight: a rank-1 update is not enough.
             self.refresh(slot);
         }
+    }
+
+    /// Computes the population's mean from the sums of all users, as long as there is no fit.
+    fn pool(&mut self) {
+        let mut all = vec![0.0; self.layout.row()];
+        for slot in 0..self.sums.len() {
+            kernels::add_scaled(&mut all, 1.0, self.sums.row(slot));
+        }
+        self.population = Population::from_sums(self.layout, &all);
     }
 
     /// Computes the belief about a user again.
@@ -291,22 +315,57 @@ impl Policy for SclubSoft {
     }
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.layout.dim)?;
-        Ok(match self.basis(user) {
-            Some((served, block, belief)) => self.ranking(served, &block, &belief).choose(items),
-            None => self.arbitrary_item(user, items),
-        })
+        self.recommend_drawn(self.default_draw(user), user, items)
     }
 
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        self.explain_drawn(self.default_draw(user), user, items, scores)
+    }
+
+    fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.layout.dim)?;
-        match self.basis(user) {
-            Some((served, block, belief)) => {
-                self.ranking(served, &block, &belief).explain(items, scores);
-            }
-            None => self.explain_before_first_fit(user, items, scores),
-        }
+        let basis = self.basis(user);
+        Ok(self.ranking(draw, basis.as_ref()).choose(items))
+    }
+
+    fn explain_drawn(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        scores: &mut Vec<Score>,
+    ) -> Result<(), Error> {
+        check_items(items, self.layout.dim)?;
+        let basis = self.basis(user);
+        self.ranking(draw, basis.as_ref()).explain(items, scores);
         Ok(())
+    }
+
+    fn recommend_list_drawn(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        check_items(items, self.layout.dim)?;
+        let basis = self.basis(user);
+        self.ranking(draw, basis.as_ref())
+            .best(items, k, exclude, list);
+        Ok(())
+    }
+
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        self.recommend_list_drawn(self.default_draw(user), user, items, k, exclude, best)
     }
 
     fn learn_round(
@@ -319,6 +378,9 @@ impl Policy for SclubSoft {
         self.rounds += 1;
         for observation in round {
             self.observe(observation);
+        }
+        if self.served.is_none() {
+            self.pool();
         }
         if self.params.inline && self.is_due() {
             self.refit_inline();
@@ -340,10 +402,8 @@ impl Policy for SclubSoft {
 
     /// The posterior mean.
     fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
-        Some(match self.basis(user) {
-            Some((served, block, belief)) => self.ranking(served, &block, &belief).estimate(),
-            None => vec![0.0; self.layout.dim],
-        })
+        let basis = self.basis(user);
+        Some(self.ranking(0, basis.as_ref()).estimate())
     }
 
     fn digest(&self) -> u64 {
@@ -362,11 +422,12 @@ const SOFT: Spec = Spec {
     summary: "Clusters that users belong to by probability, used as far as they predict better than none",
     citation: "this project, docs/sclub-soft.md",
     colors: ["#8B2FC9", "#A86CF5"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Default],
     constants: &CONSTANTS,
     can: Abilities {
         fit: true,
+        draws: true,
         ..Abilities::SERVED
     },
     new: |setup, values| {

@@ -4,6 +4,15 @@ use crate::bytes::{Reader, Writer, bad};
 use crate::error::{Error, LoadError};
 use crate::spec::{Constant, Preset, Range, Setup, Value, Values};
 
+/// The way in which uncertainty about the population's mean is explored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Explore {
+    /// The mean is drawn from its posterior for each decision (Thompson sampling).
+    Draw,
+    /// A bonus in proportion to its standard deviation.
+    Bonus,
+}
+
 /// Constants of [`crate::SclubSoft`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SoftParams {
@@ -15,6 +24,10 @@ pub struct SoftParams {
     /// The number of later observations of the same user after which an observation counts half;
     /// `None` if all count alike.
     pub half_life: Option<f64>,
+    /// The way in which uncertainty about the population's mean is explored.
+    pub explore: Explore,
+    /// c_μ, weight of the uncertainty about the population's mean.
+    pub population: f64,
     /// c_b, weight of the disagreement among hypotheses about a user.
     pub between: f64,
     /// c, weight of the uncertainty under each hypothesis, if clusters are trusted.
@@ -51,9 +64,11 @@ impl Default for SoftParams {
             clusters: true,
             inline: true,
             half_life: None,
-            between: 1.1,
-            within: 0.3,
-            alone: 1.0,
+            explore: Explore::Draw,
+            population: 1.0,
+            between: 0.5,
+            within: 0.1,
+            alone: 0.3,
             first: 500,
             growth: 1.2,
             patience: 1.5,
@@ -64,7 +79,7 @@ impl Default for SoftParams {
             cold_from: 10.0,
             cold_to: 100.0,
             temper: 0.1,
-            caution: 10.0,
+            caution: 30.0,
         }
     }
 }
@@ -96,8 +111,9 @@ macro_rules! default {
 const WEIGHT: Range = Range::between(0.0, 1e3, "between 0 and 1000");
 const RATIO: Range = Range::between(0.0, 1e9, "between 0 and 1e9");
 
-/// The constants of `sclub-soft`: the switch, the half-life, then [`SoftParams::numbers`].
-pub(super) const CONSTANTS: [Constant; 16] = [
+/// The constants of `sclub-soft`: the switch, the half-life, the kind of exploration, then
+/// [`SoftParams::numbers`].
+pub(super) const CONSTANTS: [Constant; 18] = [
     expert(
         "clusters",
         "Search for clusters. Without them there is one Gaussian prior for all users",
@@ -113,6 +129,19 @@ pub(super) const CONSTANTS: [Constant; 16] = [
         instead_of: None,
         advanced: false,
     },
+    Constant::new(
+        "explore",
+        "How to explore what is not known about the population: draw its mean at random for each decision, or \
+         add a bonus for uncertainty",
+        Range::OneOf(&["draw", "bonus"]),
+        |_, _| Ok(Value::Choice("draw")),
+    ),
+    expert(
+        "population",
+        "Weight of the uncertainty about the population's mean",
+        WEIGHT,
+        default!(population),
+    ),
     expert(
         "between",
         "Weight of the disagreement among hypotheses about a user",
@@ -216,6 +245,11 @@ impl SoftParams {
             clusters: values.flag("clusters"),
             inline,
             half_life: values.number("half_life"),
+            explore: match values.choice("explore") {
+                "bonus" => Explore::Bonus,
+                _ => Explore::Draw,
+            },
+            population: number("population", default.population),
             between: number("between", default.between),
             within: number("within", default.within),
             alone: number("alone", default.alone),
@@ -233,9 +267,10 @@ impl SoftParams {
         }
     }
 
-    /// Every constant but the switches and the half-life, in the order of [`CONSTANTS`].
-    fn numbers(&self) -> [f64; 14] {
+    /// Every number but the half-life, in the order of [`CONSTANTS`].
+    fn numbers(&self) -> [f64; 15] {
         [
+            self.population,
             self.between,
             self.within,
             self.alone,
@@ -258,7 +293,7 @@ impl SoftParams {
     /// # Errors
     /// [`Error::BadParameter`] names the first that is out of range.
     pub fn check(&self) -> Result<(), Error> {
-        let [_, half_life, numbers @ ..] = &CONSTANTS;
+        let [_, half_life, _, numbers @ ..] = &CONSTANTS;
         for (constant, value) in numbers.iter().zip(self.numbers()) {
             constant.check(value)?;
         }
@@ -276,6 +311,7 @@ impl SoftParams {
         writer.word(u64::from(self.clusters))?;
         writer.word(u64::from(self.inline))?;
         writer.number(self.half_life.unwrap_or(0.0))?;
+        writer.word(u64::from(self.explore == Explore::Bonus))?;
         writer.numbers(&self.numbers())
     }
 
@@ -283,9 +319,13 @@ impl SoftParams {
         let clusters = reader.at_most(1)? == 1;
         let inline = reader.at_most(1)? == 1;
         let half_life = reader.number()?;
-        let mut numbers = [0.0; 14];
+        let explore = match reader.at_most(1)? {
+            0 => Explore::Draw,
+            _ => Explore::Bonus,
+        };
+        let mut numbers = [0.0; 15];
         reader.fill(&mut numbers)?;
-        let [_, _, constants @ ..] = &CONSTANTS;
+        let [_, _, _, constants @ ..] = &CONSTANTS;
         if constants
             .iter()
             .zip(numbers)
@@ -293,7 +333,16 @@ impl SoftParams {
         {
             return Err(bad("a constant is out of range").into());
         }
-        let [between, within, alone, first, growth, patience, rest @ ..] = numbers;
+        let [
+            population,
+            between,
+            within,
+            alone,
+            first,
+            growth,
+            patience,
+            rest @ ..,
+        ] = numbers;
         let [
             steps,
             seeds,
@@ -308,6 +357,8 @@ impl SoftParams {
             clusters,
             inline,
             half_life: (half_life != 0.0).then_some(half_life),
+            explore,
+            population,
             between,
             within,
             alone,

@@ -7,6 +7,7 @@ use super::belief::{Belief, Model};
 use super::fit::Fit;
 use super::mixture::{Centre, Mixture, normalise};
 use super::params::SoftParams;
+use super::population::Population;
 use super::{SclubSoft, Served};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError};
@@ -15,6 +16,9 @@ use crate::policy::MAX_ROUNDS;
 
 /// The maximum number of clusters of a fit.
 const MAX_CLUSTERS: u64 = 1 << 20;
+
+/// The first word of a fit of version 0.1.
+const FIT_0_1: u64 = u64::from_le_bytes(*b"sclub ft");
 
 impl Mixture {
     fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
@@ -81,6 +85,7 @@ impl Fit {
         writer.number(self.noise)?;
         writer.numbers(&self.background.mean)?;
         writer.numbers(&self.background.covariance)?;
+        writer.numbers(&self.information)?;
         self.mixture.save(writer)?;
         for &(users, count) in &self.sizes {
             writer.number(users)?;
@@ -99,7 +104,9 @@ impl Fit {
         writer.number(self.effective)
     }
 
-    fn load(expected: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+    /// Loads the words that [`Fit::save`] wrote. A fit of version 0.1 does not say how well the population's
+    /// mean is known: then it counts as known from one user.
+    fn load(expected: usize, is_0_1: bool, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let dim = reader.u32()? as usize;
         if dim != expected {
             return Err(bad("it is a fit of another dimension").into());
@@ -111,6 +118,10 @@ impl Fit {
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
+        let information = match is_0_1 {
+            true => background.precision.clone(),
+            false => finite(dim * (dim + 1) / 2, reader)?,
+        };
         let mixture = Mixture::load(dim, reader)?;
         let mut sizes = Vec::new();
         for _ in &mixture.centres {
@@ -141,6 +152,7 @@ impl Fit {
             number,
             noise,
             background,
+            information,
             mixture,
             sizes,
             others,
@@ -159,8 +171,11 @@ impl Fit {
     pub fn from_bytes(bytes: &[u8], dim: usize) -> Result<Self, Error> {
         bytes::load_slice(bytes, |input: &mut dyn Read| {
             let mut reader = Reader::new(input)?;
-            reader.expect(Self::MAGIC)?;
-            let fit = Self::load(dim, &mut reader)?;
+            let is_0_1 = reader.expect(FIT_0_1).is_ok();
+            if !is_0_1 {
+                reader.expect(Self::MAGIC)?;
+            }
+            let fit = Self::load(dim, is_0_1, &mut reader)?;
             reader.end()?;
             Ok(fit)
         })
@@ -168,7 +183,7 @@ impl Fit {
 }
 
 impl Save for Fit {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub ft");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f2");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         self.save(writer)
@@ -176,7 +191,7 @@ impl Save for Fit {
 }
 
 impl Save for SclubSoft {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub so");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s2");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.layout.dim as u64)?;
@@ -194,7 +209,9 @@ impl Save for SclubSoft {
         writer.word(number)?;
         if let Some(served) = &self.served {
             served.fit.save(writer)?;
+            writer.numbers(&served.model.means)?;
         }
+        self.population.save(writer)?;
         writer.words(self.roster.users().iter().copied())?;
         for slot in 0..self.sums.len() {
             let belief = &self.beliefs[slot];
@@ -237,10 +254,14 @@ impl SclubSoft {
         }
         let number = reader.word()?;
         if number > 0 {
-            let fit = Fit::load(dim, &mut reader)?;
-            let model = Model::new(state.layout, &fit, number);
+            let fit = Fit::load(dim, false, &mut reader)?;
+            let mut model = Model::new(state.layout, &fit, number);
+            for k in 0..fit.played.centres.len() {
+                model.set_centre(k, &finite(dim, &mut reader)?);
+            }
             state.served = Some(Served { number, fit, model });
         }
+        state.population = Population::load(dim, &mut reader)?;
         let hypotheses = state
             .served
             .as_ref()

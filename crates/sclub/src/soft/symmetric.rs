@@ -8,6 +8,28 @@ pub(crate) fn row_start(i: usize) -> usize {
     i * (i + 1) / 2
 }
 
+/// Both triangles of a matrix, in rows of `width` numbers.
+fn rows(dim: usize, width: usize, matrix: &[f64]) -> Vec<f64> {
+    let mut rows = vec![0.0; dim * width];
+    for i in 0..dim {
+        for j in 0..=i {
+            rows[i * width + j] = matrix[row_start(i) + j];
+            rows[j * width + i] = matrix[row_start(i) + j];
+        }
+    }
+    rows
+}
+
+/// Both triangles of a matrix.
+pub(crate) fn full(dim: usize, matrix: &[f64]) -> Vec<f64> {
+    rows(dim, dim, matrix)
+}
+
+/// Both triangles of a matrix, in rows of whole groups of lanes.
+pub(crate) fn full_rows(dim: usize, matrix: &[f64]) -> Vec<f64> {
+    rows(dim, dim.next_multiple_of(kernels::LANES), matrix)
+}
+
 /// The trace.
 pub(crate) fn trace(dim: usize, matrix: &[f64]) -> f64 {
     (0..dim).map(|i| matrix[row_start(i) + i]).sum()

@@ -28,6 +28,36 @@ const MIN_SQUARE: f64 = 1e-280;
 /// The minimum number of items per feature at which pruning by a bound is faster than scoring all items.
 const MIN_ITEMS_PER_FEATURE: usize = 32;
 
+/// A rule that scores items in groups and can bound their scores for less.
+pub(crate) trait Rule {
+    /// The scores of a group.
+    fn fill(&self, group: Group<'_>, scores: &mut Scores);
+
+    /// Upper bounds of the scores of a group, in `scores.score`.
+    fn bound(&self, group: Group<'_>, scores: &mut Scores);
+
+    /// True if bounds are the scores themselves, with their means and widths.
+    fn is_exact(&self) -> bool {
+        false
+    }
+}
+
+/// Returns true if a search with bounds is faster than scoring all items.
+pub(crate) fn is_worthwhile(items: &ItemSet, k: usize) -> bool {
+    items.len() / MIN_ITEMS_PER_FEATURE >= items.dim().max(GROUP) && k > 0 && k < items.len() / 8
+}
+
+/// The `k` best of `items`, as [`crate::Policy::best`] has it.
+pub(crate) fn best(
+    rule: &impl Rule,
+    items: &ItemSet,
+    k: usize,
+    exclude: &dyn Fn(usize) -> bool,
+    best: &mut Vec<Decision>,
+) {
+    Search::new(rule, items.dim(), k, exclude).run(items, best);
+}
+
 impl Ranking {
     /// The `k` best of `items`, as [`crate::Policy::best`] has it.
     pub fn best(
@@ -37,18 +67,62 @@ impl Ranking {
         items: &ItemSet,
         k: usize,
         exclude: &dyn Fn(usize) -> bool,
-        best: &mut Vec<Decision>,
+        out: &mut Vec<Decision>,
     ) {
-        let worthwhile =
-            items.len() / MIN_ITEMS_PER_FEATURE >= items.dim().max(GROUP) && k < items.len() / 8;
-        if worthwhile && k > 0 {
-            Search::new(self, view, beta, k, exclude).run(items, best);
+        if is_worthwhile(items, k) {
+            let rule = Ucb {
+                ranking: self,
+                view,
+                beta,
+                largest: largest_eigenvalue(view),
+            };
+            best(&rule, items, k, exclude, out);
         } else {
             let mut scores = Vec::new();
             self.explain(view, beta, items, &mut scores);
-            largest(&scores, k, exclude, best);
+            largest(&scores, k, exclude, out);
         }
     }
+}
+
+/// The index of a weight vector with its uncertainty.
+struct Ucb<'a> {
+    ranking: &'a Ranking,
+    view: View<'a>,
+    beta: f64,
+    /// A bound on the largest eigenvalue of S⁻¹; `None` if S = I.
+    largest: Option<f64>,
+}
+
+impl Rule for Ucb<'_> {
+    fn fill(&self, group: Group<'_>, scores: &mut Scores) {
+        scores.fill(self.ranking.index, self.view, self.beta, group);
+    }
+
+    fn bound(&self, group: Group<'_>, scores: &mut Scores) {
+        kernels::lengths(Lengths {
+            estimate: self.view.estimate,
+            items: group.features,
+            mean: &mut scores.mean[..group.width],
+            norm: &mut scores.width[..group.width],
+        });
+        if let Some(largest) = self.largest {
+            for norm in &mut scores.width {
+                *norm = bound_on_square(largest, *norm);
+            }
+        }
+        scores.finish(self.ranking.index, self.beta, group.width);
+    }
+
+    fn is_exact(&self) -> bool {
+        self.largest.is_none()
+    }
+}
+
+/// A bound on xᵀAx as it is computed, from a bound on the largest eigenvalue of A and xᵀx.
+#[inline]
+pub(crate) fn bound_on_square(largest: f64, square: f64) -> f64 {
+    largest * square + MIN_SQUARE
 }
 
 /// Ordered so that the worst is the greatest.
@@ -75,10 +149,8 @@ impl PartialEq for Ranked {
 impl Eq for Ranked {}
 
 /// A search under way.
-struct Search<'a> {
-    ranking: &'a Ranking,
-    view: View<'a>,
-    beta: f64,
+struct Search<'a, R> {
+    rule: &'a R,
     k: usize,
     exclude: &'a dyn Fn(usize) -> bool,
     best: BinaryHeap<Ranked>,
@@ -90,44 +162,23 @@ struct Search<'a> {
     waiting: Vec<usize>,
 }
 
-impl<'a> Search<'a> {
-    fn new(
-        ranking: &'a Ranking,
-        view: View<'a>,
-        beta: f64,
-        k: usize,
-        exclude: &'a dyn Fn(usize) -> bool,
-    ) -> Self {
+impl<'a, R: Rule> Search<'a, R> {
+    fn new(rule: &'a R, dim: usize, k: usize, exclude: &'a dyn Fn(usize) -> bool) -> Self {
         Self {
-            ranking,
-            view,
-            beta,
+            rule,
             k,
             exclude,
             best: BinaryHeap::with_capacity(k + 1),
             threshold: f64::NEG_INFINITY,
-            features: vec![0.0; view.estimate.len() * GROUP],
+            features: vec![0.0; dim * GROUP],
             waiting: Vec::with_capacity(GROUP),
         }
     }
 
     fn run(mut self, items: &ItemSet, best: &mut Vec<Decision>) {
-        let largest = largest_eigenvalue(self.view);
-        let index = self.ranking.index;
         let mut scores = Scores::new();
         for group in items.groups() {
-            kernels::lengths(Lengths {
-                estimate: self.view.estimate,
-                items: group.features,
-                mean: &mut scores.mean[..group.width],
-                norm: &mut scores.width[..group.width],
-            });
-            if let Some(largest) = largest {
-                for norm in &mut scores.width {
-                    *norm = largest * *norm + MIN_SQUARE;
-                }
-            }
-            scores.finish(index, self.beta, group.width);
+            self.rule.bound(group, &mut scores);
             let bounds = &scores.score[..group.len];
             if bounds.iter().all(|&bound| bound <= self.threshold) {
                 continue;
@@ -136,11 +187,11 @@ impl<'a> Search<'a> {
                 if scores.score[lane] <= self.threshold || (self.exclude)(group.first + lane) {
                     continue;
                 }
-                if largest.is_some() {
-                    self.wait(group, lane);
-                } else {
+                if self.rule.is_exact() {
                     let (index, score) = (group.first + lane, scores.of(lane));
                     self.offer(Decision { index, score });
+                } else {
+                    self.wait(group, lane);
                 }
             }
         }
@@ -172,7 +223,7 @@ impl<'a> Search<'a> {
             width: GROUP,
             features: &self.features,
         };
-        scores.fill(self.ranking.index, self.view, self.beta, group);
+        self.rule.fill(group, &mut scores);
         for (lane, &index) in waiting.iter().enumerate() {
             let score = scores.of(lane);
             self.offer(Decision { index, score });
@@ -199,20 +250,25 @@ impl<'a> Search<'a> {
 }
 
 /// A bound on the largest eigenvalue of S⁻¹; `None` if S = I and lengths are norms.
-///
-/// With μ and s² the mean and the variance of d positive numbers, none is above μ + s √(d − 1). The
-/// numbers are the eighth powers of the eigenvalues: their sum is ‖A⁴‖², that of their squares ‖A⁸‖²,
-/// for A = S⁻¹ and the norm that sums the squares of all entries.
-fn largest_eigenvalue(view: View<'_>) -> Option<f64> {
+pub(crate) fn largest_eigenvalue(view: View<'_>) -> Option<f64> {
     let fresh =
         view.factor.iter().all(|&entry| entry == 0.0) && view.scale.iter().all(|&g| g == 1.0);
     if fresh {
         return None;
     }
     let dim = view.estimate.len();
-    let mut power = vec![0.0; dim * dim];
+    let mut inverse = vec![0.0; dim * dim];
+    kernels::inverse(dim, view.factor, view.scale, &mut inverse);
+    Some(largest_eigenvalue_of(dim, inverse))
+}
+
+/// A bound on the largest eigenvalue of a positive semidefinite matrix, given with both triangles.
+///
+/// With μ and s² the mean and the variance of d numbers that are not negative, none is above
+/// μ + s √(d − 1). The numbers are the eighth powers of the eigenvalues: their sum is ‖A⁴‖², that of their
+/// squares ‖A⁸‖², for the norm that sums the squares of all entries.
+pub(crate) fn largest_eigenvalue_of(dim: usize, mut power: Vec<f64>) -> f64 {
     let mut next = power.clone();
-    kernels::inverse(dim, view.factor, view.scale, &mut power);
     // Scaled to a trace of 1, powers stay far from underflow.
     let trace: f64 = power.iter().step_by(dim + 1).sum();
     power.iter_mut().for_each(|entry| *entry /= trace);
@@ -227,7 +283,7 @@ fn largest_eigenvalue(view: View<'_>) -> Option<f64> {
     let [eighths, sixteenths] = sums.map(|sum| sum / dim as f64);
     let variance = (sixteenths - eighths * eighths).max(0.0) + 1e-9 * sixteenths;
     let eighth = eighths + (variance * (dim - 1) as f64).sqrt();
-    Some(trace * libm::pow(eighth, 0.125) * (1.0 + MARGIN))
+    trace * libm::pow(eighth, 0.125) * (1.0 + MARGIN)
 }
 
 #[cfg(test)]

@@ -132,12 +132,11 @@ impl Bench {
             context: None,
         };
         let shown = self.engine.recommend(&asked, &mut Scratch::default())?;
-        let given = Feedback {
-            decision: &shown.decision,
-            item: None,
-            reward: f64::from(u8::from((shown.items[0].0 == "a") == (user == USERS[0]))),
-            more: &[],
-        };
+        let given = Feedback::of_item(
+            &shown.decision,
+            None,
+            f64::from(u8::from((shown.items[0].0 == "a") == (user == USERS[0]))),
+        );
         let applied = self.runtime.block_on(self.engine.feedback(&[given]))?;
         assert_eq!(applied, [true]);
         Ok(())

@@ -5,6 +5,7 @@ use sclub::{ContextMode, Sequential};
 
 use super::*;
 use crate::context::Context;
+use crate::event::{ListItem, RewardedList};
 
 /// An event to try.
 #[derive(Debug, Clone)]
@@ -63,6 +64,32 @@ fn some_reward() -> impl Strategy<Value = Reward> {
     )
 }
 
+fn some_list() -> impl Strategy<Value = RewardedList> {
+    let reward = prop::option::of(number());
+    let item = (features(), reward).prop_map(|(features, reward)| ListItem {
+        item: "i".to_owned(),
+        features,
+        score: f64::NAN,
+        reward,
+    });
+    let items = prop::collection::vec(item, 0..3);
+    let context = prop::sample::select(vec![Vec::new(), vec![0.5, -1.0]]);
+    let looked_at = prop::option::of(0..4usize);
+    (some_reward(), items, context, looked_at).prop_map(|(like, items, context, looked_at)| {
+        RewardedList {
+            number: like.number,
+            user: like.user,
+            items,
+            context,
+            looked_at,
+            cluster: like.cluster,
+            decided: like.decided,
+            clock: like.clock,
+            event: like.event,
+        }
+    })
+}
+
 fn some_event() -> impl Strategy<Value = Try> {
     let id = prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned);
     let item = (id.clone(), features()).prop_map(|(id, features)| Item { id, features });
@@ -72,6 +99,8 @@ fn some_event() -> impl Strategy<Value = Try> {
         10 => prop::collection::vec(some_reward(), 0..4)
             .prop_map(|round| Try::Event(Event::Learn { round })),
         10 => some_reward().prop_map(|reward| Try::Event(Event::Learn { round: vec![reward] })),
+        10 => prop::collection::vec(some_list(), 0..4)
+            .prop_map(|lists| Try::Event(Event::LearnLists { lists })),
         2 => prop::collection::vec(item, 0..4)
             .prop_map(|items| Try::Event(Event::Upsert { items })),
         1 => id.prop_map(|item| Try::Event(Event::Remove { item })),
@@ -81,6 +110,12 @@ fn some_event() -> impl Strategy<Value = Try> {
         1 => prop::collection::vec(any::<u8>(), 0..9).prop_map(|fit| Try::Event(Event::Fit { fit })),
         2 => Just(Try::Fit),
     ]
+}
+
+/// The policies that can be served, with one that learns from lists.
+fn all_servable() -> Vec<&'static sclub::Spec> {
+    by_id::register();
+    servable()
 }
 
 fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
@@ -123,7 +158,7 @@ proptest! {
 
     #[test]
     fn admitted_events_are_applied_and_replay_gives_the_same_state(
-        policy in prop::sample::select(servable()),
+        policy in prop::sample::select(all_servable()),
         dim in prop::sample::select(vec![None, Some(2)]),
         context in prop::sample::select(vec![None, Some(ContextMode::Append), Some(ContextMode::Cross)]),
         batches in some_batches(),

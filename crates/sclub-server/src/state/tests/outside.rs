@@ -1,183 +1,16 @@
-//! Policies from outside the library: they are served like the others, and see the ids of items if they want
-//! them.
+//! Policies from outside the library: they are served like the others, see the ids of items if they want them,
+//! and learn from lists if they can.
 
-use std::cell::RefCell;
-use std::io::{self, Write};
+use sclub::{List, Observation, Persist, Policy, Shown};
 
-use sclub::bytes::{self, Reader, Save, Writer};
-use sclub::{
-    Abilities, Change, ClusterId, ClusterView, Error, Forget, Inspect, ItemId, ItemSet, List, Load,
-    Observation, Persist, Policy, Preset, Score, Spec, UserId,
-};
-
+use super::by_id::{self, ById, OFFERED};
 use super::*;
-
-thread_local! {
-    /// The ids of the candidates of the last recommendation.
-    static OFFERED: RefCell<Vec<ItemId>> = RefCell::default();
-    /// The ids of the items learned.
-    static LEARNED: RefCell<Vec<Option<ItemId>>> = RefCell::default();
-    /// User and number of items of the lists learned.
-    static LISTS: RefCell<Vec<(UserId, usize)>> = RefCell::default();
-}
-
-/// Counts users, and prefers the item with the largest id.
-struct ById {
-    dim: usize,
-    rounds: u64,
-    users: Vec<UserId>,
-}
-
-impl Policy for ById {
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn rounds(&self) -> u64 {
-        self.rounds
-    }
-
-    fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        OFFERED.set(items.ids().to_vec());
-        scores.clear();
-        scores.extend(items.ids().iter().map(|&id| Score {
-            score: id as f64,
-            mean: id as f64,
-            width: 0.0,
-        }));
-        Ok(())
-    }
-
-    fn learn_round(&mut self, round: &[Observation<'_>], _: &mut Vec<Change>) -> Result<(), Error> {
-        self.rounds += 1;
-        for observation in round {
-            LEARNED.with_borrow_mut(|ids| ids.push(observation.id));
-            if !self.users.contains(&observation.user) {
-                self.users.push(observation.user);
-            }
-        }
-        Ok(())
-    }
-
-    fn learn_lists(&mut self, round: &[List<'_>], changes: &mut Vec<Change>) -> Result<(), Error> {
-        let lists = round.iter().map(|list| (list.user, list.items.len()));
-        LISTS.with_borrow_mut(|all| all.extend(lists));
-        let observations: Vec<_> = round.iter().flat_map(List::observations).collect();
-        self.learn_round(&observations, changes)
-    }
-
-    fn digest(&self) -> u64 {
-        bytes::digest(self)
-    }
-
-    fn as_inspect(&self) -> Option<&dyn Inspect> {
-        Some(self)
-    }
-
-    fn as_persist(&self) -> Option<&dyn Persist> {
-        Some(self)
-    }
-
-    fn as_forget(&mut self) -> Option<&mut dyn Forget> {
-        Some(self)
-    }
-}
-
-impl Inspect for ById {
-    fn users(&self) -> u64 {
-        self.users.len() as u64
-    }
-
-    fn singletons(&self) -> u64 {
-        0
-    }
-
-    fn count(&self, _: UserId) -> Option<u64> {
-        None
-    }
-
-    fn own_estimate(&self, _: UserId) -> Option<Vec<f64>> {
-        None
-    }
-
-    fn cluster_users(&self, _: UserId) -> u64 {
-        0
-    }
-
-    fn each_cluster(&self, _: &mut dyn FnMut(ClusterView<'_>)) {}
-
-    fn cluster(&self, _: ClusterId) -> Option<ClusterView<'_>> {
-        None
-    }
-
-    fn members(&self, _: ClusterId, _: usize) -> Option<Vec<UserId>> {
-        None
-    }
-}
-
-impl Forget for ById {
-    fn forget(&mut self, user: UserId) -> bool {
-        let before = self.users.len();
-        self.users.retain(|&other| other != user);
-        self.users.len() < before
-    }
-}
-
-impl Save for ById {
-    const MAGIC: u64 = u64::from_le_bytes(*b"by id   ");
-
-    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        writer.word(self.dim as u64)?;
-        writer.word(self.rounds)?;
-        writer.words(self.users.iter().copied())
-    }
-}
-
-impl Persist for ById {
-    fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
-        bytes::save(self, out)
-    }
-}
-
-static SPEC: Spec = Spec {
-    name: "test-by-id",
-    title: "By id",
-    summary: "For tests",
-    citation: "none",
-    colors: ["#000000", "#FFFFFF"],
-    revision: 1,
-    presets: &[Preset::Default],
-    constants: &[],
-    can: Abilities {
-        item_ids: true,
-        lists: true,
-        ..Abilities::SERVED
-    },
-    new: |setup, _| {
-        Ok(Box::new(ById {
-            dim: setup.dim,
-            rounds: 0,
-            users: Vec::new(),
-        }))
-    },
-    load: Some(Load {
-        magic: ById::MAGIC,
-        load: |mut reader: Reader<'_>| {
-            let policy = ById {
-                dim: reader.u32()? as usize,
-                rounds: reader.word()?,
-                users: reader.words()?,
-            };
-            reader.end()?;
-            Ok(Box::new(policy))
-        },
-    }),
-};
+use crate::event::{ListItem, RewardedList};
 
 #[test]
 fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
-    sclub::register(&SPEC).unwrap();
-    let mut state = state("test-by-id");
+    by_id::register();
+    let mut state = state(by_id::NAME);
     for id in ["a", "b", "c", "d"] {
         follow(&mut state, 0, vec![upsert(id, vec![1.0, 0.0])]).unwrap();
     }
@@ -187,26 +20,146 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
     follow(&mut state, 0, vec![remove]).unwrap();
     let all = Choice::All { exclude: &[] };
     for state in [&state, &reloaded(&state)] {
-        let chosen = state.choose("u", &all, &[], 3, &mut Scratch::default());
+        let chosen = state.choose(0, "u", &all, &[], 3, &mut Scratch::default());
         // The last item took the place of the first.
         let ids = ["d", "b", "c"].map(item_id);
         assert_eq!(OFFERED.take(), ids);
         let best = chosen.unwrap().decisions[0].index;
         assert_eq!(ids[best], *ids.iter().max().unwrap());
         let some = Choice::Slots(&[2, 0]);
-        let chosen = state.choose("u", &some, &[], 1, &mut Scratch::default());
+        let chosen = state.choose(0, "u", &some, &[], 1, &mut Scratch::default());
         assert_eq!(chosen.unwrap().cluster, 0);
         assert_eq!(OFFERED.take(), [ids[2], ids[0]]);
     }
     follow(&mut state, 0, vec![learn(vec![reward(1, "u")])]).unwrap();
-    assert_eq!(LEARNED.take(), [Some(item_id("i"))]);
-    assert_eq!(LISTS.take(), [(0, 1)]);
-    // Two items of one list, one of another, and one further down in it.
-    let round = [(4, "u"), (5, "u"), (6, "v"), (8, "v")].map(|(number, user)| reward(number, user));
-    follow(&mut state, 0, vec![learn(round.to_vec())]).unwrap();
-    assert_eq!(LISTS.take(), [(0, 2), (1, 1), (1, 1)]);
+    let mut expected = ById::new(2);
+    let observation = Observation {
+        id: Some(item_id("i")),
+        ..Observation::new(0, &[0.6, 0.8], 1.0)
+    };
+    expected
+        .learn_round(&[observation], &mut Vec::new())
+        .unwrap();
+    assert_eq!(state.policy().unwrap().digest(), expected.digest());
     follow(&mut state, 0, vec![forget("u")]).unwrap();
     assert_eq!(reloaded(&state).hash(), state.hash());
+}
+
+#[test]
+fn lists_are_learned_with_all_items_shown() {
+    by_id::register();
+    let mut state = state(by_id::NAME);
+    let first = list(10, "u", &[Some(0.0), Some(1.0), None], Some(2));
+    // The rest of the first list, and a list of another user.
+    let rest = list(10, "u", &[None, None, Some(0.5)], None);
+    let other = list(13, "v", &[Some(1.0)], Some(1));
+    let learn = |lists: &[&RewardedList]| Event::LearnLists {
+        lists: lists.iter().map(|&list| list.clone()).collect(),
+    };
+    follow(&mut state, 0, vec![learn(&[&first])]).unwrap();
+    assert_eq!(refusal(&state, &learn(&[&first])), Refusal::Answered);
+    follow(&mut state, 0, vec![learn(&[&rest, &other])]).unwrap();
+    assert_eq!((state.rewards(), state.rounds()), ((4, 2.5), 2));
+    let counts = [0, 1].map(|number| state.users().get(number).unwrap().rewards);
+    assert_eq!(counts, [3, 1]);
+    assert!((10..14).all(|number| state.answered().contains(number)));
+
+    let mut expected = ById::new(2);
+    let features: Vec<[f64; 2]> = (0..3).map(|place| [f64::from(place), 0.5]).collect();
+    let shown = |rewards: &[Option<f64>]| -> Vec<Shown<'_>> {
+        let items = features.iter().zip(rewards).enumerate();
+        let items = items.map(|(place, (item, &reward))| Shown {
+            item,
+            id: Some(item_id(&format!("i{place}"))),
+            reward,
+        });
+        items.collect()
+    };
+    let (one, two, three) = (
+        shown(&[Some(0.0), Some(1.0), None]),
+        shown(&[None, None, Some(0.5)]),
+        shown(&[Some(1.0)]),
+    );
+    let of = |user, items, looked_at| List {
+        user,
+        items,
+        looked_at,
+    };
+    for round in [
+        &[of(0, &one, Some(2))][..],
+        &[of(0, &two, None), of(1, &three, Some(1))],
+    ] {
+        expected.learn_lists(round, &mut Vec::new()).unwrap();
+    }
+    assert_eq!(state.policy().unwrap().digest(), expected.digest());
+    assert_eq!(reloaded(&state).hash(), state.hash());
+}
+
+/// A list of some items, each with a reward or none.
+fn list(
+    number: u64,
+    user: &str,
+    rewards: &[Option<f64>],
+    looked_at: Option<usize>,
+) -> RewardedList {
+    let items = rewards.iter().enumerate().map(|(place, &reward)| ListItem {
+        item: format!("i{place}"),
+        features: vec![place as f64, 0.5],
+        score: 0.0,
+        reward,
+    });
+    RewardedList {
+        number,
+        user: user.to_owned(),
+        items: items.collect(),
+        context: Vec::new(),
+        looked_at,
+        cluster: 0,
+        decided: 0,
+        clock: 10,
+        event: 0,
+    }
+}
+
+#[test]
+fn inconsistent_lists_are_refused() {
+    by_id::register();
+    let state = state(by_id::NAME);
+    let valid = list(10, "u", &[None, Some(1.0), None], Some(2));
+    let lists = |list: RewardedList| Event::LearnLists { lists: vec![list] };
+    let mut ahead = Ahead::default();
+    assert_eq!(state.admit(&lists(valid.clone()), &mut ahead), Ok(()));
+    let change: [fn(&mut RewardedList); 6] = [
+        |list| list.number = u64::MAX - 1,
+        |list| list.looked_at = Some(1),
+        |list| list.looked_at = Some(4),
+        |list| list.items[1].reward = None,
+        |list| list.context = vec![1.0],
+        |list| list.items[2].features = vec![1.0],
+    ];
+    for change in change {
+        let mut list = valid.clone();
+        change(&mut list);
+        let refused = refusal(&state, &lists(list.clone()));
+        let Refusal::Invalid { field, .. } = &refused else {
+            panic!("{list:?}: {refused}");
+        };
+        assert_eq!(field, "decision", "{list:?}");
+    }
+}
+
+#[test]
+fn only_new_folders_of_policies_that_learn_from_lists_have_them() {
+    by_id::register();
+    for spec in servable() {
+        let identity = identity(spec.name, None);
+        assert_eq!(identity.has_lists(), spec.can.lists, "{spec}");
+        assert_eq!(identity.format == 4, spec.can.lists, "{spec}");
+    }
+    let mut older = identity(by_id::NAME, None);
+    older.format = 3;
+    let older = Identity::decode(&older.encode()).unwrap();
+    assert!(!older.has_lists());
 }
 
 #[test]

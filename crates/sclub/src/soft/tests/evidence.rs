@@ -126,7 +126,11 @@ fn the_gain_is_the_logarithm_of_the_ratio_of_predictive_densities() {
     for (world, background, noise) in worlds() {
         let dim = world.dim;
         let mixture = mixture(&vectors(8, 3, dim, 0.7), &[0.2, 0.3, 0.1]);
-        let model = Model::new(world.layout(), &fit_of(&background, noise, &mixture), 1);
+        let mut model = Model::new(
+            world.layout(),
+            &fit_with_known_centres(&background, noise, &mixture),
+            1,
+        );
         let sums = world.sums();
         let mut rng = rng(99);
         for (user, said) in world.said.iter().enumerate() {
@@ -147,8 +151,40 @@ fn the_gain_is_the_logarithm_of_the_ratio_of_predictive_densities() {
             let (before, after) = (of_none(said), of_none(&more));
             let expected = of_all(&more, after) - of_all(said, before) - (after - before);
             let mut scaled = vec![0.0; dim];
-            let gain = model.observe(&mut block, &mut belief, &item, &mut scaled, reward);
+            let alone = alone(&model, &block, &item, reward);
+            let gain = model.observe(&mut block, &mut belief, &item, &mut scaled, reward, alone);
             assert!(close(gain, expected, 1e-6), "{gain} {expected}");
         }
+    }
+}
+
+/// μ_k ~ N(μ_k, V_k), and y = xᵀμ_k + noise of variance v/w: after one observation the centre is the posterior
+/// mean.
+#[test]
+fn an_observation_moves_the_centres_that_the_user_probably_belongs_to() {
+    let (dim, noise) = (3, 0.4);
+    let background = random_background(5, dim, 1.0);
+    let mixture = mixture(&vectors(8, 3, dim, 0.7), &[0.5, 0.3, 0.02]);
+    let fit = fit_of(&background, noise, &mixture);
+    let mut model = Model::new(Layout { dim }, &fit, 1);
+    let (mut block, mut belief) = (model.block.clone(), model.newcomer.clone());
+    let (item, reward) = (vec![0.3, -0.8, 0.5], 0.9);
+    let alone = alone(&model, &block, &item, reward);
+    model.observe(&mut block, &mut belief, &item, &mut [0.0; 3], reward, alone);
+    assert!(belief.weights[1].min(belief.weights[2]) > 0.1 && belief.weights[3] < 0.05);
+    let covariance = full(dim, &background.covariance);
+    for (k, centre) in mixture.centres.iter().enumerate() {
+        let moved = &model.means[k * dim..(k + 1) * dim];
+        if k == 2 {
+            assert_eq!(moved, centre.mean);
+            continue;
+        }
+        let weight = belief.weights[k + 1] / noise;
+        let x = column(&item);
+        let precision = inverse(&covariance) + faer::Scale(weight) * (&x * x.transpose());
+        let pull = inverse(&covariance) * column(&centre.mean) + faer::Scale(weight * reward) * &x;
+        let mean = inverse(&precision) * pull;
+        let mean: Vec<f64> = (0..dim).map(|i| mean[(i, 0)]).collect();
+        assert!(all_close(moved, &mean, 1e-9), "{moved:?} {mean:?}");
     }
 }

@@ -6,6 +6,7 @@ mod fits;
 mod look;
 mod mixture;
 mod path;
+mod population;
 
 use faer::Mat;
 use faer::linalg::solvers::DenseSolveCore;
@@ -14,9 +15,11 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::background::Background;
+use super::belief::Model;
 use super::fit::Fit;
 use super::mixture::{Centre, Mixture};
 use super::sums::{Layout, Sums};
+use crate::kernels;
 
 /// The observations of some users.
 struct World {
@@ -233,6 +236,13 @@ fn mixture(centres: &[Vec<f64>], shares: &[f64]) -> Mixture {
     Mixture { centres, none }
 }
 
+/// A fit that plays one mixture, whose centres are known: observations do not move them.
+fn fit_with_known_centres(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
+    let mut fit = fit_of(background, noise, mixture);
+    fit.spreads.iter_mut().for_each(|spread| spread.fill(0.0));
+    fit
+}
+
 /// A fit that plays one mixture.
 fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
     let count = mixture.centres.len();
@@ -243,6 +253,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
         number: 0,
         noise,
         background: background.clone(),
+        information: background.precision.clone(),
         mixture: mixture.clone(),
         sizes: vec![(1.0, 1.0); count],
         others: Vec::new(),
@@ -252,6 +263,15 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
         unplaced: 0.0,
         effective: 0.0,
     }
+}
+
+/// ln N(y; xᵀm, v + xᵀPx) less ln N(y; 0, v), with the posterior of a block.
+fn alone(model: &Model, block: &[f64], item: &[f64], reward: f64) -> f64 {
+    let view = model.shape.view(block);
+    let mut image = vec![0.0; item.len()];
+    kernels::solve(item.len(), view.factor, view.scale, item, &mut image);
+    let variance = model.noise + dot(item, &image);
+    log_normal(reward, dot(item, view.estimate), variance) - log_normal(reward, 0.0, model.noise)
 }
 
 fn close(a: f64, b: f64, tolerance: f64) -> bool {

@@ -24,13 +24,14 @@ proptest! {
         let centres = vectors(seed ^ 3, clusters, dim, taste_size);
         let mixture = mixture(&centres, &vec![0.5 / clusters as f64; clusters]);
         let layout = world.layout();
-        let model = Model::new(layout, &fit_of(&background, noise, &mixture), 1);
+        let mut model = Model::new(layout, &fit_with_known_centres(&background, noise, &mixture), 1);
 
         let (mut block, mut belief) = (model.block.clone(), model.newcomer.clone());
         let mut scaled = vec![0.0; dim];
         let mut gained = 0.0;
         for (item, reward) in &world.said[0] {
-            gained += model.observe(&mut block, &mut belief, item, &mut scaled, *reward);
+            let alone = alone(&model, &block, item, *reward);
+            gained += model.observe(&mut block, &mut belief, item, &mut scaled, *reward, alone);
         }
         let sums = world.sums();
         let mut batch = Batch::new(dim);

@@ -1,0 +1,99 @@
+//! Policies that draw at random: each decision has a draw of its own, which its number determines.
+
+use std::collections::HashSet;
+
+use sclub_server::decision::{DecisionContents, Sealer};
+use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
+use sclub_server::env::Env;
+use sclub_server::settings::Settings;
+use sclub_server::state::{Choice, Scratch};
+
+use crate::bench::{Bench, of, verified};
+
+/// A server with three items. Nothing is learned, so that all scores are draws.
+fn bench() -> Bench {
+    let settings = Settings {
+        snapshot_every: u64::MAX,
+        ..of("lints")
+    };
+    Bench::with_items(Env::real(), &settings)
+}
+
+/// The items of a decision, chosen again from its numbers.
+fn again(bench: &Bench, shown: &Recommended, user: &str, k: usize) -> Vec<(String, f64)> {
+    let state = bench.engine.state();
+    let sealer = Sealer::new(state.identity().key());
+    let bytes = sealer.open(&shown.decision).unwrap();
+    let contents = DecisionContents::decode(&bytes).unwrap();
+    let draw = sealer.draw(contents.life, contents.number);
+    let all = Choice::All { exclude: &[] };
+    let chosen = state.choose(draw, user, &all, &[], k, &mut Scratch::default());
+    let entry = |index: usize| state.catalogue().unwrap().entry(index).id.to_string();
+    let chosen = chosen.unwrap().decisions.into_iter();
+    chosen.map(|d| (entry(d.index), d.score.score)).collect()
+}
+
+fn ids_and_scores(shown: &Recommended) -> Vec<(String, f64)> {
+    let items = shown.items.iter();
+    items.map(|(id, score)| (id.clone(), score.score)).collect()
+}
+
+#[test]
+fn newcomers_get_different_items_before_anything_is_learned() {
+    let bench = bench();
+    for k in [1, 3] {
+        let shown = (0..50).map(|n| bench.recommend(&format!("new{n}"), k).unwrap());
+        let first: HashSet<String> = shown.map(|shown| shown.items[0].0.clone()).collect();
+        assert!(first.len() > 1, "{first:?}");
+    }
+    // The same user as well.
+    let shown = (0..50).map(|_| bench.recommend("u", 1).unwrap().items[0].0.clone());
+    assert!(shown.collect::<HashSet<_>>().len() > 1);
+}
+
+#[test]
+fn a_number_gives_the_same_choice_on_the_same_state() {
+    let mut bench = bench();
+    bench.serve("u", 5);
+    let mut last = None;
+    for (user, k) in [("u", 1), ("u", 3), ("new", 1), ("new", 2)] {
+        let shown = bench.recommend(user, k).unwrap();
+        assert_eq!(again(&bench, &shown, user, k), ids_and_scores(&shown));
+        last = Some((shown, user, k));
+    }
+    // Also after a restart, which has another epoch.
+    bench = bench.crash();
+    let (shown, user, k) = last.unwrap();
+    assert_eq!(again(&bench, &shown, user, k), ids_and_scores(&shown));
+    assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
+    assert_eq!(verified(bench.killed().path()), bench.hash());
+}
+
+#[test]
+fn requests_of_a_batch_have_numbers_of_their_own() {
+    let bench = bench();
+    let asked = |candidates: Vec<&'static str>| RecommendQuery {
+        user: "u",
+        among: CandidateSet::Candidates(candidates),
+        k: 3,
+        context: None,
+    };
+    let all: Vec<_> = (0..20).map(|_| asked(vec!["a", "b", "c"])).collect();
+    let shown = bench.engine.recommend_all(&all).unwrap();
+    let first: HashSet<String> = shown.iter().map(|shown| shown.items[0].0.clone()).collect();
+    assert!(first.len() > 1, "{first:?}");
+    // A refused request does not affect the others.
+    let refused = [asked(vec!["a"]), asked(vec!["strange"])];
+    assert!(bench.engine.recommend_all(&refused).is_err());
+    let later = bench.recommend("u", 2).unwrap();
+    for shown in shown.iter().chain([&later]) {
+        for (item, _) in &shown.items {
+            assert_eq!(
+                bench.feedback_on(&shown.decision, Some(item), 1.0),
+                Ok(true)
+            );
+        }
+    }
+    assert_eq!(bench.engine.state().rewards().0, 62);
+    assert_eq!(bench.export().len(), 62);
+}
