@@ -6,6 +6,7 @@ import inspect
 import re
 
 import mypy.api
+import numpy as np
 import pytest
 
 import sclub
