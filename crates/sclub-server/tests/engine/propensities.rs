@@ -1,13 +1,14 @@
 //! Propensities: the probability of each item shown, in the answer, the journal and the export.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sclub_server::decision::{DecisionContents, Sealer};
 use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
 use sclub_server::env::Env;
 use sclub_server::settings::Settings;
+use sclub_server::store::Log;
 
-use crate::bench::{Bench, of, wait_until};
+use crate::bench::{Bench, of};
 
 fn with(policy: &str, propensities: u32) -> Settings {
     Settings {
@@ -125,7 +126,6 @@ fn the_export_has_the_propensities_of_the_answers() {
         all.extend(told(&bench, shown));
     }
     assert!(all.values().any(|p| p.is_some_and(|p| p < 1.0)));
-    // The three items of a list with all candidates are certain; one of a shorter list is not.
     assert_eq!(exported(&bench), all);
 
     // Off, in the same folder: earlier propensities stay, later decisions have none.
@@ -162,26 +162,33 @@ fn a_policy_that_does_not_draw_is_certain_of_every_item() {
     }
 }
 
+/// The versions of the batches in the journal.
+fn versions(bench: &Bench) -> BTreeSet<u8> {
+    let journal = &bench.engine.folder().journal;
+    let batches = journal.read(journal.first().unwrap() - 1).unwrap();
+    batches.map(|batch| batch.unwrap().1[0]).collect()
+}
+
 /// Earlier versions read the journal of a server without propensities, and the decisions of any server.
 #[test]
 fn propensities_are_not_sealed_and_without_them_the_journal_is_as_before() {
-    let journal = |bench: Bench| {
-        let folder = bench.close();
-        let files = std::fs::read_dir(folder.path().join("journal")).unwrap();
-        let bytes = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
-        bytes.map(|bytes| bytes.len()).sum::<usize>()
-    };
-    let mut sizes = Vec::new();
     for propensities in [0, 5] {
         let bench = Bench::with_items(Env::real(), &with("lints", propensities));
         let shown = bench.recommend("u", 3).unwrap();
         let (contents, bytes) = opened(&bench, &shown);
         assert_eq!(contents.encode(), bytes);
-        assert_eq!(bytes[0], 2);
-        assert_eq!(contents.shown.len(), 3);
+        assert_eq!((bytes[0], contents.shown.len()), (2, 3));
+        assert_eq!(bench.export().len(), 3);
+        let expected = match propensities {
+            0 => 2,
+            _ => 4,
+        };
+        assert!(versions(&bench).is_subset(&BTreeSet::from([2, expected])));
+        assert!(versions(&bench).contains(&expected));
+        // Rewards are as before in any case.
         assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
-        wait_until(|| !bench.export().is_empty());
-        sizes.push(journal(bench));
+        let lines = bench.export();
+        assert_eq!(lines[0]["reward"], 1.0);
+        assert_eq!(lines[0]["propensity"].is_null(), propensities == 0);
     }
-    assert!(sizes[1] >= sizes[0] + 3 * 8, "{sizes:?}");
 }
