@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sclub_server::decision::{DecisionContents, Sealer};
 use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
 use sclub_server::env::Env;
+use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
 use sclub_server::store::Log;
 
@@ -59,8 +60,13 @@ fn exported(bench: &Bench) -> BTreeMap<u64, Option<f64>> {
 
 #[test]
 fn weights_of_the_decisions_that_showed_an_item_add_up_to_all_decisions() {
+    weights_add_up("lints");
+    weights_add_up(DEFAULT);
+}
+
+fn weights_add_up(policy: &str) {
     const DECISIONS: usize = 4_000;
-    let bench = Bench::with(Env::real(), &with("lints", 60));
+    let bench = Bench::with(Env::real(), &with(policy, 60));
     bench.put("a", [1.0, 0.0, 0.0]).unwrap();
     bench.put("b", [0.9, 0.3, 0.0]).unwrap();
     // The user likes one of the two a little better.
@@ -81,7 +87,7 @@ fn weights_of_the_decisions_that_showed_an_item_add_up_to_all_decisions() {
     assert_eq!(weights.len(), 2, "{weights:?}");
     for (item, (count, weight)) in weights {
         // Not so close to certain that the test would be empty.
-        assert!((400..3_600).contains(&count), "{item}: {count}");
+        assert!((400..3_600).contains(&count), "{policy}, {item}: {count}");
         let mean = weight / count as f64;
         let share = count as f64 / DECISIONS as f64;
         let error = mean * share - 1.0;
@@ -89,7 +95,7 @@ fn weights_of_the_decisions_that_showed_an_item_add_up_to_all_decisions() {
         let allowed = 5.0 * ((1.0 - share) / share / DECISIONS as f64).sqrt();
         assert!(
             error.abs() < allowed,
-            "{item}: {mean} against 1/{share}, {error} > {allowed}"
+            "{policy}, {item}: {mean} against 1/{share}, {error} > {allowed}"
         );
     }
 }
