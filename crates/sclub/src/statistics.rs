@@ -315,6 +315,10 @@ impl Blocks {
         self.len
     }
 
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// Adds an empty block.
     pub fn push(&mut self) {
         if self.len == self.chunks.len() << self.chunk_bits {

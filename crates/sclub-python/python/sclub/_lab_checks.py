@@ -9,7 +9,7 @@ from typing import Any, overload
 LIMIT = 2**64
 
 #: Arguments that may be 0. Others are checked later, together with their maximum.
-FROM_ZERO = ("seed", "a seed", "first_seed", "change_at")
+FROM_ZERO = ("seed", "a seed", "first_seed", "change_at", "categories", "price_bands", "numbers", "delay")
 
 
 @overload
@@ -58,5 +58,21 @@ def recipe(values: dict[str, Any]) -> dict[str, object]:
     }
     for name, value in checked.items():
         if value is None and name not in ("noise", "users_a_round", "newcomers_every", "change_at"):
+            raise TypeError(f"{name} is None; a value is required")
+    return checked
+
+
+def shop(values: dict[str, Any]) -> dict[str, object]:
+    """The validated arguments of a catalogue."""
+    counts = ("items", "categories", "price_bands", "numbers", "users", "tastes", "delay", "slots")
+    checks: dict[str, Callable[[str, Any], object]] = {
+        **dict.fromkeys(counts, whole),
+        **dict.fromkeys(("link", "visits"), text),
+    }
+    checked: dict[str, object] = {
+        name: checks.get(name, real)(name, value) for name, value in values.items()
+    }
+    for name, value in checked.items():
+        if value is None and name not in ("link_scale", "bias", "newcomers_every"):
             raise TypeError(f"{name} is None; a value is required")
     return checked

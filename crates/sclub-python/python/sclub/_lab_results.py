@@ -49,14 +49,19 @@ class Run:
     #: The `Outlook` of the policy, where it makes fits.
     clustering: dict[str, Any] | None = field(default=None, repr=False)
     #: (recommendations, sum of rewards) by the age of users, 1-5, 6-20, 21-50, 51-100, 101-200 and more
-    #: rounds of theirs; empty but of ratings.
+    #: rounds of theirs; empty but of ratings and catalogues.
     by_age: list[tuple[int, float]] = field(default_factory=list, repr=False)
+    #: The number of different items shown; None but in a catalogue.
+    distinct_items: int | None = None
+    #: In a catalogue: items shown, expected and actual clicks by rounds ("from", "to", "shown",
+    #: "expected_clicks", "clicks").
+    stages: list[dict[str, float]] = field(default_factory=list, repr=False)
 
     def _json(self) -> dict[str, Any]:
         """As ``sclub run --json`` writes it."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["even_curve"]
-        for name in ("clustering", "by_age"):
+        for name in ("clustering", "by_age", "distinct_items", "stages"):
             if not values[name]:
                 del values[name]
         return values

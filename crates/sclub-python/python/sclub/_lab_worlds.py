@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ._lab_checks import real, recipe, whole
+from ._lab_checks import real, recipe, shop, whole
 from ._sclub import LabSetting, LabWorld, lab_read
 
 #: The default number of users, the same as in `sclub run`.
@@ -85,6 +85,60 @@ class Synthetic(Setting):
     @property
     def _setting(self) -> LabSetting:  # type: ignore[override]
         return LabSetting.synthetic(recipe(asdict(self)))
+
+
+@dataclass(frozen=True)
+class Catalogue(Setting):
+    """A shop: all items are candidates in every round, and users are seen a few times each.
+
+    >>> import sclub
+    >>> world = sclub.lab.Catalogue(items=50, users=30)
+    >>> results = sclub.lab.run(world, ["linucb-one", "best-item"], rounds=200, seeds=1, progress=False)
+    >>> results[1].distinct_items
+    1
+    """
+
+    #: The number of items.
+    items: int = 3000
+    #: The number of categories, each a feature that is 0 or 1.
+    categories: int = 6
+    #: The number of price bands, each a feature that is 0 or 1.
+    price_bands: int = 3
+    #: The number of features that are normal numbers.
+    numbers: int = 7
+    #: The standard deviation of these numbers.
+    number_scale: float = 0.4
+    #: The number of users.
+    users: int = 2000
+    #: The number of tastes.
+    tastes: int = 6
+    #: The standard deviation of a taste's weights.
+    taste_scale: float = 0.9
+    #: The standard deviation of a user's own weights around the taste's.
+    deviation: float = 0.2
+    #: The probability of a click from theta.x: "logistic" or "linear".
+    link: str = "logistic"
+    #: The factor of theta.x in the link: 1 by default, 0.08 if it is linear.
+    link_scale: float | None = None
+    #: The number added to it: -3.2 by default, 0.3 if it is linear.
+    bias: float | None = None
+    #: The frequencies of users: "uniform" or "zipf".
+    visits: str = "uniform"
+    #: The exponent of the power law.
+    zipf_exponent: float = 1.0
+    #: The number of rounds by which rewards are late.
+    delay: int = 0
+    #: The number of items shown in a round.
+    slots: int = 1
+    #: The number of rounds from one newcomer to the next; by default all users are there from the start.
+    newcomers_every: float | None = None
+
+    def __post_init__(self) -> None:
+        self._setting  # noqa: B018, it validates the arguments
+
+    @property
+    def _setting(self) -> LabSetting:  # type: ignore[override]
+        return LabSetting.catalogue(shop(asdict(self)))
 
 
 class Vectors(Setting):

@@ -35,11 +35,12 @@ from ._lab_checks import LIMIT, text, whole
 from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
-from ._lab_worlds import Ratings, Setting, Synthetic, Taken, Vectors, read_ratings
+from ._lab_worlds import Catalogue, Ratings, Setting, Synthetic, Taken, Vectors, read_ratings
 from ._sclub import lab_policies, lab_run
 
 __all__ = [
     "About",
+    "Catalogue",
     "Policy",
     "Ratings",
     "Results",
@@ -77,7 +78,7 @@ def run(
     Parameters
     ----------
     world
-        "synthetic"; a `Synthetic`, `Vectors` or `Ratings`; or a world of your own (see `World`): an
+        "synthetic" or "catalogue"; a `Synthetic`, `Catalogue`, `Vectors` or `Ratings`; or a world of your own (see `World`): an
         object, which is copied for each seed, or a class or function that is called with the seed.
     policies
         The policies; by default every built-in policy that the world allows. Each is
@@ -89,7 +90,7 @@ def run(
 
         A mapping gives them other names.
     rounds
-        The number of rounds; by default 2**17 - 2, and all rounds of `Ratings`.
+        The number of rounds; by default 2**17 - 2, 12,000 of a `Catalogue`, and all rounds of `Ratings`.
     seeds
         The number of seeds, counted from `first_seed`; or the seeds themselves.
     preset
@@ -122,12 +123,13 @@ def run(
     ['as it is', 'bold', 'random']
     """
     if isinstance(world, str):
-        if world != "synthetic":
+        named = {"synthetic": Synthetic, "catalogue": Catalogue}
+        if world not in named:
             raise ValueError(
-                f"unknown world '{world}'; use 'synthetic', or make a sclub.lab.Vectors "
+                f"unknown world '{world}'; use 'synthetic' or 'catalogue', or make a sclub.lab.Vectors "
                 "or a sclub.lab.Ratings from data"
             )
-        world = Synthetic()
+        world = named[world]()
     options = {
         "seeds": _seeds(seeds, first_seed),
         "rounds": whole("rounds", rounds),

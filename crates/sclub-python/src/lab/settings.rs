@@ -7,6 +7,7 @@ use numpy::ndarray::Array2;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
+use sclub_lab::catalogue::{Link, Shop};
 use sclub_lab::data::{Options, Read, ReadError, read};
 use sclub_lab::setting::{Setting, SettingError};
 use sclub_lab::summary::thousands;
@@ -22,6 +23,11 @@ pub fn refused(error: impl std::fmt::Display) -> PyErr {
         "newcomers-every",
         "change-at",
         "half-life",
+        "price-bands",
+        "number-scale",
+        "taste-scale",
+        "link-scale",
+        "zipf-exponent",
     ] {
         message = message.replace(name, &name.replace('-', "_"));
     }
@@ -82,6 +88,56 @@ impl RecipeArgs {
     }
 }
 
+/// The recipe of a shop, as the Python part of the package passes it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct ShopArgs {
+    items: usize,
+    categories: usize,
+    price_bands: usize,
+    numbers: usize,
+    number_scale: f64,
+    users: usize,
+    tastes: usize,
+    taste_scale: f64,
+    deviation: f64,
+    link: String,
+    link_scale: Option<f64>,
+    bias: Option<f64>,
+    visits: String,
+    zipf_exponent: f64,
+    delay: u64,
+    slots: usize,
+    newcomers_every: Option<f64>,
+}
+
+impl ShopArgs {
+    fn shop(&self) -> PyResult<Shop> {
+        let link = Link::default_of(self.link.parse().map_err(refused)?);
+        Ok(Shop {
+            items: self.items,
+            categories: self.categories,
+            price_bands: self.price_bands,
+            numbers: self.numbers,
+            number_scale: self.number_scale,
+            users: self.users,
+            tastes: self.tastes,
+            taste_scale: self.taste_scale,
+            deviation: self.deviation,
+            link: Link {
+                scale: self.link_scale.unwrap_or(link.scale),
+                bias: self.bias.unwrap_or(link.bias),
+                ..link
+            },
+            visits: self.visits.parse().map_err(refused)?,
+            zipf_exponent: self.zipf_exponent,
+            delay: self.delay,
+            slots: self.slots,
+            newcomers_every: self.newcomers_every,
+        })
+    }
+}
+
 /// A family of worlds, one for each seed.
 #[pyclass(module = "sclub._sclub", frozen)]
 pub struct LabSetting {
@@ -105,6 +161,12 @@ impl LabSetting {
     fn synthetic(recipe: RecipeArgs) -> PyResult<Self> {
         let recipe = recipe.recipe()?;
         Self::checked(Setting::Synthetic(recipe))
+    }
+
+    /// A shop whose items are all candidates in every round.
+    #[staticmethod]
+    fn catalogue(shop: ShopArgs) -> PyResult<Self> {
+        Self::checked(Setting::Catalogue(shop.shop()?))
     }
 
     /// Given tastes, a row for each user.

@@ -50,10 +50,9 @@ impl Forget for SclubSoft {
             return false;
         };
         self.roster.dismiss(slot);
+        self.beliefs.swap_remove(slot, self.sums.len() - 1);
         self.sums.swap_remove(slot);
-        self.blocks.swap_remove(slot);
         self.counts.swap_remove(slot);
-        self.beliefs.swap_remove(slot);
         self.forgotten += 1;
         if self.sums.len() == 0 {
             // Without users there is no fit.

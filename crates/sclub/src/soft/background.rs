@@ -77,6 +77,12 @@ impl Background {
     pub fn evidence(&self, batch: &Batch, lane: usize) -> f64 {
         self.base + 0.5 * (batch.fit[lane] - batch.log_determinant(lane))
     }
+
+    /// L_0 from rᵀm and the diagonal factors g of Λ⁻¹.
+    pub fn evidence_of(&self, fit: f64, scale: &[f64]) -> f64 {
+        let log_determinant = -scale.iter().map(|&g| libm::log(g)).sum::<f64>();
+        self.base + 0.5 * (fit - log_determinant)
+    }
 }
 
 /// The result of one pass over users with a background.

@@ -5,8 +5,7 @@ use super::fit::Fit;
 use super::mixture::{coefficients, normalise};
 use super::sums::Layout;
 use super::symmetric;
-use crate::kernels::batch::{Posteriors, Products};
-use crate::kernels::{self, Batch};
+use crate::kernels;
 use crate::policy::ClusterId;
 use crate::statistics::{Shape, View};
 
@@ -98,16 +97,9 @@ impl Model {
         for (k, centre) in centres.iter().enumerate() {
             model.set_centre(k, &centre.mean);
         }
-        let row = vec![0.0; layout.row()];
         let mut block = std::mem::take(&mut model.block);
-        let mut newcomer = Belief::default();
-        let mut batch = Batch::new(layout.dim);
-        model.believe(number, &[&row], &mut batch, &mut |_, b, belief| {
-            block.copy_from_slice(b);
-            newcomer = belief;
-        });
+        model.newcomer = model.believe(number, &vec![0.0; layout.row()], &mut block);
         model.block = block;
-        model.newcomer = newcomer;
         model
     }
 
@@ -161,56 +153,46 @@ impl Model {
         }
     }
 
-    /// Fresh blocks and beliefs of up to [`kernels::LANES`] users, from their rows.
-    pub fn believe(
-        &self,
-        fit: u64,
-        rows: &[&[f64]],
-        batch: &mut Batch,
-        take: &mut dyn FnMut(usize, &[f64], Belief),
-    ) {
-        let dim = self.layout.dim;
-        kernels::posteriors(Posteriors {
-            dim,
-            prior: self.background.prior(self.noise),
-            rows,
-            batch,
-        });
-        let mut block = vec![0.0; self.shape.block()];
-        for (lane, row) in rows.iter().enumerate() {
-            let (factor, rest) = block.split_at_mut(self.shape.triangle());
-            for (t, lanes) in factor.iter_mut().zip(&batch.factor) {
-                *t = lanes[lane];
+    /// The belief about a user from the user's sums. Writes the user's block.
+    pub fn believe(&self, fit: u64, row: &[f64], block: &mut [f64]) -> Belief {
+        let (layout, dim) = (self.layout, self.layout.dim);
+        let inverse = 1.0 / self.noise;
+        let background = &self.background;
+        // Λ = C⁻¹ + G/v, r = C⁻¹μ0 + b/v, m = Λ⁻¹r
+        let mut precision = background.precision.clone();
+        kernels::add_scaled(&mut precision, inverse, &row[..layout.gram()]);
+        let mut lower = vec![0.0; self.shape.triangle()];
+        let (factor, rest) = block.split_at_mut(self.shape.triangle());
+        let (scale, rest) = rest.split_at_mut(dim);
+        let (pull, mean) = rest.split_at_mut(dim);
+        pull.copy_from_slice(&background.pull);
+        kernels::add_scaled(pull, inverse, &row[layout.gram()..layout.count()]);
+        if !kernels::factorise(dim, &precision, 0.0, &mut lower, factor, scale) {
+            // Only where G has been rounded until it is not positive definite: the prior alone is left.
+            let definite =
+                kernels::factorise(dim, &background.precision, 0.0, &mut lower, factor, scale);
+            assert!(definite, "a prior is positive definite");
+            pull.copy_from_slice(&background.pull);
+        }
+        kernels::solve(dim, factor, scale, pull, mean);
+        let mut logs = self.log_shares.clone();
+        logs[0] += background.evidence_of(symmetric::dot(pull, mean), scale);
+        let width = self.labels.len().next_multiple_of(kernels::LANES);
+        if width > 0 {
+            let mut likelihoods = vec![0.0; width];
+            kernels::means(&row[..layout.count()], &self.coefficients, &mut likelihoods);
+            for (log, likelihood) in logs[1..].iter_mut().zip(&likelihoods) {
+                *log += likelihood;
             }
-            for i in 0..dim {
-                rest[i] = batch.scale[i][lane];
-                rest[dim + i] = batch.pull[i][lane];
-                rest[2 * dim + i] = batch.mean[i][lane];
-            }
-            let mut logs = vec![0.0; self.log_shares.len()];
-            let width = self.labels.len().next_multiple_of(kernels::LANES);
-            let mut out = vec![0.0; 4 * width];
-            kernels::products(Products {
-                rows: [row; 4],
-                coefficients: &self.coefficients,
-                width,
-                out: &mut out,
-            });
-            logs[1..].copy_from_slice(&out[..self.labels.len()]);
-            logs[0] = self.background.evidence(batch, lane);
-            for (log, share) in logs.iter_mut().zip(&self.log_shares) {
-                *log += share;
-            }
-            let mut weights = logs.clone();
-            let log_sum = normalise(&mut weights);
-            let belief = Belief {
-                fit,
-                logs,
-                weights,
-                log_sum,
-                expected: Vec::new(),
-            };
-            take(lane, &block, belief);
+        }
+        let mut weights = logs.clone();
+        let log_sum = normalise(&mut weights);
+        Belief {
+            fit,
+            logs,
+            weights,
+            log_sum,
+            expected: Vec::new(),
         }
     }
 

@@ -9,6 +9,7 @@
 mod abilities;
 mod background;
 mod belief;
+mod beliefs;
 mod decide;
 mod fit;
 mod look;
@@ -32,7 +33,7 @@ use crate::bytes::{self, Save as _};
 use crate::digest::mix;
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
-use crate::kernels::{self, Batch, LANES};
+use crate::kernels;
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
     offers,
@@ -40,8 +41,9 @@ use crate::policy::{
 use crate::refit::Sequential;
 use crate::roster::Roster;
 use crate::spec::{Abilities, Load, Preset, Spec};
-use crate::statistics::{Blocks, Shape};
+use crate::statistics::Shape;
 use belief::{Belief, Model};
+use beliefs::Beliefs;
 use fit::{Fit, Job};
 use population::Population;
 use sums::{Layout, Sums};
@@ -77,9 +79,7 @@ pub struct SclubSoft {
     /// T_i by slot.
     counts: Vec<u64>,
     sums: Sums,
-    /// The background's posterior of each user, as of the fit that the user's belief belongs to.
-    blocks: Blocks,
-    beliefs: Vec<Belief>,
+    beliefs: Beliefs,
     served: Option<Served>,
     /// The posterior of the population's mean.
     population: Population,
@@ -126,8 +126,7 @@ impl SclubSoft {
             roster: Roster::default(),
             counts: Vec::new(),
             sums: Sums::new(layout),
-            blocks: Blocks::new(Shape { dim }),
-            beliefs: Vec::new(),
+            beliefs: Beliefs::new(Shape { dim }),
             served: None,
             population: Population::new(dim),
             rounds: 0,
@@ -191,45 +190,30 @@ impl SclubSoft {
         let fit = job.run(&Sequential);
         drop(job);
         self.install(fit);
-        let Some(Served { number, model, .. }) = &self.served else {
-            return;
-        };
-        let mut batch = Batch::new(self.layout.dim);
-        let slots: Vec<usize> = (0..self.sums.len()).collect();
-        for eight in slots.chunks(LANES) {
-            let rows: Vec<&[f64]> = eight.iter().map(|&slot| self.sums.row(slot)).collect();
-            let (blocks, beliefs) = (&mut self.blocks, &mut self.beliefs);
-            model.believe(*number, &rows, &mut batch, &mut |lane, block, belief| {
-                blocks.get_mut(eight[lane]).copy_from_slice(block);
-                beliefs[eight[lane]] = belief;
-            });
+        for slot in 0..self.sums.len().min(self.beliefs.room()) {
+            self.refresh(slot);
         }
-    }
-
-    /// The belief about the user in a slot, computed again if it is out of date.
-    fn belief(&self, served: &Served, slot: usize) -> (Cow<'_, [f64]>, Cow<'_, Belief>) {
-        if self.beliefs[slot].fit == served.number {
-            let block = Cow::Borrowed(self.blocks.get(slot));
-            return (block, Cow::Borrowed(&self.beliefs[slot]));
-        }
-        let (block, belief) = self.fresh(served, slot);
-        (Cow::Owned(block), Cow::Owned(belief))
     }
 
     fn fresh(&self, served: &Served, slot: usize) -> (Vec<f64>, Belief) {
-        let mut batch = Batch::new(self.layout.dim);
-        let mut made = (Vec::new(), Belief::default());
-        let rows = [self.sums.row(slot)];
-        let take = &mut |_, block: &[f64], belief| made = (block.to_vec(), belief);
-        served.model.believe(served.number, &rows, &mut batch, take);
-        made
+        let mut block = vec![0.0; served.model.shape.block()];
+        let belief = served
+            .model
+            .believe(served.number, self.sums.row(slot), &mut block);
+        (block, belief)
     }
 
     /// The belief about any user; `None` before the first fit.
     fn basis(&self, user: UserId) -> Option<Basis<'_>> {
         let served = self.served.as_ref()?;
         let (block, belief) = match self.roster.slot(user) {
-            Some(slot) => self.belief(served, slot),
+            Some(slot) => match self.beliefs.get(slot, served.number) {
+                Some((block, belief)) => (Cow::Borrowed(block), Cow::Borrowed(belief)),
+                None => {
+                    let (block, belief) = self.fresh(served, slot);
+                    (Cow::Owned(block), Cow::Owned(belief))
+                }
+            },
             None => (
                 Cow::Borrowed(served.model.block.as_slice()),
                 Cow::Borrowed(&served.model.newcomer),
@@ -252,9 +236,7 @@ impl SclubSoft {
 
     fn admit(&mut self, user: UserId) -> usize {
         self.sums.push();
-        self.blocks.push();
         self.counts.push(0);
-        self.beliefs.push(Belief::default());
         self.roster.admit(user)
     }
 
@@ -268,11 +250,12 @@ impl SclubSoft {
         };
         self.counts[slot] += 1;
         let number = self.served.as_ref().map_or(0, |served| served.number);
-        if self.beliefs[slot].fit != number {
+        if self.beliefs.get(slot, number).is_none() {
             self.refresh(slot);
         }
-        if let Some(served) = &mut self.served {
-            let (block, belief) = (self.blocks.get_mut(slot), &mut self.beliefs[slot]);
+        if let Some(served) = &mut self.served
+            && let Some((block, belief)) = self.beliefs.get_mut(slot, number)
+        {
             let model = &mut served.model;
             let user = model.shape.view(block);
             let alone = self.population.observe(model, user, item, reward);
@@ -299,8 +282,7 @@ impl SclubSoft {
     fn refresh(&mut self, slot: usize) {
         if let Some(served) = &self.served {
             let (block, belief) = self.fresh(served, slot);
-            self.blocks.get_mut(slot).copy_from_slice(&block);
-            self.beliefs[slot] = belief;
+            self.beliefs.put(slot, &block, belief);
         }
     }
 }

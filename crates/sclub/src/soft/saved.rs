@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 
 use super::background::Background;
-use super::belief::{Belief, Model};
+use super::belief::Model;
 use super::fit::Fit;
-use super::mixture::{Centre, Mixture, normalise};
+use super::mixture::{Centre, Mixture};
 use super::params::SoftParams;
 use super::population::Population;
 use super::{SclubSoft, Served};
@@ -214,16 +214,10 @@ impl Save for SclubSoft {
         self.population.save(writer)?;
         writer.words(self.roster.users().iter().copied())?;
         for slot in 0..self.sums.len() {
-            let belief = &self.beliefs[slot];
-            let current = number > 0 && belief.fit == number;
             writer.word(self.counts[slot])?;
             writer.numbers(&self.sums.row(slot)[..self.layout.used()])?;
-            writer.word(u64::from(current))?;
-            if current {
-                writer.numbers(self.blocks.get(slot))?;
-                writer.numbers(&belief.logs)?;
-            }
         }
+        self.beliefs.save(number, writer)?;
         Ok(())
     }
 }
@@ -270,19 +264,13 @@ impl SclubSoft {
         for slot in 0..state.roster.len() {
             state.counts.push(reader.at_most(MAX_ROUNDS)?);
             state.sums.push();
-            state.blocks.push();
             let used = state.layout.used();
             reader.fill(&mut state.sums.row_mut(slot)[..used])?;
-            let mut belief = Belief::default();
-            if reader.at_most(u64::from(number > 0))? == 1 {
-                reader.fill(state.blocks.get_mut(slot))?;
-                belief.fit = number;
-                belief.logs = finite(hypotheses, &mut reader)?;
-                belief.weights = belief.logs.clone();
-                belief.log_sum = normalise(&mut belief.weights);
-            }
-            state.beliefs.push(belief);
         }
+        let users = state.roster.len();
+        state
+            .beliefs
+            .load(users, (number, hypotheses), &mut reader)?;
         reader.end()?;
         Ok(state)
     }

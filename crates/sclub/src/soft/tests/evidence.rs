@@ -4,7 +4,6 @@ use super::super::background::{self, Background};
 use super::super::belief::{Belief, Model};
 use super::super::panel::Panel;
 use super::*;
-use crate::kernels::Batch;
 use crate::refit::Sequential;
 
 /// ln ∫ N(θ; μ0, C) e^{l(θ)} dθ over a fine grid.
@@ -73,13 +72,10 @@ fn the_backgrounds_evidence_is_the_integral_of_prior_times_likelihood() {
     }
 }
 
-fn believe(model: &Model, row: &[f64], dim: usize) -> (Vec<f64>, Belief) {
-    let mut batch = Batch::new(dim);
-    let mut made = None;
-    model.believe(1, &[row], &mut batch, &mut |_, block, belief| {
-        made = Some((block.to_vec(), belief));
-    });
-    made.unwrap()
+fn believe(model: &Model, row: &[f64]) -> (Vec<f64>, Belief) {
+    let mut block = model.block.clone();
+    let belief = model.believe(1, row, &mut block);
+    (block, belief)
 }
 
 #[test]
@@ -92,7 +88,7 @@ fn a_belief_holds_the_evidence_of_each_hypothesis_and_of_all() {
         let model = Model::new(world.layout(), &fit, 1);
         let sums = world.sums();
         for (user, said) in world.said.iter().enumerate() {
-            let (_, belief) = believe(&model, sums.row(user), world.dim);
+            let (_, belief) = believe(&model, sums.row(user));
             let none = integral(&background, &|theta| log_likelihood(said, theta, noise));
             let mut logs = vec![none + mixture.none.ln()];
             for centre in &mixture.centres {
@@ -107,7 +103,7 @@ fn a_belief_holds_the_evidence_of_each_hypothesis_and_of_all() {
         }
         assert_eq!(
             model.newcomer,
-            believe(&model, &vec![0.0; world.layout().row()], world.dim).1
+            believe(&model, &vec![0.0; world.layout().row()]).1
         );
         assert!(
             close(model.newcomer.log_sum, 0.0, 1e-9),
@@ -134,7 +130,7 @@ fn the_gain_is_the_logarithm_of_the_ratio_of_predictive_densities() {
         let sums = world.sums();
         let mut rng = rng(99);
         for (user, said) in world.said.iter().enumerate() {
-            let (mut block, mut belief) = believe(&model, sums.row(user), dim);
+            let (mut block, mut belief) = believe(&model, sums.row(user));
             let (item, reward) = (normals(&mut rng, dim), normal(&mut rng));
             let mut more = said.clone();
             more.push((item.clone(), reward));

@@ -4,16 +4,18 @@ use std::sync::Mutex;
 
 use super::super::SclubSoft;
 use super::super::background;
+use super::super::beliefs::Beliefs;
 use super::super::fit::Job;
 use super::super::mixture::Mixture;
 use super::super::panel::Panel;
 use super::super::params::{Explore, SoftParams};
 use super::super::search::{Draws, Found, Search};
 use super::*;
-use crate::abilities::{BackgroundFit, Forget, Inspect};
+use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::items::ItemSet;
 use crate::policy::{Policy, largest};
 use crate::refit::{Sequential, Workers};
+use crate::statistics::Shape;
 
 const NOISE: f64 = 0.2;
 
@@ -569,4 +571,38 @@ fn the_history_of_fits_is_thinned_and_stays_in_order() {
         assert!(history.windows(2).all(|two| two[0].0 < two[1].0));
     }
     assert_eq!(policy.outlook().unwrap().fits, 1000);
+}
+
+/// Where there is room for the beliefs of three users only, others are computed from their sums. They are nearly
+/// the same: evidence is then counted at the centres of the fit, not at those that moved since.
+#[test]
+fn users_whose_beliefs_are_not_kept_are_served_the_same() {
+    let dim = 4;
+    let centres = separated(8, 3, dim);
+    let world = World::new(9, clustered_tastes(&centres, 20), 1.0, NOISE, |_| 30);
+    let params = SoftParams {
+        first: 100,
+        ..SoftParams::default()
+    };
+    let mut roomy = SclubSoft::new(dim, &params).unwrap();
+    let mut narrow = roomy.clone();
+    narrow.beliefs = Beliefs::with_room(Shape { dim }, 3);
+    teach(&mut roomy, &world);
+    teach(&mut narrow, &world);
+    let same = |roomy: &SclubSoft, narrow: &SclubSoft, user: u64| {
+        let both = [roomy, narrow].map(|policy| policy.estimate(user).unwrap());
+        assert!(all_close(&both[0], &both[1], 1e-4), "{user}: {both:?}");
+        assert_eq!(roomy.count(user), narrow.count(user));
+        assert_eq!(roomy.cluster_of(user), narrow.cluster_of(user));
+    };
+    (0..22).for_each(|user| same(&roomy, &narrow, user));
+    let mut saved = Vec::new();
+    narrow.save_to(&mut saved).unwrap();
+    let again = SclubSoft::load_from(&mut saved.as_slice()).unwrap();
+    assert_eq!(again.digest(), narrow.digest());
+    for user in [4, 19, 0, 18, 7] {
+        roomy.forget(user);
+        narrow.forget(user);
+        (0..22).for_each(|user| same(&roomy, &narrow, user));
+    }
 }

@@ -4,7 +4,6 @@ use proptest::prelude::*;
 
 use super::super::belief::{Belief, Model};
 use super::*;
-use crate::kernels::Batch;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
@@ -34,11 +33,8 @@ proptest! {
             gained += model.observe(&mut block, &mut belief, item, &mut scaled, *reward, alone);
         }
         let sums = world.sums();
-        let mut batch = Batch::new(dim);
-        let mut fresh = (Vec::new(), Belief::default());
-        model.believe(1, &[sums.row(0)], &mut batch, &mut |_, block, belief| {
-            fresh = (block.to_vec(), belief);
-        });
+        let mut fresh = (model.block.clone(), Belief::default());
+        fresh.1 = model.believe(1, sums.row(0), &mut fresh.0);
         let (mine, other) = (model.shape.view(&block), model.shape.view(&fresh.0));
         prop_assert!(all_close(mine.factor, other.factor, 1e-8));
         prop_assert!(all_close(mine.scale, other.scale, 1e-8));
