@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
+use crate::digest::mix;
 use crate::error::Error;
 use crate::items::ItemSet;
 
@@ -342,18 +343,9 @@ pub trait Policy: Send + Sync {
         draws: u32,
         out: &mut Vec<f64>,
     ) -> Result<(), Error> {
-        let (mut hits, mut list) = (vec![1u32; shown.len()], Vec::new());
-        for number in 1..=u64::from(draws) {
-            let other = crate::digest::mix(draw ^ number.rotate_right(16));
-            self.recommend_list_drawn(other, user, items, k, exclude, &mut list)?;
-            for (hits, &index) in hits.iter_mut().zip(shown) {
-                *hits += u32::from(list.iter().any(|decision| decision.index == index));
-            }
-        }
-        let all = f64::from(draws) + 1.0;
-        out.clear();
-        out.extend(hits.iter().map(|&hits| f64::from(hits) / all));
-        Ok(())
+        estimate_propensities(draw, shown, draws, out, |other, list| {
+            self.recommend_list_drawn(other, user, items, k, exclude, list)
+        })
     }
 
     /// Learns one round: the observations of all users who were served on the same history, in the
@@ -433,6 +425,27 @@ pub trait Policy: Send + Sync {
     fn as_fit_mut(&mut self) -> Option<&mut dyn BackgroundFit> {
         None
     }
+}
+
+/// [`Policy::propensities`]; `choose` makes the list of a random number.
+pub(crate) fn estimate_propensities(
+    draw: u64,
+    shown: &[usize],
+    draws: u32,
+    out: &mut Vec<f64>,
+    mut choose: impl FnMut(u64, &mut Vec<Decision>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (mut hits, mut list) = (vec![1u32; shown.len()], Vec::new());
+    for number in 1..=u64::from(draws) {
+        choose(mix(draw ^ number.rotate_right(16)), &mut list)?;
+        for (hits, &index) in hits.iter_mut().zip(shown) {
+            *hits += u32::from(list.iter().any(|decision| decision.index == index));
+        }
+    }
+    let all = f64::from(draws) + 1.0;
+    out.clear();
+    out.extend(hits.iter().map(|&hits| f64::from(hits) / all));
+    Ok(())
 }
 
 /// `recommend`, `explain` and `best` of a policy that ranks items by one weight vector: it has

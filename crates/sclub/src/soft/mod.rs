@@ -36,7 +36,7 @@ use crate::items::ItemSet;
 use crate::kernels;
 use crate::policy::{
     Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-    offers,
+    estimate_propensities, offers,
 };
 use crate::refit::Sequential;
 use crate::roster::Roster;
@@ -337,6 +337,31 @@ impl Policy for SclubSoft {
         self.ranking(draw, basis.as_ref())
             .best(items, k, exclude, list);
         Ok(())
+    }
+
+    /// The belief about the user is made ready once for all draws.
+    fn propensities(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        shown: &[usize],
+        draws: u32,
+        out: &mut Vec<f64>,
+    ) -> Result<(), Error> {
+        check_items(items, self.layout.dim)?;
+        let basis = self.basis(user);
+        let draws = match self.params.explore {
+            Explore::Draw => draws,
+            Explore::Bonus => 0,
+        };
+        estimate_propensities(draw, shown, draws, out, |other, list| {
+            self.ranking(other, basis.as_ref())
+                .best(items, k, exclude, list);
+            Ok(())
+        })
     }
 
     fn best(
