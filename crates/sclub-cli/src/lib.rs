@@ -3,6 +3,7 @@
 //! It is a library so that a program with policies of its own can have every command of `sclub`: it
 //! registers them with `sclub::register` and calls [`main`]. See `examples/own_policy.rs`.
 
+mod ablate;
 mod args;
 mod choices;
 mod explain;
@@ -97,6 +98,7 @@ pub fn main() -> ExitCode {
         }
         Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Robust(args)) => robust::robust(&args),
+        Some(args::Command::Ablate(args)) => ablate::ablate(&args),
         Some(args::Command::Features(args)) => features::features(&args),
         Some(args::Command::Serve(mut args)) => {
             args.given = matches.subcommand().map(given).unwrap_or_default();
