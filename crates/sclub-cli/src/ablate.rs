@@ -70,14 +70,14 @@ Examples:
   sclub ablate --quick
       all variants in all worlds, a short version
   sclub ablate
-      all of it; seeds 201 to 203
+      the whole, seeds 201 to 203
   sclub ablate --only catalogue --seeds 8
       some worlds, more seeds
   sclub ablate --only 'no clusters'
       one variant beside the unchanged policy
 
-The JSON file has the command of each world and the flags of each variant: together they are the `sclub run` that
-gives the same values.
+The JSON file has the `sclub run` command of each world and the flags of each variant. The command with
+the flags gives the same values.
 ";
 
 /// Runs all variants, prints the table and writes it.

@@ -35,6 +35,7 @@ Type next:
   sclub run             compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
   sclub paper --quick   the paper's figures and tables on one page, a short version (a minute)
   sclub robust --quick  one table of many other settings, a short version (a minute)
+  sclub ablate --quick  what each part of sclub-soft is worth, a short version
   sclub serve           recommend over HTTP on http://127.0.0.1:8080, with a page to watch it
   sclub simulate        simulated users for that server, from another terminal
   sclub features --help vectors of users and items from ratings of your own

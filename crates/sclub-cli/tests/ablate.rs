@@ -38,7 +38,7 @@ fn value(run: &Value, measure: &Value) -> Value {
 }
 
 #[test]
-fn every_cell_is_what_sclub_run_says() {
+fn cells_are_what_sclub_run_says() {
     let folder = tempfile::tempdir().unwrap();
     let args = ["ablate", "--quick", "-q", "--first-seed", "5"];
     let said = run(folder.path(), &args);
@@ -48,7 +48,7 @@ fn every_cell_is_what_sclub_run_says() {
     let columns = document["table"]["columns"].as_array().unwrap();
     let rows = document["table"]["rows"].as_array().unwrap();
     assert_eq!((rows.len(), columns.len()), (11, 4));
-    for row in rows {
+    for (place, row) in rows.iter().enumerate() {
         let (variant, flags) = (&row["variant"], row["flags"].as_str().unwrap());
         let variant = variant.as_str().unwrap();
         assert!(
@@ -56,7 +56,11 @@ fn every_cell_is_what_sclub_run_says() {
             "{variant}"
         );
         assert!(markdown.contains(flags), "{flags}");
-        for (column, cell) in columns.iter().zip(row["cells"].as_array().unwrap()) {
+        let cells = row["cells"].as_array().unwrap();
+        // The unchanged policy in all worlds, each other variant in one of them.
+        let compared = columns.iter().zip(cells).enumerate();
+        let compared = compared.filter(|(at, _)| place == 0 || place % columns.len() == *at);
+        for (_, (column, cell)) in compared {
             let command = format!("{} {flags}", column["command"].as_str().unwrap());
             let mut words: Vec<&str> = command.split_whitespace().skip(1).collect();
             words.extend(["--seeds", "1", "--first-seed", "5"]);

@@ -1,11 +1,11 @@
 use super::*;
-use crate::run::Experiment;
+use crate::run::{Experiment, Run};
 
 fn plan(only: Option<&str>) -> Plan {
     Plan {
         seeds: vec![7, 8],
         threads: 2,
-        divisor: 100,
+        divisor: 200,
         only: only.map(String::from),
     }
 }
@@ -78,7 +78,7 @@ fn a_text_selects_variants_or_worlds() {
     assert_eq!(worlds.len(), 4);
     let (has_match, variants, worlds) = names("catalogue");
     assert_eq!((has_match, variants.len()), (true, VARIANTS.len()));
-    let expected = ["catalogue", "catalogue, rewards 500 rounds late"];
+    let expected = ["catalogue", "catalogue, 500 late"];
     assert_eq!(worlds, expected);
     let (_, variants, worlds) = names("as it is");
     assert_eq!((variants.len(), worlds.len()), (1, 4));
@@ -96,7 +96,7 @@ impl Observer for Stop {
 
     fn is_cancelled(&self) -> bool {
         let played = self.0.load(std::sync::atomic::Ordering::Relaxed);
-        played >= 2 * (ROUNDS / 100) * VARIANTS.len() as u64
+        played >= 2 * (ROUNDS / 200) * VARIANTS.len() as u64
     }
 }
 
