@@ -103,6 +103,8 @@ fn what_is_printed_can_be_used() {
         "2^5",
         "--reward-min",
         "-1.5",
+        "--propensities",
+        "10000",
         "--journal-days",
         "0",
         "--keep-log",
@@ -216,6 +218,13 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
     let error = refused(folder.path(), &[("SCLUB_DIM", "5000")], &[]);
     assert!(
         error.contains("SCLUB_DIM") && error.contains("512"),
+        "{error}"
+    );
+    let error = refused(folder.path(), &[("SCLUB_PROPENSITIES", "10001")], &[]);
+    assert!(
+        error.contains(
+            "environment SCLUB_PROPENSITIES: propensities is 10001; it must be at most 10000"
+        ),
         "{error}"
     );
     let error = refused(folder.path(), &[], &["--dim", "many"]);

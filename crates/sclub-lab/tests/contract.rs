@@ -1,5 +1,5 @@
 //! The lab's part of the contract of every policy: its place between `random` and `oracle`. The rest is
-//! in the library's `tests/contract.rs`.
+//! in the library's `tests/contract`.
 
 use sclub::Preset;
 use sclub_lab::policies::{Knowledge, Name, choose};

@@ -445,6 +445,32 @@ def test_the_export_has_every_item_shown(fresh: Server) -> None:
         assert frame["reward"].sum() == 150 and frame["reward"].isna().sum() == 300
         assert (frame["decided"].dt.year >= 2020).all()
         assert frame["rewarded"].isna().sum() == 300
+        assert frame["position"].tolist() == [0] * 300 + [1] * 300
+        assert frame["propensity"].isna().all()
+        assert shown.items[0].propensity is None
+
+
+def test_propensities_are_in_answers_and_in_the_export(tmp_path: Path) -> None:
+    flags = ["--policy", "lints", "--propensities", "50"]
+    with serving(tmp_path / "data", *flags) as server, Client(server.url) as client:
+        client.put_items(DRINKS)
+        told = {}
+        for number in range(100):
+            shown = client.recommend(number, k=2)
+            client.feedback(shown, 1)
+            told.update({(str(number), item.id): item.propensity for item in shown.items})
+        # With k = 3 all items are shown for certain.
+        one, all_items = client.recommend_many(["anna", {"user": "ben", "k": 3}])
+        assert one.items[0].propensity is not None and 0 < one.items[0].propensity <= 1
+        assert [item.propensity for item in all_items.items] == [1, 1, 1]
+        frame = client.export_frame()
+        lines = frame[frame["user"].str.isdigit()]
+        shown_to = zip(lines["user"], lines["item"], strict=True)
+        found = dict(zip(shown_to, lines["propensity"], strict=True))
+        assert found == told
+        # Two of three items are shown each time.
+        weights = (1 / lines["propensity"]).groupby(lines["item"]).sum()
+        assert np.allclose(weights, 100, atol=60)
 
 
 def test_an_export_that_breaks_off_is_an_error(proxy: Proxy) -> None:

@@ -6,6 +6,7 @@ import inspect
 import re
 
 import mypy.api
+import numpy as np
 import pytest
 
 import sclub
@@ -59,3 +60,17 @@ def test_every_policy_is_typed() -> None:
             wrong.append(len(lines))
     said, _, _ = mypy.api.run(["--strict", "-c", "\n".join(lines)])
     assert [int(line) for line in re.findall(r"<string>:(\d+): error", said)] == wrong, said
+
+
+def test_decisions_have_draws_of_their_own():
+    items = np.eye(3)
+    for policy in [sclub.Lints(dim=3), sclub.SclubSoft(dim=3)]:
+        shown = {policy.recommend("anna", items, draw=n) for n in range(50)}
+        assert len(shown) > 1
+        for draw in range(10):
+            chosen = policy.recommend("anna", items, draw=draw)
+            assert chosen == policy.recommend("anna", items, draw=draw)
+            assert chosen == np.argmax(policy.scores("anna", items, draw=draw).score)
+            assert chosen == policy.recommend_list("anna", items, 2, draw=draw)[0]
+    policy = sclub.LinUcb(dim=3)
+    assert {policy.recommend("anna", items, draw=n) for n in range(9)} == {0}

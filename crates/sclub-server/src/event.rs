@@ -11,6 +11,9 @@ pub(crate) const VERSION: u8 = 2;
 /// features do not have them.
 const VERSION_WITH_CONTEXT: u8 = 3;
 
+/// The version of a batch of the journal with a third part, for propensities.
+pub(crate) const VERSION_WITH_PROPENSITIES: u8 = 4;
+
 /// The time at which a batch was accepted, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Stamp {
@@ -210,7 +213,12 @@ pub(crate) fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
 
 /// Appends a byte for the version, then the value.
 pub(crate) fn write_bytes<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
-    bytes.push(VERSION);
+    write_version(VERSION, value, bytes);
+}
+
+/// Appends a byte for another version, then the value.
+pub(crate) fn write_version<T: Serialize>(version: u8, value: &T, bytes: &mut Vec<u8>) {
+    bytes.push(version);
     let before = std::mem::take(bytes);
     *bytes = postcard::to_extend(value, before).expect("a vector takes all bytes");
 }
@@ -230,12 +238,10 @@ pub(crate) fn write_with_context<T: Serialize, C: Serialize>(
     context: Option<&C>,
     bytes: &mut Vec<u8>,
 ) {
-    let Some(context) = context else {
-        return write_bytes(value, bytes);
-    };
-    bytes.push(VERSION_WITH_CONTEXT);
-    let before = std::mem::take(bytes);
-    *bytes = postcard::to_extend(&(value, context), before).expect("a vector takes all bytes");
+    match context {
+        Some(context) => write_version(VERSION_WITH_CONTEXT, &(value, context), bytes),
+        None => write_bytes(value, bytes),
+    }
 }
 
 /// Decodes what [`write_with_context`] encoded. The second part is the default one if there is none.

@@ -10,6 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::identity::servable;
 
+/// The maximum of [`Settings::propensities`].
+pub const MAX_PROPENSITIES: u32 = 10_000;
+
 /// The settings of a server. Each is a flag of `sclub serve`, an environment variable `SCLUB_…`, and a line
 /// of a TOML file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +38,9 @@ pub struct Settings {
     pub reward_max: f64,
     /// The number of seconds for which a decision accepts a reward.
     pub lifetime: u64,
+    /// The number of further draws from which the propensities of each decision are estimated, at most
+    /// [`MAX_PROPENSITIES`]; 0 computes none.
+    pub propensities: u32,
     /// The number of days of service for which decisions and rewards are kept for `sclub export`; 0 keeps
     /// none.
     pub journal_days: u64,
@@ -103,6 +109,7 @@ impl Default for Settings {
             reward_min: 0.0,
             reward_max: 1.0,
             lifetime: 7 * 24 * 3600,
+            propensities: 0,
             journal_days: 90,
             keep_log: KeepLog::Bytes(0),
             snapshot_every: 500_000,

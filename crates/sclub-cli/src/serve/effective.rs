@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use sclub_server::edge::Site;
-use sclub_server::settings::{Literal, Settings, constant_name, constants, setting_name};
+use sclub_server::settings::{
+    Literal, MAX_PROPENSITIES, Settings, constant_name, constants, setting_name,
+};
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -155,6 +157,9 @@ impl EffectiveSettings {
         let max = settings.max_dim;
         if settings.dim.is_some_and(|dim| dim == 0 || dim > max) {
             refuse("dim", &format!("be between 1 and max-dim, {max}"))?;
+        }
+        if settings.propensities > MAX_PROPENSITIES {
+            refuse("propensities", &format!("be at most {MAX_PROPENSITIES}"))?;
         }
         if let Err(error) = Site::new(&settings.host, false) {
             bail!("{}: {error}", self.origin("host").of("host"));

@@ -63,6 +63,7 @@ pub fn flags() -> Vec<Flag> {
             ("reward-min", Number, "Smallest reward", ""),
             ("reward-max", Number, "Largest reward", ""),
             ("lifetime", Positive("SECONDS"), "Seconds for which a decision can be answered", "a week"),
+            ("propensities", Whole("N"), "Further draws for each decision, at most 10000, to estimate the probability of each item shown, which evaluation from logs needs; each request costs N further choices if the policy draws at random, none otherwise", "off"),
         ]),
         ("Storage", vec![
             ("journal-days", Whole("DAYS"), "Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none", ""),

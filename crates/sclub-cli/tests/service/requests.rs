@@ -343,13 +343,14 @@ fn items_before_a_line_that_cannot_be_stay() {
 /// The best k of the whole catalogue are those that scoring every item by itself gives.
 #[test]
 fn the_whole_catalogue_is_searched_exactly() {
-    search_with("sclub");
-    search_with("sclub-soft");
+    search_with(&["--policy", "sclub"]);
+    // With draws, each request would have scores of its own.
+    search_with(&["--policy", "sclub-soft", "--explore", "bonus"]);
 }
 
-fn search_with(policy: &str) {
+fn search_with(flags: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
-    let server = Server::start(&folder.path().join("data"), &["--policy", policy]);
+    let server = Server::start(&folder.path().join("data"), flags);
     server.ok("PUT", "/v1/items", &items(3000, 6));
     let mut client = Client::connect(&server.address).unwrap();
     for round in 0..40 {

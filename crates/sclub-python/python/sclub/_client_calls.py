@@ -47,12 +47,17 @@ LONG = 600.0
 
 @dataclass(frozen=True)
 class Scored:
-    """An item to show. ``score = mean + width``: the expected reward, and the bonus for uncertainty."""
+    """An item to show. ``score = mean + width``: the expected reward, and the bonus for uncertainty.
+
+    ``propensity`` is the probability of the item to be in the list; None unless the server was started
+    with ``--propensities``.
+    """
 
     id: str
     score: float
     mean: float
     width: float
+    propensity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -288,11 +293,14 @@ def to_frame(lines: list[Card]) -> Any:
     """The lines of an export as a DataFrame, times as times."""
     # By name, so that types are checked alike with and without the stubs of pandas.
     pandas: Any = importlib.import_module("pandas")
-    names = "decision user item features score cluster reward decided rewarded".split()
+    names = "decision user item position propensity features".split()
     if any("context" in line for line in lines):
-        names.insert(4, "context")
+        names.append("context")
+    names += "score cluster reward decided rewarded".split()
     frame = pandas.DataFrame(lines, columns=names)
-    frame["reward"] = frame["reward"].astype("float64")
+    for name in ("propensity", "reward"):
+        frame[name] = frame[name].astype("float64")
+    frame["position"] = frame["position"].astype("Int64")
     for name in ("decided", "rewarded"):
         frame[name] = pandas.to_datetime(frame[name], unit="ms", utc=True)
     return frame
@@ -367,7 +375,8 @@ def _recommendation(said: Any) -> Recommendation:
     return Recommendation(
         decision=said["decision"],
         items=tuple(
-            Scored(one["id"], one["score"], one["mean"], one["width"]) for one in said["items"]
+            Scored(one["id"], one["score"], one["mean"], one["width"], one.get("propensity"))
+            for one in said["items"]
         ),
         cluster=said["cluster"],
         cluster_users=said["cluster_users"],

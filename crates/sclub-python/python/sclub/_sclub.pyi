@@ -70,7 +70,12 @@ class Policy:
     @property
     def users(self) -> list[Hashable]: ...
     def recommend(
-        self, user: Hashable, items: ArrayLike | Items, *, ids: _Ids | None = None
+        self,
+        user: Hashable,
+        items: ArrayLike | Items,
+        *,
+        ids: _Ids | None = None,
+        draw: int | None = None,
     ) -> int: ...
     def recommend_many(self, users: _Users, items: ArrayLike | Items) -> NDArray[np.int64]: ...
     def best(
@@ -90,9 +95,15 @@ class Policy:
         *,
         exclude: Iterable[int] | None = None,
         ids: _Ids | None = None,
+        draw: int | None = None,
     ) -> NDArray[np.int64]: ...
     def scores(
-        self, user: Hashable, items: ArrayLike | Items, *, ids: _Ids | None = None
+        self,
+        user: Hashable,
+        items: ArrayLike | Items,
+        *,
+        ids: _Ids | None = None,
+        draw: int | None = None,
     ) -> Scores: ...
     def learn(
         self, user: Hashable, item: ArrayLike, reward: float, *, id: Hashable | None = None

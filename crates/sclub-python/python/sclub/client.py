@@ -317,7 +317,7 @@ class Client(Base):
                 yield from lines.feed(part)
 
     def export_frame(self, *, timeout: float = LONG) -> Any:
-        """The export as a pandas DataFrame. A missing reward is NaN."""
+        """The export as a pandas DataFrame. A missing reward or propensity is NaN, a missing position NA."""
         return to_frame(list(self.export(timeout=timeout)))
 
     def backup(self, path: str | os.PathLike[str], *, timeout: float = LONG) -> int:

@@ -96,7 +96,7 @@ impl Policy {
     ) -> PyResult<Bound<'py, PyAny>> {
         let number = self.number(user)?;
         let scores = match items {
-            Some(items) => Some(self.scores(user, items, None)?),
+            Some(items) => Some(self.scores(user, items, None, None)?),
             None => None,
         };
         look::explanation(self, user, number, scores)

@@ -26,6 +26,10 @@ impl Policy {
     ///     One row a candidate. float64 and float32 are read in place.
     /// ids : sequence of L ids, optional
     ///     The ids of the items, as of `Items`. Policies that do not use ids ignore them.
+    /// draw : int, optional
+    ///     The random number of this decision, for policies that draw at random. The same number gives the same
+    ///     decision again. By default there is one draw for each user and round, and newcomers share one: give
+    ///     each decision a number of its own if rewards come late.
     ///
     /// Returns
     /// -------
@@ -38,15 +42,17 @@ impl Policy {
     /// >>> policy = sclub.LinUcb(dim=2)
     /// >>> policy.recommend("anna", np.array([[0.1, 0.0], [0.6, 0.8]]))
     /// 1
-    #[pyo3(signature = (user, items, *, ids=None))]
+    #[pyo3(signature = (user, items, *, ids=None, draw=None))]
     fn recommend(
         &self,
         user: &Bound<'_, PyAny>,
         items: &Bound<'_, PyAny>,
         ids: Option<&Bound<'_, PyAny>>,
+        draw: Option<u64>,
     ) -> PyResult<usize> {
-        let decision = self.ask(user, items, ids, |engine, user, set| {
-            engine.policy().recommend(user, set)
+        let decision = self.ask(user, items, ids, |engine, user, set| match draw {
+            Some(draw) => engine.policy().recommend_drawn(draw, user, set),
+            None => engine.policy().recommend(user, set),
         })?;
         Ok(decision.index)
     }
@@ -164,7 +170,7 @@ impl Policy {
         exclude: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        self.choose_several(user, items, k, exclude, ids, <dyn sclub::Policy>::best)
+        self.choose_several(user, items, k, exclude, ids, &<dyn sclub::Policy>::best)
     }
 
     /// The items to show to a user together, in order. `learn_lists` learns their rewards.
@@ -180,6 +186,8 @@ impl Policy {
     /// exclude : iterable of int
     ///     Rows to leave out. Rows that do not exist are ignored.
     /// ids : sequence of L ids, optional
+    /// draw : int, optional
+    ///     The random number of this decision, as for `recommend`.
     ///
     /// Returns
     /// -------
@@ -192,7 +200,7 @@ impl Policy {
     /// >>> items = np.array([[0.1, 0.0], [0.6, 0.8], [0.3, 0.4]])
     /// >>> sclub.LinUcb(dim=2).recommend_list("anna", items, k=2)
     /// array([1, 2])
-    #[pyo3(signature = (user, items, k=10, *, exclude=None, ids=None))]
+    #[pyo3(signature = (user, items, k=10, *, exclude=None, ids=None, draw=None))]
     fn recommend_list<'py>(
         &self,
         user: &Bound<'py, PyAny>,
@@ -200,15 +208,13 @@ impl Policy {
         k: i64,
         exclude: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
+        draw: Option<u64>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        self.choose_several(
-            user,
-            items,
-            k,
-            exclude,
-            ids,
-            <dyn sclub::Policy>::recommend_list,
-        )
+        let choose: &ChooseSeveral<'_> = &|policy, user, set, k, exclude, list| match draw {
+            Some(draw) => policy.recommend_list_drawn(draw, user, set, k, exclude, list),
+            None => policy.recommend_list(user, set, k, exclude, list),
+        };
+        self.choose_several(user, items, k, exclude, ids, choose)
     }
 
     /// Score, mean and width of every item for a user: `score = mean + width`, arrays of length L.
@@ -223,16 +229,20 @@ impl Policy {
     /// array([0.5, 1. ])
     /// >>> bool(np.all(scores.score == scores.mean + scores.width))
     /// True
-    #[pyo3(signature = (user, items, *, ids=None))]
+    #[pyo3(signature = (user, items, *, ids=None, draw=None))]
     pub fn scores<'py>(
         &self,
         user: &Bound<'py, PyAny>,
         items: &Bound<'py, PyAny>,
         ids: Option<&Bound<'py, PyAny>>,
+        draw: Option<u64>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let scores = self.ask(user, items, ids, |engine, user, set| {
-            let mut scores: Vec<Score> = Vec::new();
-            engine.policy().explain(user, set, &mut scores)?;
+            let (policy, mut scores) = (engine.policy(), Vec::<Score>::new());
+            match draw {
+                Some(draw) => policy.explain_drawn(draw, user, set, &mut scores)?,
+                None => policy.explain(user, set, &mut scores)?,
+            }
             Ok(scores)
         })?;
         look::scores(user.py(), &scores)
@@ -264,15 +274,18 @@ fn rows(exclude: Option<&Bound<'_, PyAny>>) -> PyResult<HashSet<usize>> {
     Ok(rows)
 }
 
-/// `best` or `recommend_list` of the library's policies.
-type ChooseSeveral = fn(
-    &(dyn sclub::Policy + 'static),
-    UserId,
-    &ItemSet,
-    usize,
-    &dyn Fn(usize) -> bool,
-    &mut Vec<Decision>,
-) -> Result<(), Error>;
+/// `best` or `recommend_list` of a policy.
+type ChooseSeveral<'a> = dyn Fn(
+        &(dyn sclub::Policy + 'static),
+        UserId,
+        &ItemSet,
+        usize,
+        &dyn Fn(usize) -> bool,
+        &mut Vec<Decision>,
+    ) -> Result<(), Error>
+    + Send
+    + Sync
+    + 'a;
 
 impl Policy {
     /// The rows that a method of the library chooses.
@@ -283,7 +296,7 @@ impl Policy {
         k: i64,
         exclude: Option<&Bound<'py, PyAny>>,
         ids: Option<&Bound<'py, PyAny>>,
-        choose: ChooseSeveral,
+        choose: &ChooseSeveral<'_>,
     ) -> PyResult<Bound<'py, PyArray1<i64>>> {
         let (k, without) = (count(k)?, rows(exclude)?);
         let chosen = self.ask(user, items, ids, |engine, user, set| {

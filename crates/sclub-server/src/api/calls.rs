@@ -21,9 +21,6 @@ use crate::meters::Call;
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
 
-/// The number of items from which a choice among the whole catalogue may take milliseconds.
-const LARGE_CATALOGUE: usize = 5_000;
-
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
@@ -62,13 +59,7 @@ fn recommend_one(
     let request: RecommendRequest<'_> = parse(bytes)?;
     let inline = inline(&app.settings, &request, engine.has_item_ids())?;
     let asked = asked(&app.settings, &request, inline.as_ref())?;
-    let is_long = quick
-        && matches!(asked.among, CandidateSet::All(_))
-        && engine
-            .state()
-            .catalogue()
-            .is_some_and(|catalogue| catalogue.len() >= LARGE_CATALOGUE);
-    if is_long {
+    if quick && engine.is_slow(&asked) {
         return Ok(None);
     }
     let recommended = SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch))?;
@@ -238,11 +229,15 @@ fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> 
 }
 
 fn response(recommended: Recommended) -> RecommendResponse {
-    let items = recommended.items.into_iter().map(|(id, score)| ScoredItem {
+    let propensities = recommended.propensities.into_iter().map(Some);
+    let propensities = propensities.chain(std::iter::repeat(None));
+    let items = recommended.items.into_iter().zip(propensities);
+    let items = items.map(|((id, score), propensity)| ScoredItem {
         id,
         score: score.score,
         mean: score.mean,
         width: score.width,
+        propensity,
     });
     RecommendResponse {
         decision: recommended.decision,

@@ -94,6 +94,10 @@ pub struct ScoredItem {
     pub mean: f64,
     /// The exploration bonus for the uncertainty of `mean`.
     pub width: f64,
+    /// The probability of the item to be in the list: 1 if the policy does not draw at random, else an estimate.
+    /// Absent unless the server was started with `--propensities`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propensity: Option<f64>,
 }
 
 /// The reward of an item that was shown (`reward`), or of a whole list (`rewards`).

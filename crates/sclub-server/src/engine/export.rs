@@ -22,6 +22,7 @@ struct Line<'a> {
     user: &'a str,
     item: &'a str,
     position: Option<u64>,
+    propensity: Option<f64>,
     features: Option<&'a [f64]>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     context: BTreeMap<&'a str, ContextValue>,
@@ -60,18 +61,37 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
     let mut answered = Answered::default();
     let forgotten = forgotten(journal)?;
     let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
-    // All passes see the same batches. The first is for positions, which rewards do not have.
+    // All passes see the same batches. The first two are for positions and propensities, which rewards do not have.
     let read = || journal.read(journal.first()? - 1);
-    let (first, second, third) = (read()?, read()?, read()?);
+    let (first, early, second, third) = (read()?, read()?, read()?, read()?);
     let mut lists = Lists::default();
+    let (mut rewarded, mut has_propensities) = (Answered::default(), false);
     let mut last = 0;
     each_page(first, &mut |number, page, _| {
         last = number;
         for row in &page.shown {
             lists.add(row.number, row.items.len());
+            has_propensities |= !row.propensities.is_empty();
+        }
+        for row in &page.rewards {
+            rewarded.insert(row.number, 0);
         }
         Ok(())
     })?;
+    let mut propensities: Vec<(u64, f64)> = Vec::new();
+    if has_propensities {
+        each_page(early, &mut |number, page, _| {
+            let rows = page.shown.iter().filter(|_| number <= last);
+            let all = rows.flat_map(|row| (row.number..).zip(row.propensities.iter().copied()));
+            propensities.extend(all.filter(|(number, _)| rewarded.contains(*number)));
+            Ok(())
+        })?;
+        propensities.sort_unstable_by_key(|(number, _)| *number);
+    }
+    let propensity = |number: u64| {
+        let place = propensities.binary_search_by_key(&number, |(number, _)| *number);
+        place.ok().map(|place| propensities[place].1)
+    };
     each_page(second, &mut |number, page, items| {
         if number > last {
             return Ok(());
@@ -90,6 +110,7 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
                     user: &row.user,
                     item: &item.id,
                     position: lists.position(row.number),
+                    propensity: propensity(row.number),
                     features: features(item),
                     context: context.decode(&row.context),
                     score: row.score,
@@ -120,6 +141,10 @@ fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<
                         user: &row.user,
                         item: &item.id,
                         position: Some(number - row.number),
+                        propensity: row
+                            .propensities
+                            .get((number - row.number) as usize)
+                            .copied(),
                         features: features(item),
                         context: context.decode(&row.context),
                         score,

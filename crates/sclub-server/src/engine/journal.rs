@@ -18,7 +18,8 @@ use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
 use crate::event::{
-    Batch, Event, Item, Reward, RewardedList, from_bytes_with_context, write_with_context,
+    Batch, Event, Item, Reward, RewardedList, VERSION_WITH_PROPENSITIES, from_bytes_with_context,
+    whole, write_version, write_with_context,
 };
 use crate::store::{Log, Segments, StoreError};
 
@@ -35,19 +36,24 @@ const MAX_BYTES: usize = 16 << 20;
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     bytes: Vec<u8>,
-    ends: Vec<usize>,
+    propensities: Vec<f64>,
+    /// The ends of each decision in the two vectors.
+    ends: Vec<(usize, usize)>,
 }
 
 impl Pending {
-    /// Adds a decision. Returns false if the buffer is full.
-    pub fn push(&mut self, decision: &[u8]) -> bool {
+    /// Adds an encoded decision with its propensities, if there are any. Returns false if the buffer is full.
+    pub fn push(&mut self, decision: &[u8], propensities: &[f64]) -> bool {
         const MAX_DECISIONS: usize = 1 << 17;
         const MAX_BYTES: usize = 64 << 20;
-        if self.ends.len() == MAX_DECISIONS || self.bytes.len() + decision.len() > MAX_BYTES {
+        let size = self.bytes.len() + decision.len();
+        let numbers = self.propensities.len() + propensities.len();
+        if self.ends.len() == MAX_DECISIONS || size + size_of::<f64>() * numbers > MAX_BYTES {
             return false;
         }
         self.bytes.extend_from_slice(decision);
-        self.ends.push(self.bytes.len());
+        self.propensities.extend_from_slice(propensities);
+        self.ends.push((size, numbers));
         true
     }
 
@@ -55,19 +61,25 @@ impl Pending {
         self.ends.is_empty()
     }
 
-    fn decisions(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts
-            .zip(&self.ends)
-            .map(|(start, &end)| &self.bytes[start..end])
+    /// The decisions, each with its propensities.
+    fn decisions(&self) -> impl Iterator<Item = (&[u8], &[f64])> {
+        let starts = std::iter::once((0, 0)).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| {
+            (
+                &self.bytes[start.0..end.0],
+                &self.propensities[start.1..end.1],
+            )
+        })
     }
 
     /// Empties the buffer, and keeps some of its memory.
     fn clear(&mut self) {
         const MIN_CAPACITY: usize = 4 << 20;
         self.bytes.clear();
+        self.propensities.clear();
         self.ends.clear();
         self.bytes.shrink_to(MIN_CAPACITY);
+        self.propensities.shrink_to(MIN_CAPACITY / 64);
         self.ends.shrink_to(MIN_CAPACITY / 64);
     }
 }
@@ -105,6 +117,9 @@ pub(super) struct ShownRow {
     /// In [`Contexts`], if there is one.
     #[serde(skip)]
     pub context: Vec<f64>,
+    /// The probability of each item to be in the list, in a part of its own; empty if propensities were off.
+    #[serde(skip)]
+    pub propensities: Vec<f64>,
 }
 
 /// A reward.
@@ -139,14 +154,31 @@ impl Page {
         };
         let mut all = contexts.shown.iter().chain(&contexts.rewards);
         let has_context = all.any(|context| !context.is_empty());
+        let contexts = has_context.then_some(contexts);
         let mut bytes = Vec::with_capacity(256);
-        write_with_context(self, has_context.then_some(&contexts), &mut bytes);
+        if self.shown.iter().any(|row| !row.propensities.is_empty()) {
+            let propensities: Vec<&[f64]> =
+                self.shown.iter().map(|row| &*row.propensities).collect();
+            let parts = (self, contexts.unwrap_or_default(), propensities);
+            write_version(VERSION_WITH_PROPENSITIES, &parts, &mut bytes);
+        } else {
+            write_with_context(self, contexts.as_ref(), &mut bytes);
+        }
         bytes
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let (mut page, contexts): (Self, Contexts) = from_bytes_with_context(bytes)
+        let parts: Result<(Self, Contexts, Vec<Vec<f64>>), _> = match bytes {
+            [VERSION_WITH_PROPENSITIES, rest @ ..] => whole(rest),
+            _ => {
+                from_bytes_with_context(bytes).map(|(page, contexts)| (page, contexts, Vec::new()))
+            }
+        };
+        let (mut page, contexts, propensities) = parts
             .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))?;
+        for (row, propensities) in page.shown.iter_mut().zip(propensities) {
+            row.propensities = propensities;
+        }
         for (row, context) in page.shown.iter_mut().zip(contexts.shown) {
             row.context = context;
         }
@@ -372,7 +404,7 @@ impl Keeper {
     }
 
     fn add_decisions(&mut self, page: &mut Page) {
-        for bytes in self.taken.decisions() {
+        for (bytes, propensities) in self.taken.decisions() {
             let Some(handed) = DecisionContents::decode(bytes) else {
                 continue;
             };
@@ -409,6 +441,7 @@ impl Keeper {
                 cluster: handed.cluster,
                 items,
                 context: handed.context,
+                propensities: propensities.to_vec(),
             });
         }
     }
@@ -586,12 +619,74 @@ mod tests {
         let mut pending = Pending::default();
         assert!(pending.is_empty() && pending.decisions().next().is_none());
         let all = [&b"one"[..], b"", b"three"];
-        for decision in all {
-            assert!(pending.push(decision));
+        let all = all.into_iter().zip([&[][..], &[0.5], &[0.25, 1.0]]);
+        let all: Vec<(&[u8], &[f64])> = all.collect();
+        for (decision, propensities) in &all {
+            assert!(pending.push(decision, propensities));
         }
         assert_eq!(pending.decisions().collect::<Vec<_>>(), all);
         pending.clear();
         assert!(pending.is_empty());
-        assert!(!pending.push(&vec![0; 65 << 20]));
+        assert!(!pending.push(&vec![0; 65 << 20], &[]));
+        assert!(!pending.push(&[], &vec![0.5; 9 << 20]));
+    }
+
+    /// A page with a decision on two items.
+    fn page(context: Vec<f64>, propensities: Vec<f64>) -> Page {
+        Page {
+            position: 1,
+            events: 2,
+            clock: 3,
+            shown: vec![ShownRow {
+                number: 4,
+                event: 5,
+                at: 6,
+                user: "u".to_owned(),
+                cluster: 7,
+                items: vec![(8, 1.0), (9, 0.5)],
+                context,
+                propensities,
+            }],
+            ..Page::default()
+        }
+    }
+
+    /// Folders without propensities can be read by earlier versions.
+    #[test]
+    fn a_page_without_propensities_keeps_its_bytes() {
+        let body = [
+            &[1, 2, 3, 0, 0, 1, 4, 5, 6, 1, b'u', 7, 2, 8][..],
+            &1f64.to_le_bytes(),
+            &[9],
+            &0.5f64.to_le_bytes(),
+            &[0, 0],
+        ]
+        .concat();
+        let plain = [&[2][..], &body].concat();
+        assert_eq!(page(Vec::new(), Vec::new()).encode(), plain);
+        let context = [&[1, 1][..], &0.25f64.to_le_bytes(), &[0]].concat();
+        let in_context = [&[3][..], &body, &context].concat();
+        assert_eq!(page(vec![0.25], Vec::new()).encode(), in_context);
+        let propensities = [
+            &[0, 0, 1, 2][..],
+            &0.75f64.to_le_bytes(),
+            &1f64.to_le_bytes(),
+        ];
+        let with = [&[4][..], &body, &propensities.concat()].concat();
+        assert_eq!(page(Vec::new(), vec![0.75, 1.0]).encode(), with);
+    }
+
+    #[test]
+    fn a_page_comes_back_as_it_was() {
+        for context in [vec![], vec![0.25]] {
+            for propensities in [vec![], vec![0.75, 1.0]] {
+                let page = page(context.clone(), propensities);
+                let bytes = page.encode();
+                assert_eq!(Page::decode(&bytes).unwrap(), page);
+                for end in 0..bytes.len() {
+                    assert!(Page::decode(&bytes[..end]).is_err());
+                }
+            }
+        }
     }
 }

@@ -46,7 +46,7 @@ use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
 use crate::meters::Meters;
-use crate::settings::Settings;
+use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Epochs, Folder, StoreError};
 use fit::{Fits, Watch};
@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     has_lists: bool,
     /// True if requests of the folder have context features.
     has_context: bool,
+    /// The number of further draws for propensities: 0 if the policy does not draw, `None` if propensities are off.
+    further_draws: Option<u32>,
     time: Time,
     epochs: Epochs,
     /// The random number that identifies this run of this copy of the folder.
@@ -256,6 +258,11 @@ impl Engine {
             has_item_ids: identity.policy.can.item_ids,
             has_lists: identity.has_lists(),
             has_context: !identity.context.is_empty(),
+            further_draws: match (settings.propensities, identity.policy.can.draws) {
+                (0, _) => None,
+                (_, false) => Some(0),
+                (further, true) => Some(further.min(MAX_PROPENSITIES)),
+            },
             pending: Mutex::default(),
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,

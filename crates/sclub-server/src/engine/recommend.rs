@@ -9,7 +9,7 @@ use sclub::{ItemSet, Score};
 use super::{Engine, Refusal, lock};
 use crate::context::ContextValue;
 use crate::decision::{DecisionContents, Features, Shown};
-use crate::state::{Choice, Scratch, State};
+use crate::state::{Choice, Draws, Scratch, State};
 
 /// The maximum number of feature values in a decision (items shown times features), if the items came
 /// with the request.
@@ -17,6 +17,12 @@ pub const MAX_INLINE_VALUES: usize = 4096;
 
 /// The largest catalogue that is copied, to join it with a context, during a short read.
 const MAX_SHORT_COPY: usize = 1_000;
+
+/// The maximum number of items that are scored for propensities during a short read: about a millisecond.
+const MAX_SHORT_SCORES: usize = 50_000;
+
+/// The number of items from which scoring may take so long that it must not delay other requests of a thread.
+const SLOW_SCORES: usize = 5_000;
 
 thread_local! {
     /// A reused buffer for encoding decisions.
@@ -58,6 +64,16 @@ pub struct Recommended {
     pub cluster: u64,
     /// The number of users in it.
     pub cluster_users: u64,
+    /// The probability of each item to be in the list; empty if propensities are off.
+    pub propensities: Vec<f64>,
+}
+
+/// A decision before it is sealed.
+struct Decided<'a> {
+    contents: DecisionContents<'a>,
+    scores: Vec<Score>,
+    propensities: Vec<f64>,
+    cluster_users: u64,
 }
 
 impl Engine {
@@ -76,8 +92,7 @@ impl Engine {
             self.choose(state, asked, scratch)
         });
         scratch.end();
-        let (handed, scores, cluster_users) = chosen?;
-        Ok(self.hand_out(handed, &scores, cluster_users))
+        Ok(self.hand_out(chosen?))
     }
 
     /// Recommends to several users on the same history.
@@ -94,19 +109,33 @@ impl Engine {
             })
             .collect::<Result<Vec<_>, _>>()
         })?;
-        let handed = chosen
-            .into_iter()
-            .map(|(handed, scores, cluster_users)| self.hand_out(handed, &scores, cluster_users));
-        Ok(handed.collect())
+        let decided = chosen.into_iter().map(|decided| self.hand_out(decided));
+        Ok(decided.collect())
     }
 
-    /// Returns true if requests copy a large catalogue: each with a context that looks at all of it does.
+    /// Returns true if a request may take milliseconds: it looks at a large catalogue, or has many further draws.
+    pub fn is_slow(&self, asked: &RecommendQuery<'_>) -> bool {
+        let is_whole = matches!(asked.among, CandidateSet::All(_));
+        let further = self.shared.further_draws.unwrap_or(0);
+        (is_whole || further > 0) && {
+            let items = asked.among.max_len(&self.shared.read());
+            items.saturating_mul(1 + further as usize) >= SLOW_SCORES
+        }
+    }
+
+    /// Returns true if requests are to be answered in a long read. Each with a context that looks at the whole catalogue
+    /// copies it. Each with further draws scores its candidates again for each of them.
     fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
         let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All(_));
-        self.shared.has_context && all.iter().any(is_whole) && {
-            let state = self.shared.read();
-            state.catalogue().map_or(0, |catalogue| catalogue.len()) > MAX_SHORT_COPY
+        let copies = self.shared.has_context && all.iter().any(is_whole);
+        let further = self.shared.further_draws.unwrap_or(0) as usize;
+        if !copies && further == 0 {
+            return false;
         }
+        let state = self.shared.read();
+        let catalogue = state.catalogue().map_or(0, |catalogue| catalogue.len());
+        let items: usize = all.iter().map(|asked| asked.among.max_len(&state)).sum();
+        (copies && catalogue > MAX_SHORT_COPY) || items.saturating_mul(further) > MAX_SHORT_SCORES
     }
 
     /// Reads the state. Other recommendations do not wait for a long read; learning does.
@@ -122,7 +151,7 @@ impl Engine {
         state: &State,
         asked: &RecommendQuery<'a>,
         scratch: &mut Scratch,
-    ) -> Result<(DecisionContents<'a>, Vec<Score>, u64), Refusal> {
+    ) -> Result<Decided<'a>, Refusal> {
         let mut slots = Vec::new();
         let choice = match &asked.among {
             CandidateSet::Candidates(ids) => {
@@ -154,9 +183,12 @@ impl Engine {
         // Taken before the choice, which may depend on it. Numbers that are not used are skipped.
         let reserved = asked.k.min(asked.among.max_len(state)) as u64;
         let number = self.shared.number.fetch_add(reserved, Ordering::Relaxed);
-        let draw = self.shared.sealer.draw(self.shared.life, number);
+        let draws = Draws {
+            number: self.shared.sealer.draw(self.shared.life, number),
+            further: self.shared.further_draws,
+        };
         let chosen = state
-            .choose(draw, asked.user, &choice, &context, asked.k, scratch)
+            .choose(draws, asked.user, &choice, &context, asked.k, scratch)
             .map_err(|error| match error {
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
@@ -194,7 +226,7 @@ impl Engine {
                 features,
             }
         });
-        let handed = DecisionContents {
+        let contents = DecisionContents {
             life: self.shared.life,
             number,
             event: state.events(),
@@ -206,41 +238,51 @@ impl Engine {
             context,
         };
         if let CandidateSet::Inline(_, items) = &asked.among
-            && handed.shown.len() * items.dim() > MAX_INLINE_VALUES
+            && contents.shown.len() * items.dim() > MAX_INLINE_VALUES
         {
             let message = format!(
                 "a decision with {} inline items of {} features is too large; at most {MAX_INLINE_VALUES} \
                  feature values are allowed; lower k, or put the items into the catalogue",
-                handed.shown.len(),
+                contents.shown.len(),
                 items.dim()
             );
             return Err(Refusal::invalid("k", message));
         }
         let scores = chosen.decisions.iter().map(|decision| decision.score);
-        Ok((handed, scores.collect(), chosen.cluster_users))
+        Ok(Decided {
+            contents,
+            scores: scores.collect(),
+            propensities: chosen.propensities,
+            cluster_users: chosen.cluster_users,
+        })
     }
 
-    fn hand_out(
-        &self,
-        handed: DecisionContents<'_>,
-        scores: &[Score],
-        cluster_users: u64,
-    ) -> Recommended {
+    /// Seals a decision and gives it to the journal. Propensities are not sealed: learning does not need them, and
+    /// the export takes them from the journal.
+    fn hand_out(&self, decided: Decided<'_>) -> Recommended {
+        let Decided {
+            contents,
+            scores,
+            propensities,
+            cluster_users,
+        } = decided;
         let decision = ENCODED.with_borrow_mut(|encoded| {
-            handed.encode_into(encoded);
-            if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded) {
+            contents.encode_into(encoded);
+            if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded, &propensities)
+            {
                 self.shared.meters.not_journaled.increment(1);
             }
             self.shared.sealer.seal(encoded)
         });
-        let items = handed.shown.into_iter().zip(scores);
+        let items = contents.shown.into_iter().zip(scores);
         Recommended {
             decision,
             items: items
-                .map(|(shown, score)| (shown.item.into_owned(), *score))
+                .map(|(shown, score)| (shown.item.into_owned(), score))
                 .collect(),
-            cluster: handed.cluster,
+            cluster: contents.cluster,
             cluster_users,
+            propensities,
         }
     }
 }

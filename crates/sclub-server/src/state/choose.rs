@@ -31,18 +31,29 @@ pub struct Chosen {
     pub cluster: ClusterId,
     /// The number of users in that cluster.
     pub cluster_users: u64,
+    /// The probability of each chosen candidate to be in the list ([`sclub::Policy::propensities`]); empty if it
+    /// was not asked for.
+    pub propensities: Vec<f64>,
+}
+
+/// The random part of a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Draws {
+    /// The random number of the decision ([`sclub::Policy::recommend_drawn`]).
+    pub number: u64,
+    /// The number of further draws to estimate propensities from; `None` computes no propensities.
+    pub further: Option<u32>,
 }
 
 impl State {
-    /// Chooses the best `k` items for a user. `draw` is the random number of the decision
-    /// ([`sclub::Policy::recommend_drawn`]). `context` is encoded; it is empty if the folder has no context
+    /// Chooses the best `k` items for a user. `context` is encoded; it is empty if the folder has no context
     /// features.
     ///
     /// # Errors
     /// If there is no candidate, or the candidates have another number of features.
     pub fn choose(
         &self,
-        draw: u64,
+        draws: Draws,
         user: &str,
         choice: &Choice<'_>,
         context: &[f64],
@@ -63,6 +74,7 @@ impl State {
             decisions: Vec::with_capacity(k.min(64)),
             cluster: policy.cluster_of(user).unwrap_or(0),
             cluster_users: policy.inspect().cluster_users(user),
+            propensities: Vec::new(),
         };
         let mut items: &ItemSet = match (choice, catalogue) {
             (Choice::Inline(items), _) => items,
@@ -89,15 +101,15 @@ impl State {
             Choice::All { exclude } => *exclude,
             _ => &[],
         };
-        best(
-            policy,
-            draw,
-            user,
-            items,
-            k,
-            excluded,
-            &mut chosen.decisions,
-        )?;
+        let draw = draws.number;
+        let list = &mut chosen.decisions;
+        best(policy, draw, user, items, k, excluded, list)?;
+        if let Some(further) = draws.further {
+            let exclude = |slot: usize| excluded.binary_search(&slot).is_ok();
+            let shown: Vec<usize> = list.iter().map(|decision| decision.index).collect();
+            let out = &mut chosen.propensities;
+            policy.propensities(draw, user, items, k, &exclude, &shown, further, out)?;
+        }
         Ok(chosen)
     }
 }

@@ -23,7 +23,7 @@ use sclub::{Error, UserId};
 pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
 pub use catalogue::{Catalogue, item_id};
-pub use choose::{Choice, Chosen, Scratch};
+pub use choose::{Choice, Chosen, Draws, Scratch};
 pub use history::{History, NO_USER, Record, Sides, What};
 pub use saved::LoadError;
 pub use served::Served;

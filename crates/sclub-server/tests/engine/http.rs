@@ -10,6 +10,7 @@ use sclub_server::api::{App, router};
 use sclub_server::edge::{Guard, Keys};
 use sclub_server::engine::{Engine, restore};
 use sclub_server::env::Env;
+use sclub_server::settings::Settings;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -30,8 +31,12 @@ struct Service {
 
 impl Service {
     fn at(folder: TempDir, env: Env) -> Self {
-        let app = App::new(quiet());
-        app.begin(Engine::open(env, folder.path(), &quiet()).unwrap());
+        Self::of(folder, env, quiet())
+    }
+
+    fn of(folder: TempDir, env: Env, settings: Settings) -> Self {
+        let app = App::new(settings.clone());
+        app.begin(Engine::open(env, folder.path(), &settings).unwrap());
         Self {
             router: router(Arc::clone(&app), &Guard::new(Keys::none(), 0)),
             app,
@@ -143,4 +148,42 @@ fn a_snapshot_on_a_full_disk_is_refused() {
     faults.set_full(false);
     let (status, answer) = service.call("POST", "/v1/admin/snapshot", &Value::Null);
     assert_eq!(status, 200, "{answer}");
+}
+
+/// Also of requests that run on a thread of their own because they have many draws.
+#[test]
+fn answers_have_propensities_if_they_are_on() {
+    for propensities in [0, 10, 4_000] {
+        let settings = Settings {
+            policy: Some("lints".to_owned()),
+            propensities,
+            ..quiet()
+        };
+        let service = Service::of(new_folder(), Env::real(), settings);
+        for (id, x) in [("a", 1.0), ("b", 0.9)] {
+            let item = json!({"id": id, "features": [x, 0, 0.1]});
+            assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
+        }
+        let request = json!({"user": "u"});
+        let (status, one) = service.call("POST", "/v1/recommend", &request);
+        assert_eq!(status, 200, "{one}");
+        let batch = json!({"requests": [request, {"user": "v", "k": 2}]});
+        let (status, batch) = service.call("POST", "/v1/recommend/batch", &batch);
+        assert_eq!(status, 200, "{batch}");
+        let answers = batch["decisions"].as_array().unwrap().iter().chain([&one]);
+        for item in answers.flat_map(|answer| answer["items"].as_array().unwrap()) {
+            let propensity = item.get("propensity").map(|p| p.as_f64().unwrap());
+            match propensities {
+                0 => assert_eq!(propensity, None),
+                _ => assert!(propensity.is_some_and(|p| p > 0.0 && p <= 1.0), "{item}"),
+            }
+        }
+        let both = &batch["decisions"][1]["items"];
+        if propensities > 0 {
+            assert_eq!(
+                (&both[0]["propensity"], &both[1]["propensity"]),
+                (&json!(1.0), &json!(1.0))
+            );
+        }
+    }
 }

@@ -13,4 +13,5 @@ mod history;
 mod http;
 mod keeping;
 mod lists;
+mod propensities;
 mod rules;

@@ -114,7 +114,7 @@ fn three_hundred_seeds() {
     );
 }
 
-/// Also with a policy that learns from lists, and with one that draws at random.
+/// Also with a policy that learns from lists, and with one that draws at random. Their journals have propensities.
 #[test]
 fn other_policies_under_the_same_faults() {
     by_id::register();
@@ -122,6 +122,7 @@ fn other_policies_under_the_same_faults() {
         for seed in 0..20 {
             let mut plan = Plan::new(seed, OPS);
             plan.settings.policy = Some(policy.to_owned());
+            plan.settings.propensities = 3;
             if let Err(failure) = run(plan, false) {
                 panic!("{policy}: {failure}");
             }

@@ -20,14 +20,21 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
     follow(&mut state, 0, vec![remove]).unwrap();
     let all = Choice::All { exclude: &[] };
     for state in [&state, &reloaded(&state)] {
-        let chosen = state.choose(0, "u", &all, &[], 3, &mut Scratch::default());
+        let chosen = state.choose(Draws::default(), "u", &all, &[], 3, &mut Scratch::default());
         // The last item took the place of the first.
         let ids = ["d", "b", "c"].map(item_id);
         assert_eq!(OFFERED.take(), ids);
         let best = chosen.unwrap().decisions[0].index;
         assert_eq!(ids[best], *ids.iter().max().unwrap());
         let some = Choice::Slots(&[2, 0]);
-        let chosen = state.choose(0, "u", &some, &[], 1, &mut Scratch::default());
+        let chosen = state.choose(
+            Draws::default(),
+            "u",
+            &some,
+            &[],
+            1,
+            &mut Scratch::default(),
+        );
         assert_eq!(chosen.unwrap().cluster, 0);
         assert_eq!(OFFERED.take(), [ids[2], ids[0]]);
     }

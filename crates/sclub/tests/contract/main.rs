@@ -1,152 +1,17 @@
 //! The contract of every policy in the registry. `bad_input.rs` has what must be refused.
 
+mod life;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use rand::RngExt;
 use sclub::{
-    Assumptions, Error, ItemSet, List, LoadError, Observation, Policy, Preset, Range, Sequential,
-    Setup, Shown, Spec, Users, Value, Values, Workers, load_policy, registry,
+    Error, List, LoadError, Observation, Policy, Preset, Range, Sequential, Setup, Shown, Spec,
+    Users, Value, Workers, load_policy, registry,
 };
 
-const ASSUMPTIONS: Assumptions = Assumptions {
-    dim: 4,
-    noise: 0.5,
-    smallest_eigenvalue: 0.1,
-    horizon: 10_000,
-    clusters: 3,
-    users: 20,
-};
-
-fn setup(dim: usize) -> Setup<'static> {
-    Setup {
-        assumptions: Some(&ASSUMPTIONS),
-        seed: 5,
-        ..Setup::new(dim)
-    }
-}
-
-fn values(spec: &'static Spec, preset: Preset, given: &[(&str, Value)]) -> Values {
-    spec.values(preset, given, &setup(4)).unwrap()
-}
-
-/// With a fit after few rounds, where the policy makes any.
-fn quick(spec: &'static Spec) -> Values {
-    let first = [("first", Value::Number(40.0))];
-    let given = if spec.constant("first").is_some() {
-        &first[..]
-    } else {
-        &[]
-    };
-    values(spec, spec.presets[0], given)
-}
-
-/// The default constants, and each with one flag or choice changed.
-fn variants(spec: &'static Spec) -> Vec<Values> {
-    let mut all = vec![quick(spec)];
-    let (values, setup) = (quick(spec), setup(2));
-    for (constant, value) in values.iter() {
-        let others: Vec<Value> = match (constant.range, value) {
-            (Range::Flag, Value::Flag(flag)) => vec![Value::Flag(!flag)],
-            (Range::OneOf(names), value) => {
-                let names = names.iter().map(|&name| Value::Choice(name));
-                names.filter(|&other| other != value).collect()
-            }
-            _ => Vec::new(),
-        };
-        for other in others {
-            let changed = spec.values(spec.presets[0], &[(constant.name, other)], &setup);
-            let changed = changed.expect("a value of its range");
-            let made = changed.make(&setup);
-            // Some can be run and not saved.
-            if made.is_ok_and(|policy| policy.as_persist().is_some()) {
-                all.push(changed);
-            }
-        }
-    }
-    all
-}
-
-fn savable_variants() -> Vec<(&'static Spec, Values)> {
-    let all = savable().into_iter();
-    all.flat_map(|spec| variants(spec).into_iter().map(move |values| (spec, values)))
-        .collect()
-}
-
-fn made(spec: &'static Spec, dim: usize) -> Box<dyn Policy> {
-    quick(spec).make(&setup(dim)).unwrap()
-}
-
-/// Users of three tastes, and what they see.
-#[derive(Clone)]
-struct Life {
-    rng: Xoshiro256PlusPlus,
-    dim: usize,
-    users: u64,
-    rename: fn(u64) -> u64,
-}
-
-type Round = Vec<(u64, Vec<f64>, f64)>;
-
-impl Life {
-    fn new(seed: u64, dim: usize, users: u64) -> Self {
-        Self {
-            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            dim,
-            users,
-            rename: |user| user,
-        }
-    }
-
-    fn item(&mut self) -> Vec<f64> {
-        let draws = (0..self.dim).map(|_| self.rng.random_range(-1.0..1.0));
-        draws.collect()
-    }
-
-    fn round(&mut self) -> Round {
-        (0..self.rng.random_range(0..4))
-            .map(|_| {
-                let user = self.rng.random_range(0..self.users);
-                let item = self.item();
-                let taste = item[user as usize % 3 % self.dim];
-                let reward = taste + self.rng.random_range(-0.2..0.2);
-                ((self.rename)(user), item, reward)
-            })
-            .collect()
-    }
-
-    fn items(&mut self, count: usize) -> ItemSet {
-        let rows: Vec<f64> = (0..count).flat_map(|_| self.item()).collect();
-        ItemSet::from_rows(self.dim, &rows).unwrap()
-    }
-
-    fn live(&mut self, policy: &mut dyn Policy, rounds: usize) {
-        for _ in 0..rounds {
-            learn(policy, &self.round());
-        }
-    }
-}
-
-fn learn(policy: &mut dyn Policy, round: &Round) {
-    let round: Vec<Observation<'_>> = round
-        .iter()
-        .map(|(user, item, reward)| Observation::new(*user, item, *reward))
-        .collect();
-    policy.learn_round(&round, &mut Vec::new()).unwrap();
-}
-
-fn saved(policy: &dyn Policy) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let persist = policy.as_persist().expect("it can be saved");
-    persist.save_to(&mut bytes).unwrap();
-    bytes
-}
-
-fn words(bytes: &[u8]) -> Vec<u64> {
-    let words = bytes.as_chunks::<8>().0.iter();
-    words.map(|word| u64::from_le_bytes(*word)).collect()
-}
+use life::*;
 
 #[test]
 fn a_malformed_spec_is_not_registered() {
@@ -190,11 +55,6 @@ fn a_malformed_spec_is_not_registered() {
         let error = sclub::register(spec).unwrap_err();
         assert!(error.contains(fault), "{error}");
     }
-}
-
-fn savable() -> Vec<&'static Spec> {
-    let all = registry().into_iter();
-    all.filter(|spec| spec.can.save).collect()
 }
 
 #[test]
@@ -316,6 +176,54 @@ fn asking_changes_nothing_and_all_ways_to_ask_agree() {
                 assert_eq!(list.len(), 7);
                 if !spec.can.lists {
                     assert_eq!(list, best);
+                }
+            }
+            assert_eq!(policy.digest(), before, "{spec}");
+        }
+    }
+}
+
+/// Decisions with random numbers of their own: the same number gives the same decision, and only policies that draw
+/// look at it.
+#[test]
+fn draws_are_fixed_by_their_number() {
+    for spec in registry() {
+        let mut life = Life::new(3, 4, 12);
+        let mut policy = made(spec, 4);
+        for rounds in [0, 150] {
+            life.live(&mut *policy, rounds);
+            let before = policy.digest();
+            let items = life.items(40);
+            for user in [0, 3, 1_000] {
+                let mut shown = Vec::new();
+                for draw in 0..30 {
+                    let one = policy.recommend_drawn(draw, user, &items).unwrap();
+                    assert_eq!(one, policy.recommend_drawn(draw, user, &items).unwrap());
+                    let (mut scores, mut list) = (Vec::new(), Vec::new());
+                    policy
+                        .explain_drawn(draw, user, &items, &mut scores)
+                        .unwrap();
+                    assert_eq!(scores[one.index], one.score, "{spec}");
+                    assert!(scores.iter().all(|s| s.score <= one.score.score));
+                    policy
+                        .recommend_list_drawn(draw, user, &items, 5, &|i| i == 2, &mut list)
+                        .unwrap();
+                    assert_eq!(list.len(), 5);
+                    assert!(list.iter().all(|d| d.index != 2));
+                    if !spec.can.lists {
+                        assert!(list.iter().all(|d| scores[d.index] == d.score), "{spec}");
+                        assert!(list.is_sorted_by(|a, b| a.score.score >= b.score.score));
+                    }
+                    shown.push(one);
+                }
+                if spec.can.draws {
+                    assert!(
+                        shown.iter().any(|one| one.score != shown[0].score),
+                        "{spec}"
+                    );
+                } else {
+                    let plain = policy.recommend(user, &items).unwrap();
+                    assert!(shown.iter().all(|one| *one == plain), "{spec}");
                 }
             }
             assert_eq!(policy.digest(), before, "{spec}");
