@@ -49,6 +49,12 @@ pub enum Command {
     /// LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
+    /// Show what each part of sclub-soft is worth: the policy with one part off or changed at a time, in one table
+    ///
+    /// One row for the policy as it is and one for each change, one column for each world: users in clusters, users who
+    /// are all different, a catalogue, and a catalogue whose rewards are late. All rows have the same seeds.
+    Ablate(crate::ablate::AblateArgs),
+
     /// Make vectors of users and items from a file of ratings
     ///
     /// Reads which user took which item, chooses the users and items with the most interactions, and

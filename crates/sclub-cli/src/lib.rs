@@ -3,6 +3,7 @@
 //! It is a library so that a program with policies of its own can have every command of `sclub`: it
 //! registers them with `sclub::register` and calls [`main`]. See `examples/own_policy.rs`.
 
+mod ablate;
 mod args;
 mod choices;
 mod explain;
@@ -34,6 +35,7 @@ Type next:
   sclub run             compare SCLUB with CLUB and LinUCB on 1000 simulated users (some seconds)
   sclub paper --quick   the paper's figures and tables on one page, a short version (a minute)
   sclub robust --quick  one table of many other settings, a short version (a minute)
+  sclub ablate --quick  what each part of sclub-soft is worth, a short version
   sclub serve           recommend over HTTP on http://127.0.0.1:8080, with a page to watch it
   sclub simulate        simulated users for that server, from another terminal
   sclub features --help vectors of users and items from ratings of your own
@@ -97,6 +99,7 @@ pub fn main() -> ExitCode {
         }
         Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Robust(args)) => robust::robust(&args),
+        Some(args::Command::Ablate(args)) => ablate::ablate(&args),
         Some(args::Command::Features(args)) => features::features(&args),
         Some(args::Command::Serve(mut args)) => {
             args.given = matches.subcommand().map(given).unwrap_or_default();

@@ -25,7 +25,7 @@ use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
-use crate::run::{INTERRUPTED, stop_on_ctrl_c};
+use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
 
 /// Rounds and seeds of `--quick`.
 const QUICK_ROUNDS: u64 = (1 << 18) - 2;
@@ -226,14 +226,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     } else {
         (ROUNDS, SEEDS)
     };
-    let seeds = args.seeds.unwrap_or(seeds);
-    let Some(after_last) = args.first_seed.checked_add(seeds) else {
-        bail!(
-            "the first seed is {} and the number of seeds is {seeds}; their sum must be at most {}",
-            args.first_seed,
-            u64::MAX
-        );
-    };
+    let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
     let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
         path.as_ref()
             .map(|path| source(args, path, name, is_papers, papers))
@@ -241,7 +234,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     };
     Ok(Plan {
         rounds: args.rounds.unwrap_or(rounds),
-        seeds: (args.first_seed..after_last).collect(),
+        seeds,
         threads: threads(args.threads)?,
         quick: args.quick,
         parts: args.parts.clone(),

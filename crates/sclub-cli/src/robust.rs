@@ -9,8 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table as Shown};
 use sclub_lab::data::Options;
 use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Data, Progress as Done};
@@ -23,7 +21,8 @@ use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::paper::command_line;
 use crate::progress::Progress;
 use crate::reading::read_file;
-use crate::run::{INTERRUPTED, stop_on_ctrl_c};
+use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
+use crate::table::numbers;
 
 /// Default rounds and seeds, and those of `--quick`.
 const ROUNDS: u64 = 1 << 18;
@@ -182,14 +181,7 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     } else {
         (ROUNDS, SEEDS)
     };
-    let seeds = args.seeds.unwrap_or(seeds);
-    let Some(after_last) = args.first_seed.checked_add(seeds) else {
-        bail!(
-            "the first seed is {} and the number of seeds is {seeds}; their sum must be at most {}",
-            args.first_seed,
-            u64::MAX
-        );
-    };
+    let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
     let threads = threads(args.threads)?;
     let options = Options {
         format: None,
@@ -207,7 +199,7 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     }
     Ok(Plan {
         rounds: args.rounds.unwrap_or(rounds),
-        seeds: (args.first_seed..after_last).collect(),
+        seeds,
         threads,
         quick: args.quick,
         only: args.only.clone(),
@@ -222,14 +214,7 @@ fn shown(table: &Table) -> String {
         let Some((head, lines)) = table.text(measure) else {
             continue;
         };
-        let mut shown = Shown::new();
-        shown.load_style(UTF8_HORIZONTAL_ONLY);
-        shown.set_header(head);
-        shown.add_rows(lines);
-        for column in shown.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-        text.push_str(&format!("{shown}\n"));
+        text.push_str(&format!("{}\n", numbers(head, lines)));
     }
     text.push_str(&table.reading().replace('`', ""));
     text

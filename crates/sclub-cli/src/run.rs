@@ -320,25 +320,29 @@ fn experiment(args: &RunArgs) -> Result<Experiment> {
             }
         }
     }
-    let Some(after_last) = args.first_seed.checked_add(args.seeds) else {
-        bail!(
-            "the first seed is {} and the number of seeds is {}; their sum must be at most {}",
-            args.first_seed,
-            args.seeds,
-            u64::MAX
-        );
-    };
+    let seeds = seeds(args.first_seed, args.seeds)?;
     let threads = threads(args.threads)?;
     let world = setting(args)?;
     Ok(Experiment {
         policies,
         rounds: args.rounds.unwrap_or(world.default_rounds()),
         world,
-        seeds: (args.first_seed..after_last).collect(),
+        seeds,
         preset: args.preset,
         given: args.constants.given.clone(),
         threads,
     })
+}
+
+/// The seeds from the first on.
+pub fn seeds(first: u64, count: u64) -> Result<Vec<u64>> {
+    let Some(after_last) = first.checked_add(count) else {
+        bail!(
+            "the first seed is {first} and the number of seeds is {count}; their sum must be at most {}",
+            u64::MAX
+        );
+    };
+    Ok((first..after_last).collect())
 }
 
 /// The first Ctrl-C ends the run in order, a second one at once.

@@ -160,6 +160,18 @@ fn round_text(round: u64) -> String {
     }
 }
 
+/// A table whose first column is text and the others numbers.
+pub fn numbers(head: Vec<String>, lines: Vec<Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.set_header(head);
+    table.add_rows(lines);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
 /// Two tables for worlds in which items of a catalogue are clicked: by stage and by the user's age.
 pub fn clicks(runs: &[Run]) -> String {
     let mut policies: Vec<Name> = Vec::new();

@@ -5,6 +5,7 @@
 //! of threads with the same result. [`summary`], [`figure`] and [`report`] show the
 //! results.
 
+pub mod ablation;
 pub mod adjusted_rand;
 pub mod catalogue;
 pub mod clustering;

@@ -5,7 +5,7 @@
 //! from the complete results.
 
 mod rows;
-mod table;
+pub(crate) mod table;
 
 use sclub::{Preset, ValueError};
 
@@ -17,8 +17,9 @@ use crate::paper::{Data, PaperError, Progress, entry};
 use crate::policies::{Entry, Name};
 use crate::run::Observer;
 use crate::setting::Setting;
-use rows::{Row, rows};
+use rows::rows;
 
+pub(crate) use rows::Row;
 pub use table::{Cell, Measure, Table, TableRow};
 
 /// The policies, in the order of the columns. Those that need the ground truth do not play in worlds

@@ -8,7 +8,7 @@ use crate::world::Rewards;
 
 /// A setting without data.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// The name of the setting.
     pub name: String,
     /// The flags with which `sclub run` makes the same world.

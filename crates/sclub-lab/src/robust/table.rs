@@ -1,7 +1,5 @@
 //! Results, as numbers and as text.
 
-use std::fmt::Write;
-
 use serde::Serialize;
 
 use super::{COLUMNS, TOLERANCE};
@@ -34,7 +32,7 @@ impl Measure {
     }
 
     /// A mean for people, with its error if it has one.
-    fn text(self, mean: Mean, has_error: bool) -> String {
+    pub(crate) fn text(self, mean: Mean, has_error: bool) -> String {
         let number = |value: f64| match self {
             Measure::Regret if mean.mean < 100.0 => format!("{value:.1}"),
             Measure::Regret => thousands(value),
@@ -46,6 +44,27 @@ impl Measure {
             number(mean.mean)
         }
     }
+}
+
+/// A relative difference in percent, with its error if it has one.
+pub(crate) fn difference(off: Mean, has_error: bool) -> String {
+    let mut text = percent(off.mean);
+    if has_error {
+        let error = format!(" ± {:.1}", 100.0 * off.error);
+        text.push_str(&error);
+    }
+    text
+}
+
+/// A table as Markdown; `rule` is the rule below the head of all columns but the first.
+pub(crate) fn markdown_table(head: &[String], lines: &[Vec<String>], rule: &str) -> String {
+    let line = |words: &[String]| {
+        let words: Vec<String> = words.iter().map(|w| w.replace('|', "\\|")).collect();
+        format!("| {} |\n", words.join(" | "))
+    };
+    let rules = rule.repeat(head.len() - 1);
+    let lines: String = lines.iter().map(|words| line(words)).collect();
+    format!("{}|---|{rules}\n{lines}", line(head))
 }
 
 /// The result of a policy in a setting.
@@ -143,11 +162,7 @@ impl TableRow {
         let Some(off) = off else {
             return "–".into();
         };
-        let mut text = percent(off.mean);
-        if self.seeds.len() > 1 {
-            let error = format!(" ± {:.1}", 100.0 * off.error);
-            text.push_str(&error);
-        }
+        let mut text = difference(off, self.seeds.len() > 1);
         if self.measure.is_worse(off) {
             text.push_str(" worse");
         }
@@ -282,16 +297,8 @@ impl Table {
             let Some((head, lines)) = self.text(measure) else {
                 continue;
             };
-            let line = |words: &[String]| {
-                let words: Vec<String> = words.iter().map(|w| w.replace('|', "\\|")).collect();
-                format!("| {} |\n", words.join(" | "))
-            };
             text.push('\n');
-            text.push_str(&line(&head));
-            text.push_str("|---|");
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "{}", "---:|".repeat(head.len() - 1));
-            lines.iter().for_each(|words| text.push_str(&line(words)));
+            text.push_str(&markdown_table(&head, &lines, "---:|"));
         }
         text
     }
