@@ -69,7 +69,7 @@ pub const VARIANTS: [Variant; 11] = [
     ),
     variant(
         "no bonus for disagreement",
-        "--between 0",
+        "--between 0 --between-alone 0",
         "disagreement among hypotheses about a user is not explored",
     ),
     variant(

@@ -96,7 +96,6 @@ fn folders_of_sclub_soft_made_before_open() {
         inline: false,
         half_life: Some(50.0),
         caution: 11.5,
-        between: 1.1,
         within: 0.3,
         alone: 1.0,
         ..SoftParams::default()
@@ -107,7 +106,6 @@ fn folders_of_sclub_soft_made_before_open() {
     );
     let overrides = [
         ("alone", 1.0),
-        ("between", 1.1),
         ("caution", 11.5),
         ("half-life", 50.0),
         ("within", 0.3),

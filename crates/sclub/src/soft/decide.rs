@@ -8,7 +8,7 @@
 //! | m_k, m_0 | | the reward xᵀμ_k expected in cluster k, and xᵀ(m + A(μ̃ − μ0)) under the background |
 //! | P | `view` | the posterior covariance of the user's tastes under the background |
 //! | V_k | `spread` | the posterior covariance of the centre μ_k; taken as 0 once the centre is well known |
-//! | c_b, c | `between`, `within` | [`SoftParams::between`](super::SoftParams::between); t · within + (1 − t) · alone |
+//! | c_b, c | `between`, `within` | t · between + (1 − t) · between_alone; t · within + (1 − t) · alone |
 //!
 //! score = Σ w m + c_b √(Σ w (m − Σ w m)²) + c √(w_0 xᵀPx + Σ_k w_k xᵀV_k x)
 //!
@@ -93,7 +93,7 @@ impl SclubSoft {
             spread: None,
             trust: 0.0,
             none: 1.0,
-            between: params.between,
+            between: params.between_alone,
             within: params.alone,
             population: params.population,
             largest: [0.0; 3],
@@ -106,7 +106,10 @@ impl SclubSoft {
             ranking.means = &served.model.means;
             ranking.weights = &belief.weights[1..];
             ranking.none = 1.0 - ranking.trust * (1.0 - belief.weights[0]);
-            ranking.within = ranking.trust * params.within + (1.0 - ranking.trust) * params.alone;
+            let blend =
+                |with: f64, without: f64| ranking.trust * with + (1.0 - ranking.trust) * without;
+            ranking.between = blend(params.between, params.between_alone);
+            ranking.within = blend(params.within, params.alone);
             ranking.spread = ranking.spread_of(&served.model.spreads);
         }
         if ranking.none > MIN_WEIGHT {

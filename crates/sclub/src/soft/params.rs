@@ -28,8 +28,10 @@ pub struct SoftParams {
     pub explore: Explore,
     /// c_μ, weight of the uncertainty about the population's mean.
     pub population: f64,
-    /// c_b, weight of the disagreement among hypotheses about a user.
+    /// c_b, weight of the disagreement among hypotheses about a user, if clusters are trusted.
     pub between: f64,
+    /// c_b if clusters are not trusted.
+    pub between_alone: f64,
     /// c, weight of the uncertainty under each hypothesis, if clusters are trusted.
     pub within: f64,
     /// c if clusters are not trusted.
@@ -66,7 +68,8 @@ impl Default for SoftParams {
             half_life: None,
             explore: Explore::Draw,
             population: 1.0,
-            between: 0.5,
+            between: 1.1,
+            between_alone: 0.5,
             within: 0.1,
             alone: 0.3,
             first: 500,
@@ -113,7 +116,7 @@ const RATIO: Range = Range::between(0.0, 1e9, "between 0 and 1e9");
 
 /// The constants of `sclub-soft`: the switch, the half-life, the kind of exploration, then
 /// [`SoftParams::numbers`].
-pub(super) const CONSTANTS: [Constant; 18] = [
+pub(super) const CONSTANTS: [Constant; 19] = [
     expert(
         "clusters",
         "Search for clusters. Without them there is one Gaussian prior for all users",
@@ -144,9 +147,15 @@ pub(super) const CONSTANTS: [Constant; 18] = [
     ),
     expert(
         "between",
-        "Weight of the disagreement among hypotheses about a user",
+        "Weight of the disagreement among hypotheses about a user where clusters are trusted",
         WEIGHT,
         default!(between),
+    ),
+    expert(
+        "between_alone",
+        "Weight of the disagreement among hypotheses about a user where clusters are not trusted",
+        WEIGHT,
+        default!(between_alone),
     ),
     expert(
         "within",
@@ -251,6 +260,7 @@ impl SoftParams {
             },
             population: number("population", default.population),
             between: number("between", default.between),
+            between_alone: number("between_alone", default.between_alone),
             within: number("within", default.within),
             alone: number("alone", default.alone),
             first: number("first", default.first as f64) as u64,
@@ -268,10 +278,11 @@ impl SoftParams {
     }
 
     /// Every number but the half-life, in the order of [`CONSTANTS`].
-    fn numbers(&self) -> [f64; 15] {
+    fn numbers(&self) -> [f64; 16] {
         [
             self.population,
             self.between,
+            self.between_alone,
             self.within,
             self.alone,
             self.first as f64,
@@ -323,7 +334,7 @@ impl SoftParams {
             0 => Explore::Draw,
             _ => Explore::Bonus,
         };
-        let mut numbers = [0.0; 15];
+        let mut numbers = [0.0; 16];
         reader.fill(&mut numbers)?;
         let [_, _, _, constants @ ..] = &CONSTANTS;
         if constants
@@ -336,6 +347,7 @@ impl SoftParams {
         let [
             population,
             between,
+            between_alone,
             within,
             alone,
             first,
@@ -360,6 +372,7 @@ impl SoftParams {
             explore,
             population,
             between,
+            between_alone,
             within,
             alone,
             first: first as u64,

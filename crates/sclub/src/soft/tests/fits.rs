@@ -346,7 +346,8 @@ fn scores_are_those_of_the_formula() {
             let mean: f64 = means.iter().map(|(w, m)| w * m).sum();
             let between: f64 = means.iter().map(|(w, m)| w * (m - mean) * (m - mean)).sum();
             let c = trust * params.within + (1.0 - trust) * params.alone;
-            let width = params.between * between.sqrt() + c * within.sqrt();
+            let b = trust * params.between + (1.0 - trust) * params.between_alone;
+            let width = b * between.sqrt() + c * within.sqrt();
             // Hypotheses of a weight below 1e-5 are not asked.
             assert!((score.mean - mean).abs() < 1e-3, "{} {mean}", score.mean);
             assert!(
