@@ -369,9 +369,12 @@ pub(crate) fn fit(
 
 /// Where EM seems to be heading after two steps (SQUAREM, Varadhan and Roland 2008): with r the first step
 /// and v the change from the first to the second, the start + 2a r + a² v, a = ‖r‖/‖v‖. `None` if that is not
-/// farther than EM has come, or C would not be positive definite.
+/// farther than EM has come, or C would not be positive definite. Lengths are measured in units of the mean
+/// variance tr C/d and its root, so that the units of features and rewards do not matter.
 fn extrapolate(start: &Background, first: &Background, second: &Background) -> Option<Background> {
     let all = |b: &Background| -> Vec<f64> { [&b.mean[..], &b.covariance[..]].concat() };
+    let dim = start.mean.len();
+    let variance = symmetric::trace(dim, &start.covariance) / dim as f64;
     let (start, first, second) = (all(start), all(first), all(second));
     let steps: Vec<(f64, f64)> = start
         .iter()
@@ -380,11 +383,10 @@ fn extrapolate(start: &Background, first: &Background, second: &Background) -> O
         .map(|((x, y), z)| (y - x, (z - y) - (y - x)))
         .collect();
     let length = |part: fn(&(f64, f64)) -> f64| {
-        steps
-            .iter()
-            .map(|step| part(step) * part(step))
-            .sum::<f64>()
-            .sqrt()
+        let square = |step: &(f64, f64)| part(step) * part(step);
+        let means: f64 = steps[..dim].iter().map(square).sum();
+        let covariances: f64 = steps[dim..].iter().map(square).sum();
+        (means / variance + covariances / (variance * variance)).sqrt()
     };
     let factor = length(|step| step.0) / length(|step| step.1);
     if !(factor > 1.0 && factor < MAX_EXTRAPOLATION) {
@@ -394,7 +396,6 @@ fn extrapolate(start: &Background, first: &Background, second: &Background) -> O
     let moved: Vec<f64> = moved
         .map(|(x, (r, v))| x + factor * (2.0 * r + factor * v))
         .collect();
-    let dim = (0..).find(|&dim| dim + row_start(dim) == moved.len())?;
     let (mean, covariance) = moved.split_at(dim);
     Background::new(mean.to_vec(), covariance.to_vec())
 }

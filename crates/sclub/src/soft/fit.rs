@@ -29,6 +29,8 @@ const SAME_SCORE: f64 = 0.05;
 pub(crate) struct Fit {
     /// Rounds learned in the state it was computed from.
     pub rounds: u64,
+    /// Users in that state.
+    pub users: u64,
     /// The number of rounds at which the next search for more clusters may run.
     pub searched: u64,
     /// The number of users forgotten before it was computed.
@@ -86,6 +88,7 @@ impl Job {
         let effective = pass.effective(&background) * share;
         let mut fit = Fit {
             rounds: self.rounds,
+            users: all.len() as u64,
             searched: 0,
             forgotten: self.forgotten,
             number,

@@ -101,7 +101,7 @@ impl SclubSoft {
         if self.uses_clusters() {
             return None;
         }
-        let (gain, caution) = (self.gain, self.params.caution);
+        let (gain, caution) = (self.gain, self.caution());
         Some(if gain < 0.0 {
             format!(
                 "clustering buys nothing: recent rewards were {:.1} nats less likely with clusters \

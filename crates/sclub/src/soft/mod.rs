@@ -51,6 +51,9 @@ use sums::{Layout, Sums};
 /// Rounds before the first, rough fit; the next come whenever the rounds have doubled, until
 /// [`SoftParams::first`].
 const FIRST_ROUGH_FIT: u64 = 32;
+/// How much more gain clusters need where every round is another user's. Users who are seen once cannot confirm
+/// a cluster.
+const COLD_CAUTION: f64 = 4.0;
 /// The maximum length of the history of fits; then every other entry of the older half is dropped.
 const MAX_HISTORY: usize = 256;
 
@@ -223,9 +226,17 @@ impl SclubSoft {
     }
 
     /// The weight of the clusters, between 0 and 1, by their gain over the background: 1/(1 + e^{1−g}),
-    /// g the gain in units of [`SoftParams::caution`].
+    /// g the gain in units of [`SclubSoft::caution`].
     fn trust(&self) -> f64 {
-        1.0 / (1.0 + libm::exp(1.0 - self.gain / self.params.caution))
+        1.0 / (1.0 + libm::exp(1.0 - self.gain / self.caution()))
+    }
+
+    /// The gain at which clusters get half of the weight: [`SoftParams::caution`], and more where users have few
+    /// rounds each.
+    fn caution(&self) -> f64 {
+        let fit = self.served.as_ref().map(|served| &served.fit);
+        let users_per_round = fit.map_or(0.0, |fit| fit.users as f64 / fit.rounds.max(1) as f64);
+        self.params.caution * (1.0 + COLD_CAUTION * users_per_round)
     }
 
     /// The random number of a decision that has none of its own.

@@ -85,6 +85,7 @@ impl Fit {
         writer.number(self.noise)?;
         writer.numbers(&self.background.mean)?;
         writer.numbers(&self.background.covariance)?;
+        writer.word(self.users)?;
         writer.numbers(&self.information)?;
         self.mixture.save(writer)?;
         for &(users, count) in &self.sizes {
@@ -118,9 +119,12 @@ impl Fit {
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
-        let information = match is_0_1 {
-            true => background.precision.clone(),
-            false => finite(dim * (dim + 1) / 2, reader)?,
+        let (users, information) = match is_0_1 {
+            true => (0, background.precision.clone()),
+            false => {
+                let users = reader.at_most(MAX_ROUNDS)?;
+                (users, finite(dim * (dim + 1) / 2, reader)?)
+            }
         };
         let mixture = Mixture::load(dim, reader)?;
         let mut sizes = Vec::new();
@@ -147,6 +151,7 @@ impl Fit {
         let rest = finite(2, reader)?;
         Ok(Self {
             rounds,
+            users,
             searched,
             forgotten,
             number,

@@ -161,14 +161,16 @@ fn em_is_empirical_bayes_step_by_step_and_never_makes_it_worse() {
     }
 }
 
-/// SQUAREM from its definition: x₀ + 2a r + a² v, r = x₁ − x₀, v = x₂ − 2x₁ + x₀, a = ‖r‖/‖v‖ > 1.
+/// SQUAREM from its definition: x₀ + 2a r + a² v, r = x₁ − x₀, v = x₂ − 2x₁ + x₀, a = ‖r‖/‖v‖ > 1, in units of the
+/// mean variance.
 fn jump(zero: &Gaussian, one: &Gaussian, two: &Gaussian) -> Option<Gaussian> {
     let first = (&one.0 - &zero.0, &one.1 - &zero.1);
     let change = (&two.0 - &one.0 - &first.0, &two.1 - &one.1 - &first.1);
+    let variance = (0..zero.1.nrows()).map(|i| zero.1[(i, i)]).sum::<f64>() / zero.1.nrows() as f64;
     let length = |(mean, matrix): &Gaussian| {
         let lower = (0..matrix.nrows()).flat_map(|i| (0..=i).map(move |j| matrix[(i, j)]));
         let squares: f64 = lower.map(|x| x * x).sum();
-        (mean.norm_l2().powi(2) + squares).sqrt()
+        (mean.norm_l2().powi(2) / variance + squares / variance.powi(2)).sqrt()
     };
     let a = length(&first) / length(&change);
     let at = |x: &Mat<f64>, r: &Mat<f64>, v: &Mat<f64>| {

@@ -248,6 +248,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
     let count = mixture.centres.len();
     Fit {
         rounds: 1,
+        users: 0,
         searched: 0,
         forgotten: 0,
         number: 0,
