@@ -390,7 +390,7 @@ def test_clusters_are_who_is_served_from_them(make: Make) -> None:
 
 
 def test_probabilities_of_clusters_add_up() -> None:
-    policy = sclub.SclubSoft(dim=DIM)
+    policy = sclub.SclubSoft(dim=DIM, caution=1.0)
     play(policy, events(3000, 9))
     outlook = policy.outlook()
     assert outlook is not None

@@ -94,7 +94,14 @@ impl GuestPolicy {
         })
     }
 
-    fn choose(&self, object: &Bound<'_, PyAny>, user: UserId, items: &ItemSet) -> PyResult<usize> {
+    /// A policy of the package, whose `recommend` is its own, is given the random number of the decision.
+    fn choose(
+        &self,
+        object: &Bound<'_, PyAny>,
+        draw: Option<u64>,
+        user: UserId,
+        items: &ItemSet,
+    ) -> PyResult<usize> {
         let py = object.py();
         let mut rows = Vec::with_capacity(items.len() * items.dim());
         for item in 0..items.len() {
@@ -105,9 +112,19 @@ impl GuestPolicy {
             [] => None,
             ids => Some(frozen(py, ids)),
         };
-        let keywords = self.keywords(py, intern!(py, "ids"), ids)?;
-        let answer =
-            object.call_method(intern!(py, "recommend"), (user, array), keywords.as_ref())?;
+        let name = intern!(py, "recommend");
+        let mut keywords = self.keywords(py, intern!(py, "ids"), ids)?;
+        let own = py.get_type::<crate::policy::Policy>().getattr(name)?;
+        if let Some(draw) = draw
+            && object
+                .get_type()
+                .getattr(name)
+                .is_ok_and(|method| method.is(&own))
+        {
+            let with_draw = keywords.get_or_insert_with(|| PyDict::new(py));
+            with_draw.set_item(intern!(py, "draw"), draw)?;
+        }
+        let answer = object.call_method(name, (user, array), keywords.as_ref())?;
         let choice: i64 = answer.extract().map_err(|_| {
             PyTypeError::new_err(format!(
                 "recommend of policy '{}' returned {answer} in round {}; the position of an item, \
@@ -125,6 +142,14 @@ impl GuestPolicy {
                 items.len() - 1,
             ))),
         }
+    }
+
+    fn decide(&self, draw: Option<u64>, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        let index = self.with(|object| self.choose(object, draw, user, items))?;
+        Ok(Decision {
+            index,
+            score: NO_SCORE,
+        })
     }
 
     /// The keyword with ids, for a guest that takes it; None if items have no ids.
@@ -185,11 +210,11 @@ impl Policy for GuestPolicy {
     }
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        let index = self.with(|object| self.choose(object, user, items))?;
-        Ok(Decision {
-            index,
-            score: NO_SCORE,
-        })
+        self.decide(None, user, items)
+    }
+
+    fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        self.decide(Some(draw), user, items)
     }
 
     fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
