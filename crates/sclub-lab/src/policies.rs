@@ -157,10 +157,10 @@ impl FromStr for Name {
     }
 }
 
-/// What is known about a world, for the yardsticks.
+/// The part of a world's ground truth that yardsticks can be given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Knowledge {
-    /// Nothing.
+    /// There is no ground truth.
     Nothing,
     /// The true clusters and their weight vectors.
     Clusters,

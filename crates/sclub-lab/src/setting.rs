@@ -48,7 +48,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What is known about worlds of this kind.
+    /// The ground truth of worlds of this kind.
     pub fn knowledge(self) -> Knowledge {
         match self {
             Kind::Synthetic => Knowledge::Clusters,

@@ -125,7 +125,7 @@ fn any_block_can_be_drawn_at_any_time_and_newcomers_come_in_order() {
     assert_eq!(first.noise, again.noise);
 }
 
-/// What a policy has learned and when: (decisions made before, user, ids and rewards).
+/// A learned round: the number of decisions before it, the user, and (id, reward) of each item.
 type Round = (u64, u64, Vec<(u64, f64)>);
 type Learned = Arc<Mutex<Vec<Round>>>;
 

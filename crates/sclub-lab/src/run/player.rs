@@ -79,8 +79,10 @@ impl<N> Player<N> {
     }
 
     /// Plays a block. The random numbers of its decisions follow from `draws`, the mix of a seed and a
-    /// purpose, and from the decision's place in the run. The clock runs for the block as a whole: looking up the reward that the world
-    /// has drawn takes a few nanoseconds a round, reading the clock twice a round would take more.
+    /// purpose, and from the number of decisions before.
+    ///
+    /// The clock runs for the block as a whole: looking up the reward that the world has drawn takes a few
+    /// nanoseconds a round, reading the clock twice a round would take more.
     pub(super) fn play(
         &mut self,
         block: &Block,
@@ -136,16 +138,17 @@ impl<N> Player<N> {
         let choice = self.policy.recommend_drawn(draw, user, items)?.index;
         let reward = self.tally.count(block, at, choice);
         items.copy_item(choice, &mut self.item);
-        if let Some(showing) = &mut self.showing {
-            let age = showing.begin(self.rounds, user);
-            showing.count(block, at, choice, reward);
+        let age = match &mut self.showing {
+            Some(showing) => {
+                let age = showing.begin(self.rounds, user);
+                showing.count(block, at, choice, reward);
+                Some(age)
+            }
+            None => block.ages.get(at).map(|&age| usize::from(age)),
+        };
+        if let Some(age) = age {
             self.by_age[age].0 += 1;
             self.by_age[age].1 += reward;
-        }
-        if let Some(&age) = block.ages.get(at) {
-            let (rounds, rewards) = &mut self.by_age[usize::from(age)];
-            *rounds += 1;
-            *rewards += reward;
         }
         Ok((items.id(choice), reward))
     }

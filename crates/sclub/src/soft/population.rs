@@ -32,7 +32,7 @@ pub(crate) struct Population {
 }
 
 impl Population {
-    /// Nothing is known: mean 0, and a covariance whose scale does not matter yet.
+    /// The prior before any reward: mean 0, and a covariance whose scale does not matter yet.
     pub fn new(dim: usize) -> Self {
         let shape = Shape { dim };
         Self {
@@ -41,8 +41,8 @@ impl Population {
         }
     }
 
-    /// From V⁻¹ and V⁻¹μ̂. Where V⁻¹ has been rounded so far that it is not positive definite, nothing is
-    /// known.
+    /// From V⁻¹ and V⁻¹μ̂. If V⁻¹ was rounded so far that it is not positive definite, the result is
+    /// [`Population::new`].
     fn from_information(dim: usize, information: &[f64], pull: &[f64]) -> Self {
         let mut population = Self::new(dim);
         let shape = population.shape;
