@@ -23,6 +23,7 @@
 
 mod abilities;
 pub mod bytes;
+mod change;
 pub mod club;
 mod digest;
 mod draws;
@@ -32,6 +33,7 @@ mod items;
 mod kernels;
 mod ledger;
 mod linucb;
+mod observation;
 pub mod params;
 mod policy;
 mod published;

@@ -7,6 +7,9 @@ use crate::digest::mix;
 use crate::error::Error;
 use crate::items::ItemSet;
 
+pub use crate::change::{Change, Comparison, Why};
+pub use crate::observation::{List, Observation, Shown};
+
 /// The id of a user: any number. Users who have not appeared take no memory.
 pub type UserId = u64;
 
@@ -47,121 +50,6 @@ pub struct Decision {
     pub index: usize,
     /// Its score.
     pub score: Score,
-}
-
-/// A user was shown an item and gave a reward.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Observation<'a> {
-    /// The user.
-    pub user: UserId,
-    /// The features of the item shown.
-    pub item: &'a [f64],
-    /// The id of the item shown, if it has one.
-    pub id: Option<ItemId>,
-    /// The reward.
-    pub reward: f64,
-}
-
-impl<'a> Observation<'a> {
-    /// An observation of an item without an id.
-    pub fn new(user: UserId, item: &'a [f64], reward: f64) -> Self {
-        Self {
-            user,
-            item,
-            id: None,
-            reward,
-        }
-    }
-}
-
-/// An item in a list.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shown<'a> {
-    /// Its features.
-    pub item: &'a [f64],
-    /// Its id, if it has one.
-    pub id: Option<ItemId>,
-    /// Its reward; `None` if it is not known.
-    pub reward: Option<f64>,
-}
-
-/// A user was shown a list of items.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct List<'a> {
-    /// The user.
-    pub user: UserId,
-    /// The items in the order in which they were shown.
-    pub items: &'a [Shown<'a>],
-    /// The number of items, from the first, that the user looked at; `None` if that is not known.
-    pub looked_at: Option<usize>,
-}
-
-impl<'a> List<'a> {
-    /// Each item that was looked at and whose reward is known, as an observation of its own.
-    pub fn observations(&self) -> impl Iterator<Item = Observation<'a>> + '_ {
-        let looked_at = self.looked_at.unwrap_or(self.items.len());
-        let items = self.items.iter().take(looked_at);
-        items.filter_map(|shown| {
-            Some(Observation {
-                user: self.user,
-                item: shown.item,
-                id: shown.id,
-                reward: shown.reward?,
-            })
-        })
-    }
-}
-
-/// The two sides of an inequality.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Comparison {
-    /// The distance.
-    pub distance: f64,
-    /// The threshold that it was compared with.
-    pub threshold: f64,
-}
-
-/// The reason for a change of clusters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Why {
-    /// A split: two estimates were farther apart than they may be.
-    Estimates(Comparison),
-    /// A split: two frequencies were farther apart than they may be.
-    Frequencies(Comparison),
-    /// A merge: estimates and average frequencies were both close enough.
-    Both {
-        /// The comparison of the estimates.
-        estimates: Comparison,
-        /// The comparison of the average frequencies.
-        frequencies: Comparison,
-    },
-    /// A merge: a newcomer was connected to both.
-    Connected,
-}
-
-/// A change of the clusters.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Change {
-    /// Users left a cluster and form a new one.
-    Split {
-        /// The cluster they left.
-        from: ClusterId,
-        /// The new cluster.
-        into: ClusterId,
-        /// The number of users who left.
-        users: u64,
-        /// The reason.
-        why: Why,
-    },
-    /// Two clusters became one.
-    Merge {
-        /// The cluster that goes on.
-        kept: ClusterId,
-        /// The cluster that is no more.
-        gone: ClusterId,
-        /// The reason.
-        why: Why,
-    },
 }
 
 /// The users known before the first round.

@@ -1,4 +1,4 @@
-//! Pages of the journal against literal bytes.
+//! Decisions that wait to be written, and pages of the journal against literal bytes.
 
 use super::*;
 
