@@ -1,6 +1,7 @@
 //! The soft policy's parts against independent answers: integrals, plain loops, faer.
 
 mod background;
+mod decide;
 mod evidence;
 mod fits;
 mod look;
