@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use sclub::Preset;
 use sclub_lab::catalogue::{LinkKind, Visits};
 use sclub_lab::held_out::Others;
+use sclub_lab::named::Named;
 use sclub_lab::policies::Name;
 use sclub_lab::setting::Kind;
 use sclub_lab::synthetic::{Frequencies, Sizes};
@@ -72,6 +73,9 @@ pub enum Command {
     /// Users in clusters of equal tastes ask the server for items and reward the ones it shows. Its regret
     /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
     /// policy and seed, except for policies that make fits: a server makes them in the background.
+    ///
+    /// With --world catalogue the items of a shop are put into the server's catalogue first, and all of them are
+    /// candidates in every round. The server must have no items before.
     Simulate(Box<crate::simulate::SimulateArgs>),
 
     /// Show the clusters of a running server, or one user's place in them
@@ -278,6 +282,29 @@ pub struct RecipeArgs {
     pub change_at: Option<u64>,
 }
 
+impl RecipeArgs {
+    /// The flags by id, with their values as text.
+    pub fn to_text(&self) -> [(&'static str, String); 13] {
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let change_at = self.change_at.map_or_else(String::new, |n| n.to_string());
+        [
+            ("frequencies", self.frequencies.name().to_owned()),
+            ("users", self.users.to_string()),
+            ("clusters", self.clusters.to_string()),
+            ("dim", self.dim.to_string()),
+            ("items", self.items.to_string()),
+            ("users_a_round", number(self.users_a_round)),
+            ("rewards", self.rewards.name().to_owned()),
+            ("noise", number(self.noise)),
+            ("sizes", self.sizes.name().to_owned()),
+            ("spread", self.spread.to_string()),
+            ("reward_scale", self.reward_scale.to_string()),
+            ("newcomers_every", number(self.newcomers_every)),
+            ("change_at", change_at),
+        ]
+    }
+}
+
 /// The flags that the shop of `--world catalogue` is made from, besides users, items and newcomers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct ShopArgs {
@@ -370,6 +397,29 @@ pub struct ShopArgs {
     /// Items shown in a round, each with a click or none
     #[arg(long, value_name = "K", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = CATALOGUE)]
     pub slots: u64,
+}
+
+impl ShopArgs {
+    /// The flags by id, with their values as text.
+    pub fn to_text(&self) -> [(&'static str, String); 14] {
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        [
+            ("categories", self.categories.to_string()),
+            ("price_bands", self.price_bands.to_string()),
+            ("numbers", self.numbers.to_string()),
+            ("number_scale", self.number_scale.to_string()),
+            ("tastes", self.tastes.to_string()),
+            ("taste_scale", self.taste_scale.to_string()),
+            ("deviation", self.deviation.to_string()),
+            ("link", self.link.name().to_owned()),
+            ("link_scale", number(self.link_scale)),
+            ("bias", number(self.bias)),
+            ("visits", self.visits.name().to_owned()),
+            ("zipf_exponent", self.zipf_exponent.to_string()),
+            ("delay", self.delay.to_string()),
+            ("slots", self.slots.to_string()),
+        ]
+    }
 }
 
 const CATALOGUE: &str = "World catalogue";

@@ -9,9 +9,16 @@ use sclub_lab::policies::Name;
 
 /// Parses a value by its name; the help lists all names.
 pub fn one_of<T: Named>() -> impl TypedValueParser<Value = T> {
-    let all = T::ALL.iter();
-    let all = all.map(|&(name, help, _)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(all).try_map(|name| T::named(&name))
+    one_of_those(|_: &T| true)
+}
+
+/// As [`one_of`], for a command that does not support all values.
+pub fn one_of_those<T: Named>(
+    is_supported: impl Fn(&T) -> bool,
+) -> impl TypedValueParser<Value = T> {
+    let those = T::ALL.iter().filter(|(_, _, value)| is_supported(value));
+    let those = those.map(|&(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(those).try_map(|name| T::named(&name))
 }
 
 /// Parses the presets that some policies have.

@@ -34,7 +34,10 @@ pub const INTERRUPTED: u8 = 130;
 
 /// Runs, shows and writes.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
-    refuse_what_does_not_apply(args)?;
+    refuse_what_does_not_apply(args.world, &args.given)?;
+    if args.world == Kind::Vectors && args.recipe.frequencies == Frequencies::Clusters {
+        bail!("--frequencies clusters does not apply to --world vectors, which has none");
+    }
     prepare(args)?;
     let experiment = experiment(args)?;
     experiment.check()?;
@@ -60,7 +63,13 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let (title, subtitle) = title(args, &experiment, &runs);
     let mut shown = match &experiment.world {
         Setting::Ratings(_) => format!("{}\n{RATES}", table::rates(&runs)),
-        Setting::Catalogue(_) => format!("{}\n{CLICKS}", table::clicks(&runs)),
+        Setting::Catalogue(_) => {
+            let others = [
+                ("to LinUCB-One", Name::LINUCB_ONE),
+                ("to LinUCB-Ind", Name::LINUCB_IND),
+            ];
+            format!("{}\n{CLICKS}", table::clicks(&runs, &others))
+        }
         Setting::Synthetic(_) | Setting::Vectors(..) => {
             format!("{}\n{}", table::render(&rows), legend(&rows))
         }
@@ -92,13 +101,16 @@ const RATES: &str = "rate: share of the rounds in which the item that the user t
                      rounds of a user, and so on.";
 
 /// The legend of the tables of clicks.
-const CLICKS: &str = "clicks: mean click probability of the items shown, ± standard error over shops. 0–2k and so on: \
+pub const CLICKS: &str = "clicks: mean click probability of the items shown, ± standard error over shops. 0–2k and so on: \
                       the same in rounds 0 to 1,999, and so on. items: different items shown. 1–5 and so on: clicks \
                       that came, of the items shown in the first five rounds of a user, and so on. informed knows the \
                       tastes, best-item the item that is best on average.";
 
+/// The yardsticks that are always shown with the clicks of a catalogue: a rate says little without them.
+pub const CLICK_YARDSTICKS: [Name; 3] = [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
+
 /// The flags of a shop that no other world has.
-const SHOP_FLAGS: [&str; 14] = [
+pub const SHOP_FLAGS: [&str; 14] = [
     "categories",
     "price_bands",
     "numbers",
@@ -115,83 +127,69 @@ const SHOP_FLAGS: [&str; 14] = [
     "slots",
 ];
 
-/// Refuses arguments that this world takes no notice of.
-fn refuse_what_does_not_apply(args: &RunArgs) -> Result<()> {
-    let (world, without): (&str, &[&str]) = match args.world {
-        Kind::Synthetic => (
-            "synthetic",
-            &[
-                "ratings",
-                "skip_bad_lines",
-                "others",
-                "feature_scale",
-                "placebo",
-            ],
-        ),
-        Kind::Vectors => (
-            "vectors",
-            &[
-                "clusters",
-                "sizes",
-                "spread",
-                "others",
-                "feature_scale",
-                "placebo",
-            ],
-        ),
-        Kind::Ratings | Kind::RatingsLeaky => (
-            args.world.name(),
-            &[
-                "users",
-                "clusters",
-                "frequencies",
-                "rewards",
-                "noise",
-                "users_a_round",
-                "sizes",
-                "spread",
-                "reward_scale",
-                "newcomers_every",
-                "change_at",
-            ],
-        ),
-        Kind::Catalogue => (
-            "catalogue",
-            &[
-                "ratings",
-                "skip_bad_lines",
-                "others",
-                "feature_scale",
-                "placebo",
-                "clusters",
-                "dim",
-                "frequencies",
-                "rewards",
-                "noise",
-                "users_a_round",
-                "sizes",
-                "spread",
-                "reward_scale",
-                "change_at",
-            ],
-        ),
+/// Refuses arguments that a world takes no notice of. `given` has the names of those that were typed.
+pub fn refuse_what_does_not_apply(world: Kind, given: &[String]) -> Result<()> {
+    let without: &[&str] = match world {
+        Kind::Synthetic => &[
+            "ratings",
+            "skip_bad_lines",
+            "others",
+            "feature_scale",
+            "placebo",
+        ],
+        Kind::Vectors => &[
+            "clusters",
+            "sizes",
+            "spread",
+            "others",
+            "feature_scale",
+            "placebo",
+        ],
+        Kind::Ratings | Kind::RatingsLeaky => &[
+            "users",
+            "clusters",
+            "frequencies",
+            "rewards",
+            "noise",
+            "users_a_round",
+            "sizes",
+            "spread",
+            "reward_scale",
+            "newcomers_every",
+            "change_at",
+        ],
+        Kind::Catalogue => &[
+            "ratings",
+            "skip_bad_lines",
+            "others",
+            "feature_scale",
+            "placebo",
+            "clusters",
+            "dim",
+            "frequencies",
+            "rewards",
+            "noise",
+            "users_a_round",
+            "sizes",
+            "spread",
+            "reward_scale",
+            "change_at",
+        ],
     };
-    let of_shops: &[&str] = match args.world {
+    let of_shops: &[&str] = match world {
         Kind::Catalogue => &[],
         _ => &SHOP_FLAGS,
     };
     if let Some(name) = without
         .iter()
         .chain(of_shops)
-        .find(|name| args.given.iter().any(|g| g == *name))
+        .find(|name| given.iter().any(|g| g == *name))
     {
         bail!(
-            "--{} does not apply to --world {world}",
-            name.replace('_', "-")
+            "--{} does not apply to --world {}",
+            name.replace('_', "-"),
+            world.name()
         );
-    }
-    if args.world == Kind::Vectors && args.recipe.frequencies == Frequencies::Clusters {
-        bail!("--frequencies clusters does not apply to --world vectors, which has none");
     }
     Ok(())
 }
@@ -313,8 +311,7 @@ fn setting(args: &RunArgs) -> Result<Setting> {
 fn experiment(args: &RunArgs) -> Result<Experiment> {
     let mut policies = choose(args.policies.as_deref(), args.world.knowledge())?;
     if args.world == Kind::Catalogue {
-        // A rate says little without them.
-        for name in [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM] {
+        for name in CLICK_YARDSTICKS {
             if !policies.contains(&name) {
                 policies.push(name);
             }

@@ -1,5 +1,7 @@
 //! The table at the end of a run.
 
+use std::fmt::Display;
+
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::policies::Name;
@@ -172,23 +174,26 @@ pub fn numbers(head: Vec<String>, lines: Vec<Vec<String>>) -> Table {
     table
 }
 
-/// Two tables for worlds in which items of a catalogue are clicked: by stage and by the user's age.
-pub fn clicks(runs: &[Run]) -> String {
-    let mut policies: Vec<Name> = Vec::new();
+/// Two tables for worlds in which items of a catalogue are clicked: by stage and by the user's age. The first has
+/// a column for each of `others`, a heading and a policy to compare with.
+pub fn clicks<N: PartialEq + Display>(runs: &[Run<N>], others: &[(&str, N)]) -> String {
+    let mut policies: Vec<&N> = Vec::new();
     for run in runs {
-        if !policies.contains(&run.policy) {
-            policies.push(run.policy);
+        if !policies.contains(&&run.policy) {
+            policies.push(&run.policy);
         }
     }
-    let of = |policy: Name| runs.iter().filter(move |run| run.policy == policy);
-    let rate = |policy: Name| Mean::of(of(policy).map(Run::click_probability));
-    let other = |name: Name| policies.contains(&name).then(|| rate(name).mean);
-    let mean = |policy: Name, value: fn(&Run) -> f64| Mean::of(of(policy).map(value)).mean;
+    let of = |policy: &N| {
+        let own = runs.iter().filter(|run| run.policy == *policy);
+        own.collect::<Vec<&Run<N>>>().into_iter()
+    };
+    let rate = |policy: &N| Mean::of(of(policy).map(Run::click_probability));
+    let other = |name: &N| policies.contains(&name).then(|| rate(name).mean);
+    let mean = |policy: &N, value: fn(&Run<N>) -> f64| Mean::of(of(policy).map(value)).mean;
 
     let stages = runs.first().map(|run| &run.stages[..]).unwrap_or_default();
-    let mut header: Vec<String> = ["policy", "clicks", "to LinUCB-One", "to LinUCB-Ind"]
-        .map(String::from)
-        .into();
+    let mut header: Vec<String> = ["policy", "clicks"].map(String::from).into();
+    header.extend(others.iter().map(|(heading, _)| heading.to_string()));
     header.extend(stages.iter().map(|stage| {
         let (from, to) = (round_text(stage.from), round_text(stage.to));
         match from.strip_suffix('k') {
@@ -212,7 +217,7 @@ pub fn clicks(runs: &[Run]) -> String {
     let mut by_age = Table::new();
     by_age.load_style(UTF8_HORIZONTAL_ONLY);
     by_age.set_header(header);
-    for &policy in &policies {
+    for policy in policies.iter().copied() {
         let own = rate(policy);
         let mut row = vec![
             policy.to_string(),
@@ -221,9 +226,11 @@ pub fn clicks(runs: &[Run]) -> String {
             } else {
                 format!("{:.4}", own.mean)
             },
-            percent_off(other(Name::LINUCB_ONE).map(|one| own.mean / one)),
-            percent_off(other(Name::LINUCB_IND).map(|ind| own.mean / ind)),
         ];
+        let ratios = others
+            .iter()
+            .map(|(_, name)| other(name).map(|other| own.mean / other));
+        row.extend(ratios.map(percent_off));
         for stage in 0..stages.len() {
             let rates = of(policy).map(|run| run.stages[stage].click_probability());
             row.push(format!("{:.3}", Mean::of(rates).mean));

@@ -4,6 +4,7 @@
 //! and played by all. Nothing depends on which thread does what, so any number of threads gives the
 //! same bits.
 
+mod counts;
 mod player;
 mod showing;
 
@@ -19,6 +20,7 @@ use crate::setting::{Setting, SettingError};
 use crate::streams::{Purpose, mix};
 use crate::world::{Blocks, World};
 
+pub use counts::Counts;
 pub use player::Player;
 pub use showing::Stage;
 

@@ -291,14 +291,9 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts a choice for the `at`-th user of a block. Returns its reward.
-    #[inline]
-    pub fn count(&mut self, block: &Block, at: usize, choice: usize) -> f64 {
-        self.count_in_slot(block, at, 0, choice)
-    }
-
-    /// As [`Tally::count`], for one of several slots. The regret of a slot is the difference to the best item
-    /// of its rank, so their sum is the difference to the best list.
+    /// Counts a choice for the `at`-th user of a block in a slot, which counts from 0. Returns its reward. The
+    /// regret of a slot is the difference to the best item of its rank, so their sum is the difference to the best
+    /// list.
     #[inline]
     pub fn count_in_slot(&mut self, block: &Block, at: usize, slot: usize, choice: usize) -> f64 {
         let reward = block.reward_in_slot(at, slot, choice);

@@ -1,4 +1,4 @@
-//! `sclub simulate`: plays the lab's world against a running server, or measures its speed.
+//! `sclub simulate`: plays a world of the lab against a running server, or measures its speed.
 
 mod latency;
 mod load;
@@ -10,10 +10,13 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
+use sclub_lab::setting::Kind;
 
-use crate::args::{RecipeArgs, whole};
+use crate::args::{RecipeArgs, ShopArgs, whole};
+use crate::choices::one_of_those;
 use crate::files::{prepare_file, prepare_folder};
 use crate::remote::TrustArgs;
+use crate::run::{SHOP_FLAGS, refuse_what_does_not_apply};
 
 /// Maximum number of connections to one server.
 const MAX_CONNECTIONS: u64 = 10_000;
@@ -35,12 +38,19 @@ pub struct SimulateArgs {
     #[command(flatten)]
     pub trust: TrustArgs,
 
+    /// Kind of world
+    #[arg(long, value_parser = one_of_those(can_play), default_value = "synthetic", help_heading = "World")]
+    pub world: Kind,
+
     #[command(flatten)]
     pub recipe: RecipeArgs,
 
-    /// Rounds to play; 2^20-2 is understood
-    #[arg(long, value_name = "N", default_value = "20000", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub rounds: u64,
+    #[command(flatten)]
+    pub shop: ShopArgs,
+
+    /// Rounds to play; 2^20-2 is understood [default: 20000; with --world catalogue: 12000]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub rounds: Option<u64>,
 
     /// Seed of the world
     #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
@@ -110,6 +120,8 @@ Examples:
       1000 users in 10 clusters, 20000 rounds; open http://127.0.0.1:8080 to watch
   sclub simulate --frequencies users --users 200 --rounds 2^17-2
       users at unequal rates, for longer
+  sclub simulate --world catalogue --delay 500
+      a shop of 3000 items, and rewards that come 500 rounds late: clicks by stage, beside yardsticks
   sclub simulate --load
       requests a second and their latencies: empty ones, recommendations, rewards
   sclub simulate --load catalogue --dim 32
@@ -146,27 +158,40 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     }
 }
 
+/// True for worlds that can be played over HTTP.
+fn can_play(world: &Kind) -> bool {
+    matches!(world, Kind::Synthetic | Kind::Catalogue)
+}
+
 fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
-    let without: &[&str] = match args.load {
-        None => &["seconds", "repeat", "threads", "disk", "catalogue", "k"],
-        Some(_) => &[
-            "rounds",
-            "first_seed",
-            "prefix",
-            "clusters",
-            "frequencies",
-            "rewards",
-            "noise",
-            "users_a_round",
-            "sizes",
-            "spread",
-            "reward_scale",
-            "newcomers_every",
-            "change_at",
-        ],
+    let (without, of_shops): (&[&str], &[&str]) = match args.load {
+        None => (
+            &["seconds", "repeat", "threads", "disk", "catalogue", "k"],
+            &[],
+        ),
+        Some(_) => (
+            &[
+                "world",
+                "rounds",
+                "first_seed",
+                "prefix",
+                "clusters",
+                "frequencies",
+                "rewards",
+                "noise",
+                "users_a_round",
+                "sizes",
+                "spread",
+                "reward_scale",
+                "newcomers_every",
+                "change_at",
+            ],
+            &SHOP_FLAGS,
+        ),
     };
     let typed = without
         .iter()
+        .chain(of_shops)
         .find(|name| args.given.iter().any(|g| g == *name));
     if let Some(name) = typed {
         let flag = name.replace('_', "-");
@@ -175,7 +200,7 @@ fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
             Some(_) => bail!("--{flag} does not apply to --load"),
         }
     }
-    Ok(())
+    refuse_what_does_not_apply(args.world, &args.given)
 }
 
 /// The connections to open.

@@ -4,13 +4,17 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use sclub::ItemSet;
 use sclub_lab::world::Block;
 use sclub_server::client::Connection;
 use sclub_server::settings::Literal;
 use serde::Deserialize;
 
 use crate::remote::call;
+
+/// Items in one request that puts items into the catalogue.
+const ITEMS_PER_REQUEST: usize = 2000;
 
 /// The answer of `/v1/state`, as far as it matters here.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -30,6 +34,9 @@ pub struct State {
     pub constants: BTreeMap<String, Literal>,
     /// Number of features, once it is known.
     pub dim: Option<usize>,
+    /// Number of items in the catalogue.
+    #[serde(default)]
+    pub items: u64,
     /// The version of the server.
     #[serde(default)]
     pub version: String,
@@ -70,15 +77,18 @@ pub struct Decisions<'r> {
 }
 
 impl Decision<'_> {
-    /// The candidate to be shown.
-    pub fn choice(&self, candidates: usize) -> Result<usize> {
-        let id = self.items.first().map(|item| &*item.id).unwrap_or_default();
-        id.parse()
-            .ok()
-            .filter(|&choice| choice < candidates)
-            .ok_or_else(|| {
+    /// The candidates to be shown, one for each slot.
+    pub fn choices(&self, slots: usize, candidates: usize) -> Result<Vec<usize>> {
+        if self.items.len() != slots {
+            bail!("the server shows {} items of {slots}", self.items.len());
+        }
+        let choice = |Shown { id }: &Shown<'_>| {
+            let choice = id.parse().ok().filter(|&choice| choice < candidates);
+            choice.ok_or_else(|| {
                 anyhow!("the server shows item '{id}', which is not among the candidates")
             })
+        };
+        self.items.iter().map(choice).collect()
     }
 }
 
@@ -94,21 +104,56 @@ pub fn separate(body: &mut Vec<u8>) {
     }
 }
 
-/// Writes the request of a user. The ids of the candidates are their indices.
+/// Writes an item.
+fn write_item(body: &mut Vec<u8>, id: usize, features: impl Iterator<Item = f64>) -> Result<()> {
+    write!(body, "{{\"id\":\"{id}\",\"features\":[")?;
+    for feature in features {
+        separate(body);
+        serde_json::to_writer(&mut *body, &feature)?;
+    }
+    body.extend_from_slice(b"]}");
+    Ok(())
+}
+
+/// Puts items into the catalogue, in batches. `write` writes the item of an index.
+pub async fn put_items(
+    connection: &mut Connection,
+    items: usize,
+    mut write: impl FnMut(&mut Vec<u8>, usize) -> Result<()>,
+) -> Result<()> {
+    let mut body = Vec::new();
+    for first in (0..items).step_by(ITEMS_PER_REQUEST) {
+        body.clear();
+        for item in first..items.min(first + ITEMS_PER_REQUEST) {
+            write(&mut body, item)?;
+            body.push(b'\n');
+        }
+        call(connection, "PUT", "/v1/items", &body).await?;
+    }
+    Ok(())
+}
+
+/// Puts a set of items into the catalogue. Their ids are their indices.
+pub async fn put_item_set(connection: &mut Connection, items: &ItemSet) -> Result<()> {
+    let write = |body: &mut Vec<u8>, index| write_item(body, index, items.item(index));
+    put_items(connection, items.len(), write).await
+}
+
+/// Writes the request of a user. The ids of the candidates are their indices. If all rounds have the same candidates,
+/// these are the items of the server's catalogue.
 pub fn write_request(body: &mut Vec<u8>, prefix: &str, block: &Block, at: usize) -> Result<()> {
     let user = format_args!("{prefix}{}", block.users[at]).to_string();
     body.extend_from_slice(b"{\"user\":");
     serde_json::to_writer(&mut *body, &user)?;
+    if block.stock.is_some() {
+        write!(body, ",\"k\":{}}}", block.slots)?;
+        return Ok(());
+    }
     body.extend_from_slice(b",\"items\":[");
     let items = block.items_of(at);
     for index in 0..items.len() {
         separate(body);
-        write!(body, "{{\"id\":\"{index}\",\"features\":[")?;
-        for feature in items.item(index) {
-            separate(body);
-            serde_json::to_writer(&mut *body, &feature)?;
-        }
-        body.extend_from_slice(b"]}");
+        write_item(body, index, items.item(index))?;
     }
     body.extend_from_slice(b"]}");
     Ok(())
@@ -120,6 +165,19 @@ pub fn write_feedback(body: &mut Vec<u8>, decision: &str, reward: f64) -> Result
     serde_json::to_writer(&mut *body, decision)?;
     body.extend_from_slice(b",\"reward\":");
     serde_json::to_writer(&mut *body, &reward)?;
+    body.push(b'}');
+    Ok(())
+}
+
+/// Writes the feedback for the first items of a decision: a reward, or a list of them.
+pub fn write_rewards(body: &mut Vec<u8>, decision: &str, rewards: &[f64]) -> Result<()> {
+    if let [reward] = rewards {
+        return write_feedback(body, decision, *reward);
+    }
+    body.extend_from_slice(b"{\"decision\":");
+    serde_json::to_writer(&mut *body, decision)?;
+    body.extend_from_slice(b",\"rewards\":");
+    serde_json::to_writer(&mut *body, rewards)?;
     body.push(b'}');
     Ok(())
 }

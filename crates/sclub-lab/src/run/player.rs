@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use sclub::{Change, Decision, ItemId, List, Observation, Policy, Preset, Shown, UserId};
 
-use super::showing::Showing;
+use super::counts::Counts;
 use super::{CURVE_POINTS, Run};
 use crate::adjusted_rand::adjusted_rand;
 use crate::clustering::Clustering;
 use crate::policies::Name;
 use crate::streams::mix_one_more;
-use crate::world::{AGES, Block, Tally, World};
+use crate::world::{Block, World};
 
 /// A policy that plays a world. `N` is the type of its name.
 pub struct Player<N = Name> {
@@ -21,10 +21,7 @@ pub struct Player<N = Name> {
     rounds: u64,
     /// Decisions made so far.
     decisions: u64,
-    tally: Tally,
-    /// The items shown, in worlds whose rounds all have the same.
-    showing: Option<Showing>,
-    by_age: [(u64, f64); AGES.len()],
+    counts: Counts,
     seconds: f64,
     curve: Vec<(u64, f64)>,
     even_curve: Vec<(u64, f64)>,
@@ -61,9 +58,7 @@ impl<N> Player<N> {
             preset,
             rounds: 0,
             decisions: 0,
-            tally: Tally::default(),
-            showing: None,
-            by_age: Default::default(),
+            counts: Counts::default(),
             seconds: 0.0,
             curve: Vec::new(),
             even_curve: vec![(0, 0.0)],
@@ -92,9 +87,6 @@ impl<N> Player<N> {
         let start = Instant::now();
         let step = total.div_ceil(CURVE_POINTS);
         let several = !block.ends.is_empty();
-        if block.stock.is_some() && self.showing.is_none() {
-            self.showing = Some(Showing::default());
-        }
         for round in 0..block.rounds() {
             if several {
                 self.play_together(block, block.users_of(round), draws)?;
@@ -114,10 +106,11 @@ impl<N> Player<N> {
             self.changes.clear();
             self.rounds += 1;
             if self.rounds.is_power_of_two() || self.rounds == total {
-                self.curve.push((self.rounds, self.tally.regret));
+                self.curve.push((self.rounds, self.counts.tally.regret));
             }
             if self.rounds.is_multiple_of(step) || self.rounds == total {
-                self.even_curve.push((self.rounds, self.tally.regret));
+                self.even_curve
+                    .push((self.rounds, self.counts.tally.regret));
             }
         }
         self.seconds += start.elapsed().as_secs_f64();
@@ -136,20 +129,9 @@ impl<N> Player<N> {
         let (user, items) = (block.users[at], block.items_of(at));
         let draw = self.next_draw(draws);
         let choice = self.policy.recommend_drawn(draw, user, items)?.index;
-        let reward = self.tally.count(block, at, choice);
+        self.counts.begin(block, at);
+        let reward = self.counts.count(block, at, 0, choice);
         items.copy_item(choice, &mut self.item);
-        let age = match &mut self.showing {
-            Some(showing) => {
-                let age = showing.begin(self.rounds, user);
-                showing.count(block, at, choice, reward);
-                Some(age)
-            }
-            None => block.ages.get(at).map(|&age| usize::from(age)),
-        };
-        if let Some(age) = age {
-            self.by_age[age].0 += 1;
-            self.by_age[age].1 += reward;
-        }
         Ok((items.id(choice), reward))
     }
 
@@ -173,17 +155,12 @@ impl<N> Player<N> {
             let (slots, list) = (block.slots, &mut self.list);
             (self.policy).recommend_list_drawn(draw, user, items, slots, &|_| false, list)?;
         }
-        let age = self.showing.as_mut().map(|s| s.begin(self.rounds, user));
+        self.counts.begin(block, at);
         let mut shown = self.spare.take().unwrap_or_default();
         shown.begin(user);
         for (slot, decision) in self.list.iter().enumerate() {
             let choice = decision.index;
-            let reward = self.tally.count_in_slot(block, at, slot, choice);
-            if let Some((showing, age)) = self.showing.as_mut().zip(age) {
-                showing.count(block, at, choice, reward);
-                self.by_age[age].0 += 1;
-                self.by_age[age].1 += reward;
-            }
+            let reward = self.counts.count(block, at, slot, choice);
             shown.features.extend(items.item(choice));
             shown.ids.push(items.id(choice));
             shown.rewards.push(reward);
@@ -245,26 +222,19 @@ impl<N> Player<N> {
             preset: self.preset,
             seed,
             rounds: self.rounds,
-            served: self.tally.served,
-            regret: self.tally.regret,
-            reward: self.tally.reward,
-            random_regret: self.tally.random_regret,
+            served: self.counts.tally.served,
+            regret: self.counts.tally.regret,
+            reward: self.counts.tally.reward,
+            random_regret: self.counts.tally.random_regret,
             clusters: self.policy.clusters(),
             adjusted_rand,
             clustering: outlook.map(Clustering::from),
             policy_seconds: self.seconds,
             curve: self.curve,
             even_curve: self.even_curve,
-            by_age: if self.by_age.iter().any(|&(rounds, _)| rounds > 0) {
-                self.by_age.to_vec()
-            } else {
-                Vec::new()
-            },
-            distinct_items: self.showing.as_ref().map(|showing| showing.distinct_items),
-            stages: self
-                .showing
-                .map(|showing| showing.stages)
-                .unwrap_or_default(),
+            by_age: self.counts.by_age(),
+            distinct_items: self.counts.distinct_items(),
+            stages: self.counts.stages().to_vec(),
             digest: self.policy.digest(),
         }
     }

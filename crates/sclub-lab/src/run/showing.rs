@@ -36,13 +36,17 @@ pub(super) struct Showing {
     /// True for items that have been shown.
     has_been_shown: Vec<bool>,
     pub distinct_items: u64,
+    /// Rounds so far.
+    rounds: u64,
     /// Rounds of each user so far.
     visits: Vec<u32>,
 }
 
 impl Showing {
     /// Begins a round for a user. Returns the index of the user's age in [`AGES`](crate::world::AGES).
-    pub fn begin(&mut self, round: u64, user: u64) -> usize {
+    pub fn begin(&mut self, user: u64) -> usize {
+        let round = self.rounds;
+        self.rounds += 1;
         match self.stages.last_mut() {
             Some(stage) if STAGE_ENDS.contains(&stage.to) || is_late_end(stage.to) => {
                 self.start_stage(round);

@@ -7,7 +7,7 @@ use sclub_server::client::Connection;
 
 use super::Plan;
 use crate::remote::{body_of, call};
-use crate::simulate::wire::{Decision, Decisions, read, write_feedback};
+use crate::simulate::wire::{self, Decision, Decisions, read, write_feedback};
 
 /// Items that the candidates of `--load recommend` are drawn from.
 pub const CATALOGUE: usize = 1000;
@@ -17,9 +17,6 @@ pub const LISTS: usize = 1024;
 
 /// Requests in a batch where nothing is measured.
 const BATCH: usize = 500;
-
-/// Lines of items in one request.
-const ITEMS_AT_ONCE: usize = 2000;
 
 /// Rounds that users learn from before a catalogue is searched for them.
 const TEACHING_ROUNDS: usize = 5000;
@@ -79,16 +76,13 @@ fn write_features(line: &mut Vec<u8>, dim: usize, draws: &mut Draws) -> Result<f
 pub async fn put_items(connection: &mut Connection, items: usize, dim: usize) -> Result<Vec<f64>> {
     let mut draws = Draws(2);
     let mut firsts = Vec::with_capacity(items);
-    let mut body = Vec::new();
-    for first in (0..items).step_by(ITEMS_AT_ONCE) {
-        body.clear();
-        for item in first..items.min(first + ITEMS_AT_ONCE) {
-            write!(body, "{{\"id\":\"load-{item}\",\"features\":")?;
-            firsts.push(write_features(&mut body, dim, &mut draws)?);
-            body.extend_from_slice(b"}\n");
-        }
-        call(connection, "PUT", "/v1/items", &body).await?;
-    }
+    let write = |body: &mut Vec<u8>, item| {
+        write!(body, "{{\"id\":\"load-{item}\",\"features\":")?;
+        firsts.push(write_features(body, dim, &mut draws)?);
+        body.push(b'}');
+        Ok(())
+    };
+    wire::put_items(connection, items, write).await?;
     Ok(firsts)
 }
 

@@ -8,13 +8,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use sclub_lab::run::Counts;
 use sclub_lab::summary::thousands;
-use sclub_lab::world::{Block, Blocks, Tally, World};
+use sclub_lab::world::{Block, Blocks, World};
 use sclub_server::client::Connection;
 
 use crate::remote::body_of;
 use crate::simulate::latency::Latencies;
-use crate::simulate::wire::{Decision, Decisions, read, separate, write_feedback, write_request};
+use crate::simulate::wire::{Decision, Decisions, read, separate, write_request, write_rewards};
 
 /// Number of rewards that the shown rate is the mean of.
 const RECENT: usize = 1000;
@@ -58,11 +59,19 @@ impl<'w> Feed<'w> {
     }
 }
 
+/// A decision, with the rewards of the items shown.
+struct Rewarded {
+    decision: String,
+    rewards: Vec<f64>,
+}
+
 /// A game under way.
 pub struct Game<'w> {
     feed: Feed<'w>,
-    pub tally: Tally,
+    pub counts: Counts,
     pub rounds: u64,
+    /// Rewards that have not been sent, the oldest first.
+    waiting: VecDeque<Rewarded>,
     recent: VecDeque<f64>,
     pub recommend: Latencies,
     pub feedback: Latencies,
@@ -74,8 +83,9 @@ impl<'w> Game<'w> {
     pub fn new(world: &'w dyn World, rounds: u64) -> Self {
         Self {
             feed: Feed::new(world, rounds),
-            tally: Tally::default(),
+            counts: Counts::default(),
             rounds: 0,
+            waiting: VecDeque::new(),
             recent: VecDeque::with_capacity(RECENT),
             recommend: Latencies::default(),
             feedback: Latencies::default(),
@@ -83,21 +93,39 @@ impl<'w> Game<'w> {
         }
     }
 
-    fn count(&mut self, block: &Block, at: usize, choice: usize) -> f64 {
-        let reward = self.tally.count(block, at, choice);
-        if self.recent.len() == RECENT {
-            self.recent.pop_front();
+    /// Shows the items of a decision to the `at`-th user of a block, and draws their rewards.
+    fn show(&mut self, block: &Block, at: usize, decision: Decision<'_>) -> Result<Rewarded> {
+        let choices = decision.choices(block.slots, block.candidates)?;
+        self.counts.begin(block, at);
+        let mut rewards = Vec::with_capacity(choices.len());
+        for (slot, choice) in choices.into_iter().enumerate() {
+            let reward = self.counts.count(block, at, slot, choice);
+            if self.recent.len() == RECENT {
+                self.recent.pop_front();
+            }
+            self.recent.push_back(reward);
+            rewards.push(reward);
         }
-        self.recent.push_back(reward);
-        reward
+        Ok(Rewarded {
+            decision: decision.decision.into_owned(),
+            rewards,
+        })
+    }
+
+    /// Keeps the rewards of a round. Returns those that are to be sent after it: the rewards of `delay` rounds before,
+    /// if there were as many.
+    fn delay(&mut self, rewarded: Rewarded, delay: u64) -> Option<Rewarded> {
+        self.waiting.push_back(rewarded);
+        let is_due = self.waiting.len() as u64 > delay;
+        is_due.then(|| self.waiting.pop_front()).flatten()
     }
 
     /// The current results, in a few words.
     pub fn status(&self) -> String {
         let mut text = format!(
             "regret {} (random {})",
-            thousands(self.tally.regret),
-            thousands(self.tally.random_regret)
+            thousands(self.counts.tally.regret),
+            thousands(self.counts.tally.random_regret)
         );
         if !self.recent.is_empty() {
             let rate = self.recent.iter().sum::<f64>() / self.recent.len() as f64;
@@ -137,6 +165,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
+    /// Serves a user, and sends the rewards that are due.
     async fn play_one(&mut self, block: &Block, at: usize) -> Result<()> {
         self.body.clear();
         write_request(&mut self.body, self.prefix, block, at)?;
@@ -147,14 +176,17 @@ impl Player<'_, '_> {
             .await?;
         let took = start.elapsed();
         let decision: Decision<'_> = read(body_of(&response)?)?;
-        let choice = decision.choice(block.candidates)?;
-        let reward = {
+        let due = {
             let mut game = self.game.borrow_mut();
             game.recommend.add(took);
-            game.count(block, at, choice)
+            let rewarded = game.show(block, at, decision)?;
+            game.delay(rewarded, block.delay)
+        };
+        let Some(Rewarded { decision, rewards }) = due else {
+            return Ok(());
         };
         self.body.clear();
-        write_feedback(&mut self.body, &decision.decision, reward)?;
+        write_rewards(&mut self.body, &decision, &rewards)?;
         let start = Instant::now();
         let response = self
             .connection
@@ -189,17 +221,15 @@ impl Player<'_, '_> {
             }
             let mut game = self.game.borrow_mut();
             game.recommend.add(took);
-            for (at, decision) in users.zip(&decisions) {
-                let choice = decision.choice(block.candidates)?;
-                let reward = game.count(block, at, choice);
-                rewarded.push((decision.decision.clone().into_owned(), reward));
+            for (at, decision) in users.zip(decisions) {
+                rewarded.push(game.show(block, at, decision)?);
             }
         }
         self.body.clear();
         self.body.extend_from_slice(b"{\"feedback\":[");
-        for (decision, reward) in &rewarded {
+        for Rewarded { decision, rewards } in &rewarded {
             separate(&mut self.body);
-            write_feedback(&mut self.body, decision, *reward)?;
+            write_rewards(&mut self.body, decision, rewards)?;
         }
         self.body.extend_from_slice(b"]}");
         let start = Instant::now();

@@ -4,14 +4,13 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub::{Preset, Setup, Spec};
 use sclub_lab::document::world_json;
-use sclub_lab::named::Named;
-use sclub_lab::setting::Setting;
+use sclub_lab::run::{Counts, Run};
 use sclub_lab::summary::thousands;
-use sclub_lab::synthetic::Recipe;
 use sclub_lab::world::Tally;
 use sclub_server::settings::{Literal, constant_name};
 use serde_json::{Value, json};
 
+use super::Plan;
 use crate::choices::run_flag;
 use crate::simulate::SimulateArgs;
 use crate::simulate::latency::{Latencies, shown};
@@ -19,7 +18,7 @@ use crate::simulate::wire::State;
 
 /// The result of a game.
 pub struct Outcome {
-    pub tally: Tally,
+    pub counts: Counts,
     pub rounds: u64,
     pub seconds: f64,
     pub recommend: Latencies,
@@ -31,17 +30,21 @@ pub struct Outcome {
     pub error: Option<anyhow::Error>,
 }
 
+fn number(value: f64) -> String {
+    match value {
+        value if value < 100.0 => format!("{value:.2}"),
+        value => thousands(value),
+    }
+}
+
+/// The regret, and the calls.
 pub fn table(outcome: &Outcome) -> String {
     let Tally {
         regret,
         random_regret,
         reward,
         served,
-    } = outcome.tally;
-    let number = |value: f64| match value {
-        value if value < 100.0 => format!("{value:.2}"),
-        value => thousands(value),
-    };
+    } = outcome.counts.tally;
     let ratio = if random_regret > 0.0 {
         format!("{:.3}", regret / random_regret)
     } else {
@@ -75,19 +78,23 @@ pub fn table(outcome: &Outcome) -> String {
             number(outcome.rounds as f64 / outcome.seconds),
         ]],
     );
+    format!("{standing}\n{}", calls_table(outcome))
+}
+
+/// The time that calls took.
+pub fn calls_table(outcome: &Outcome) -> String {
     let calls = [
         ("recommend", &outcome.recommend),
         ("feedback", &outcome.feedback),
     ];
-    let calls = aligned_table(
+    aligned_table(
         ["call", "p50", "p99", "max"],
         calls.map(|(call, took)| {
             let times = [took.quantile(0.5), took.quantile(0.99), took.longest()];
             let [p50, p99, max] = times.map(shown);
             [call.to_owned(), p50, p99, max]
         }),
-    );
-    format!("{standing}\n{calls}")
+    )
 }
 
 /// Rows under a header; the numbers to the right.
@@ -105,11 +112,11 @@ fn aligned_table<const N: usize>(
     table.to_string()
 }
 
-/// The command that gives the same regret, if there is one.
-pub fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> Option<String> {
-    let is_whole = outcome.error.is_none() && outcome.rounds == args.rounds;
+/// The command that gives the same figures, if there is one.
+pub fn same_run(args: &SimulateArgs, plan: &Plan, outcome: &Outcome) -> Option<String> {
+    let is_whole = outcome.error.is_none() && outcome.rounds == plan.rounds;
     let policy = sclub::find_policy(&outcome.state.policy)?;
-    if !(is_whole && outcome.is_fresh && connections == 1) {
+    if !(is_whole && outcome.is_fresh && plan.connections == 1) {
         return None;
     }
     // A server makes fits in the background and draws from a seed of its own.
@@ -117,13 +124,17 @@ pub fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> O
         return None;
     }
     let State { policy, preset, .. } = &outcome.state;
-    let mut command = format!("sclub run --policies {policy}");
+    let mut command = String::from("sclub run");
+    if plan.is_catalogue() {
+        command.push_str(" --world catalogue");
+    }
+    command.push_str(&format!(" --policies {policy}"));
     if preset != Preset::Default.as_str() {
         command.push_str(&format!(" --preset {preset}"));
     }
     command.push_str(&format!(
         " --seeds 1 --first-seed {} --rounds {}",
-        args.first_seed, args.rounds
+        plan.seed, plan.rounds
     ));
     if preset == "released" && policy == "sclub" {
         command.push_str(" --deviations none");
@@ -138,26 +149,8 @@ pub fn same_run(args: &SimulateArgs, outcome: &Outcome, connections: usize) -> O
         let flag = run_flag(&constant_name(name))?;
         command.push_str(&format!(" --{flag} {value}"));
     }
-    let recipe = &args.recipe;
-    let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-    for (id, value) in [
-        ("frequencies", recipe.frequencies.name().to_owned()),
-        ("users", recipe.users.to_string()),
-        ("clusters", recipe.clusters.to_string()),
-        ("dim", recipe.dim.to_string()),
-        ("items", recipe.items.to_string()),
-        ("users_a_round", number(recipe.users_a_round)),
-        ("rewards", recipe.rewards.name().to_owned()),
-        ("noise", number(recipe.noise)),
-        ("sizes", recipe.sizes.name().to_owned()),
-        ("spread", recipe.spread.to_string()),
-        ("reward_scale", recipe.reward_scale.to_string()),
-        ("newcomers_every", number(recipe.newcomers_every)),
-        (
-            "change_at",
-            recipe.change_at.map_or_else(String::new, |n| n.to_string()),
-        ),
-    ] {
+    let flags = args.recipe.to_text().into_iter();
+    for (id, value) in flags.chain(args.shop.to_text()) {
         if args.given.iter().any(|given| given == id) {
             command.push_str(&format!(" --{} {value}", id.replace('_', "-")));
         }
@@ -178,29 +171,25 @@ fn draws_at_random(spec: &'static Spec) -> bool {
     digest(1) != digest(2)
 }
 
-pub fn document(
-    args: &SimulateArgs,
-    recipe: &Recipe,
-    outcome: &Outcome,
-    connections: usize,
-) -> Value {
-    let mut config = world_json(&Setting::Synthetic(*recipe));
+pub fn document(plan: &Plan, outcome: &Outcome, yardsticks: &[Run<String>]) -> Value {
+    let mut config = world_json(&plan.setting);
     config["version"] = json!(env!("CARGO_PKG_VERSION"));
-    config["rounds"] = json!(args.rounds);
-    config["first_seed"] = json!(args.first_seed);
-    config["connections"] = json!(connections);
+    config["rounds"] = json!(plan.rounds);
+    config["first_seed"] = json!(plan.seed);
+    config["connections"] = json!(plan.connections);
     config["policy"] = json!(outcome.state.policy);
     config["preset"] = json!(outcome.state.preset);
     config["server_version"] = json!(outcome.state.version);
+    let counts = &outcome.counts;
     let Tally {
         regret,
         random_regret,
         reward,
         served,
-    } = outcome.tally;
-    json!({
+    } = counts.tally;
+    let mut document = json!({
         "config": config,
-        "complete": outcome.error.is_none() && outcome.rounds == args.rounds,
+        "complete": outcome.error.is_none() && outcome.rounds == plan.rounds,
         "fresh": outcome.is_fresh,
         "rounds": outcome.rounds,
         "served": served,
@@ -212,5 +201,12 @@ pub fn document(
         "rounds_per_second": outcome.rounds as f64 / outcome.seconds,
         "recommend": outcome.recommend.to_json(),
         "feedback": outcome.feedback.to_json(),
-    })
+    });
+    if plan.is_catalogue() {
+        document["by_age"] = json!(counts.by_age());
+        document["distinct_items"] = json!(counts.distinct_items());
+        document["stages"] = json!(counts.stages());
+        document["yardsticks"] = json!(yardsticks);
+    }
+    document
 }
