@@ -25,6 +25,9 @@ struct Mock {
     /// Calls by their path.
     calls: HashMap<String, u64>,
     keys: Vec<String>,
+    /// The number of items in the catalogue, and of their features.
+    items: u64,
+    dim: Option<u64>,
     /// The code of the error with which feedback is refused.
     refusal: Option<&'static str>,
 }
@@ -93,8 +96,8 @@ impl Mock {
             "/v1/state" => {
                 let clusters = self.policy.as_ref().map_or(1, Policy::clusters);
                 let state = json!({
-                    "rounds": self.rounds, "clusters": clusters, "dim": null, "policy": "sclub",
-                    "preset": "tuned", "version": "0", "more": [],
+                    "rounds": self.rounds, "clusters": clusters, "dim": self.dim, "policy": "sclub",
+                    "items": self.items, "preset": "tuned", "version": "0", "more": [],
                 });
                 (200, state)
             }
@@ -370,6 +373,26 @@ fn what_goes_wrong_is_said() {
         ),
         (&["--url", "localhost:80"], "http://"),
         (&["--load", "--seconds", "0"], "seconds is 0"),
+        (
+            &["--delay", "3"],
+            "--delay does not apply to --world synthetic",
+        ),
+        (
+            &["--world", "catalogue", "--dim", "3"],
+            "--dim does not apply to --world catalogue",
+        ),
+        (
+            &["--load", "--slots", "3"],
+            "--slots does not apply to --load",
+        ),
+        (
+            &["--world", "ratings"],
+            "[possible values: synthetic, catalogue]",
+        ),
+        (
+            &["--world", "catalogue", "--slots", "9", "--items", "8"],
+            "slots is 9",
+        ),
     ] {
         let output = sclub(folder.path(), &[&["simulate"], args].concat());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -378,6 +401,52 @@ fn what_goes_wrong_is_said() {
             "{}",
             text(&output.stderr)
         );
+    }
+}
+
+#[test]
+fn a_shop_is_put_in_batches_on_a_server_without_items() {
+    let shop = ["--world", "catalogue", "--items", "4500", "--users", "12"];
+    let play = |mock| {
+        let folder = tempfile::tempdir().unwrap();
+        let (url, mock) = serve(mock);
+        let output = sclub(
+            folder.path(),
+            &[&["simulate", "--url", &url], &shop[..]].concat(),
+        );
+        assert_eq!(output.status.code(), Some(2));
+        (text(&output.stderr), mock)
+    };
+    let (error, mock) = play(Mock::default());
+    let mock = mock.lock().unwrap();
+    assert_eq!(mock.calls["PUT /v1/items"], 3);
+    assert_eq!(mock.expected, Some(12));
+    // The mock server has no catalogue.
+    let shown = "the server shows item 'any', which is not among the candidates";
+    assert!(error.contains(shown), "{error}");
+
+    for (mock, word) in [
+        (
+            Mock {
+                items: 7,
+                dim: Some(16),
+                ..Mock::default()
+            },
+            "the server's catalogue has items already (7)",
+        ),
+        (
+            Mock {
+                dim: Some(5),
+                ..Mock::default()
+            },
+            "the server's items have 5 features, and those of the shop 16",
+        ),
+    ] {
+        let (error, mock) = play(mock);
+        assert!(error.contains(word), "{error}");
+        let mock = mock.lock().unwrap();
+        assert!(!mock.calls.contains_key("PUT /v1/items"));
+        assert_eq!(mock.expected, None);
     }
 }
 

@@ -23,10 +23,12 @@ const WORLD: [&str; 12] = [
     "5",
 ];
 
-fn run(command: &mut Command) {
+/// Runs a command. Returns its output.
+fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 fn read(file: &std::path::Path) -> Value {
@@ -40,6 +42,27 @@ fn same_figures(policy: &str, more: &[&str]) {
 
 /// The same with constants that are not the preset's.
 fn same_figures_with(policy: &str, constants: &[&str], more: &[&str]) {
+    let Played { lab, service, .. } = play(policy, constants, &[&WORLD, more].concat());
+    let lab = &lab["runs"][0];
+    for figure in ["regret", "random_regret", "reward"] {
+        assert!(lab[figure].is_f64(), "{figure} of the lab");
+        assert_eq!(lab[figure], service[figure], "{figure} of {policy}");
+    }
+}
+
+/// A world that was played in the lab and over HTTP.
+struct Played {
+    /// The file of `sclub run`.
+    lab: Value,
+    /// The file of `sclub simulate`.
+    service: Value,
+    /// The server's state at the end.
+    state: Value,
+    /// The output of `sclub simulate`.
+    printed: String,
+}
+
+fn play(policy: &str, constants: &[&str], world: &[&str]) -> Played {
     let folder = tempfile::tempdir().unwrap();
     let (lab, service) = (
         folder.path().join("lab.json"),
@@ -49,20 +72,19 @@ fn same_figures_with(policy: &str, constants: &[&str], more: &[&str]) {
         .current_dir(folder.path())
         .args(["run", "--seeds", "1", "--policies", policy, "--json"])
         .arg(&lab)
-        .args(WORLD)
-        .args(constants)
-        .args(more));
+        .args(world)
+        .args(constants));
     let flags = [&["--policy", policy], constants].concat();
     let server = Server::start(&folder.path().join("data"), &flags);
-    run(sclub()
+    let printed = run(sclub()
         .args(["simulate", "--url", &server.url, "--json"])
         .arg(&service)
-        .args(WORLD)
-        .args(more));
-    let (lab, service) = (&read(&lab)["runs"][0], &read(&service));
-    for figure in ["regret", "random_regret", "reward"] {
-        assert!(lab[figure].is_f64(), "{figure} of the lab");
-        assert_eq!(lab[figure], service[figure], "{figure} of {policy}");
+        .args(world));
+    Played {
+        lab: read(&lab),
+        service: read(&service),
+        state: server.state(),
+        printed,
     }
 }
 
@@ -94,4 +116,82 @@ fn constants_and_worlds_are_the_same_over_http_as_in_the_lab() {
     let constants = ["--alpha-theta", "0.7", "--beta", "0.4"];
     same_figures_with("sclub", &constants, &["--users-a-round", "1.5"]);
     same_figures("linucb-one", &["--frequencies", "users"]);
+}
+
+/// A small shop, played to its second stage.
+const SHOP: [&str; 10] = [
+    "--world",
+    "catalogue",
+    "--items",
+    "300",
+    "--users",
+    "80",
+    "--rounds",
+    "2200",
+    "--first-seed",
+    "5",
+];
+
+/// Compares the clicks by stage and by age, the items shown and the yardsticks, and the server's own counts.
+fn same_clicks(policy: &str, more: &[&str], (delay, slots): (u64, u64)) {
+    let Played {
+        lab,
+        service,
+        state,
+        printed,
+    } = play(policy, &[], &[&SHOP, more].concat());
+    let lab = lab["runs"].as_array().unwrap();
+    let stages = service["stages"].as_array().unwrap();
+    assert_eq!(stages.len(), 2, "{stages:?}");
+    let same = ["stages", "by_age", "distinct_items", "regret", "served"];
+    for figure in same {
+        assert!(!lab[0][figure].is_null(), "{figure} of the lab");
+        assert_eq!(lab[0][figure], service[figure], "{figure} of {policy}");
+    }
+    let yardsticks = service["yardsticks"].as_array().unwrap();
+    assert_eq!(yardsticks.len(), 3);
+    for (here, there) in yardsticks.iter().zip(&lab[1..]) {
+        for figure in [&["policy"][..], &same].concat() {
+            assert_eq!(here[figure], there[figure], "{figure} of a yardstick");
+        }
+    }
+    let words = printed.split("The same number of clicks comes from: sclub ");
+    let words = words.last().unwrap().lines().next().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    run(sclub()
+        .current_dir(folder.path())
+        .args(words.split(' ').chain(["--json", "named.json"])));
+    let named = read(&folder.path().join("named.json"));
+    assert_eq!(named["runs"][0]["stages"], service["stages"], "{words}");
+    // Late rewards that have not come at the end are never sent.
+    assert_eq!(state["rounds"], 2200 - delay);
+    assert_eq!(state["rewards"], (2200 - delay) * slots);
+    assert_eq!(state["items"], 300);
+    assert_eq!(state["expected_users"], 80);
+    let clicks: f64 = stages.iter().map(|s| s["clicks"].as_f64().unwrap()).sum();
+    let learned = state["reward_sum"].as_f64().unwrap();
+    let late = clicks - learned;
+    assert!((0.0..=(delay * slots) as f64).contains(&late), "{late}");
+}
+
+#[test]
+fn a_shop_over_http_has_the_labs_clicks() {
+    same_clicks("linucb-one", &[], (0, 1));
+}
+
+#[test]
+fn late_rewards_lists_and_newcomers_are_the_same_over_http_as_in_the_lab() {
+    let more = [
+        "--delay",
+        "70",
+        "--slots",
+        "3",
+        "--visits",
+        "zipf",
+        "--newcomers-every",
+        "20",
+        "--link",
+        "linear",
+    ];
+    same_clicks("linucb-ind", &more, (70, 3));
 }
