@@ -74,8 +74,9 @@ pub enum Command {
     /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
     /// policy and seed, except for policies that make fits: a server makes them in the background.
     ///
-    /// With --world catalogue the items of a shop are put into the server's catalogue first, and all of them are
-    /// candidates in every round. The server must have no items before.
+    /// With --world catalogue the server recommends the items of a shop. They are put into its catalogue first, which
+    /// must be empty, and all of them are candidates in every round. Clicks by stage and by the user's age are shown
+    /// beside those of informed, best-item and random, which are played here.
     Simulate(Box<crate::simulate::SimulateArgs>),
 
     /// Show the clusters of a running server, or one user's place in them

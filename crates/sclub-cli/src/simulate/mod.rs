@@ -60,7 +60,7 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TEXT", default_value = "u", help_heading = "Run")]
     pub prefix: String,
 
-    /// Connections at once. Several play rounds in no fixed order, so the regret is not exactly that of
+    /// Connections at once. Several play rounds in no fixed order, so the results are not exactly those of
     /// `sclub run` [default: 1; with --load 64]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub connections: Option<u64>,
