@@ -5,6 +5,7 @@ use comfy_table::{CellAlignment, Table};
 use sclub::{Preset, Setup, Spec};
 use sclub_lab::document::world_json;
 use sclub_lab::run::{Counts, Run};
+use sclub_lab::setting::Setting;
 use sclub_lab::summary::thousands;
 use sclub_lab::world::Tally;
 use sclub_server::settings::{Literal, constant_name};
@@ -121,6 +122,11 @@ pub fn same_run(args: &SimulateArgs, plan: &Plan, outcome: &Outcome) -> Option<S
     }
     // A server makes fits in the background and draws from a seed of its own.
     if policy.can.fit || draws_at_random(policy) {
+        return None;
+    }
+    // A server tells it how far the user looked; the lab does not.
+    let has_lists = matches!(&plan.setting, Setting::Catalogue(shop) if shop.slots > 1);
+    if policy.can.lists && has_lists {
         return None;
     }
     let State { policy, preset, .. } = &outcome.state;
