@@ -57,11 +57,19 @@ impl Background {
         })
     }
 
+    /// μ0 = 0, C diagonal; `None` if C is not positive definite.
+    pub fn diagonal(variances: &[f64]) -> Option<Self> {
+        let dim = variances.len();
+        let mut covariance = vec![0.0; row_start(dim)];
+        for (i, &variance) in variances.iter().enumerate() {
+            covariance[row_start(i) + i] = variance;
+        }
+        Self::new(vec![0.0; dim], covariance)
+    }
+
     /// μ0 = 0, C a multiple of I.
     pub fn wide(dim: usize, variance: f64) -> Self {
-        let mut covariance = vec![0.0; row_start(dim)];
-        (0..dim).for_each(|i| covariance[row_start(i) + i] = variance);
-        Self::new(vec![0.0; dim], covariance).expect("a multiple of I is positive definite")
+        Self::diagonal(&vec![variance; dim]).expect("a multiple of I is positive definite")
     }
 
     pub fn prior(&self, noise: f64) -> Prior<'_> {

@@ -1,8 +1,11 @@
 //! The belief about one user, and its update by an observation.
 
+use std::borrow::Cow;
+
 use super::background::Background;
 use super::fit::Fit;
 use super::mixture::{coefficients, normalise};
+use super::plain::Plain;
 use super::sums::Layout;
 use super::symmetric;
 use crate::kernels;
@@ -23,6 +26,7 @@ pub(crate) struct Model {
     /// 1/√v
     pub whiten: f64,
     pub background: Background,
+    plain: Option<Plain>,
     /// C⁻¹, both triangles, in rows of whole groups of lanes.
     precision: Vec<f64>,
     /// ln π of the background and of each hypothesis.
@@ -75,6 +79,7 @@ impl Model {
             noise,
             whiten: 1.0 / noise.sqrt(),
             background: fit.background.clone(),
+            plain: fit.plain.clone(),
             precision: symmetric::full_rows(layout.dim, &fit.background.precision),
             log_shares,
             means: centres.iter().flat_map(|c| c.mean.clone()).collect(),
@@ -153,11 +158,20 @@ impl Model {
         }
     }
 
-    /// The belief about a user from the user's sums. Writes the user's block.
-    pub fn believe(&self, fit: u64, row: &[f64], block: &mut [f64]) -> Belief {
+    /// The weight of the plain prior, and the block of a user under it.
+    pub fn plain(&self, row: Option<&[f64]>) -> Option<(f64, Vec<f64>)> {
+        let plain = self.plain.as_ref()?;
+        let mut block = vec![0.0; self.shape.block()];
+        let row = row.map_or_else(|| Cow::Owned(vec![0.0; self.layout.row()]), Cow::Borrowed);
+        self.posterior(&plain.prior, &row, &mut block);
+        Some((plain.weight, block))
+    }
+
+    /// Writes the block of a user with a prior. Returns the log-likelihood of the user's rewards less that of
+    /// noise alone.
+    fn posterior(&self, background: &Background, row: &[f64], block: &mut [f64]) -> f64 {
         let (layout, dim) = (self.layout, self.layout.dim);
         let inverse = 1.0 / self.noise;
-        let background = &self.background;
         // Λ = C⁻¹ + G/v, r = C⁻¹μ0 + b/v, m = Λ⁻¹r
         let mut precision = background.precision.clone();
         kernels::add_scaled(&mut precision, inverse, &row[..layout.gram()]);
@@ -175,8 +189,14 @@ impl Model {
             pull.copy_from_slice(&background.pull);
         }
         kernels::solve(dim, factor, scale, pull, mean);
+        background.evidence_of(symmetric::dot(pull, mean), scale)
+    }
+
+    /// The belief about a user from the user's sums. Writes the user's block.
+    pub fn believe(&self, fit: u64, row: &[f64], block: &mut [f64]) -> Belief {
+        let layout = self.layout;
         let mut logs = self.log_shares.clone();
-        logs[0] += background.evidence_of(symmetric::dot(pull, mean), scale);
+        logs[0] += self.posterior(&self.background, row, block);
         let width = self.labels.len().next_multiple_of(kernels::LANES);
         if width > 0 {
             let mut likelihoods = vec![0.0; width];

@@ -17,6 +17,10 @@
 //! where the hypotheses disagree about an item: its reward tells which of them holds.
 //!
 //! With [`Explore::Bonus`] μ̂ stands for μ̃, and the score gets c_μ w_0 √(xᵀAVAᵀx) more.
+//!
+//! If the fit has a plain prior ([`super::plain`]) of weight p, this is the score with weight 1 − w_p, and
+//! xᵀm_p + alone √(xᵀP_px) under the plain prior that with w_p = (1 − t) p/2. Both μ̃ − μ̂ and c_μ are multiplied by
+//! 1 − (1 − t) p: what is learned about the population is worth little then.
 
 use super::params::Explore;
 use super::symmetric::{self, row_start};
@@ -24,8 +28,8 @@ use super::{Basis, SclubSoft};
 use crate::draws;
 use crate::items::{GROUP, Group, ItemSet};
 use crate::kernels::{self, Lengths, Scoring};
-use crate::policy::{Decision, Score, largest};
-use crate::statistics::View;
+use crate::policy::{Decision, Score, UserId, largest};
+use crate::statistics::{Shape, View};
 use crate::ucb::prune::{self, Rule, bound_on_square, largest_eigenvalue, largest_eigenvalue_of};
 use crate::ucb::{self, Scores};
 
@@ -42,6 +46,9 @@ pub(super) struct Ranking<'a> {
     drawn: Vec<f64>,
     /// AVAᵀ, with [`Explore::Bonus`].
     shared: Option<Vec<f64>>,
+    /// w_p, and the user's block under the plain prior.
+    plain: Option<(f64, Vec<f64>)>,
+    shape: Shape,
     /// The centres with their weights.
     means: &'a [f64],
     weights: &'a [f64],
@@ -56,8 +63,11 @@ pub(super) struct Ranking<'a> {
     within: f64,
     /// c_μ
     population: f64,
-    /// Bounds on the largest eigenvalues of P, `spread` and `shared`, for large sets of items.
-    largest: [f64; 3],
+    /// c under the plain prior
+    alone: f64,
+    /// Bounds on the largest eigenvalues of P, `spread`, `shared` and P under the plain prior, for large sets of
+    /// items.
+    largest: [f64; 4],
 }
 
 /// How the squares under the roots are computed.
@@ -81,7 +91,12 @@ impl SclubSoft {
     }
 
     /// The scoring rule for a decision about a user, with its random number.
-    pub(super) fn ranking<'a>(&'a self, draw: u64, basis: Option<&'a Basis<'a>>) -> Ranking<'a> {
+    pub(super) fn ranking<'a>(
+        &'a self,
+        user: UserId,
+        draw: u64,
+        basis: Option<&'a Basis<'a>>,
+    ) -> Ranking<'a> {
         let params = &self.params;
         let mut ranking = Ranking {
             view: None,
@@ -96,7 +111,12 @@ impl SclubSoft {
             between: params.between_alone,
             within: params.alone,
             population: params.population,
-            largest: [0.0; 3],
+            plain: None,
+            shape: Shape {
+                dim: self.layout.dim,
+            },
+            alone: params.alone,
+            largest: [0.0; 4],
         };
         if let Some((served, block, belief)) = basis {
             if belief.weights.len() > 1 {
@@ -111,6 +131,12 @@ impl SclubSoft {
             ranking.between = blend(params.between, params.between_alone);
             ranking.within = blend(params.within, params.alone);
             ranking.spread = ranking.spread_of(&served.model.spreads);
+            let row = self.roster.slot(user).map(|slot| self.sums.row(slot));
+            if let Some((weight, block)) = served.model.plain(row) {
+                let weight = (1.0 - ranking.trust) * weight;
+                ranking.population *= 1.0 - weight;
+                ranking.plain = Some((0.5 * weight, block));
+            }
         }
         if ranking.none > MIN_WEIGHT {
             // A δ
@@ -124,7 +150,7 @@ impl SclubSoft {
             match params.explore {
                 Explore::Draw => {
                     let view = self.population.view();
-                    let shift = draws::from_posterior(draw, view, params.population);
+                    let shift = draws::from_posterior(draw, view, ranking.population);
                     ranking.drawn = sum(&ranking.expected, &moved(shift));
                 }
                 Explore::Bonus => {
@@ -207,7 +233,10 @@ impl Ranking<'_> {
             let own = self
                 .view
                 .map_or(0.0, |view| largest_eigenvalue(view).unwrap_or(1.0));
-            self.largest = [own, of(&self.spread), of(&self.shared)];
+            let plain = self
+                .plain_view()
+                .map_or(0.0, |(_, view)| largest_eigenvalue(view).unwrap_or(1.0));
+            self.largest = [own, of(&self.spread), of(&self.shared), plain];
             prune::best(self, items, k, exclude, out);
         } else {
             let mut scores = Vec::new();
@@ -216,11 +245,20 @@ impl Ranking<'_> {
         }
     }
 
+    fn plain_view(&self) -> Option<(f64, View<'_>)> {
+        let (weight, block) = self.plain.as_ref()?;
+        Some((*weight, self.shape.view(block)))
+    }
+
     /// Σ w μ
     pub fn estimate(&self) -> Vec<f64> {
         let mut mean: Vec<f64> = self.expected.iter().map(|m| self.none * m).collect();
         for (weight, centre) in self.centres() {
             kernels::add_scaled(&mut mean, weight, centre);
+        }
+        if let Some((weight, view)) = self.plain_view() {
+            mean.iter_mut().for_each(|m| *m *= 1.0 - weight);
+            kernels::add_scaled(&mut mean, weight, view.estimate);
         }
         mean
     }
@@ -245,7 +283,7 @@ impl Ranking<'_> {
                 mean: one,
                 norm: square,
             });
-            let [own, _, of_shared] = self.largest;
+            let [own, _, of_shared, _] = self.largest;
             for l in 0..lanes {
                 width[l] = bound_on_square(own, square[l]);
                 shared[l] = bound_on_square(of_shared, square[l]);
@@ -303,6 +341,31 @@ impl Ranking<'_> {
                 + self.population * shared[l];
             scores.score[l] = mean[l] + bonus;
             mean[l] = expected[l];
+        }
+        if let Some((weight, view)) = self.plain_view() {
+            match squares {
+                Squares::Exact => kernels::score(Scoring {
+                    factor: view.factor,
+                    scale: view.scale,
+                    estimate: view.estimate,
+                    items: group.features,
+                    mean: one,
+                    norm: shared,
+                }),
+                Squares::Bound => {
+                    kernels::means(view.estimate, group.features, one);
+                    for l in 0..lanes {
+                        shared[l] = bound_on_square(self.largest[3], square[l]);
+                    }
+                }
+            }
+            for l in 0..lanes {
+                let score = one[l] + self.alone * shared[l].max(0.0).sqrt();
+                scores.score[l] = (1.0 - weight) * scores.score[l] + weight * score;
+                mean[l] = (1.0 - weight) * mean[l] + weight * one[l];
+            }
+        }
+        for l in 0..lanes {
             width[l] = scores.score[l] - mean[l];
         }
     }

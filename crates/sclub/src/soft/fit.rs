@@ -4,6 +4,7 @@ use super::background::{self, Background, Pass, Scale};
 use super::mixture::{Mixture, UNLABELLED};
 use super::panel::Panel;
 use super::params::SoftParams;
+use super::plain::Plain;
 use super::search::{Draws, Found, Search, WARM_STEPS};
 use super::sums::Sums;
 use crate::digest::mix;
@@ -15,6 +16,10 @@ use crate::refit::Workers;
 const MAX_SEARCHED_USERS: usize = 8192;
 /// Steps of EM over all users, if there are more than [`MAX_SEARCHED_USERS`].
 const LAST_STEPS: usize = 2;
+/// The noise is at least this share of the variance that one estimate for all users leaves.
+const MIN_NOISE: f64 = 1e-3;
+/// The rounds per user up to which the noise is at least half of that variance.
+const NOISE_ROUNDS: f64 = 5.0;
 /// The number of first fits that also search for the scale of the background.
 const SCALE_FITS: u64 = 12;
 /// Growth of the number of rounds between a search that found clusters and the next.
@@ -40,6 +45,8 @@ pub(crate) struct Fit {
     /// v
     pub noise: f64,
     pub background: Background,
+    /// The plain prior, if it is used.
+    pub plain: Option<Plain>,
     /// V⁻¹ of the population's mean μ0.
     pub information: Vec<f64>,
     /// The best mixture found.
@@ -94,6 +101,7 @@ impl Job {
             number,
             noise: scale.noise,
             information: scale.information(&background, &pass, share),
+            plain: Plain::of(&panel, &background, &pass, scale.noise, workers),
             background,
             mixture: Mixture::none(),
             sizes: Vec::new(),
@@ -126,8 +134,11 @@ impl Job {
         let squares: f64 = pass.residual.iter().sum();
         let slots = panel.slots().iter();
         let count: f64 = slots.map(|&slot| panel.row(slot)[layout.count()]).sum();
+        // While users have few observations each, C could explain all of the noise.
+        let age = count / panel.len() as f64;
+        let least = (NOISE_ROUNDS / (NOISE_ROUNDS + age)).max(MIN_NOISE);
         let scale = Scale {
-            noise: (squares / count).max(1e-3 * pooled.noise),
+            noise: (squares / count).max(pooled.noise * least),
             ..pooled
         };
         (scale, before.background.clone())

@@ -16,6 +16,7 @@ mod look;
 mod mixture;
 mod panel;
 mod params;
+mod plain;
 mod population;
 mod saved;
 mod search;
@@ -318,7 +319,7 @@ impl Policy for SclubSoft {
     fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        Ok(self.ranking(draw, basis.as_ref()).choose(items))
+        Ok(self.ranking(user, draw, basis.as_ref()).choose(items))
     }
 
     fn explain_drawn(
@@ -330,7 +331,8 @@ impl Policy for SclubSoft {
     ) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        self.ranking(draw, basis.as_ref()).explain(items, scores);
+        self.ranking(user, draw, basis.as_ref())
+            .explain(items, scores);
         Ok(())
     }
 
@@ -345,7 +347,7 @@ impl Policy for SclubSoft {
     ) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        self.ranking(draw, basis.as_ref())
+        self.ranking(user, draw, basis.as_ref())
             .best(items, k, exclude, list);
         Ok(())
     }
@@ -369,7 +371,7 @@ impl Policy for SclubSoft {
             Explore::Bonus => 0,
         };
         estimate_propensities(draw, shown, draws, out, |other, list| {
-            self.ranking(other, basis.as_ref())
+            self.ranking(user, other, basis.as_ref())
                 .best(items, k, exclude, list);
             Ok(())
         })
@@ -421,7 +423,7 @@ impl Policy for SclubSoft {
     /// The posterior mean.
     fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
         let basis = self.basis(user);
-        Some(self.ranking(0, basis.as_ref()).estimate())
+        Some(self.ranking(user, 0, basis.as_ref()).estimate())
     }
 
     fn digest(&self) -> u64 {

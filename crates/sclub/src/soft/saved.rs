@@ -7,6 +7,7 @@ use super::belief::Model;
 use super::fit::Fit;
 use super::mixture::{Centre, Mixture};
 use super::params::SoftParams;
+use super::plain::Plain;
 use super::population::Population;
 use super::{SclubSoft, Served};
 use crate::bytes::{self, Reader, Save, Writer, bad};
@@ -102,7 +103,12 @@ impl Fit {
         }
         writer.word(self.next_label)?;
         writer.number(self.unplaced)?;
-        writer.number(self.effective)
+        writer.number(self.effective)?;
+        writer.number(self.plain.as_ref().map_or(0.0, |plain| plain.weight))?;
+        if let Some(plain) = &self.plain {
+            writer.numbers(&plain.prior.covariance)?;
+        }
+        Ok(())
     }
 
     /// Loads the words that [`Fit::save`] wrote. A fit of version 0.1 does not say how well the population's
@@ -149,6 +155,16 @@ impl Fit {
         }
         let next_label = reader.at_most(MAX_ROUNDS)?;
         let rest = finite(2, reader)?;
+        let weight = if is_0_1 { 0.0 } else { finite(1, reader)?[0] };
+        let plain = if weight == 0.0 {
+            None
+        } else {
+            let covariance = finite(dim * (dim + 1) / 2, reader)?;
+            let prior = Background::new(vec![0.0; dim], covariance)
+                .filter(|_| (0.0..=1.0).contains(&weight))
+                .ok_or_else(|| bad("its plain prior is not valid"))?;
+            Some(Plain { weight, prior })
+        };
         Ok(Self {
             rounds,
             users,
@@ -157,6 +173,7 @@ impl Fit {
             number,
             noise,
             background,
+            plain,
             information,
             mixture,
             sizes,

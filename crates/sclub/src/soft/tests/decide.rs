@@ -2,7 +2,8 @@
 
 use super::super::SclubSoft;
 use super::super::params::{Explore, SoftParams};
-use super::fits::{one_gaussian, teach};
+use super::fits::{gaussian_around, teach};
+use super::plain::plain_prior;
 use super::*;
 use crate::abilities::Inspect;
 use crate::items::ItemSet;
@@ -18,7 +19,8 @@ pub(super) fn live(policy: &SclubSoft) -> Background {
 /// Both ways to explore the population: m_0 = xᵀ(m + A(μ̃ − μ̂)) of a draw, or a bonus √(xᵀAVAᵀx).
 #[test]
 fn the_gaussian_policy_estimates_by_the_posterior_mean_and_explores_on_two_levels() {
-    let world = one_gaussian(6, 3, 60, 20);
+    // The prior is worth much, so it is used alone.
+    let world = gaussian_around(10.0, 6, 3, 60, 20);
     for explore in [Explore::Draw, Explore::Bonus] {
         let params = SoftParams {
             alone: 0.7,
@@ -98,19 +100,7 @@ fn scores_are_those_of_the_formula() {
         for centre in &played.centres {
             weights.push(centre.share * log_likelihood(said, &centre.mean, noise).exp());
         }
-        // y ~ N(Xμ0, XCXᵀ + vI)
-        let n = said.len();
-        let mut none = played.none;
-        if n > 0 {
-            let x = Mat::from_fn(n, dim, |t, i| said[t].0[i]);
-            let y = Mat::from_fn(n, 1, |t, _| said[t].1);
-            let mut spread = &x * full(dim, &background.covariance) * x.transpose();
-            (0..n).for_each(|t| spread[(t, t)] += noise);
-            let off = &y - &x * column(&background.mean);
-            let fit = (off.transpose() * inverse(&spread) * &off)[(0, 0)];
-            let alone = (y.transpose() * &y)[(0, 0)] / noise + n as f64 * noise.ln();
-            none *= (0.5 * (alone - fit - log_determinant(&spread))).exp();
-        }
+        let none = played.none * dense_evidence(said, &background, noise).exp();
         let whole = none + weights.iter().sum::<f64>();
         let weights: Vec<f64> = weights.iter().map(|w| trust * w / whole).collect();
         let none = 1.0 - weights.iter().sum::<f64>();
@@ -182,10 +172,14 @@ fn the_best_of_a_large_set_are_those_of_all_scores() {
         check(&policy);
         teach(&mut policy, &world);
         check(&policy);
-        policy.install(fit_of(&background, 0.5, &played));
-        for gain in [-1e9, 0.7 * params.caution, 1e9] {
-            policy.gain = gain;
-            check(&policy);
+        for plain in [None, Some(plain_prior(dim))] {
+            let mut fit = fit_of(&background, 0.5, &played);
+            fit.plain = plain;
+            policy.install(fit);
+            for gain in [-1e9, 0.7 * params.caution, 1e9] {
+                policy.gain = gain;
+                check(&policy);
+            }
         }
     }
 }

@@ -162,9 +162,21 @@ fn two_halves_of_one_cluster_are_merged_where_the_score_rises() {
 }
 
 /// Tastes from one Gaussian that is as wide as clusters would be apart.
-pub(super) fn one_gaussian(seed: u64, dim: usize, users: usize, count: usize) -> World {
+fn one_gaussian(seed: u64, dim: usize, users: usize, count: usize) -> World {
+    gaussian_around(1.0, seed, dim, users, count)
+}
+
+/// As [`one_gaussian`], with a mean that is farther from 0 by a factor.
+pub(super) fn gaussian_around(
+    size: f64,
+    seed: u64,
+    dim: usize,
+    users: usize,
+    count: usize,
+) -> World {
     let factor = Mat::from_fn(dim, dim, |i, j| f64::from(u8::from(i == j)));
     let mean = normals(&mut rng(seed), dim);
+    let mean: Vec<f64> = mean.iter().map(|m| size * m).collect();
     let tastes = gaussian_tastes(seed, users, &mean, &factor);
     World::new(seed ^ 9, tastes, 1.0, NOISE, |_| count)
 }

@@ -7,6 +7,7 @@ mod fits;
 mod look;
 mod mixture;
 mod path;
+mod plain;
 mod population;
 
 use faer::Mat;
@@ -200,6 +201,22 @@ fn log_likelihood(said: &[(Vec<f64>, f64)], theta: &[f64], noise: f64) -> f64 {
         .sum()
 }
 
+/// ln of how likely rewards are under N(μ0, C), less that of noise alone: y ~ N(Xμ0, XCXᵀ + vI).
+fn dense_evidence(said: &[(Vec<f64>, f64)], background: &Background, noise: f64) -> f64 {
+    let (n, dim) = (said.len(), background.mean.len());
+    if n == 0 {
+        return 0.0;
+    }
+    let x = Mat::from_fn(n, dim, |t, i| said[t].0[i]);
+    let y = Mat::from_fn(n, 1, |t, _| said[t].1);
+    let mut spread = &x * full(dim, &background.covariance) * x.transpose();
+    (0..n).for_each(|t| spread[(t, t)] += noise);
+    let off = &y - &x * column(&background.mean);
+    let fit = (off.transpose() * inverse(&spread) * &off)[(0, 0)];
+    let alone = (y.transpose() * &y)[(0, 0)] / noise + n as f64 * noise.ln();
+    0.5 * (alone - fit - log_determinant(&spread))
+}
+
 /// P and m of a user under N(μ0, C), from the observations.
 fn posterior(
     said: &[(Vec<f64>, f64)],
@@ -255,6 +272,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
         number: 0,
         noise,
         background: background.clone(),
+        plain: None,
         information: background.precision.clone(),
         mixture: mixture.clone(),
         sizes: vec![(1.0, 1.0); count],

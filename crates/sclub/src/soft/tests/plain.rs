@@ -1,0 +1,142 @@
+//! The plain prior: when it is used, and the scores with it.
+
+use super::super::SclubSoft;
+use super::super::background::pass;
+use super::super::panel::Panel;
+use super::super::params::SoftParams;
+use super::super::plain::Plain;
+use super::fits::teach;
+use super::*;
+use crate::abilities::Inspect;
+use crate::items::ItemSet;
+use crate::policy::Policy;
+use crate::refit::Sequential;
+
+/// A plain prior of weight 0.6.
+pub(super) fn plain_prior(dim: usize) -> Plain {
+    Plain {
+        weight: 0.6,
+        prior: Background::wide(dim, 0.8),
+    }
+}
+
+/// Users with 30 observations of 4 features, of which the last is 0.5 in all. `level` is the taste for it.
+fn with_constant(tastes: Vec<Vec<f64>>, level: f64) -> World {
+    let mut world = World::new(7, tastes, 1.0, 0.3, |_| 30);
+    for (item, reward) in world.said.iter_mut().flatten() {
+        item.push(0.5);
+        *reward += 0.5 * level;
+    }
+    world.dim = 4;
+    world
+}
+
+fn compare(world: &World, learned: &Background, noise: f64) -> Option<Plain> {
+    let (sums, slots) = (world.sums(), world.slots());
+    let panel = Panel::new(&sums, &slots);
+    let pass = pass(&panel, learned, noise, true, &Sequential);
+    Plain::of(&panel, learned, &pass, noise, &Sequential)
+}
+
+#[test]
+fn its_weight_is_that_of_the_definition() {
+    // The nearer the learned prior's mean is to that of the users, the more it is worth.
+    let noise = 0.3;
+    let mut tastes = vectors(1, 40, 3, 0.3);
+    for taste in &mut tastes {
+        taste.iter_mut().for_each(|t| *t += 0.8);
+    }
+    let world = with_constant(tastes, 0.4);
+    let mut last = 1.0;
+    for size in [0.0, 0.3, 0.5, 0.8] {
+        let mut covariance = full(4, &Background::wide(4, 0.09).covariance);
+        covariance[(3, 3)] = 0.04;
+        let mean = vec![size, size, size, 0.4];
+        let learned = Background::new(mean, packed(&covariance)).unwrap();
+        let plain = compare(&world, &learned, noise);
+        // c = the mean of C_ii + μ_i² over the features that vary.
+        let c = 0.09 + size * size;
+        let prior = Background::diagonal(&[c, c, c, 1e-9 * c]).unwrap();
+        let worth: f64 = world
+            .said
+            .iter()
+            .map(|said| dense_evidence(said, &learned, noise) - dense_evidence(said, &prior, noise))
+            .sum();
+        // Of 30 rounds of each of 40 users, 20 count.
+        let worth = (worth + 0.3 * 300.0) / (20.0 * 40.0 + 300.0);
+        let expected = 1.0 / (1.0 + (worth / 0.15).max(0.0).powi(8));
+        match plain {
+            Some(plain) => {
+                assert!(close(plain.weight, expected, 1e-4), "{expected} {plain:?}");
+                let pairs = plain.prior.covariance.iter().zip(&prior.covariance);
+                pairs.for_each(|(a, b)| assert!(close(*a, *b, 1e-12)));
+            }
+            None => assert!(expected < 0.01, "{expected}"),
+        }
+        assert!(expected <= last + 1e-3, "{size}: {expected}");
+        last = expected;
+    }
+    assert!(last < 0.5, "{last}");
+}
+
+#[test]
+fn a_feature_is_constant_only_if_it_is_so_in_all_observations() {
+    let noise = 0.3;
+    let mut world = with_constant(vectors(2, 40, 3, 0.6), 0.0);
+    let learned = Background::wide(4, 0.36);
+    let variance = |world: &World| compare(world, &learned, noise).unwrap().prior.covariance[9];
+    assert!(variance(&world) < 1e-8);
+    world.said[17][29].0[3] = 0.5001;
+    assert!(close(variance(&world), 0.36, 1e-9));
+    // Without a feature that varies there is nothing to compare.
+    for (item, _) in world.said.iter_mut().flatten() {
+        *item = vec![1.0, 2.0, 3.0, 4.0];
+    }
+    assert_eq!(compare(&world, &learned, noise), None);
+}
+
+#[test]
+fn scores_are_the_mean_of_those_under_both_priors() {
+    let dim = 3;
+    let world = World::new(4, vectors(3, 20, dim, 1.0), 1.0, 0.5, |i| i % 6);
+    let background = random_background(5, dim, 1.0);
+    let noise = 0.5;
+    let mut fit = fit_of(&background, noise, &Mixture::none());
+    // The population's mean is known: there is nothing to draw.
+    fit.information.iter_mut().for_each(|v| *v *= 1e12);
+    let plain = plain_prior(dim);
+    fit.plain = Some(plain.clone());
+    let params = SoftParams {
+        inline: false,
+        ..SoftParams::default()
+    };
+    let mut policy = SclubSoft::new(dim, &params).unwrap();
+    teach(&mut policy, &world);
+    policy.install(fit);
+    let mut rng = rng(6);
+    for user in 0..21 {
+        let said = world.said.get(user).map_or(&[][..], |said| said);
+        let both = [(0.7, &background), (0.3, &plain.prior)];
+        let both = both.map(|(weight, prior)| (weight, posterior(said, prior, noise)));
+        let mixed = |part: &dyn Fn(&(Mat<f64>, Vec<f64>)) -> f64| -> f64 {
+            both.iter().map(|(weight, one)| weight * part(one)).sum()
+        };
+        let estimate = policy.estimate(user as u64).unwrap();
+        for (i, m) in estimate.iter().enumerate() {
+            assert!(close(*m, mixed(&|(_, mean)| mean[i]), 1e-6));
+        }
+        let rows = random_items(&mut rng, dim, 20);
+        let items = ItemSet::from_rows(dim, &rows).unwrap();
+        let mut scores = Vec::new();
+        policy.explain(user as u64, &items, &mut scores).unwrap();
+        for (x, score) in rows.chunks(dim).zip(&scores) {
+            let mean = mixed(&|(_, mean)| dot(x, mean));
+            let width = mixed(&|(covariance, _)| {
+                let square = (column(x).transpose() * covariance * column(x))[(0, 0)];
+                params.alone * square.sqrt()
+            });
+            assert!(close(score.mean, mean, 1e-5), "{} {mean}", score.mean);
+            assert!(close(score.width, width, 1e-4), "{} {width}", score.width);
+        }
+    }
+}
