@@ -442,7 +442,7 @@ const SOFT: Spec = Spec {
     summary: "Clusters that users belong to by probability, used as far as they predict better than none",
     citation: "this project, docs/sclub-soft.md",
     colors: ["#8B2FC9", "#A86CF5"],
-    revision: 2,
+    revision: 3,
     presets: &[Preset::Default],
     constants: &CONSTANTS,
     can: Abilities {
