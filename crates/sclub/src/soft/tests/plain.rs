@@ -7,7 +7,6 @@ use super::super::params::SoftParams;
 use super::super::plain::Plain;
 use super::fits::teach;
 use super::*;
-use crate::abilities::Inspect;
 use crate::items::ItemSet;
 use crate::policy::Policy;
 use crate::refit::Sequential;
@@ -118,23 +117,26 @@ fn scores_are_the_mean_of_those_under_both_priors() {
         let said = world.said.get(user).map_or(&[][..], |said| said);
         let both = [(0.7, &background), (0.3, &plain.prior)];
         let both = both.map(|(weight, prior)| (weight, posterior(said, prior, noise)));
-        let mixed = |part: &dyn Fn(&(Mat<f64>, Vec<f64>)) -> f64| -> f64 {
-            both.iter().map(|(weight, one)| weight * part(one)).sum()
+        let expected = |x: &[f64]| -> f64 {
+            let means = both.iter().map(|(weight, (_, mean))| weight * dot(x, mean));
+            means.sum()
         };
         let estimate = policy.estimate(user as u64).unwrap();
         for (i, m) in estimate.iter().enumerate() {
-            assert!(close(*m, mixed(&|(_, mean)| mean[i]), 1e-6));
+            let unit: Vec<f64> = (0..dim).map(|j| f64::from(u8::from(i == j))).collect();
+            assert!(close(*m, expected(&unit), 1e-6));
         }
         let rows = random_items(&mut rng, dim, 20);
         let items = ItemSet::from_rows(dim, &rows).unwrap();
         let mut scores = Vec::new();
         policy.explain(user as u64, &items, &mut scores).unwrap();
         for (x, score) in rows.chunks(dim).zip(&scores) {
-            let mean = mixed(&|(_, mean)| dot(x, mean));
-            let width = mixed(&|(covariance, _)| {
+            let mean = expected(x);
+            let width = both.iter().map(|(weight, (covariance, _))| {
                 let square = (column(x).transpose() * covariance * column(x))[(0, 0)];
-                params.alone * square.sqrt()
+                weight * params.alone * square.sqrt()
             });
+            let width: f64 = width.sum();
             assert!(close(score.mean, mean, 1e-5), "{} {mean}", score.mean);
             assert!(close(score.width, width, 1e-4), "{} {width}", score.width);
         }
