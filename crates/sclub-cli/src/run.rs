@@ -483,10 +483,22 @@ fn twists(recipe: &Recipe) -> String {
 /// The differences between a shop and the default one, in a few words.
 fn shop_twists(shop: &Shop) -> String {
     let default = Shop::default();
+    let number = |name: &str, value: f64, default: f64| {
+        (value != default).then(|| format!("{name} {value}, "))
+    };
+    let kinds = |shop: &Shop| (shop.categories, shop.price_bands, shop.numbers);
     [
+        (kinds(shop) != kinds(&default)).then(|| {
+            let (categories, bands, numbers) = kinds(shop);
+            format!("{categories} categories, {bands} price bands, {numbers} numbers, ")
+        }),
+        number("number-scale", shop.number_scale, default.number_scale),
+        number("taste-scale", shop.taste_scale, default.taste_scale),
+        number("deviation", shop.deviation, default.deviation),
         (shop.link != default.link).then(|| {
             let Link { kind, scale, bias } = shop.link;
-            format!("{} link of {scale}θᵀx + {bias}, ", kind.name())
+            let sign = if bias < 0.0 { '−' } else { '+' };
+            format!("{} link of {scale}θᵀx {sign} {}, ", kind.name(), bias.abs())
         }),
         (shop.visits == Visits::Zipf).then(|| format!("visits zipf {}, ", shop.zipf_exponent)),
         (shop.delay > 0).then(|| format!("rewards {} rounds late, ", thousands(shop.delay as f64))),

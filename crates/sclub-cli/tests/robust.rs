@@ -71,7 +71,6 @@ fn every_row_is_what_sclub_run_says() {
         let policies = policies.join(",");
         let command = row["command"].as_str().unwrap();
         let mut words: Vec<&str> = command.split(' ').skip(1).collect();
-        words.extend(size);
         words.extend([
             "--policies",
             &policies,
@@ -159,7 +158,7 @@ fn held_out_choices_are_rates_beside_a_tuned_linucb() {
         .split(' ')
         .skip(1)
         .collect();
-    words.extend(["--policies", "linucb-ind", "--seeds", "2"]);
+    words.extend(["--policies", "linucb-ind"]);
     words.extend(["--beta-scale", beta, "--feature-scale", &scale]);
     words.extend(["--no-figure", "-q", "--json", "one.json"]);
     run(folder.path(), &words);

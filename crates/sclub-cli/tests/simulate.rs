@@ -28,6 +28,8 @@ struct Mock {
     /// The number of items in the catalogue, and of their features.
     items: u64,
     dim: Option<u64>,
+    /// The maximum number of items shown at once, and the largest reward.
+    limits: (Option<u64>, Option<f64>),
     /// The code of the error with which feedback is refused.
     refusal: Option<&'static str>,
 }
@@ -98,6 +100,7 @@ impl Mock {
                 let state = json!({
                     "rounds": self.rounds, "clusters": clusters, "dim": self.dim, "policy": "sclub",
                     "items": self.items, "preset": "tuned", "version": "0", "more": [],
+                    "max_k": self.limits.0, "reward_max": self.limits.1,
                 });
                 (200, state)
             }
@@ -406,7 +409,16 @@ fn what_goes_wrong_is_said() {
 
 #[test]
 fn a_shop_is_put_in_batches_on_a_server_without_items() {
-    let shop = ["--world", "catalogue", "--items", "4500", "--users", "12"];
+    let shop = [
+        "--world",
+        "catalogue",
+        "--items",
+        "4500",
+        "--users",
+        "12",
+        "--slots",
+        "3",
+    ];
     let play = |mock| {
         let folder = tempfile::tempdir().unwrap();
         let (url, mock) = serve(mock);
@@ -422,7 +434,7 @@ fn a_shop_is_put_in_batches_on_a_server_without_items() {
     assert_eq!(mock.calls["PUT /v1/items"], 3);
     assert_eq!(mock.expected, Some(12));
     // The mock server has no catalogue.
-    let shown = "the server shows item 'any', which is not among the candidates";
+    let shown = "the server shows 1 items of 3";
     assert!(error.contains(shown), "{error}");
 
     for (mock, word) in [
@@ -440,6 +452,20 @@ fn a_shop_is_put_in_batches_on_a_server_without_items() {
                 ..Mock::default()
             },
             "the server's items have 5 features, and those of the shop 16",
+        ),
+        (
+            Mock {
+                limits: (Some(2), None),
+                ..Mock::default()
+            },
+            "the server shows at most 2 items at once, and the shop has 3 slots",
+        ),
+        (
+            Mock {
+                limits: (None, Some(0.5)),
+                ..Mock::default()
+            },
+            "clicks are rewards of 0 and 1",
         ),
     ] {
         let (error, mock) = play(mock);

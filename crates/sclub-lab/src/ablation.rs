@@ -45,7 +45,7 @@ const fn variant(name: &'static str, flags: &'static str, meaning: &'static str)
 }
 
 /// All variants. The first is the unchanged policy, which the others are compared with.
-pub const VARIANTS: [Variant; 11] = [
+pub const VARIANTS: [Variant; 12] = [
     variant("as it is", "", "the default constants"),
     variant(
         "no clusters",
@@ -86,6 +86,11 @@ pub const VARIANTS: [Variant; 11] = [
         "one mixture",
         "--members 1",
         "only the best mixture is kept",
+    ),
+    variant(
+        "no plain prior",
+        "--plain 0",
+        "the learned prior alone, however little it is worth",
     ),
     variant(
         "fits half as often",

@@ -278,7 +278,7 @@ def test_a_catalogue_is_that_of_the_command_line():
     user, items, means = shop.world(seed=1).draw(3)
     assert items.shape == (40, 16) and means.shape == (40,)
     assert results.config["world"] == "catalogue"
-    with pytest.raises(ValueError, match="slots is 41.0; it must be between 1 and 40"):
+    with pytest.raises(ValueError, match="slots is 41; it must be between 1 and the number of items, 40"):
         sclub.lab.Catalogue(items=40, slots=41)
     with pytest.raises(ValueError, match="plays only in a catalogue"):
         sclub.lab.run("synthetic", ["best-item"], rounds=10, progress=False)

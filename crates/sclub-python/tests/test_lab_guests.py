@@ -300,9 +300,9 @@ def test_arguments_of_another_kind_are_named(options: dict[str, Any], says: str)
 @pytest.mark.parametrize(
     ("recipe", "says"),
     [
-        ({"clusters": 30}, "clusters is 30.0; it must be at most the number of users, 20"),
+        ({"clusters": 30}, "clusters is 30; it must be at most the number of users, 20"),
         ({"users_a_round": 99.0}, "users_a_round is 99.0"),
-        ({"reward_scale": 2.0}, "reward_scale is 2.0; it must be above 0 and at most 1"),
+        ({"reward_scale": 2.0}, "reward_scale is 2; it must be above 0 and at most 1"),
         ({"noise": 0.3}, "noise needs rewards=.gaussian."),
         (
             {"frequencies": "often"},

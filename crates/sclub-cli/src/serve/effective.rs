@@ -221,7 +221,7 @@ fn constant_value(name: &str, text: &str) -> Result<Value> {
 /// The value of a setting that is not given, in words.
 fn unset_text(key: &str) -> String {
     if is_constant(key) {
-        return "the preset's".to_owned();
+        return "that of the folder or the preset".to_owned();
     }
     let flag = flags().into_iter().find(|flag| flag.name == key);
     let text = flag.and_then(|flag| flag.default_text(&Table::new()));

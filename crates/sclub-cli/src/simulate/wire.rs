@@ -37,6 +37,15 @@ pub struct State {
     /// Number of items in the catalogue.
     #[serde(default)]
     pub items: u64,
+    /// The context features of requests.
+    #[serde(default)]
+    pub context: Vec<String>,
+    /// The maximum number of items in one recommendation.
+    pub max_k: Option<usize>,
+    /// The smallest reward that is accepted.
+    pub reward_min: Option<f64>,
+    /// The largest reward that is accepted.
+    pub reward_max: Option<f64>,
     /// The version of the server.
     #[serde(default)]
     pub version: String,

@@ -104,7 +104,12 @@ impl Table {
             }
             columns.push(Column {
                 world: world.name.clone(),
-                command: format!("sclub run --policies {POLICY} {}", world.flags),
+                command: format!(
+                    "sclub run --policies {POLICY} {} --first-seed {} --seeds {}",
+                    world.flags,
+                    seeds[0],
+                    seeds.len()
+                ),
                 rounds: world.rounds,
                 measure,
                 seeds,

@@ -184,6 +184,11 @@ impl Shop {
             .into_iter()
             .find(|&(_, value, low, high)| !(low..=high).contains(&value));
         if let Some((name, value, low, high)) = bad {
+            let high = match name {
+                "tastes" if high == self.users => format!("the number of users, {high}"),
+                "slots" if high == self.items => format!("the number of items, {high}"),
+                _ => high.to_string(),
+            };
             return Err(RecipeError::OutOfRange {
                 name,
                 value: value as f64,

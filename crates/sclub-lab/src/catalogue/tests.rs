@@ -396,21 +396,21 @@ fn numbers_out_of_range_are_named() {
                 items: 0,
                 ..small()
             },
-            "items is 0.0; it must be between 1 and 1000000",
+            "items is 0; it must be between 1 and 1000000",
         ),
         (
             Shop {
                 slots: 71,
                 ..small()
             },
-            "slots is 71.0; it must be between 1 and 70",
+            "slots is 71; it must be between 1 and the number of items, 70",
         ),
         (
             Shop {
                 tastes: 41,
                 ..small()
             },
-            "tastes is 41.0; it must be between 1 and 40",
+            "tastes is 41; it must be between 1 and the number of users, 40",
         ),
         (
             Shop {

@@ -96,6 +96,12 @@ fn entries(row: &Row) -> Result<Vec<Entry>, ValueError> {
         .collect()
 }
 
+/// The flags of `sclub run` for some seeds, which count up by 1.
+fn seed_flags(seeds: &[u64]) -> String {
+    let first = seeds.first().copied().unwrap_or_default();
+    format!(" --first-seed {first} --seeds {}", seeds.len())
+}
+
 /// The results of each player, over the seeds for which all are there.
 fn complete<P>(
     seeds: &[u64],
@@ -210,7 +216,8 @@ impl Plan {
                     Cell::new(entry.name, None, values.collect())
                 })
                 .collect();
-            let command = format!("sclub run {}", row.flags);
+            let rounds = format!(" --rounds {}", row.rounds);
+            let command = format!("sclub run {}{rounds}{}", row.flags, seed_flags(&seeds));
             all.extend(TableRow::new(measure, row.name, command, seeds, values));
         }
         for (name, data) in self.data() {
@@ -229,7 +236,10 @@ impl Plan {
                     Cell::new(contender.entry.name, Some(constants), rates)
                 })
                 .collect();
-            let command = format!("sclub run --world ratings --ratings {name}");
+            let command = format!(
+                "sclub run --world ratings --ratings {name}{}",
+                seed_flags(&seeds)
+            );
             all.extend(TableRow::new(
                 Measure::Rate,
                 name.clone(),

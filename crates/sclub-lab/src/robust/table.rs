@@ -15,7 +15,7 @@ pub enum Measure {
     Regret,
     /// The share of the rounds in which the item that the user took was shown: the more the better.
     Rate,
-    /// Clicks per item shown: the more the better.
+    /// Clicks that came, per item shown: the more the better.
     Clicks,
 }
 
@@ -97,7 +97,7 @@ impl Cell {
 pub struct TableRow {
     /// The name of the setting.
     pub setting: String,
-    /// The command that makes the same world.
+    /// The command that makes the same worlds.
     pub command: String,
     /// The measure.
     pub measure: Measure,
@@ -228,12 +228,19 @@ impl Table {
             1 => "1 seed".to_string(),
             many => format!("{many} seeds"),
         };
-        let mut text = format!(
-            "Regret after {} rounds, {seeds}, mean ± standard error. By default: 1000 users equally \
-             often, 10 clusters, d = 20, 20 candidates, rewards 0 or 1, constants `tuned`; \
-             SCLUB-soft and one Gaussian prior have one set of constants of their own.",
-            thousands(self.rounds as f64)
-        );
+        let error = match self.seeds.len() {
+            1 => "",
+            _ => ", mean ± standard error",
+        };
+        let mut text = match self.rows.iter().any(|row| row.measure == Measure::Regret) {
+            true => format!(
+                "Regret after {} rounds, {seeds}{error}. By default: 1000 users equally often, 10 clusters, d = 20, \
+                 20 candidates, rewards 0 or 1, constants `tuned`;",
+                thousands(self.rounds as f64)
+            ),
+            false => format!("{seeds}{error}. Constants `tuned`;"),
+        };
+        text.push_str(" SCLUB-soft and one Gaussian prior have one set of constants of their own.");
         for row in self.rows.iter().filter(|row| row.measure == Measure::Rate) {
             let tuned = row
                 .cells
@@ -249,7 +256,7 @@ impl Table {
         }
         if let Some(shop) = self.rows.iter().find(|row| row.measure == Measure::Clicks) {
             text.push_str(&format!(
-                " Catalogues: at most {} rounds, {} users of {} tastes (`{}`).",
+                " Catalogues: clicks that came, per item shown, in at most {} rounds; {} users of {} tastes (`{}`).",
                 thousands(catalogue::DEFAULT_ROUNDS as f64),
                 Shop::default().users,
                 Shop::default().tastes,

@@ -131,7 +131,7 @@ impl Twists {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecipeError {
     /// A number outside its range.
-    #[error("{name} is {value:?}; it must be {requirement}")]
+    #[error("{name} is {value}; it must be {requirement}")]
     OutOfRange {
         /// The number's name.
         name: &'static str,

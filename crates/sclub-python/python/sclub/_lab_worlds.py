@@ -49,7 +49,7 @@ class Synthetic(Setting):
     >>> sclub.lab.Synthetic(users=3, clusters=4)
     Traceback (most recent call last):
     ...
-    ValueError: clusters is 4.0; it must be at most the number of users, 3
+    ValueError: clusters is 4; it must be at most the number of users, 3
     """
 
     #: The number of users.

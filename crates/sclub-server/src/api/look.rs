@@ -330,6 +330,9 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         context: context.declarations(),
         context_mode: (!context.is_empty()).then(|| context.mode().as_str()),
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
+        max_k: engine.settings().max_k as u64,
+        reward_min: engine.settings().reward_min,
+        reward_max: engine.settings().reward_max,
         singletons: state
             .policy()
             .map_or(0, |policy| policy.inspect().singletons()),

@@ -393,6 +393,12 @@ pub struct StateCard {
     pub context_mode: Option<&'static str>,
     /// The number of items in the catalogue.
     pub items: u64,
+    /// The maximum number of items in one recommendation.
+    pub max_k: u64,
+    /// The smallest reward that is accepted.
+    pub reward_min: f64,
+    /// The largest reward that is accepted.
+    pub reward_max: f64,
     /// The number of clusters of one user.
     pub singletons: u64,
     /// True if the policy computes fits in the background: users belong to clusters by probability.

@@ -56,8 +56,12 @@ pub struct SoftParams {
     pub cold_to: f64,
     /// A mixture is weighted by e to the power of this times its score.
     pub temper: f64,
-    /// The gain of the clusters, in nats, at which they get half of the weight.
+    /// The gain of the clusters, in nats, at which they get half of the weight. It is multiplied by 1 + 4 ·
+    /// users/rounds.
     pub caution: f64,
+    /// The worth of the learned prior, in nats a round, at which the plain prior has half of its weight; 0 if it is
+    /// not used.
+    pub plain: f64,
 }
 
 impl Default for SoftParams {
@@ -83,6 +87,7 @@ impl Default for SoftParams {
             cold_to: 100.0,
             temper: 0.1,
             caution: 30.0,
+            plain: 0.15,
         }
     }
 }
@@ -116,7 +121,7 @@ const RATIO: Range = Range::between(0.0, 1e9, "between 0 and 1e9");
 
 /// The constants of `sclub-soft`: the switch, the half-life, the kind of exploration, then
 /// [`SoftParams::numbers`].
-pub(super) const CONSTANTS: [Constant; 19] = [
+pub(super) const CONSTANTS: [Constant; 20] = [
     expert(
         "clusters",
         "Search for clusters. Without them there is one Gaussian prior for all users",
@@ -171,7 +176,7 @@ pub(super) const CONSTANTS: [Constant; 19] = [
     ),
     expert(
         "first",
-        "Rounds before the first full fit",
+        "Rounds from which on fits follow --growth. Before, a rough fit is made whenever the rounds have doubled",
         Range::whole(1.0, 1e12, "a whole number between 1 and 1e12"),
         default!(first),
     ),
@@ -231,9 +236,15 @@ pub(super) const CONSTANTS: [Constant; 19] = [
     ),
     expert(
         "caution",
-        "Gain of the clusters, in nats, at which they get half of the weight",
+        "Gain of the clusters, in nats, at which they get half of the weight; times 1 + 4 * users / rounds",
         Range::between(1e-3, 1e6, "between 0.001 and 1e6"),
         default!(caution),
+    ),
+    expert(
+        "plain",
+        "Worth of the learned prior, in nats a round, at which a plain prior gets half of its weight; 0: never",
+        Range::between(0.0, 1e3, "between 0 and 1000"),
+        default!(plain),
     ),
 ];
 
@@ -274,11 +285,12 @@ impl SoftParams {
             cold_to: number("cold_to", default.cold_to),
             temper: number("temper", default.temper),
             caution: number("caution", default.caution),
+            plain: number("plain", default.plain),
         }
     }
 
     /// Every number but the half-life, in the order of [`CONSTANTS`].
-    fn numbers(&self) -> [f64; 16] {
+    fn numbers(&self) -> [f64; 17] {
         [
             self.population,
             self.between,
@@ -296,6 +308,7 @@ impl SoftParams {
             self.cold_to,
             self.temper,
             self.caution,
+            self.plain,
         ]
     }
 
@@ -334,7 +347,7 @@ impl SoftParams {
             0 => Explore::Draw,
             _ => Explore::Bonus,
         };
-        let mut numbers = [0.0; 16];
+        let mut numbers = [0.0; 17];
         reader.fill(&mut numbers)?;
         let [_, _, _, constants @ ..] = &CONSTANTS;
         if constants
@@ -364,6 +377,7 @@ impl SoftParams {
             cold_to,
             temper,
             caution,
+            plain,
         ] = rest;
         let params = Self {
             clusters,
@@ -386,6 +400,7 @@ impl SoftParams {
             cold_to,
             temper,
             caution,
+            plain,
         };
         params
             .check()

@@ -4,7 +4,7 @@
 //! The learned prior is bent by the choices that its data come from. If the reward of an item depends on the
 //! items it was chosen over, the prior's mean learns the level of rewards, and its scale is too small. Such a
 //! prior predicts rewards only a little better than the plain one. So both are compared by their evidence. If
-//! the learned prior is worth less than [`MAX_WORTH`] nats a round, an item's score is the mean of its scores
+//! the learned prior is worth less than [`super::SoftParams::plain`] nats a round, an item's score is the mean of its scores
 //! under both.
 
 use super::background::{self, Background, Pass};
@@ -15,8 +15,6 @@ use crate::refit::Workers;
 /// The number of rounds of each user that count. Later rewards are predicted from the user's own rounds under
 /// both hypotheses.
 const FIRST_ROUNDS: f64 = 20.0;
-/// The worth of the learned prior, in nats a round, at which the plain one has half of its weight.
-const MAX_WORTH: f64 = 0.15;
 /// The power of the worth with which the weight falls.
 const STEEPNESS: i32 = 8;
 /// The worth that is assumed before there are data, and the number of rounds that it counts for.
@@ -39,15 +37,19 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// Compares the priors by their evidence. c is the mean square of the tastes under the learned prior. `None` if
+    /// Compares the priors by their evidence; with a worth of `half`, the plain prior has weight ½. c is the mean square of the tastes under the learned prior. `None` if
     /// the weight is negligible or every feature is constant.
     pub fn of(
         panel: &Panel<'_>,
         learned: &Background,
         pass: &Pass,
         noise: f64,
+        half: f64,
         workers: &dyn Workers,
     ) -> Option<Self> {
+        if half == 0.0 {
+            return None;
+        }
         let layout = panel.layout();
         let rows = || panel.slots().iter().map(|&slot| panel.row(slot));
         let count = |row: &[f64]| row[layout.count()];
@@ -81,7 +83,7 @@ impl Plain {
         let first: f64 = rows().map(|row| count(row).min(FIRST_ROUNDS)).sum();
         let worth =
             (pass.total - evidence + WORTH_BEFORE * ROUNDS_BEFORE) / (first + ROUNDS_BEFORE);
-        let weight = 1.0 / (1.0 + (worth / MAX_WORTH).max(0.0).powi(STEEPNESS));
+        let weight = 1.0 / (1.0 + (worth / half).max(0.0).powi(STEEPNESS));
         (weight >= MIN_WEIGHT).then_some(Self { weight, prior })
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use sclub::Preset;
+use sclub_lab::catalogue::Shop;
 use sclub_lab::policies;
 use sclub_lab::run::{Player, Run, play_all};
 use sclub_lab::summary::thousands;
@@ -18,8 +19,22 @@ use crate::run::{CLICK_YARDSTICKS, CLICKS};
 use crate::simulate::wire::{State, put_item_set};
 use crate::table;
 
-/// Refuses a server with items: they would be candidates beside those of the shop.
-pub fn check_is_empty(state: &State) -> Result<()> {
+/// Refuses a server that could not serve the shop, before anything changes: one with items, which would be
+/// candidates too, and one that allows too few items or other rewards.
+pub fn check(state: &State, shop: &Shop) -> Result<()> {
+    if let Some(max) = state.max_k.filter(|&max| max < shop.slots) {
+        bail!(
+            "the server shows at most {max} items at once, and the shop has {} slots: start it with a larger \
+             --max-k, or simulate with fewer --slots",
+            shop.slots
+        );
+    }
+    let (min, max) = (state.reward_min, state.reward_max);
+    if min.is_some_and(|min| min > 0.0) || max.is_some_and(|max| max < 1.0) {
+        bail!(
+            "clicks are rewards of 0 and 1, and the server accepts others: start it with --reward-min 0 --reward-max 1"
+        );
+    }
     if state.items > 0 {
         let items = thousands(state.items as f64);
         bail!(

@@ -135,8 +135,8 @@ async fn game(
     let mut watch = remote.open().await?;
     let before = state(&mut watch).await?;
     check_dim(plan, &before)?;
-    if plan.is_catalogue() {
-        catalogue::check_is_empty(&before)?;
+    if let Setting::Catalogue(shop) = &plan.setting {
+        catalogue::check(&before, shop)?;
     }
     let is_fresh = announce(&mut watch, &before, plan).await?;
     catalogue::put_stock(&mut watch, &*plan.world).await?;

@@ -124,6 +124,10 @@ pub fn same_run(args: &SimulateArgs, plan: &Plan, outcome: &Outcome) -> Option<S
     if policy.can.fit || draws_at_random(policy) {
         return None;
     }
+    // Context features are 0 in all requests, but the policy has them.
+    if !outcome.state.context.is_empty() {
+        return None;
+    }
     // A server tells it how far the user looked; the lab does not.
     let has_lists = matches!(&plan.setting, Setting::Catalogue(shop) if shop.slots > 1);
     if policy.can.lists && has_lists {

@@ -34,7 +34,7 @@ fn compare(world: &World, learned: &Background, noise: f64) -> Option<Plain> {
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
     let pass = pass(&panel, learned, noise, true, &Sequential);
-    Plain::of(&panel, learned, &pass, noise, &Sequential)
+    Plain::of(&panel, learned, &pass, noise, 0.15, &Sequential)
 }
 
 #[test]
