@@ -18,7 +18,7 @@
 //! The block is remade from the sums after every change of the membership, and after every
 //! [`REFACTORISE_EVERY`] observations: that is the safeguard against drift in long runs.
 
-use crate::bytes::{Reader, Writer};
+use crate::bytes::{Reader, Writer, bad};
 use crate::error::LoadError;
 use crate::kernels;
 use crate::policy::MAX_ROUNDS;
@@ -59,6 +59,18 @@ impl Shape {
     pub fn reset(self, block: &mut [f64]) {
         block.fill(0.0);
         block[self.triangle()..self.triangle() + self.dim].fill(1.0);
+    }
+
+    /// Checks a block that was loaded.
+    ///
+    /// # Errors
+    /// If a number is not finite, or an entry of g is not positive.
+    pub fn check(self, block: &[f64]) -> Result<(), LoadError> {
+        let is_positive = self.view(block).scale.iter().all(|&scale| scale > 0.0);
+        match is_positive && block.iter().all(|number| number.is_finite()) {
+            true => Ok(()),
+            false => Err(bad("a block is not valid").into()),
+        }
     }
 
     #[inline]

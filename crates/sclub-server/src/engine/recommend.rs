@@ -18,8 +18,9 @@ pub const MAX_INLINE_VALUES: usize = 4096;
 /// The largest catalogue that is copied, to join it with a context, during a short read.
 const MAX_SHORT_COPY: usize = 1_000;
 
-/// The maximum number of items that are scored for propensities during a short read: about a millisecond.
-const MAX_SHORT_SCORES: usize = 50_000;
+/// The maximum number of items that are scored for propensities during a short read: about a millisecond at
+/// d = 20.
+const MAX_SHORT_SCORES: usize = 8_000;
 
 /// The number of items from which scoring may take so long that it must not delay other requests of a thread.
 const SLOW_SCORES: usize = 5_000;

@@ -54,14 +54,17 @@ impl Batch {
         }
     }
 
-    /// ln |Λ| of a lane. Four pivots at a time: their product stays far from the ends of the range.
+    /// ln |Λ| of a lane. Four pivots at a time, unless their product leaves the range of numbers.
     pub fn log_determinant(&self, lane: usize) -> f64 {
-        let product = |four: &[Lanes]| four.iter().map(|scale| scale[lane]).product::<f64>();
-        -self
-            .scale
-            .chunks(4)
-            .map(|four| libm::log(product(four)))
-            .sum::<f64>()
+        let log = |four: &[Lanes]| {
+            let scales = four.iter().map(|scale| scale[lane]);
+            let product: f64 = scales.clone().product();
+            match product.is_normal() {
+                true => libm::log(product),
+                false => scales.map(libm::log).sum(),
+            }
+        };
+        -self.scale.chunks(4).map(log).sum::<f64>()
     }
 }
 

@@ -42,14 +42,19 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// The background; `None` if C is not positive definite.
+    /// The background; `None` if C is not positive definite, or so small or large that C⁻¹ has no finite numbers.
     pub fn new(mean: Vec<f64>, covariance: Vec<f64>) -> Option<Self> {
         let factors = Factors::of(mean.len(), &covariance)?;
         let pull = factors.solve(&mean);
         let log_determinant = factors.log_determinant;
-        Some(Self {
-            base: -0.5 * (symmetric::dot(&mean, &pull) + log_determinant),
-            precision: factors.inverse(),
+        let base = -0.5 * (symmetric::dot(&mean, &pull) + log_determinant);
+        let precision = factors.inverse();
+        let is_finite = [&precision[..], &pull, &[base]]
+            .iter()
+            .all(|part| part.iter().all(|n| n.is_finite()));
+        is_finite.then_some(Self {
+            base,
+            precision,
             pull,
             log_determinant,
             mean,
@@ -69,7 +74,7 @@ impl Background {
 
     /// μ0 = 0, C a multiple of I.
     pub fn wide(dim: usize, variance: f64) -> Self {
-        Self::diagonal(&vec![variance; dim]).expect("a multiple of I is positive definite")
+        Self::diagonal(&vec![variance; dim]).expect("a variance with a finite inverse")
     }
 
     pub fn prior(&self, noise: f64) -> Prior<'_> {
@@ -221,14 +226,14 @@ impl Scale {
         RIDGE / self.variance()
     }
 
-    /// V⁻¹, the information about μ0: ΣH + ridge, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹. `share` is the number of users
-    /// that each user of the pass stands for.
-    pub fn information(self, background: &Background, pass: &Pass, share: f64) -> Vec<f64> {
+    /// V⁻¹, the information about μ0: ΣH + ridge, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹, over the users of the pass, which μ0 is
+    /// learned from.
+    pub fn information(self, background: &Background, pass: &Pass) -> Vec<f64> {
         let dim = background.mean.len();
         let users = pass.evidence.len() as f64;
         let inside = sandwich(dim, &background.precision, &pass.covariance);
         let terms = background.precision.iter().zip(&inside);
-        let mut information: Vec<f64> = terms.map(|(p, s)| share * (users * p - s)).collect();
+        let mut information: Vec<f64> = terms.map(|(p, s)| users * p - s).collect();
         (0..dim).for_each(|i| information[row_start(i) + i] += self.ridge());
         information
     }
@@ -253,7 +258,7 @@ impl Scale {
         let users = pass.evidence.len() as f64;
         // μ0 by its marginal likelihood: (ΣH + ridge) μ0 = C⁻¹ Σ P b/v, ΣH = N C⁻¹ − C⁻¹(ΣP)C⁻¹,
         // Σ P b/v = Σ m − (ΣP) C⁻¹μ0.
-        let information = self.information(old, pass, 1.0);
+        let information = self.information(old, pass);
         let mut moved = symmetric::apply(dim, &pass.covariance, &old.pull);
         for ((moved, shift), mean) in moved.iter_mut().zip(&pass.shift).zip(&old.mean) {
             *moved = shift + users * mean - *moved;

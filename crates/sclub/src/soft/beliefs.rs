@@ -1,6 +1,7 @@
 //! The beliefs about users, kept for as many users as there is room for.
 //!
-//! A belief follows from the user's sums and the fit. It takes as much memory as the sums, so only some are
+//! A belief can be computed from the user's sums and the fit. A kept one also knows how the population's mean and the
+//! centres moved since the fit. It takes as much memory as the sums, so only some are
 //! kept: the user in slot s has place s mod `room`, and the last to be observed stays. Beliefs enter
 //! when users are observed, never when they are recommended to, so the contents depend on the rounds alone.
 
@@ -124,6 +125,7 @@ impl Beliefs {
             }
             let mut block = vec![0.0; self.blocks.shape().block()];
             reader.fill(&mut block)?;
+            self.blocks.shape().check(&block)?;
             let mut logs = vec![0.0; hypotheses];
             reader.fill(&mut logs)?;
             if !logs.iter().all(|log| log.is_finite()) {

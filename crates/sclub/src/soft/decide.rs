@@ -28,7 +28,7 @@ use super::{Basis, SclubSoft};
 use crate::draws;
 use crate::items::{GROUP, Group, ItemSet};
 use crate::kernels::{self, Lengths, Scoring};
-use crate::policy::{Decision, Score, UserId, largest};
+use crate::policy::{Decision, Score, largest};
 use crate::statistics::{Shape, View};
 use crate::ucb::prune::{self, Rule, bound_on_square, largest_eigenvalue, largest_eigenvalue_of};
 use crate::ucb::{self, Scores};
@@ -46,8 +46,8 @@ pub(super) struct Ranking<'a> {
     drawn: Vec<f64>,
     /// AVAᵀ, with [`Explore::Bonus`].
     shared: Option<Vec<f64>>,
-    /// w_p, and the user's block under the plain prior.
-    plain: Option<(f64, Vec<f64>)>,
+    /// w_p, and the user's posterior under the plain prior.
+    plain: Option<(f64, View<'a>)>,
     shape: Shape,
     /// The centres with their weights.
     means: &'a [f64],
@@ -81,7 +81,7 @@ impl SclubSoft {
     /// The user's expected tastes under the background, with the population's live mean.
     pub(super) fn expected(&self, basis: Option<&Basis<'_>>) -> Vec<f64> {
         let mean = self.population.mean();
-        let Some((served, block, _)) = basis else {
+        let Some(Basis { served, block, .. }) = basis else {
             return mean.to_vec();
         };
         let centre = &served.model.background.mean;
@@ -91,12 +91,7 @@ impl SclubSoft {
     }
 
     /// The scoring rule for a decision about a user, with its random number.
-    pub(super) fn ranking<'a>(
-        &'a self,
-        user: UserId,
-        draw: u64,
-        basis: Option<&'a Basis<'a>>,
-    ) -> Ranking<'a> {
+    pub(super) fn ranking<'a>(&'a self, draw: u64, basis: Option<&'a Basis<'a>>) -> Ranking<'a> {
         let params = &self.params;
         let mut ranking = Ranking {
             view: None,
@@ -118,7 +113,13 @@ impl SclubSoft {
             alone: params.alone,
             largest: [0.0; 4],
         };
-        if let Some((served, block, belief)) = basis {
+        if let Some(basis) = basis {
+            let Basis {
+                served,
+                block,
+                belief,
+                plain,
+            } = basis;
             if belief.weights.len() > 1 {
                 ranking.trust = self.trust();
             }
@@ -131,17 +132,16 @@ impl SclubSoft {
             ranking.between = blend(params.between, params.between_alone);
             ranking.within = blend(params.within, params.alone);
             ranking.spread = ranking.spread_of(&served.model.spreads);
-            let row = self.roster.slot(user).map(|slot| self.sums.row(slot));
-            if let Some((weight, block)) = served.model.plain(row) {
+            if let Some((weight, block)) = plain {
                 let weight = (1.0 - ranking.trust) * weight;
                 ranking.population *= 1.0 - weight;
-                ranking.plain = Some((0.5 * weight, block));
+                ranking.plain = Some((0.5 * weight, ranking.shape.view(block)));
             }
         }
         if ranking.none > MIN_WEIGHT {
             // A δ
             let moved = |shift: Vec<f64>| match basis {
-                Some((served, block, _)) => {
+                Some(Basis { served, block, .. }) => {
                     served.model.moved(served.model.shape.view(block), &shift)
                 }
                 None => shift,
@@ -234,7 +234,7 @@ impl Ranking<'_> {
                 .view
                 .map_or(0.0, |view| largest_eigenvalue(view).unwrap_or(1.0));
             let plain = self
-                .plain_view()
+                .plain
                 .map_or(0.0, |(_, view)| largest_eigenvalue(view).unwrap_or(1.0));
             self.largest = [own, of(&self.spread), of(&self.shared), plain];
             prune::best(self, items, k, exclude, out);
@@ -245,18 +245,13 @@ impl Ranking<'_> {
         }
     }
 
-    fn plain_view(&self) -> Option<(f64, View<'_>)> {
-        let (weight, block) = self.plain.as_ref()?;
-        Some((*weight, self.shape.view(block)))
-    }
-
     /// Σ w μ
     pub fn estimate(&self) -> Vec<f64> {
         let mut mean: Vec<f64> = self.expected.iter().map(|m| self.none * m).collect();
         for (weight, centre) in self.centres() {
             kernels::add_scaled(&mut mean, weight, centre);
         }
-        if let Some((weight, view)) = self.plain_view() {
+        if let Some((weight, view)) = self.plain {
             mean.iter_mut().for_each(|m| *m *= 1.0 - weight);
             kernels::add_scaled(&mut mean, weight, view.estimate);
         }
@@ -285,8 +280,10 @@ impl Ranking<'_> {
             });
             let [own, _, of_shared, _] = self.largest;
             for l in 0..lanes {
-                width[l] = bound_on_square(own, square[l]);
-                shared[l] = bound_on_square(of_shared, square[l]);
+                if has_background {
+                    width[l] = bound_on_square(own, square[l]);
+                    shared[l] = bound_on_square(of_shared, square[l]);
+                }
             }
         } else if let Some(view) = self.view.filter(|_| has_background) {
             kernels::score(Scoring {
@@ -342,7 +339,7 @@ impl Ranking<'_> {
             scores.score[l] = mean[l] + bonus;
             mean[l] = expected[l];
         }
-        if let Some((weight, view)) = self.plain_view() {
+        if let Some((weight, view)) = self.plain {
             match squares {
                 Squares::Exact => kernels::score(Scoring {
                     factor: view.factor,

@@ -36,6 +36,8 @@ pub(crate) struct Fit {
     pub rounds: u64,
     /// Users in that state.
     pub users: u64,
+    /// Observations of these users.
+    pub observations: u64,
     /// The number of rounds at which the next search for more clusters may run.
     pub searched: u64,
     /// The number of users forgotten before it was computed.
@@ -72,6 +74,7 @@ pub(crate) struct Job {
     pub sums: Sums,
     pub params: SoftParams,
     pub rounds: u64,
+    pub observations: u64,
     pub forgotten: u64,
     pub before: Option<Fit>,
 }
@@ -96,11 +99,12 @@ impl Job {
         let mut fit = Fit {
             rounds: self.rounds,
             users: all.len() as u64,
+            observations: self.observations,
             searched: 0,
             forgotten: self.forgotten,
             number,
             noise: scale.noise,
-            information: scale.information(&background, &pass, share),
+            information: scale.information(&background, &pass),
             plain: Plain::of(
                 &panel,
                 &background,

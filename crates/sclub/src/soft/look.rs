@@ -1,7 +1,7 @@
 //! Reports for inspection: the clusters that a user may belong to, and the state of the clustering.
 
 use super::belief::Belief;
-use super::{SclubSoft, Served};
+use super::{Basis, SclubSoft, Served};
 use crate::policy::{ClusterId, UserId};
 use crate::refit::{Outlook, Place, Placement};
 
@@ -40,7 +40,7 @@ impl SclubSoft {
 
     /// Probabilities within the best mixture. The other mixtures that recommendations use are left out.
     pub(super) fn place(&self, user: UserId) -> Option<Placement> {
-        let (served, _, belief) = self.basis(user)?;
+        let Basis { served, belief, .. } = self.basis(user)?;
         let mixture = &served.fit.mixture;
         let evidence = |k: usize| belief.logs[k] - served.model.log_shares[k];
         let shares = std::iter::once(mixture.none).chain(mixture.centres.iter().map(|c| c.share));

@@ -52,8 +52,8 @@ use sums::{Layout, Sums};
 /// Rounds before the first, rough fit; the next come whenever the rounds have doubled, until
 /// [`SoftParams::first`].
 const FIRST_ROUGH_FIT: u64 = 32;
-/// How much more gain clusters need where every round is another user's. Users who are seen once cannot confirm
-/// a cluster.
+/// How much more gain clusters need where every observation is another user's. Users who are seen once cannot
+/// confirm a cluster.
 const COLD_CAUTION: f64 = 4.0;
 /// The maximum length of the history of fits; then every other entry of the older half is dropped.
 const MAX_HISTORY: usize = 256;
@@ -111,8 +111,15 @@ struct Served {
     model: Model,
 }
 
-/// The basis of a recommendation: the fit, the user's block and the user's belief.
-type Basis<'a> = (&'a Served, Cow<'a, [f64]>, Cow<'a, Belief>);
+/// The basis of a recommendation.
+struct Basis<'a> {
+    served: &'a Served,
+    /// The user's block.
+    block: Cow<'a, [f64]>,
+    belief: Cow<'a, Belief>,
+    /// The weight of the plain prior, and the user's block under it.
+    plain: Option<(f64, Vec<f64>)>,
+}
 
 impl SclubSoft {
     /// A policy that has learned nothing.
@@ -158,6 +165,7 @@ impl SclubSoft {
             sums: self.sums.clone(),
             params: self.params,
             rounds: self.rounds,
+            observations: self.counts.iter().sum(),
             forgotten: self.forgotten,
             before: self.served.as_ref().map(|served| served.fit.clone()),
         }
@@ -210,7 +218,8 @@ impl SclubSoft {
     /// The belief about any user; `None` before the first fit.
     fn basis(&self, user: UserId) -> Option<Basis<'_>> {
         let served = self.served.as_ref()?;
-        let (block, belief) = match self.roster.slot(user) {
+        let slot = self.roster.slot(user);
+        let (block, belief) = match slot {
             Some(slot) => match self.beliefs.get(slot, served.number) {
                 Some((block, belief)) => (Cow::Borrowed(block), Cow::Borrowed(belief)),
                 None => {
@@ -223,7 +232,13 @@ impl SclubSoft {
                 Cow::Borrowed(&served.model.newcomer),
             ),
         };
-        Some((served, block, belief))
+        let plain = served.model.plain(slot.map(|slot| self.sums.row(slot)));
+        Some(Basis {
+            served,
+            block,
+            belief,
+            plain,
+        })
     }
 
     /// The weight of the clusters, between 0 and 1, by their gain over the background: 1/(1 + e^{1−g}),
@@ -236,8 +251,8 @@ impl SclubSoft {
     /// rounds each.
     fn caution(&self) -> f64 {
         let fit = self.served.as_ref().map(|served| &served.fit);
-        let users_per_round = fit.map_or(0.0, |fit| fit.users as f64 / fit.rounds.max(1) as f64);
-        self.params.caution * (1.0 + COLD_CAUTION * users_per_round)
+        let per_observation = |fit: &Fit| fit.users as f64 / fit.observations.max(1) as f64;
+        self.params.caution * (1.0 + COLD_CAUTION * fit.map_or(0.0, per_observation))
     }
 
     /// The random number of a decision that has none of its own.
@@ -319,7 +334,7 @@ impl Policy for SclubSoft {
     fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        Ok(self.ranking(user, draw, basis.as_ref()).choose(items))
+        Ok(self.ranking(draw, basis.as_ref()).choose(items))
     }
 
     fn explain_drawn(
@@ -331,8 +346,7 @@ impl Policy for SclubSoft {
     ) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        self.ranking(user, draw, basis.as_ref())
-            .explain(items, scores);
+        self.ranking(draw, basis.as_ref()).explain(items, scores);
         Ok(())
     }
 
@@ -347,7 +361,7 @@ impl Policy for SclubSoft {
     ) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
-        self.ranking(user, draw, basis.as_ref())
+        self.ranking(draw, basis.as_ref())
             .best(items, k, exclude, list);
         Ok(())
     }
@@ -371,7 +385,7 @@ impl Policy for SclubSoft {
             Explore::Bonus => 0,
         };
         estimate_propensities(draw, shown, draws, out, |other, list| {
-            self.ranking(user, other, basis.as_ref())
+            self.ranking(other, basis.as_ref())
                 .best(items, k, exclude, list);
             Ok(())
         })
@@ -410,7 +424,7 @@ impl Policy for SclubSoft {
 
     /// The user's most probable cluster; `None` if the background is more probable.
     fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
-        let (served, _, belief) = self.basis(user)?;
+        let Basis { served, belief, .. } = self.basis(user)?;
         Some(served.most_probable(&belief)).filter(|&id| id != 0)
     }
 
@@ -423,7 +437,7 @@ impl Policy for SclubSoft {
     /// The posterior mean.
     fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
         let basis = self.basis(user);
-        Some(self.ranking(user, 0, basis.as_ref()).estimate())
+        Some(self.ranking(0, basis.as_ref()).estimate())
     }
 
     fn digest(&self) -> u64 {
@@ -442,7 +456,7 @@ const SOFT: Spec = Spec {
     summary: "Clusters that users belong to by probability, used as far as they predict better than none",
     citation: "this project, docs/sclub-soft.md",
     colors: ["#8B2FC9", "#A86CF5"],
-    revision: 3,
+    revision: 4,
     presets: &[Preset::Default],
     constants: &CONSTANTS,
     can: Abilities {

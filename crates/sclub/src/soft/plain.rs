@@ -15,8 +15,6 @@ use crate::refit::Workers;
 /// The number of rounds of each user that count. Later rewards are predicted from the user's own rounds under
 /// both hypotheses.
 const FIRST_ROUNDS: f64 = 20.0;
-/// The power of the worth with which the weight falls.
-const STEEPNESS: i32 = 8;
 /// The worth that is assumed before there are data, and the number of rounds that it counts for.
 const WORTH_BEFORE: f64 = 0.3;
 const ROUNDS_BEFORE: f64 = 300.0;
@@ -32,7 +30,8 @@ const CONSTANT: f64 = 1e-9;
 pub(crate) struct Plain {
     /// Between 0 and 1.
     pub weight: f64,
-    /// N(0, cI). The variance is almost 0 for constant features: the level of rewards is no taste.
+    /// N(0, cI). The variance is almost 0 for a constant feature: the level of rewards is no taste. A feature counts
+    /// as constant if its square is: the sums of users do not show the sign of a single one.
     pub prior: Background,
 }
 
@@ -63,7 +62,18 @@ impl Plain {
             };
             mean > 0.0 && rows().all(is_mean)
         };
-        let constants: Vec<bool> = (0..layout.dim).map(is_constant).collect();
+        let mut constants: Vec<bool> = (0..layout.dim).map(is_constant).collect();
+        // Features of −1 and 1 have constant squares too. Two constant features are proportional.
+        let gram = |i: usize, j: usize| rows().map(|row| row[row_start(i) + j]).sum::<f64>();
+        let candidates: Vec<usize> = (0..layout.dim).filter(|&i| constants[i]).collect();
+        let are_proportional = candidates.windows(2).all(|pair| {
+            let (j, i) = (pair[0], pair[1]);
+            let (product, expected) = (gram(i, j) * gram(i, j), gram(i, i) * gram(j, j));
+            (product - expected).abs() <= ROUNDING * expected
+        });
+        if panel.len() == 1 || !are_proportional {
+            constants.fill(false);
+        }
         let squares = |feature: usize| {
             let mean = learned.mean[feature];
             learned.covariance[row_start(feature) + feature] + mean * mean
@@ -83,7 +93,11 @@ impl Plain {
         let first: f64 = rows().map(|row| count(row).min(FIRST_ROUNDS)).sum();
         let worth =
             (pass.total - evidence + WORTH_BEFORE * ROUNDS_BEFORE) / (first + ROUNDS_BEFORE);
-        let weight = 1.0 / (1.0 + (worth / half).max(0.0).powi(STEEPNESS));
+        if !worth.is_finite() {
+            return None;
+        }
+        let square = |x: f64| x * x;
+        let weight = 1.0 / (1.0 + square(square(square((worth / half).max(0.0)))));
         (weight >= MIN_WEIGHT).then_some(Self { weight, prior })
     }
 }

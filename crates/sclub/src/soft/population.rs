@@ -41,9 +41,8 @@ impl Population {
         }
     }
 
-    /// From V⁻¹ and V⁻¹μ̂. If V⁻¹ was rounded so far that it is not positive definite, the result is
-    /// [`Population::new`].
-    fn from_information(dim: usize, information: &[f64], pull: &[f64]) -> Self {
+    /// From V⁻¹ and V⁻¹μ̂; `None` if V⁻¹ was rounded so far that it is not positive definite.
+    fn from_information(dim: usize, information: &[f64], pull: &[f64]) -> Option<Self> {
         let mut population = Self::new(dim);
         let shape = population.shape;
         let mut lower = vec![0.0; shape.triangle()];
@@ -53,9 +52,9 @@ impl Population {
             let (moment, estimate) = rest.split_at_mut(dim);
             moment.copy_from_slice(pull);
             kernels::solve(dim, factor, scale, moment, estimate);
-            population
+            Some(population)
         } else {
-            Self::new(dim)
+            None
         }
     }
 
@@ -75,13 +74,18 @@ impl Population {
         let moment = &sums[layout.gram()..layout.count()];
         let pull: Vec<f64> = moment.iter().map(|b| b / scale.noise).collect();
         Self::from_information(layout.dim, &information, &pull)
+            .unwrap_or_else(|| Self::new(layout.dim))
     }
 
-    /// After a fit: its mean and information.
+    /// After a fit: its mean and information. If the information is not positive definite, the mean counts as known
+    /// from one user, V = C.
     pub fn from_fit(fit: &Fit) -> Self {
-        let dim = fit.background.mean.len();
-        let pull = symmetric::apply(dim, &fit.information, &fit.background.mean);
+        let background = &fit.background;
+        let dim = background.mean.len();
+        let pull = symmetric::apply(dim, &fit.information, &background.mean);
         Self::from_information(dim, &fit.information, &pull)
+            .or_else(|| Self::from_information(dim, &background.precision, &background.pull))
+            .unwrap_or_else(|| Self::new(dim))
     }
 
     /// μ̂
@@ -135,6 +139,7 @@ impl Population {
     pub fn load(dim: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let mut population = Self::new(dim);
         reader.fill(&mut population.block)?;
+        population.shape.check(&population.block)?;
         Ok(population)
     }
 }

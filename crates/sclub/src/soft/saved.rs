@@ -9,6 +9,7 @@ use super::mixture::{Centre, Mixture};
 use super::params::SoftParams;
 use super::plain::Plain;
 use super::population::Population;
+use super::symmetric::row_start;
 use super::{SclubSoft, Served};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError};
@@ -87,6 +88,7 @@ impl Fit {
         writer.numbers(&self.background.mean)?;
         writer.numbers(&self.background.covariance)?;
         writer.word(self.users)?;
+        writer.word(self.observations)?;
         writer.numbers(&self.information)?;
         self.mixture.save(writer)?;
         for &(users, count) in &self.sizes {
@@ -125,11 +127,11 @@ impl Fit {
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
-        let (users, information) = match is_0_1 {
-            true => (0, background.precision.clone()),
+        let (users, observations, information) = match is_0_1 {
+            true => (0, 0, background.precision.clone()),
             false => {
-                let users = reader.at_most(MAX_ROUNDS)?;
-                (users, finite(dim * (dim + 1) / 2, reader)?)
+                let (users, observations) = (reader.at_most(MAX_ROUNDS)?, reader.word()?);
+                (users, observations, finite(dim * (dim + 1) / 2, reader)?)
             }
         };
         let mixture = Mixture::load(dim, reader)?;
@@ -168,6 +170,7 @@ impl Fit {
         Ok(Self {
             rounds,
             users,
+            observations,
             searched,
             forgotten,
             number,
@@ -205,7 +208,7 @@ impl Fit {
 }
 
 impl Save for Fit {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f2");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f3");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         self.save(writer)
@@ -213,7 +216,7 @@ impl Save for Fit {
 }
 
 impl Save for SclubSoft {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s2");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s3");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.layout.dim as u64)?;
@@ -287,7 +290,15 @@ impl SclubSoft {
             state.counts.push(reader.at_most(MAX_ROUNDS)?);
             state.sums.push();
             let used = state.layout.used();
-            reader.fill(&mut state.sums.row_mut(slot)[..used])?;
+            let row = &mut state.sums.row_mut(slot)[..used];
+            reader.fill(row)?;
+            let squares = (0..dim).map(|i| row[row_start(i) + i]);
+            let is_valid = squares
+                .chain([row[used - 2], row[used - 1]])
+                .all(|sum| sum >= 0.0);
+            if !is_valid || !row.iter().all(|sum| sum.is_finite()) {
+                return Err(bad("the sums of a user are not valid").into());
+            }
         }
         let users = state.roster.len();
         state

@@ -11,6 +11,7 @@ use super::super::panel::Panel;
 use super::super::params::SoftParams;
 use super::super::search::{Draws, Found, Search};
 use super::decide::live;
+use super::plain::plain_prior;
 use super::*;
 use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
 use crate::items::ItemSet;
@@ -243,6 +244,7 @@ fn a_fit_among_more_users_than_are_searched_asks_all_and_does_not_depend_on_who_
     let users = 9000;
     let world = World::new(9, clustered_tastes(&centres, users), 1.0, NOISE, |_| 6);
     let job = |before| Job {
+        observations: 0,
         sums: world.sums(),
         params: SoftParams {
             seeds: 12,
@@ -332,16 +334,17 @@ fn with_a_half_life_sums_are_discounted_and_beliefs_follow() {
 fn a_fit_that_makes_no_sense_is_refused() {
     let dim = 2;
     let background = random_background(1, dim, 1.0);
-    let good = fit_of(
+    let mut good = fit_of(
         &background,
         0.3,
         &mixture(&vectors(2, 3, dim, 1.0), &[0.2; 3]),
     );
+    good.plain = Some(plain_prior(dim));
     let read = |fit: &Fit| Fit::from_bytes(&fit.to_bytes(), dim);
     assert_eq!(read(&good), Ok(good.clone()));
     assert!(Fit::from_bytes(&good.to_bytes(), dim + 1).is_err());
     type Harm = fn(&mut Fit);
-    let harms: [Harm; 13] = [
+    let harms: [Harm; 19] = [
         |fit| fit.noise = 0.0,
         |fit| fit.noise = f64::NAN,
         |fit| fit.noise = f64::INFINITY,
@@ -358,6 +361,12 @@ fn a_fit_that_makes_no_sense_is_refused() {
             fit.spreads.pop();
         },
         |fit| fit.spreads[1][0] = f64::NAN,
+        |fit| fit.information[0] = f64::NAN,
+        |fit| fit.background.covariance[2] = 1e-310,
+        |fit| fit.plain.as_mut().unwrap().weight = 1.5,
+        |fit| fit.plain.as_mut().unwrap().weight = f64::NAN,
+        |fit| fit.plain.as_mut().unwrap().prior.covariance[0] = -1.0,
+        |fit| fit.plain.as_mut().unwrap().prior.covariance[2] = 1e-310,
     ];
     let mut policy = SclubSoft::new(dim, &SoftParams::default()).unwrap();
     policy.take_fit(&good.to_bytes()).unwrap();

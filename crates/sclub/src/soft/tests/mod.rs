@@ -267,6 +267,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
     Fit {
         rounds: 1,
         users: 0,
+        observations: 0,
         searched: 0,
         forgotten: 0,
         number: 0,

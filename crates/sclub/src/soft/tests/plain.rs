@@ -30,11 +30,11 @@ fn with_constant(tastes: Vec<Vec<f64>>, level: f64) -> World {
     world
 }
 
-fn compare(world: &World, learned: &Background, noise: f64) -> Option<Plain> {
+fn compare(world: &World, learned: &Background, noise: f64, half: f64) -> Option<Plain> {
     let (sums, slots) = (world.sums(), world.slots());
     let panel = Panel::new(&sums, &slots);
     let pass = pass(&panel, learned, noise, true, &Sequential);
-    Plain::of(&panel, learned, &pass, noise, 0.15, &Sequential)
+    Plain::of(&panel, learned, &pass, noise, half, &Sequential)
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn its_weight_is_that_of_the_definition() {
         covariance[(3, 3)] = 0.04;
         let mean = vec![size, size, size, 0.4];
         let learned = Background::new(mean, packed(&covariance)).unwrap();
-        let plain = compare(&world, &learned, noise);
+        let plain = compare(&world, &learned, noise, 0.15);
         // c = the mean of C_ii + μ_i² over the features that vary.
         let c = 0.09 + size * size;
         let prior = Background::diagonal(&[c, c, c, 1e-9 * c]).unwrap();
@@ -83,15 +83,105 @@ fn a_feature_is_constant_only_if_it_is_so_in_all_observations() {
     let noise = 0.3;
     let mut world = with_constant(vectors(2, 40, 3, 0.6), 0.0);
     let learned = Background::wide(4, 0.36);
-    let variance = |world: &World| compare(world, &learned, noise).unwrap().prior.covariance[9];
+    // With any worth.
+    let compared = |world: &World| compare(world, &learned, noise, 1e3);
+    let variance = |world: &World| compared(world).unwrap().prior.covariance[9];
     assert!(variance(&world) < 1e-8);
     world.said[17][29].0[3] = 0.5001;
     assert!(close(variance(&world), 0.36, 1e-9));
+    // Features of −1 and 1 vary, though their squares do not.
+    for (at, (item, _)) in world.said.iter_mut().flatten().enumerate() {
+        item[3] = if at % 3 == 0 { 1.0 } else { -1.0 };
+        item[2] = if at % 2 == 0 { 1.0 } else { -1.0 };
+    }
+    assert!(close(variance(&world), 0.36, 1e-9));
+    // Of one user's sums nothing can be said.
+    world.said.truncate(1);
+    assert!(close(variance(&world), 0.36, 1e-9));
     // Without a feature that varies there is nothing to compare.
+    let mut world = with_constant(vectors(2, 40, 3, 0.6), 0.0);
     for (item, _) in world.said.iter_mut().flatten() {
         *item = vec![1.0, 2.0, 3.0, 4.0];
     }
-    assert_eq!(compare(&world, &learned, noise), None);
+    assert_eq!(compared(&world), None);
+}
+
+/// Tiny and large units give a prior that can be used, or none.
+#[test]
+fn extreme_units_do_no_harm() {
+    for (features, rewards) in [(1.0, 1e-150), (1e10, 1e-140), (1e-100, 1.0), (1.0, 1e-40)] {
+        let mut policy = SclubSoft::new(4, &SoftParams::default()).unwrap();
+        let mut rng = rng(3);
+        for round in 0..600 {
+            let mut item = normals(&mut rng, 4);
+            item[3] = 1.0;
+            item.iter_mut().for_each(|x| *x *= features);
+            let reward = rewards * (1.0 + 0.3 * normal(&mut rng));
+            policy.learn(round % 20, &item, reward).unwrap();
+        }
+        let rows: Vec<f64> = random_items(&mut rng, 4, 10);
+        let rows: Vec<f64> = rows.iter().map(|x| features * x).collect();
+        let items = ItemSet::from_rows(4, &rows).unwrap();
+        for user in 0..21 {
+            policy.recommend(user, &items).unwrap();
+        }
+        let plain = policy.served.as_ref().unwrap().fit.plain.as_ref();
+        assert!(plain.is_none_or(|plain| plain.weight.is_finite()));
+    }
+}
+
+/// The plain prior has its weight of what clusters leave, and draws of the population's mean shrink with it.
+#[test]
+fn clusters_and_draws_share_with_the_plain_prior() {
+    let dim = 3;
+    let world = World::new(4, vectors(3, 20, dim, 1.0), 1.0, 0.5, |i| i % 6);
+    let background = random_background(5, dim, 1.0);
+    let played = mixture(&vectors(8, 2, dim, 1.0), &[0.3, 0.3]);
+    let noise = 0.5;
+    let params = SoftParams {
+        inline: false,
+        ..SoftParams::default()
+    };
+    let policy_with = |plain: Option<Plain>, population: f64| {
+        let params = SoftParams {
+            population,
+            ..params
+        };
+        let mut policy = SclubSoft::new(dim, &params).unwrap();
+        teach(&mut policy, &world);
+        let mut fit = fit_of(&background, noise, &played);
+        fit.plain = plain;
+        policy.install(fit);
+        policy.gain = 0.7 * params.caution;
+        policy
+    };
+    let trust = 1.0 / (1.0 + 0.3f64.exp());
+    let plain = plain_prior(dim);
+    // 1 − (1 − t) p, and (1 − t) p/2.
+    let draws = 1.0 - (1.0 - trust) * plain.weight;
+    let weight = 0.5 * (1.0 - trust) * plain.weight;
+    let mixed = policy_with(Some(plain.clone()), 1.0);
+    let without = policy_with(None, draws);
+    let mut rng = rng(6);
+    let (mut scores, mut others) = (Vec::new(), Vec::new());
+    for (user, said) in world.said.iter().enumerate() {
+        let (covariance, mean) = posterior(said, &plain.prior, noise);
+        let rows = random_items(&mut rng, dim, 20);
+        let items = ItemSet::from_rows(dim, &rows).unwrap();
+        let user = user as u64;
+        mixed.explain_drawn(9, user, &items, &mut scores).unwrap();
+        without.explain_drawn(9, user, &items, &mut others).unwrap();
+        for ((x, score), other) in rows.chunks(dim).zip(&scores).zip(&others) {
+            let square = (column(x).transpose() * &covariance * column(x))[(0, 0)];
+            let plain = dot(x, &mean) + params.alone * square.sqrt();
+            let expected = (1.0 - weight) * other.score + weight * plain;
+            assert!(
+                close(score.score, expected, 1e-9),
+                "{} {expected}",
+                score.score
+            );
+        }
+    }
 }
 
 #[test]
