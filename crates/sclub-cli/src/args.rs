@@ -72,7 +72,7 @@ pub enum Command {
     ///
     /// Users in clusters of equal tastes ask the server for items and reward the ones it shows. Its regret
     /// is shown while it plays. A new server has exactly the regret of `sclub run` with the same flags,
-    /// policy and seed, except for policies that make fits: a server makes them in the background.
+    /// policy and seed, unless the policy makes fits, which a server makes in the background, or draws at random.
     ///
     /// With --world catalogue the server recommends the items of a shop. They are put into its catalogue first, which
     /// must be empty, and all of them are candidates in every round. Clicks by stage and by the user's age are shown
@@ -98,7 +98,7 @@ pub enum Command {
     /// Make a server's folder from a backup
     Restore(crate::keeping::RestoreArgs),
 
-    /// Write decisions and rewards as JSON lines: user, item, features, score, reward, times
+    /// Write decisions and rewards as JSON lines: user, item, position, propensity, features, score, reward, times
     Export(crate::keeping::ExportArgs),
 }
 
@@ -110,7 +110,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = one_of::<Kind>(), default_value = "synthetic", help_heading = "World")]
     pub world: Kind,
 
-    /// With --world vectors or ratings: file of users and the items that they took or rated, in any
+    /// With --world vectors, ratings or ratings-leaky: file of users and the items that they took or rated, in any
     /// format that `sclub features` reads
     #[arg(long, value_name = "FILE", help_heading = "World")]
     pub ratings: Option<PathBuf>,
@@ -124,7 +124,7 @@ pub struct RunArgs {
     pub others: Others,
 
     /// With --world ratings or ratings-leaky: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
-    #[arg(long, value_name = "X", default_value = "1", help_heading = "World")]
+    #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true, help_heading = "World")]
     pub feature_scale: f64,
 
     /// With --world ratings or ratings-leaky: give the policies the user of some other round, so that knowledge about a

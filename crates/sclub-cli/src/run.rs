@@ -41,6 +41,15 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     prepare(args)?;
     let experiment = experiment(args)?;
     experiment.check()?;
+    if let Setting::Catalogue(shop) = &experiment.world
+        && shop.delay >= experiment.rounds
+    {
+        eprintln!(
+            "sclub: rewards come {} rounds late, so none arrives in {} rounds and nothing is learned",
+            thousands(shop.delay as f64),
+            thousands(experiment.rounds as f64)
+        );
+    }
 
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;

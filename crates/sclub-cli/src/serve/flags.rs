@@ -164,6 +164,7 @@ impl Flag {
                 .value_parser(ValueParser::new(address)),
             Kind::Whole(name) | Kind::Positive(name) => arg
                 .value_name(*name)
+                .allow_negative_numbers(true)
                 .value_parser(ValueParser::new(whole_value)),
             Kind::Number => arg
                 .value_name("X")
