@@ -124,7 +124,13 @@ pub struct RunArgs {
     pub others: Others,
 
     /// With --world ratings or ratings-leaky: multiply the features by X. Estimates change as with a ridge penalty of 1/X^2 instead of 1
-    #[arg(long, value_name = "X", default_value = "1", allow_negative_numbers = true, help_heading = "World")]
+    #[arg(
+        long,
+        value_name = "X",
+        default_value = "1",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
     pub feature_scale: f64,
 
     /// With --world ratings or ratings-leaky: give the policies the user of some other round, so that knowledge about a

@@ -57,7 +57,7 @@ pub struct SoftParams {
     /// A mixture is weighted by e to the power of this times its score.
     pub temper: f64,
     /// The gain of the clusters, in nats, at which they get half of the weight. It is multiplied by 1 + 4 ·
-    /// users/rounds.
+    /// users/observations.
     pub caution: f64,
     /// The worth of the learned prior, in nats a round, at which the plain prior has half of its weight; 0 if it is
     /// not used.
@@ -236,7 +236,7 @@ pub(super) const CONSTANTS: [Constant; 20] = [
     ),
     expert(
         "caution",
-        "Gain of the clusters, in nats, at which they get half of the weight; times 1 + 4 * users / rounds",
+        "Gain of the clusters, in nats, at which they get half of the weight; times 1 + 4 * users / observations",
         Range::between(1e-3, 1e6, "between 0.001 and 1e6"),
         default!(caution),
     ),
