@@ -19,6 +19,9 @@ const JITTER: f64 = 1e-5;
 /// The precision of the prior of μ0 around 0, in units of squared feature per noise.
 const RIDGE: f64 = 1.0;
 
+/// The variances in units of noise per squared feature that can be computed with.
+const SCALES: std::ops::Range<f64> = 1e-280..1e280;
+
 /// The maximum factor of a step that is extrapolated.
 const MAX_EXTRAPOLATION: f64 = 100.0;
 /// The gain in nats below which a step is the last.
@@ -434,11 +437,11 @@ pub(crate) fn pooled_of(layout: Layout, sums: &[f64]) -> Scale {
         symmetric::dot(&factors.solve(moment), moment)
     });
     let free = (count - dim as f64).max(0.5 * count);
-    // Equal rewards leave no noise: a small share of their size is taken. Where squares underflow, any
-    // scale will do.
+    // Equal rewards leave no noise: a small share of their size is taken. Where squares underflow or nearly do,
+    // any scale will do.
     let noise = ((squares - explained) / free).max(1e-6 * squares / count);
     let (noise, square) = (known(noise), known(square));
-    let fine = (noise / square).is_normal() && (square / noise).is_normal();
+    let fine = SCALES.contains(&(noise / square));
     Scale {
         noise: if fine { noise } else { 1.0 },
         square: if fine { square } else { 1.0 },
