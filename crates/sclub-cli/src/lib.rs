@@ -20,6 +20,7 @@ mod run;
 mod serve;
 mod simulate;
 mod table;
+mod title;
 
 use std::process::ExitCode;
 
