@@ -175,9 +175,9 @@ fn a_world_off_the_papers_track_says_what_it_is() {
         assert_eq!(config[name], value);
     }
     for (flag, value, message) in [
-        ("--spread", "-1", "spread is -1.0"),
-        ("--reward-scale", "2", "reward-scale is 2.0"),
-        ("--newcomers-every", "0", "newcomers-every is 0.0"),
+        ("--spread", "-1", "spread is -1"),
+        ("--reward-scale", "2", "reward-scale is 2"),
+        ("--newcomers-every", "0", "newcomers-every is 0"),
     ] {
         let output = small_run(folder.path(), &[flag, value]);
         assert_eq!(output.status.code(), Some(2));
