@@ -117,6 +117,30 @@ pub const CLICKS: &str = "clicks: mean click probability of the items shown, ± 
 /// The yardsticks that are always shown with the clicks of a catalogue: a rate says little without them.
 pub const CLICK_YARDSTICKS: [Name; 3] = [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
 
+/// Flags of worlds made from ratings.
+const FILE_FLAGS: [&str; 5] = [
+    "ratings",
+    "skip_bad_lines",
+    "others",
+    "feature_scale",
+    "placebo",
+];
+
+/// Flags of worlds made from choices.
+const CHOICE_FLAGS: [&str; 3] = ["others", "feature_scale", "placebo"];
+
+/// Flags of synthetic worlds that worlds of choices and of catalogues do not have.
+pub const SYNTHETIC_FLAGS: [&str; 8] = [
+    "frequencies",
+    "rewards",
+    "noise",
+    "users_a_round",
+    "sizes",
+    "spread",
+    "reward_scale",
+    "change_at",
+];
+
 /// The flags of a shop that no other world has.
 pub const SHOP_FLAGS: [&str; 14] = [
     "categories",
@@ -137,60 +161,20 @@ pub const SHOP_FLAGS: [&str; 14] = [
 
 /// Refuses arguments that a world takes no notice of. `given` has the names of those that were typed.
 pub fn refuse_what_does_not_apply(world: Kind, given: &[String]) -> Result<()> {
-    let without: &[&str] = match world {
-        Kind::Synthetic => &[
-            "ratings",
-            "skip_bad_lines",
-            "others",
-            "feature_scale",
-            "placebo",
-        ],
-        Kind::Vectors => &[
-            "clusters",
-            "sizes",
-            "spread",
-            "others",
-            "feature_scale",
-            "placebo",
-        ],
+    let without: &[&[&str]] = match world {
+        Kind::Synthetic => &[&FILE_FLAGS, &SHOP_FLAGS],
+        Kind::Vectors => &[&["clusters", "sizes", "spread"], &CHOICE_FLAGS, &SHOP_FLAGS],
         Kind::Ratings | Kind::RatingsLeaky => &[
-            "users",
-            "clusters",
-            "frequencies",
-            "rewards",
-            "noise",
-            "users_a_round",
-            "sizes",
-            "spread",
-            "reward_scale",
-            "newcomers_every",
-            "change_at",
+            &["users", "clusters", "newcomers_every"],
+            &SYNTHETIC_FLAGS,
+            &SHOP_FLAGS,
         ],
-        Kind::Catalogue => &[
-            "ratings",
-            "skip_bad_lines",
-            "others",
-            "feature_scale",
-            "placebo",
-            "clusters",
-            "dim",
-            "frequencies",
-            "rewards",
-            "noise",
-            "users_a_round",
-            "sizes",
-            "spread",
-            "reward_scale",
-            "change_at",
-        ],
-    };
-    let of_shops: &[&str] = match world {
-        Kind::Catalogue => &[],
-        _ => &SHOP_FLAGS,
+        Kind::Catalogue => &[&FILE_FLAGS, &["clusters", "dim"], &SYNTHETIC_FLAGS],
     };
     if let Some(name) = without
         .iter()
-        .chain(of_shops)
+        .copied()
+        .flatten()
         .find(|name| given.iter().any(|g| g == *name))
     {
         bail!(

@@ -1,31 +1,10 @@
 //! `sclub ablate` as a user meets it.
 
-use std::path::Path;
-use std::process::{Command, Output};
+mod common;
 
 use serde_json::Value;
 
-fn sclub(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sclub"))
-        .current_dir(folder)
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn run(folder: &Path, args: &[&str]) -> String {
-    let output = sclub(folder, args);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn read(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
+use common::{read, run, sclub, text};
 
 /// The value of a column that `sclub run` gives for a run of `sclub-soft`.
 fn value(run: &Value, measure: &Value) -> Value {

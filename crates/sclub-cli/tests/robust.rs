@@ -1,32 +1,12 @@
 //! `sclub robust` as a user meets it.
 
+mod common;
+
 use std::fmt::Write;
-use std::path::Path;
-use std::process::{Command, Output};
 
 use serde_json::Value;
 
-fn sclub(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sclub"))
-        .current_dir(folder)
-        .args(args)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn run(folder: &Path, args: &[&str]) -> String {
-    let output = sclub(folder, args);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-fn read(path: &Path) -> Value {
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
-}
+use common::{read, run, sclub, text};
 
 /// The regrets of a policy in some seeds of `sclub run`.
 fn regrets(document: &Value, policy: &Value) -> Vec<Value> {

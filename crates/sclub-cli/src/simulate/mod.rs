@@ -16,7 +16,7 @@ use crate::args::{RecipeArgs, ShopArgs, whole};
 use crate::choices::one_of_those;
 use crate::files::{prepare_file, prepare_folder};
 use crate::remote::TrustArgs;
-use crate::run::{SHOP_FLAGS, refuse_what_does_not_apply};
+use crate::run::{SHOP_FLAGS, SYNTHETIC_FLAGS, refuse_what_does_not_apply};
 
 /// Maximum number of connections to one server.
 const MAX_CONNECTIONS: u64 = 10_000;
@@ -164,34 +164,19 @@ fn can_play(world: &Kind) -> bool {
 }
 
 fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
-    let (without, of_shops): (&[&str], &[&str]) = match args.load {
-        None => (
-            &["seconds", "repeat", "threads", "disk", "catalogue", "k"],
-            &[],
-        ),
-        Some(_) => (
-            &[
-                "world",
-                "rounds",
-                "first_seed",
-                "prefix",
-                "clusters",
-                "frequencies",
-                "rewards",
-                "noise",
-                "users_a_round",
-                "sizes",
-                "spread",
-                "reward_scale",
-                "newcomers_every",
-                "change_at",
-            ],
+    let without: &[&[&str]] = match args.load {
+        None => &[&["seconds", "repeat", "threads", "disk", "catalogue", "k"]],
+        Some(_) => &[
+            &["world", "rounds", "first_seed", "prefix", "clusters"],
+            &SYNTHETIC_FLAGS,
+            &["newcomers_every"],
             &SHOP_FLAGS,
-        ),
+        ],
     };
     let typed = without
         .iter()
-        .chain(of_shops)
+        .copied()
+        .flatten()
         .find(|name| args.given.iter().any(|g| g == *name));
     if let Some(name) = typed {
         let flag = name.replace('_', "-");
