@@ -331,10 +331,10 @@ fn summary(report: &Report) -> String {
     let against = if names.is_empty() {
         "is run".to_owned()
     } else {
-        format!("is set against {}", super::words::and(&names))
+        format!("is compared with {}", super::words::and(&names))
     };
     let first = format!(
-        "SCLUB as its authors’ published code runs it {against} in {} of the {} of Figure 1, with {} rounds and {}.",
+        "The published SCLUB {against} in {} of the {} of Figure 1, with {} rounds and {}.",
         run.len(),
         counted(report.panels.len(), "panel", "panels"),
         whole(report.origin.rounds as f64),
