@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tokio::sync::mpsc;
+
 use super::StoreError;
 
 /// Batches in order, each with its number.
@@ -50,4 +52,26 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// # Errors
     /// If a file cannot be removed. It can be retried.
     fn drop_before(&self, number: u64) -> Result<(), StoreError>;
+
+    /// The number of the first batch that is kept; one more than the last if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    fn first(&self) -> Result<u64, StoreError>;
+
+    /// The files that are no longer written: the number after their last batch, and their length. `None` if the log
+    /// is not kept in files: then it can be dropped before any batch.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn closed(&self) -> Result<Option<Vec<(u64, u64)>>, StoreError>;
+
+    /// The batches after a number, also those that other writers append later. The receiver gets an error and no
+    /// more batches if it cannot go on. `None` if the log has no other writers.
+    fn follow(&self, _after: u64) -> Option<Followed> {
+        None
+    }
 }
+
+/// Batches with their numbers, as they are appended.
+pub type Followed = mpsc::Receiver<Result<(u64, Vec<u8>), StoreError>>;

@@ -442,6 +442,14 @@ impl Log for Segments {
         }
         self.sync_names()
     }
+
+    fn first(&self) -> Result<u64, StoreError> {
+        Segments::first(self)
+    }
+
+    fn closed(&self) -> Result<Option<Vec<(u64, u64)>>, StoreError> {
+        Segments::closed(self).map(Some)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
