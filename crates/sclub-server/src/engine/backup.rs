@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::old;
 use crate::state::{Effect, State};
 use crate::store::archive::{self, Frames, Kind, Writer, damaged};
-use crate::store::{Batches, Epochs, Folder, Log, StoreError};
+use crate::store::{Batches, Epochs, Folder, StoreError};
 
 /// The number of attempts to open all files, since some may be removed meanwhile.
 const MAX_ATTEMPTS: usize = 5;

@@ -22,7 +22,7 @@ use crate::event::{
     whole, write_version, write_with_context,
 };
 use crate::state::Catalogue;
-use crate::store::{Log, Segments, StoreError};
+use crate::store::{Segments, StoreError};
 
 /// The milliseconds between two writes.
 const TICK: u64 = 100;

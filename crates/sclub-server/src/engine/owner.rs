@@ -11,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::feedback::{Round, prepare_round};
 use super::fit::Fits;
 use super::{Refusal, Role, Shared, lock};
+use crate::cluster::bus::BusError;
 use crate::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
 use crate::state::{Ahead, Catalogue, Effect, State};
 use crate::store::{AppendError, Epochs, Followed, StoreError};
@@ -149,7 +151,7 @@ impl Owner {
             let first = match self.next().await {
                 Next::Request(request) => request,
                 Next::Retry => {
-                    let _ = self.roll();
+                    let _ = self.roll().await;
                     continue;
                 }
                 Next::Closed => return,
@@ -165,11 +167,11 @@ impl Owner {
                     let _ = first.reply.send(Ok(Done::Changed(0)));
                 }
                 Command::Roll => {
-                    let rolled = self.roll().map(Done::Position);
+                    let rolled = self.roll().await.map(Done::Position);
                     let _ = first.reply.send(rolled);
                 }
                 Command::DropBefore(number) => {
-                    let dropped = self.shared.log.drop_before(number);
+                    let dropped = self.shared.log.drop_before(number).await;
                     let dropped = dropped.map_err(|error| Refusal::from(&error));
                     let _ = first.reply.send(dropped.map(|()| Done::Changed(0)));
                 }
@@ -200,9 +202,16 @@ impl Owner {
     /// Applies what another node writes, until this one leads. Returns the request to stop, if one came.
     async fn follow(&mut self) -> Option<Reply> {
         let after = self.shared.read().position();
-        let mut batches = match *self.shared.role.borrow() {
-            Role::Broken(_) => None,
-            _ => self.shared.log.follow(after),
+        let is_broken = matches!(*self.shared.role.borrow(), Role::Broken(_));
+        let mut batches = match is_broken {
+            true => None,
+            false => match self.shared.log.follow(after).await {
+                Ok(batches) => Some(batches),
+                Err(error) => {
+                    tracing::debug!(%error, "the log cannot be followed at the moment");
+                    Some(mpsc::channel(1).1)
+                }
+            },
         };
         loop {
             let position = self.shared.read().position();
@@ -257,7 +266,7 @@ impl Owner {
     }
 
     /// Applies a batch that another node has written.
-    fn apply_followed(&mut self, number: u64, bytes: &[u8]) -> Result<(), String> {
+    fn apply_followed(&mut self, number: u64, bytes: &Bytes) -> Result<(), String> {
         if number <= self.shared.read().position() {
             return Ok(());
         }
@@ -269,6 +278,7 @@ impl Owner {
             .change(|state| state.replay(number, &batch, &mut effect));
         replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
         self.applied(number, effect);
+        self.shared.log.remember(number, bytes);
         Ok(())
     }
 
@@ -296,10 +306,10 @@ impl Owner {
     }
 
     /// Begins a new file of the log. Returns the last batch before it.
-    fn roll(&mut self) -> Result<u64, Refusal> {
+    async fn roll(&mut self) -> Result<u64, Refusal> {
         self.tried_at = self.shared.env().clock.monotonic();
         let last = self.shared.read().position();
-        match self.shared.log.append(last, &[]) {
+        match self.shared.log.append(last, Bytes::new()).await {
             Ok(()) => {
                 self.writable();
                 Ok(last)
@@ -400,10 +410,10 @@ impl Owner {
             state.position()
         };
         let batch = Batch { stamp, events };
-        let bytes = batch.encode();
+        let bytes = Bytes::from(batch.encode());
         let begun = Instant::now();
         clock.yield_now().await;
-        match shared.log.append(position, &bytes) {
+        match shared.log.append(position, bytes.clone()).await {
             Ok(()) => {
                 shared.meters.commit(begun.elapsed(), batch.events.len());
                 let appended = bytes.len() as u64;
@@ -411,6 +421,7 @@ impl Owner {
                 self.writable();
                 clock.yield_now().await;
                 self.apply(position + 1, &batch);
+                shared.log.remember(position + 1, &bytes);
                 for (done, reply) in waiting {
                     // The caller may be gone.
                     let _ = reply.send(Ok(done));
@@ -435,7 +446,7 @@ impl Owner {
                     }
                     self.is_in_doubt = true;
                     self.undecided.extend(replies);
-                    let _ = self.roll();
+                    let _ = self.roll().await;
                 } else {
                     refuse(replies, &refusal);
                 }
@@ -514,7 +525,7 @@ struct Commit {
 }
 
 /// The next batch; `None` if the receiver has ended. Without one it waits for ever.
-async fn next_batch(batches: &mut Option<Followed>) -> Option<Result<(u64, Vec<u8>), StoreError>> {
+async fn next_batch(batches: &mut Option<Followed>) -> Option<Result<(u64, Bytes), BusError>> {
     match batches {
         Some(batches) => batches.recv().await,
         None => std::future::pending().await,

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
 pub use folder::Folder;
-pub use log::{AppendError, Batches, Followed, Log};
+pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;
 pub use snapshots::{SnapshotStore, Snapshots, WriteSnapshot};
 
