@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::time::Instant;
 
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use sclub::{ItemId, ItemSet};
 
@@ -17,7 +18,7 @@ use crate::edge::error::ErrorBody;
 use crate::engine::{
     CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rewards,
 };
-use crate::meters::Call;
+use crate::meters::{Call, Meters};
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
 
@@ -34,19 +35,53 @@ pub(super) async fn recommend(
     State(app): State<Shared>,
     request: Request,
 ) -> Result<Answer, ApiError> {
+    answer(&app, Call::Recommend, request).await
+}
+
+/// Answers a call of an application.
+async fn answer(app: &Shared, call: Call, request: Request) -> Result<Answer, ApiError> {
     let begun = Instant::now();
     let engine = app.ready()?;
     let outcome = async {
-        let bytes = body(&app, request).await?;
-        if let Some(answer) = recommend_one(&app, engine, &bytes, true)? {
-            return Ok(answer);
-        }
-        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
-            recommend_one(app, engine, &bytes, false)
-        });
-        answer.await??.ok_or_else(ApiError::internal)
+        let bytes = body(app, request).await?;
+        answer_bytes(app, call, bytes).await
     };
-    timed(engine, Call::Recommend, begun, outcome.await)
+    timed(engine.meters(), call, begun, outcome.await)
+}
+
+/// Answers a call of an application whose body is known.
+pub(super) async fn answer_bytes(
+    app: &Shared,
+    call: Call,
+    bytes: Bytes,
+) -> Result<Answer, ApiError> {
+    let engine = app.ready()?;
+    match call {
+        Call::Recommend => {
+            if let Some(answer) = recommend_one(app, engine, &bytes, true)? {
+                return Ok(answer);
+            }
+            let answer = run_blocking(app, Work::Recommend, move |app, engine| {
+                recommend_one(app, engine, &bytes, false)
+            });
+            answer.await??.ok_or_else(ApiError::internal)
+        }
+        Call::RecommendBatch => {
+            let answer = run_blocking(app, Work::Recommend, move |app, engine| {
+                recommend_many(app, engine, &bytes)
+            });
+            answer.await?
+        }
+        Call::Feedback => {
+            let request: FeedbackRequest<'_> = parse(&bytes)?;
+            let applied = engine.feedback(&[given(&request)?]).await?;
+            Ok(json(&FeedbackResponse {
+                applied: applied == [true],
+            }))
+        }
+        Call::FeedbackBatch => learn_batch(app, engine, &bytes).await,
+        Call::Other => Err(ApiError::internal()),
+    }
 }
 
 /// Answers a request; `None` if `quick` is set and the answer would take long.
@@ -75,16 +110,7 @@ pub(super) async fn recommend_batch(
     State(app): State<Shared>,
     request: Request,
 ) -> Result<Answer, ApiError> {
-    let begun = Instant::now();
-    let engine = app.ready()?;
-    let outcome = async {
-        let bytes = body(&app, request).await?;
-        let answer = run_blocking(&app, Work::Recommend, move |app, engine| {
-            recommend_many(app, engine, &bytes)
-        });
-        answer.await?
-    };
-    timed(engine, Call::RecommendBatch, begun, outcome.await)
+    answer(&app, Call::RecommendBatch, request).await
 }
 
 fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
@@ -125,17 +151,7 @@ pub(super) async fn feedback(
     State(app): State<Shared>,
     request: Request,
 ) -> Result<Answer, ApiError> {
-    let begun = Instant::now();
-    let engine = app.ready()?;
-    let outcome = async {
-        let bytes = body(&app, request).await?;
-        let request: FeedbackRequest<'_> = parse(&bytes)?;
-        let applied = engine.feedback(&[given(&request)?]).await?;
-        Ok(json(&FeedbackResponse {
-            applied: applied == [true],
-        }))
-    };
-    timed(engine, Call::Feedback, begun, outcome.await)
+    answer(&app, Call::Feedback, request).await
 }
 
 /// Learns the rewards of several users in one time slot. They are durable when the call returns.
@@ -149,27 +165,25 @@ pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,
 ) -> Result<Answer, ApiError> {
-    let begun = Instant::now();
-    let engine = app.ready()?;
-    let outcome = async {
-        let bytes = body(&app, request).await?;
-        let request: FeedbackBatchRequest<'_> = parse(&bytes)?;
-        // A time slot without rewards is a round as well.
-        if !request.feedback.is_empty() {
-            check_batch(&app.settings, "feedback", request.feedback.len())?;
-        }
-        let entries = request.feedback.iter().enumerate();
-        let round = entries
-            .map(|(index, entry)| given(entry).map_err(|refusal| refusal.within("feedback", index)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let rewards = round.iter().map(|given| given.rewards.len()).sum();
-        if rewards > round.len() {
-            check_batch(&app.settings, "feedback", rewards)?;
-        }
-        let applied = engine.feedback(&round).await?;
-        Ok(json(&FeedbackBatchResponse { applied }))
-    };
-    timed(engine, Call::FeedbackBatch, begun, outcome.await)
+    answer(&app, Call::FeedbackBatch, request).await
+}
+
+async fn learn_batch(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, ApiError> {
+    let request: FeedbackBatchRequest<'_> = parse(bytes)?;
+    // A time slot without rewards is a round as well.
+    if !request.feedback.is_empty() {
+        check_batch(&app.settings, "feedback", request.feedback.len())?;
+    }
+    let entries = request.feedback.iter().enumerate();
+    let round = entries
+        .map(|(index, entry)| given(entry).map_err(|refusal| refusal.within("feedback", index)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let rewards = round.iter().map(|given| given.rewards.len()).sum();
+    if rewards > round.len() {
+        check_batch(&app.settings, "feedback", rewards)?;
+    }
+    let applied = engine.feedback(&round).await?;
+    Ok(json(&FeedbackBatchResponse { applied }))
 }
 
 /// Parses bytes as each kind of request, and answers those that need no write. For fuzzing.
@@ -187,8 +201,8 @@ pub(super) fn probe(app: &App, engine: &Engine, bytes: &[u8]) {
 }
 
 /// Records the count and the time of an answer in the metrics.
-fn timed(
-    engine: &Engine,
+pub(super) fn timed(
+    meters: &Meters,
     call: Call,
     begun: Instant,
     outcome: Result<Answer, ApiError>,
@@ -198,7 +212,7 @@ fn timed(
         Err(error) => error.status,
     };
     let took = begun.elapsed();
-    engine.meters().answered(call, took, status.as_u16());
+    meters.answered(call, took, status.as_u16());
     tracing::debug!(?call, status = status.as_u16(), ?took, "answered");
     outcome
 }

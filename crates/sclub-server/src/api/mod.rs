@@ -3,6 +3,7 @@
 mod admin;
 mod blocking;
 mod calls;
+mod cluster;
 pub mod explain;
 mod items;
 mod look;
@@ -25,6 +26,7 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub(crate) use cluster::{answer_call, error_answer};
 pub use openapi::document;
 
 use blocking::{Permits, Work, run_blocking};
@@ -32,8 +34,9 @@ use blocking::{Permits, Work, run_blocking};
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
 use crate::edge::{ApiError, Guard, Role};
+use crate::cluster::Node;
 use crate::engine::{Engine, FoldError, Refusal};
-use crate::meters::Call;
+use crate::meters::{Call, Meters};
 use crate::settings::Settings;
 use crate::store::StoreError;
 
@@ -42,6 +45,8 @@ use crate::store::StoreError;
 pub struct App {
     settings: Settings,
     engine: OnceLock<Engine>,
+    /// The node, in a cluster. Then the groups of the node have applications with engines, and this one has none.
+    node: OnceLock<Arc<Node>>,
     started: Instant,
     /// The summary of the last second, as it is sent to listeners.
     second: watch::Sender<Bytes>,
@@ -57,6 +62,7 @@ impl App {
         Arc::new(Self {
             settings,
             engine: OnceLock::new(),
+            node: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
             permits: Permits::new(),
@@ -69,6 +75,17 @@ impl App {
         let _ = self.engine.set(engine);
     }
 
+    /// Sets the node. Requests are answered by the cluster from now on.
+    pub fn join(&self, node: Arc<Node>) {
+        // This is called once only.
+        let _ = self.node.set(node);
+    }
+
+    /// The node, in a cluster.
+    pub fn node(&self) -> Option<&Arc<Node>> {
+        self.node.get()
+    }
+
     /// The settings of the server.
     pub fn settings(&self) -> &Settings {
         &self.settings
@@ -77,6 +94,12 @@ impl App {
     /// The engine, if it is open.
     pub fn engine(&self) -> Option<&Engine> {
         self.engine.get()
+    }
+
+    /// The metrics, once there are any.
+    pub fn meters(&self) -> Option<&Meters> {
+        let engine = self.engine().map(Engine::meters);
+        engine.or_else(|| self.node().map(|node| &*node.meters))
     }
 
     fn ready(&self) -> Result<&Engine, ApiError> {
@@ -102,44 +125,86 @@ impl App {
     }
 }
 
+/// The routes of each role.
+struct Routes {
+    read: Router<Shared>,
+    /// The calls of an application, which have metrics of their own.
+    calls: Router<Shared>,
+    items: Router<Shared>,
+    admin: Router<Shared>,
+}
+
+impl Routes {
+    fn new() -> Self {
+        Self {
+            read: Router::new()
+                .route("/v1/items", get(items::list))
+                .route("/v1/items/{id}", get(items::show))
+                .route("/v1/users/{id}", get(look::user))
+                .route("/v1/clusters", get(look::clusters))
+                .route("/v1/clusters/{id}", get(look::cluster))
+                .route("/v1/history", get(look::history))
+                .route("/v1/state", get(look::state))
+                .route("/v1/nodes", get(cluster::nodes))
+                .route("/v1/stream", get(stream::listen))
+                .route("/metrics", get(look::metrics)),
+            calls: Router::new()
+                .route("/v1/recommend", post(calls::recommend))
+                .route("/v1/recommend/batch", post(calls::recommend_batch))
+                .route("/v1/feedback", post(calls::feedback))
+                .route("/v1/feedback/batch", post(calls::feedback_batch)),
+            items: Router::new()
+                .route("/v1/items", axum::routing::put(items::put))
+                .route("/v1/items/{id}", axum::routing::delete(items::remove)),
+            admin: Router::new()
+                .route("/v1/users/{id}", axum::routing::delete(admin::forget))
+                .route("/v1/admin/expect", post(admin::expect))
+                .route("/v1/admin/compact", post(admin::compact))
+                .route("/v1/admin/snapshot", post(admin::snapshot))
+                .route("/v1/admin/backup", get(admin::backup))
+                .route("/v1/admin/export", get(admin::export)),
+        }
+    }
+
+    /// Changes each part.
+    fn map(self, change: impl Fn(Router<Shared>) -> Router<Shared>) -> Self {
+        Self {
+            read: change(self.read),
+            calls: change(self.calls),
+            items: change(self.items),
+            admin: change(self.admin),
+        }
+    }
+
+    /// All routes, without roles.
+    fn merge(self) -> Router<Shared> {
+        let Self {
+            read,
+            calls,
+            items,
+            admin,
+        } = self;
+        read.merge(calls).merge(items).merge(admin)
+    }
+}
+
 /// The router with every path of the service.
 pub fn router(app: Arc<App>, guard: &Guard) -> Router {
-    let read = Router::new()
-        .route("/v1/items", get(items::list))
-        .route("/v1/items/{id}", get(items::show))
-        .route("/v1/users/{id}", get(look::user))
-        .route("/v1/clusters", get(look::clusters))
-        .route("/v1/clusters/{id}", get(look::cluster))
-        .route("/v1/history", get(look::history))
-        .route("/v1/state", get(look::state))
-        .route("/v1/stream", get(stream::listen))
-        .route("/metrics", get(look::metrics));
-    let write = Router::new()
-        .route("/v1/recommend", post(calls::recommend))
-        .route("/v1/recommend/batch", post(calls::recommend_batch))
-        .route("/v1/feedback", post(calls::feedback))
-        .route("/v1/feedback/batch", post(calls::feedback_batch));
-    let items = Router::new()
-        .route("/v1/items", axum::routing::put(items::put))
-        .route("/v1/items/{id}", axum::routing::delete(items::remove));
-    let admin = Router::new()
-        .route("/v1/users/{id}", axum::routing::delete(admin::forget))
-        .route("/v1/admin/expect", post(admin::expect))
-        .route("/v1/admin/compact", post(admin::compact))
-        .route("/v1/admin/snapshot", post(admin::snapshot))
-        .route("/v1/admin/backup", get(admin::backup))
-        .route("/v1/admin/export", get(admin::export));
+    let spread = from_fn_with_state(Arc::clone(&app), cluster::spread);
+    let routes = Routes::new().map(|routes| routes.route_layer(spread.clone()));
     let open = Router::new()
         .route("/healthz", get(look::healthz))
         .route("/readyz", get(look::readyz))
         .merge(pages::routes());
     let counted = from_fn_with_state(Arc::clone(&app), counted);
     let others = guard
-        .protect(Role::Read, read)
-        .merge(guard.protect(Role::Write, items))
-        .merge(guard.protect(Role::Admin, admin))
+        .protect(Role::Read, routes.read)
+        .merge(guard.protect(Role::Write, routes.items))
+        .merge(guard.protect(Role::Admin, routes.admin))
         .route_layer(counted);
-    let router = open.merge(others).merge(guard.protect(Role::Write, write));
+    let router = open
+        .merge(others)
+        .merge(guard.protect(Role::Write, routes.calls));
     with_fallbacks(router).with_state(app)
 }
 
@@ -250,11 +315,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 async fn counted(State(app): State<Shared>, request: Request, next: Next) -> Answer {
     let begun = Instant::now();
     let answer = next.run(request).await;
-    if let Some(engine) = app.engine() {
+    if let Some(meters) = app.meters() {
         let status = answer.status().as_u16();
-        engine
-            .meters()
-            .answered(Call::Other, begun.elapsed(), status);
+        meters.answered(Call::Other, begun.elapsed(), status);
     }
     answer
 }
@@ -294,9 +357,8 @@ impl From<Refusal> for ApiError {
                     .retry_after(5)
             }
             Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
-            Refusal::Overloaded | Refusal::Closing | Refusal::Moved => {
-                ApiError::overloaded(message)
-            }
+            Refusal::Moved => ApiError::moved(message),
+            Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),
         }
     }
 }

@@ -1,13 +1,151 @@
 //! Several servers as one, over NATS JetStream.
+//!
+//! | | |
+//! |---|---|
+//! | [`bus`] | what a cluster needs of its messaging system; [`nats`] has it on NATS |
+//! | `log`, `snapshots` | the log of a partition is a stream, its snapshots are objects |
+//! | [`members`] | the nodes, and the order in which they are to own a partition |
+//! | [`node`] | leases: which partitions a node follows and writes |
+//! | [`call`], `serve` | requests between nodes |
+//! | `fitter` | fits over all partitions |
 
 pub mod bus;
+pub mod call;
+mod fitter;
 mod log;
+pub mod members;
 pub mod nats;
+pub mod node;
+mod serve;
 mod snapshots;
 mod wait;
 
+use serde::{Deserialize, Serialize};
+
 pub use log::StreamLog;
+pub use node::{Node, NodeParts, Tasks, TokioTasks};
 pub use snapshots::ObjectSnapshots;
+
+use crate::env::Env;
+use crate::identity::Identity;
+use crate::settings::Settings;
+use bus::{Bucket, Bus, BusError};
 
 /// The milliseconds after which an entry of a node, or a lease, expires if it is not renewed.
 pub const TTL: u64 = 3_000;
+
+/// The default number of partitions.
+pub const DEFAULT_PARTITIONS: usize = 16;
+
+/// The maximum number of partitions.
+pub const MAX_PARTITIONS: usize = 256;
+
+/// The key of the [`Cluster`], and that of its [`Identity`].
+const CLUSTER_KEY: &str = "cluster";
+const IDENTITY_KEY: &str = "identity";
+
+/// The facts of a cluster that are fixed when it is made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// The number of partitions.
+    pub partitions: usize,
+    /// The number of copies of each stream.
+    pub replicas: usize,
+    /// The time when it was made, in milliseconds since 1970.
+    pub created: u64,
+}
+
+impl Cluster {
+    /// The names of the streams: one for each partition, and one for the catalogue.
+    pub fn streams(partitions: usize) -> Vec<String> {
+        let names = (0..partitions).map(|number| format!("p{number}"));
+        names.chain(["catalogue".to_owned()]).collect()
+    }
+
+    /// Checks that a policy can run on a number of partitions.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn check(identity: &Identity, partitions: usize) -> Result<(), String> {
+        if !(1..=MAX_PARTITIONS).contains(&partitions) {
+            return Err(format!(
+                "partitions is {partitions}; it must be from 1 to {MAX_PARTITIONS}"
+            ));
+        }
+        let policy = identity.policy;
+        if partitions > 1 && policy.can.partitions == sclub::Partitions::One {
+            return Err(format!(
+                "policy {} compares users of all partitions with each other, so it runs on one partition \
+                 (--partitions 1): replicated, but not spread. Policies that can be spread: {}",
+                policy.name,
+                spreadable().join(", ")
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes a cluster: its facts, its policy and the key that seals its decisions. The streams and buckets exist.
+    ///
+    /// # Errors
+    /// If it exists already, or the settings are invalid.
+    pub async fn init(
+        bus: &dyn Bus,
+        env: &Env,
+        settings: &Settings,
+        partitions: usize,
+        replicas: usize,
+    ) -> Result<Self, String> {
+        let identity = Identity::new(settings, &*env.random).map_err(|misfit| misfit.to_string())?;
+        Self::check(&identity, partitions)?;
+        let cluster = Self {
+            partitions,
+            replicas,
+            created: env.clock.wall(),
+        };
+        let facts = serde_json::to_vec(&cluster).expect("plain data");
+        let failed = |error: BusError| match error {
+            BusError::Conflict => "the cluster exists already".to_owned(),
+            error => format!("the cluster cannot be made: {error}"),
+        };
+        // A cluster without an identity is unfinished, and can be made again.
+        let existing = bus.get(Bucket::Config, IDENTITY_KEY).await.map_err(failed)?;
+        if existing.is_some() {
+            return Err(failed(BusError::Conflict));
+        }
+        bus.put(Bucket::Config, CLUSTER_KEY, facts.into())
+            .await
+            .map_err(failed)?;
+        let created = bus.create(Bucket::Config, IDENTITY_KEY, identity.encode().into());
+        created.await.map_err(failed)?;
+        Ok(cluster)
+    }
+
+    /// Reads the facts and the identity of a cluster.
+    ///
+    /// # Errors
+    /// If there is none, or this program does not support it.
+    pub async fn read(bus: &dyn Bus) -> Result<(Self, Identity), String> {
+        let failed = |error: BusError| format!("the cluster cannot be read: {error}");
+        let missing = || "there is no such cluster; make it with 'sclub cluster init'".to_owned();
+        let facts = match bus.get(Bucket::Config, CLUSTER_KEY).await {
+            Err(BusError::Missing(_)) => None,
+            other => other.map_err(failed)?,
+        };
+        let facts = facts.ok_or_else(missing)?;
+        let identity = bus.get(Bucket::Config, IDENTITY_KEY).await.map_err(failed)?;
+        let identity = identity.ok_or_else(missing)?;
+        let facts: Self = serde_json::from_slice(&facts.value)
+            .map_err(|error| format!("the key {CLUSTER_KEY} is damaged: {error}"))?;
+        let identity = Identity::decode(&identity.value).map_err(|misfit| misfit.to_string())?;
+        Self::check(&identity, facts.partitions)?;
+        Ok((facts, identity))
+    }
+}
+
+/// The names of the policies that can run on several partitions.
+fn spreadable() -> Vec<&'static str> {
+    let all = crate::identity::servable().into_iter();
+    all.filter(|spec| spec.can.partitions != sclub::Partitions::One)
+        .map(|spec| spec.name)
+        .collect()
+}

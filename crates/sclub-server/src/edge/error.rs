@@ -152,6 +152,11 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "read_only", message)
     }
 
+    /// 503: another node of the cluster must answer.
+    pub fn moved(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "moved", message).retry_after(1)
+    }
+
     /// 503: the server is overloaded.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).retry_after(1)

@@ -1,0 +1,672 @@
+//! Any node answers any request: a request is handed to the owner of the group that it is about.
+//!
+//! Each group of a node has an [`App`] with the group's engine, and every handler works on it as on a single server.
+//! [`spread`] finds the group, or the groups of a batch.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use axum::http::{Method, Response, StatusCode};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use http_body_util::BodyExt;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tower::ServiceExt;
+
+use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
+use crate::cluster::Node;
+use crate::cluster::bus::Bucket;
+use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route, decode, encode};
+use crate::cluster::members::{Lease, Members};
+use crate::cluster::node::Group;
+use crate::decision::{DecisionContents, Sealer};
+use crate::edge::ApiError;
+use crate::edge::error::ErrorBody;
+use crate::engine::Refusal;
+use crate::meters::Call;
+
+/// The time for which a request waits for an owner: a takeover takes the length of a lease and a second.
+const DEADLINE: Duration = Duration::from_millis(crate::cluster::TTL + 3_000);
+/// The time for which one attempt waits for its answer. It covers an append that is repeated.
+const ATTEMPT_MS: u64 = 7_000;
+/// The time between two attempts.
+const RETRY: Duration = Duration::from_millis(15);
+
+/// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
+pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
+    let Some(node) = app.node().map(Arc::clone) else {
+        return next.run(request).await;
+    };
+    answer(&app, node, request)
+        .await
+        .unwrap_or_else(IntoResponse::into_response)
+}
+
+async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answer, ApiError> {
+    let path = request.uri().path().to_owned();
+    let method = request.method().clone();
+    let call = match path.as_str() {
+        "/v1/recommend" => Some(Call::Recommend),
+        "/v1/recommend/batch" => Some(Call::RecommendBatch),
+        "/v1/feedback" => Some(Call::Feedback),
+        "/v1/feedback/batch" => Some(Call::FeedbackBatch),
+        _ => None,
+    };
+    if let Some(call) = call {
+        let begun = Instant::now();
+        let outcome = async {
+            let bytes = body(app, request).await?;
+            match call {
+                Call::RecommendBatch => recommend_batch(&node, bytes).await,
+                Call::FeedbackBatch => feedback_batch(&node, bytes).await,
+                call => {
+                    let group = group_of(&node, call, &bytes)?;
+                    ask(&node, group, route(call), bytes).await
+                }
+            }
+        };
+        return calls::timed(&node.meters, call, begun, outcome.await);
+    }
+    let other = |body: Bytes| {
+        let query = request.uri().query().map(|query| format!("?{query}"));
+        let target = format!("{path}{}", query.unwrap_or_default());
+        (Route::Other(method.to_string(), target), body)
+    };
+    match path.as_str() {
+        "/v1/nodes" => Ok(json(&node_list(&node))),
+        "/v1/state" => {
+            let (route, _) = other(Bytes::new());
+            state(&node, &route).await
+        }
+        "/metrics" => Ok(metrics(&node)),
+        "/v1/items" if method == Method::PUT => {
+            let (head, sent) = request.into_parts();
+            let dim = catalogue_dim(&node);
+            let write = async |items| upsert(&node, items).await;
+            items::put_with(app, &head.headers, sent, dim, write).await
+        }
+        _ if method == Method::GET && path.starts_with("/v1/items") => {
+            let catalogue = node.catalogue().app().ok_or_else(starting)?;
+            Ok(inner(&catalogue, request).await)
+        }
+        _ if path.starts_with("/v1/items") => {
+            let (route, bytes) = other(Bytes::new());
+            ask(&node, node.catalogue(), route, bytes).await
+        }
+        _ if path.starts_with("/v1/users/") => {
+            let id = path.trim_start_matches("/v1/users/");
+            let id = percent_decoded(id);
+            let group = node.group_of(&id);
+            let (route, bytes) = other(Bytes::new());
+            ask(&node, group, route, bytes).await
+        }
+        "/v1/admin/compact" | "/v1/admin/snapshot" => {
+            let (route, _) = other(Bytes::new());
+            let answers = ask_all(&node, &route).await?;
+            Ok(json(&answers))
+        }
+        "/v1/admin/backup" | "/v1/admin/export" | "/v1/stream" => Err(ApiError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "unsupported",
+            "this is not available over HTTP in a cluster; use 'sclub cluster'",
+        )),
+        // Clusters and their history: those of the first partition. Fits are the same in all.
+        _ => {
+            let (route, _) = other(Bytes::new());
+            let bytes = body_of(app, &method, request).await?;
+            ask(&node, &node.partitions()[0], route, bytes).await
+        }
+    }
+}
+
+async fn body_of(app: &App, method: &Method, request: Request) -> Result<Bytes, ApiError> {
+    match *method == Method::POST {
+        true => body(app, request).await,
+        false => Ok(Bytes::new()),
+    }
+}
+
+fn starting() -> ApiError {
+    let message = "the node is reading the catalogue";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message).retry_after(1)
+}
+
+fn route(call: Call) -> Route {
+    match call {
+        Call::Recommend => Route::Recommend,
+        Call::RecommendBatch => Route::RecommendBatch,
+        Call::Feedback => Route::Feedback,
+        _ => Route::FeedbackBatch,
+    }
+}
+
+/// Answers a request with the handlers of a single server.
+async fn inner(app: &Shared, request: Request) -> Answer {
+    let router = Routes::new().merge().with_state(Arc::clone(app));
+    router.oneshot(request).await.unwrap_or_else(|error| match error {})
+}
+
+/// The group that a request is about.
+fn group_of<'a>(node: &'a Node, call: Call, bytes: &[u8]) -> Result<&'a Arc<Group>, ApiError> {
+    #[derive(Deserialize)]
+    struct OfUser<'a> {
+        #[serde(borrow)]
+        user: Cow<'a, str>,
+    }
+    #[derive(Deserialize)]
+    struct OfDecision<'a> {
+        #[serde(borrow)]
+        decision: Cow<'a, str>,
+    }
+    match call {
+        Call::Recommend => {
+            let OfUser { user } = parse(bytes)?;
+            Ok(node.group_of(&user))
+        }
+        _ => {
+            let OfDecision { decision } = parse(bytes)?;
+            group_of_decision(node, &decision)
+        }
+    }
+}
+
+fn group_of_decision<'a>(node: &'a Node, decision: &str) -> Result<&'a Arc<Group>, ApiError> {
+    let encoded = Sealer::new(node.identity.key()).open(decision);
+    let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
+    let contents = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
+    Ok(node.group_of(&contents.user))
+}
+
+/// Asks the owner of a group, which may be this node. Waits while the group moves.
+async fn ask(
+    node: &Arc<Node>,
+    group: &Arc<Group>,
+    route: Route,
+    bytes: Bytes,
+) -> Result<Answer, ApiError> {
+    let can_be_stale = matches!(route, Route::Recommend | Route::RecommendBatch);
+    let call = HttpCall {
+        route,
+        body: bytes.to_vec(),
+    };
+    let mut encoded = None;
+    let begun = Instant::now();
+    loop {
+        let app = group.app();
+        let engine = app.as_ref().and_then(|app| app.engine());
+        if let (Some(app), Some(engine)) = (&app, engine)
+            && engine.is_leading()
+        {
+            let answered = answer_local(app, &call, bytes.clone()).await;
+            match answered {
+                Err(error) if is_moving(&error) => {}
+                answered => return answered,
+            }
+        } else {
+            let message = encoded.get_or_insert_with(|| encode(&GroupCall::Http(call.clone())));
+            let sent = Instant::now();
+            let answer = node.bus.request(&group.name, message.clone(), ATTEMPT_MS).await;
+            match answer.as_deref().map(decode::<GroupAnswer>) {
+                Ok(Some(GroupAnswer::Http(answer))) => {
+                    node.meters.forwarded(sent.elapsed());
+                    return Ok(response(answer));
+                }
+                Ok(Some(GroupAnswer::Failed(reason))) => {
+                    tracing::error!(group = group.name, reason, "a forwarded request failed");
+                    return Err(ApiError::internal());
+                }
+                _ => {}
+            }
+            // Without an owner, this node answers from what it knows.
+            if let (Some(app), Some(engine)) = (&app, engine)
+                && can_be_stale
+                && engine.has_led()
+            {
+                return answer_local(app, &call, bytes.clone()).await;
+            }
+        }
+        if begun.elapsed() >= DEADLINE {
+            return Err(ApiError::moved(
+                "the owner of the partition does not answer; retry",
+            ));
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Returns true if an error may be gone after a moment, on this node or another. Every call can be repeated.
+fn is_moving(error: &ApiError) -> bool {
+    error.code == "moved" || error.code == "unknown_outcome"
+}
+
+/// Answers a call with the engine of a group.
+async fn answer_local(app: &Shared, call: &HttpCall, bytes: Bytes) -> Result<Answer, ApiError> {
+    let call = match &call.route {
+        Route::Recommend => Call::Recommend,
+        Route::RecommendBatch => Call::RecommendBatch,
+        Route::Feedback => Call::Feedback,
+        Route::FeedbackBatch => Call::FeedbackBatch,
+        Route::Other(method, target) => {
+            let request = Request::builder()
+                .method(method.as_str())
+                .uri(target.as_str())
+                .header(CONTENT_TYPE, "application/json")
+                .body(Body::from(bytes))
+                .map_err(|_| ApiError::internal())?;
+            return Ok(inner(app, request).await);
+        }
+    };
+    calls::answer_bytes(app, call, bytes).await
+}
+
+/// Answers a request of another node; `None` if the group has moved.
+pub(crate) async fn answer_call(app: &Shared, mut call: HttpCall) -> Option<HttpAnswer> {
+    let bytes = Bytes::from(std::mem::take(&mut call.body));
+    match answer_local(app, &call, bytes).await {
+        Err(error) if is_moving(&error) => None,
+        Err(error) => Some(error_answer(error).await),
+        Ok(answer) => Some(whole(answer).await),
+    }
+}
+
+/// An error as the answer to another node.
+pub(crate) async fn error_answer(error: ApiError) -> HttpAnswer {
+    whole(error.into_response()).await
+}
+
+async fn whole(answer: Answer) -> HttpAnswer {
+    let header = |name| {
+        let value: Option<&HeaderValue> = answer.headers().get(name);
+        value.and_then(|value| value.to_str().ok()).map(str::to_owned)
+    };
+    let content_type = header(CONTENT_TYPE).unwrap_or_default();
+    let retry_after = header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
+    let status = answer.status().as_u16();
+    let body = answer.into_body().collect().await;
+    HttpAnswer {
+        status,
+        content_type,
+        retry_after,
+        body: body.map(|body| body.to_bytes().to_vec()).unwrap_or_default(),
+    }
+}
+
+fn response(answer: HttpAnswer) -> Answer {
+    let mut response = Response::new(Body::from(answer.body));
+    *response.status_mut() =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Ok(value) = HeaderValue::from_str(&answer.content_type) {
+        response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    if let Some(seconds) = answer.retry_after {
+        response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    }
+    response
+}
+
+/// The entries of a batch that go to one group.
+struct Share<'a> {
+    group: &'a Arc<Group>,
+    /// The places of the entries in the batch.
+    places: Vec<usize>,
+    entries: Vec<&'a RawValue>,
+}
+
+/// Divides the entries of a batch by group.
+fn shares<'a>(
+    groups: impl Iterator<Item = Result<&'a Arc<Group>, ApiError>>,
+    entries: &[&'a RawValue],
+    list: &str,
+) -> Result<Vec<Share<'a>>, ApiError> {
+    let mut shares: Vec<Share<'a>> = Vec::new();
+    for (place, (group, entry)) in groups.zip(entries).enumerate() {
+        let group = group.map_err(|error| within(error, list, place))?;
+        let share = shares.iter().position(|s| s.group.index == group.index);
+        let share = share.unwrap_or_else(|| {
+            shares.push(Share {
+                group,
+                places: Vec::new(),
+                entries: Vec::new(),
+            });
+            shares.len() - 1
+        });
+        shares[share].places.push(place);
+        shares[share].entries.push(entry);
+    }
+    Ok(shares)
+}
+
+fn within(error: ApiError, list: &str, place: usize) -> ApiError {
+    let field = match &error.field {
+        Some(field) => format!("{list}[{place}].{field}"),
+        None => format!("{list}[{place}]"),
+    };
+    error.field(field)
+}
+
+#[derive(Deserialize)]
+struct RawRequests<'a> {
+    #[serde(borrow)]
+    requests: Vec<&'a RawValue>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RawDecisions {
+    decisions: Vec<Box<RawValue>>,
+}
+
+async fn recommend_batch(node: &Arc<Node>, bytes: Bytes) -> Result<Answer, ApiError> {
+    let RawRequests { requests } = parse(&bytes)?;
+    let groups = requests
+        .iter()
+        .map(|entry| group_of(node, Call::Recommend, entry.get().as_bytes()));
+    let shares = shares(groups, &requests, "requests")?;
+    if shares.len() <= 1 {
+        let group = shares.first().map_or(&node.partitions()[0], |s| s.group);
+        return ask(node, group, Route::RecommendBatch, bytes.clone()).await;
+    }
+    let answers = ask_shares(node, &shares, "requests", Route::RecommendBatch).await?;
+    let mut all: Vec<Option<Box<RawValue>>> = requests.iter().map(|_| None).collect();
+    for (share, answer) in shares.iter().zip(answers) {
+        let RawDecisions { decisions } =
+            serde_json::from_slice(&answer).map_err(|_| ApiError::internal())?;
+        for (&place, decision) in share.places.iter().zip(decisions) {
+            all[place] = Some(decision);
+        }
+    }
+    let decisions: Option<Vec<Box<RawValue>>> = all.into_iter().collect();
+    let decisions = decisions.ok_or_else(ApiError::internal)?;
+    Ok(json(&RawDecisions { decisions }))
+}
+
+#[derive(Deserialize)]
+struct RawFeedback<'a> {
+    #[serde(borrow)]
+    feedback: Vec<&'a RawValue>,
+}
+
+/// A batch over several partitions is one round in each. If one of them refuses its part, the others may have
+/// learned theirs; the batch can be repeated.
+async fn feedback_batch(node: &Arc<Node>, bytes: Bytes) -> Result<Answer, ApiError> {
+    let RawFeedback { feedback } = parse(&bytes)?;
+    let groups = feedback
+        .iter()
+        .map(|entry| group_of(node, Call::Feedback, entry.get().as_bytes()));
+    let shares = shares(groups, &feedback, "feedback")?;
+    if shares.len() <= 1 {
+        let group = shares.first().map_or(&node.partitions()[0], |s| s.group);
+        return ask(node, group, Route::FeedbackBatch, bytes.clone()).await;
+    }
+    let answers = ask_shares(node, &shares, "feedback", Route::FeedbackBatch).await?;
+    let mut applied = vec![false; feedback.len()];
+    for (share, answer) in shares.iter().zip(answers) {
+        #[derive(Deserialize)]
+        struct Applied {
+            applied: Vec<bool>,
+        }
+        let part: Applied = serde_json::from_slice(&answer).map_err(|_| ApiError::internal())?;
+        for (&place, is_new) in share.places.iter().zip(part.applied) {
+            applied[place] = is_new;
+        }
+    }
+    Ok(json(&super::model::FeedbackBatchResponse { applied }))
+}
+
+/// Asks the groups of a batch at the same time. Returns the bodies of their answers, or the first error.
+async fn ask_shares(
+    node: &Arc<Node>,
+    shares: &[Share<'_>],
+    list: &str,
+    route: Route,
+) -> Result<Vec<Bytes>, ApiError> {
+    let asked = shares.iter().map(|share| {
+        let entries: Vec<&str> = share.entries.iter().map(|entry| entry.get()).collect();
+        let part = format!("{{\"{list}\":[{}]}}", entries.join(","));
+        ask(node, share.group, route.clone(), part.into())
+    });
+    let answers = futures_util::future::join_all(asked).await;
+    let mut bodies = Vec::with_capacity(answers.len());
+    for (share, answer) in shares.iter().zip(answers) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => error.into_response(),
+        };
+        let answer = whole(answer).await;
+        if answer.status >= 400 {
+            return Err(of_whole_batch(&answer, share, list));
+        }
+        bodies.push(answer.body.into());
+    }
+    Ok(bodies)
+}
+
+/// The error of a share, with the places that its entries have in the batch.
+fn of_whole_batch(answer: &HttpAnswer, share: &Share<'_>, list: &str) -> ApiError {
+    let status =
+        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let Ok(ErrorBody { error }) = serde_json::from_slice(&answer.body) else {
+        return ApiError::internal();
+    };
+    // Codes are names in the program.
+    let code: &'static str = match error.code {
+        Cow::Borrowed(code) => code,
+        Cow::Owned(code) => known_code(&code),
+    };
+    let mut own = ApiError::new(status, code, error.message);
+    own.retry_after = answer.retry_after;
+    own.field = error.field.map(|field| moved_field(&field, share, list).into());
+    own
+}
+
+fn known_code(code: &str) -> &'static str {
+    const CODES: [&str; 16] = [
+        "bad_json",
+        "unknown_decision",
+        "unknown_item",
+        "unknown_user",
+        "expired",
+        "forgotten",
+        "invalid",
+        "begun",
+        "answered",
+        "other_copy",
+        "unknown_outcome",
+        "read_only",
+        "overloaded",
+        "moved",
+        "too_large",
+        "internal",
+    ];
+    let known = CODES.iter().copied().find(|known| *known == code);
+    known.unwrap_or("internal")
+}
+
+/// `feedback[1].reward` of a share is, say, `feedback[7].reward` of the batch. A share of one entry has no place.
+fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
+    let rest = field.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
+    let parsed = rest.and_then(|rest| {
+        let (place, rest) = rest.split_once(']')?;
+        Some((place.parse::<usize>().ok()?, rest))
+    });
+    match parsed {
+        Some((place, rest)) => {
+            let place = share.places.get(place).copied().unwrap_or(place);
+            format!("{list}[{place}]{rest}")
+        }
+        None => match share.places[..] {
+            [place] => format!("{list}[{place}].{field}"),
+            _ => field.to_owned(),
+        },
+    }
+}
+
+/// Writes items through the owner of the catalogue, and waits until this node has them.
+async fn upsert(node: &Arc<Node>, items: Vec<crate::event::Item>) -> Result<usize, ApiError> {
+    let group = node.catalogue();
+    let call = GroupCall::Upsert(items);
+    let begun = Instant::now();
+    let mut encoded = None;
+    let (changed, position) = loop {
+        let app = group.app();
+        let is_own = app.as_ref().and_then(|app| app.engine()).is_some_and(|e| e.is_leading());
+        let answer = match (&app, is_own) {
+            (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
+            _ => {
+                let message = encoded.get_or_insert_with(|| encode(&call)).clone();
+                let answer = node.bus.request(&group.name, message, ATTEMPT_MS).await;
+                answer.ok().and_then(|answer| decode(&answer))
+            }
+        };
+        match answer {
+            Some(GroupAnswer::Changed(changed, position)) => break (changed, position),
+            Some(GroupAnswer::Http(answer)) => {
+                let share = Share {
+                    group,
+                    places: Vec::new(),
+                    entries: Vec::new(),
+                };
+                return Err(of_whole_batch(&answer, &share, "items"));
+            }
+            Some(GroupAnswer::Failed(_)) => return Err(ApiError::internal()),
+            _ => {}
+        }
+        if begun.elapsed() >= DEADLINE {
+            return Err(ApiError::moved("the owner of the catalogue does not answer; retry"));
+        }
+        tokio::time::sleep(RETRY).await;
+    };
+    while begun.elapsed() < DEADLINE {
+        let app = group.app();
+        let engine = app.as_ref().and_then(|app| app.engine());
+        if engine.is_some_and(|engine| engine.state().position() >= position) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    Ok(changed as usize)
+}
+
+fn catalogue_dim(node: &Node) -> Option<usize> {
+    let app = node.catalogue().app();
+    let engine = app.as_ref().and_then(|app| app.engine());
+    engine.and_then(|engine| engine.state().dim())
+}
+
+/// Asks every partition, and returns the answers by name. The first error is the answer.
+async fn ask_all(
+    node: &Arc<Node>,
+    route: &Route,
+) -> Result<std::collections::BTreeMap<String, serde_json::Value>, ApiError> {
+    let asked = node.groups().iter().map(|group| async {
+        let answer = ask(node, group, route.clone(), Bytes::new()).await?;
+        Ok::<_, ApiError>((group, whole(answer).await))
+    });
+    let mut all = std::collections::BTreeMap::new();
+    for answer in futures_util::future::join_all(asked).await {
+        let (group, answer) = answer?;
+        if answer.status >= 400 {
+            let share = Share {
+                group,
+                places: Vec::new(),
+                entries: Vec::new(),
+            };
+            return Err(of_whole_batch(&answer, &share, ""));
+        }
+        let value = serde_json::from_slice(&answer.body).map_err(|_| ApiError::internal())?;
+        all.insert(group.name.clone(), value);
+    }
+    Ok(all)
+}
+
+/// The state of the whole cluster: sums over the partitions.
+async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
+    let mut parts = ask_all(node, route).await?;
+    let catalogue = parts.remove(&node.catalogue().name).unwrap_or_default();
+    let mut whole = parts.values().next().cloned().unwrap_or_default();
+    for field in ["events", "rounds", "users", "rewards", "decisions"] {
+        let sum: u64 = parts.values().filter_map(|part| part[field].as_u64()).sum();
+        whole[field] = sum.into();
+    }
+    let sum: f64 = parts.values().filter_map(|p| p["reward_sum"].as_f64()).sum();
+    whole["reward_sum"] = sum.into();
+    whole["items"] = catalogue["items"].clone();
+    whole["dim"] = catalogue["dim"].clone();
+    let writable = parts.values().all(|part| part["writable"] == true);
+    whole["writable"] = writable.into();
+    if let Some(whole) = whole.as_object_mut()
+        && whole.remove("hash").is_some()
+    {
+        let hashes = parts.iter().map(|(name, part)| (name.clone(), part["hash"].clone()));
+        whole.insert("hashes".to_owned(), hashes.collect::<serde_json::Map<_, _>>().into());
+    }
+    whole["partitions"] = (parts.len() as u64).into();
+    whole["node"] = node.name.clone().into();
+    Ok(json(&whole))
+}
+
+/// A node, and a group of a cluster.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeList {
+    node: String,
+    nodes: Vec<crate::cluster::members::Member>,
+    owners: std::collections::BTreeMap<String, String>,
+    drained: Vec<String>,
+}
+
+/// The nodes and the owners of the groups, as a node sees them.
+pub(super) fn node_list(node: &Node) -> NodeList {
+    let members = Members::read(&*node.bus);
+    let leases = node.bus.entries(Bucket::Leases);
+    let owners = leases.iter().filter_map(|(group, entry)| {
+        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
+        Some((group.clone(), lease.node))
+    });
+    NodeList {
+        node: node.name.clone(),
+        owners: owners.collect(),
+        nodes: members.members,
+        drained: members.drained,
+    }
+}
+
+/// Returns the nodes of the cluster, and the owner of each partition.
+#[utoipa::path(get, path = "/v1/nodes", tag = "look", responses(
+    (status = 200, body = serde_json::Value, description = "The nodes"),
+    (status = 404, body = ErrorBody, description = "The server is not part of a cluster")))]
+pub(super) async fn nodes() -> ApiError {
+    ApiError::unknown("unknown_path", "this server is not part of a cluster")
+}
+
+/// The metrics of a node.
+fn metrics(node: &Node) -> Answer {
+    node.count();
+    let mut answer = Response::new(Body::from(node.meters.render()));
+    let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, name);
+    answer
+}
+
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        match (byte, code) {
+            (b'%', Some(code)) => {
+                bytes.push(code);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,92 @@
+//! Requests between nodes.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Item;
+
+/// A request to the owner of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum GroupCall {
+    /// A request of a client, with its body.
+    Http(HttpCall),
+    /// Items for the catalogue.
+    Upsert(Vec<Item>),
+    /// The group's part in deciding whether a fit is due.
+    Progress,
+    /// A question of a fit.
+    Question(Vec<u8>),
+    /// A fit, computed from the group's state after the batch `position`.
+    Fit {
+        /// The fit.
+        fit: Vec<u8>,
+        /// The batch.
+        position: u64,
+    },
+    /// Removes the data of forgotten users.
+    Compact,
+    /// The hash of the state.
+    Hash,
+}
+
+/// A request of a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HttpCall {
+    /// The kind of request.
+    pub route: Route,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// The kinds of requests of clients that are handed to the owner of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Route {
+    /// `POST /v1/recommend`
+    Recommend,
+    /// `POST /v1/recommend/batch`
+    RecommendBatch,
+    /// `POST /v1/feedback`
+    Feedback,
+    /// `POST /v1/feedback/batch`
+    FeedbackBatch,
+    /// Another one: the method, and the path with its query.
+    Other(String, String),
+}
+
+/// The answer of a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum GroupAnswer {
+    /// This node does not own the group. Nothing was done.
+    Moved,
+    /// The answer to a client.
+    Http(HttpAnswer),
+    /// The number of things changed, and the last batch.
+    Changed(u64, u64),
+    /// The result, and the last batch that it is from.
+    Result(Vec<u8>, u64),
+    /// The call failed.
+    Failed(String),
+}
+
+/// An answer to a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HttpAnswer {
+    /// The status.
+    pub status: u16,
+    /// The content type.
+    pub content_type: String,
+    /// The number of seconds after which to retry.
+    pub retry_after: Option<u64>,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+/// Encodes a request or an answer.
+pub fn encode<T: Serialize>(value: &T) -> Bytes {
+    postcard::to_stdvec(value).expect("plain data").into()
+}
+
+/// Decodes a request or an answer; `None` if it is malformed.
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    postcard::from_bytes(bytes).ok()
+}

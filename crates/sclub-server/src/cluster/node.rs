@@ -1,0 +1,714 @@
+//! A node of a cluster: it follows groups, owns some of them, and answers for them.
+//!
+//! A *group* is a stream with an engine: one for each partition of the users, and one for the catalogue. Each has a
+//! task ([`tend`]) that decides whether this node follows it, and acquires, renews and hands over its lease.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::bus::{Bucket, Bus, BusError};
+use super::members::{Lease, Member, Members, Part, partition_of};
+use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
+use crate::api::App;
+use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
+use crate::env::{Env, Task};
+use crate::identity::Identity;
+use crate::meters::Meters;
+use crate::settings::Settings;
+use crate::store::{Epochs, Folder};
+
+/// The milliseconds between two looks at a group, if nothing happens.
+const TICK: u64 = 200;
+/// The milliseconds between two renewals of a lease.
+const RENEW: u64 = TTL / 3;
+/// The milliseconds before the end of a lease at which its owner stops writing.
+const MARGIN: u64 = 300;
+/// The milliseconds for which a node that is not the first choice lets the others go first.
+const DEFER: u64 = 500;
+/// The milliseconds for which a node keeps following a group that it no longer needs.
+const LINGER: u64 = 10_000;
+/// The number of batches that a node may be behind to take over a group.
+const MAX_LAG: u64 = 256;
+/// The milliseconds for which an owner waits for its successor to catch up.
+const MAX_HANDOVER: u64 = 5_000;
+
+/// Runs the tasks of a node.
+pub trait Tasks: fmt::Debug + Send + Sync {
+    /// Starts a task that does not block.
+    fn spawn(&self, task: Task);
+
+    /// Runs work that blocks. The result ends with it.
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> Task;
+}
+
+/// The tasks of a tokio runtime.
+#[derive(Debug)]
+pub struct TokioTasks(pub tokio::runtime::Handle);
+
+impl Tasks for TokioTasks {
+    fn spawn(&self, task: Task) {
+        self.0.spawn(task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> Task {
+        let done = self.0.spawn_blocking(work);
+        Box::pin(async move { drop(done.await) })
+    }
+}
+
+/// A group: a partition, or the catalogue.
+#[derive(Debug)]
+pub struct Group {
+    /// Its name, which is also that of its stream, its lease and its subject.
+    pub name: String,
+    /// Its number; that of the catalogue is the number of partitions.
+    pub index: usize,
+    /// The engine, while this node follows the group.
+    app: RwLock<Option<Arc<App>>>,
+    /// The service for requests of other nodes is on while this is true.
+    is_serving: watch::Sender<bool>,
+}
+
+impl Group {
+    /// The group's application, if this node follows it.
+    pub fn app(&self) -> Option<Arc<App>> {
+        let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
+        app.clone()
+    }
+
+    fn set_app(&self, app: Option<Arc<App>>) {
+        *self.app.write().unwrap_or_else(PoisonError::into_inner) = app;
+    }
+}
+
+/// A node.
+pub struct Node {
+    pub(crate) bus: Arc<dyn Bus>,
+    pub(crate) env: Env,
+    pub(crate) tasks: Arc<dyn Tasks>,
+    pub(crate) settings: Settings,
+    pub(crate) cluster: Cluster,
+    pub(crate) identity: Identity,
+    pub(crate) meters: Arc<Meters>,
+    /// The name of the node.
+    pub name: String,
+    life: u64,
+    addr: Mutex<String>,
+    standby: usize,
+    groups: Vec<Arc<Group>>,
+    is_draining: AtomicBool,
+    is_closed: watch::Sender<bool>,
+    fatal: watch::Sender<Option<String>>,
+    /// The number of groups taken over since the start.
+    pub(crate) takeovers: AtomicU64,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({})", self.name)
+    }
+}
+
+/// The parts that a node is made of.
+#[derive(Debug, Clone)]
+pub struct NodeParts {
+    /// The bus.
+    pub bus: Arc<dyn Bus>,
+    /// Disk, clock, random numbers and threads.
+    pub env: Env,
+    /// The runner of tasks.
+    pub tasks: Arc<dyn Tasks>,
+    /// The settings. `data` is the folder for the journal and for copies of snapshots.
+    pub settings: Settings,
+    /// The name of the node.
+    pub name: String,
+    /// The number of other nodes that follow each partition.
+    pub standby: usize,
+}
+
+impl Node {
+    /// A node of the cluster that the bus has. It does nothing before [`Node::start`].
+    ///
+    /// # Errors
+    /// If there is no cluster, the settings differ from the cluster's, or the data folder is of another one.
+    pub async fn join(parts: NodeParts) -> Result<Arc<Self>, String> {
+        let NodeParts {
+            bus,
+            env,
+            tasks,
+            settings,
+            name,
+            standby,
+        } = parts;
+        let (cluster, identity) = Cluster::read(&*bus).await?;
+        identity.check(&settings).map_err(|misfit| misfit.to_string())?;
+        let mut life = [0; 8];
+        env.random.fill(&mut life).map_err(|error| error.to_string())?;
+        let names = (0..cluster.partitions).map(|number| format!("p{number}"));
+        let groups = names
+            .chain(["catalogue".to_owned()])
+            .enumerate()
+            .map(|(index, name)| {
+                Arc::new(Group {
+                    name,
+                    index,
+                    app: RwLock::default(),
+                    is_serving: watch::channel(false).0,
+                })
+            });
+        check_folder(&env, &settings.data, &identity)?;
+        Ok(Arc::new(Self {
+            groups: groups.collect(),
+            addr: Mutex::new(settings.addr.to_string()),
+            bus,
+            env,
+            tasks,
+            settings,
+            cluster,
+            identity,
+            meters: Arc::default(),
+            name,
+            life: u64::from_le_bytes(life),
+            standby,
+            is_draining: AtomicBool::new(false),
+            is_closed: watch::channel(false).0,
+            fatal: watch::channel(None).0,
+            takeovers: AtomicU64::new(0),
+        }))
+    }
+
+    /// Starts the tasks of the node.
+    pub fn start(self: &Arc<Self>) {
+        self.tasks.spawn(Box::pin(Arc::clone(self).beat()));
+        for group in &self.groups {
+            let task = tend(Arc::clone(self), Arc::clone(group));
+            self.tasks.spawn(Box::pin(task));
+        }
+        self.tasks.spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
+    }
+
+    /// Sets the address that is shown to operators.
+    pub fn set_addr(&self, addr: String) {
+        *self.addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
+    }
+
+    /// The groups: the partitions, then the catalogue.
+    pub fn groups(&self) -> &[Arc<Group>] {
+        &self.groups
+    }
+
+    /// The partitions.
+    pub fn partitions(&self) -> &[Arc<Group>] {
+        &self.groups[..self.cluster.partitions]
+    }
+
+    /// The catalogue's group.
+    pub fn catalogue(&self) -> &Arc<Group> {
+        &self.groups[self.cluster.partitions]
+    }
+
+    /// The partition of a user.
+    pub fn group_of(&self, user: &str) -> &Arc<Group> {
+        &self.groups[partition_of(user, self.cluster.partitions)]
+    }
+
+    /// The reason why the node cannot go on, when there is one.
+    pub async fn failed(&self) -> String {
+        let mut fatal = self.fatal.subscribe();
+        loop {
+            if let Some(reason) = fatal.borrow_and_update().clone() {
+                return reason;
+            }
+            if fatal.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Returns true if this node leads every group that it is the first choice for, and has the catalogue.
+    pub fn is_ready(&self) -> bool {
+        let members = Members::read(&*self.bus);
+        let catalogue = self.catalogue().app().is_some();
+        catalogue
+            && self.groups.iter().all(|group| {
+                let first = members.ranking(&group.name).first().map(|m| m.name.clone());
+                first.as_deref() != Some(&*self.name) || is_leading(group)
+            })
+    }
+
+    /// Hands all groups to other nodes, then stops. Waits for `patience` milliseconds at most.
+    pub async fn close(&self, patience: u64) {
+        self.is_draining.store(true, Ordering::SeqCst);
+        let _ = self.write_member().await;
+        let begun = self.env.clock.monotonic();
+        let others = || Members::read(&*self.bus).members.len() > 1;
+        while others()
+            && self.groups.iter().any(|group| is_leading(group))
+            && self.env.clock.monotonic() - begun < patience
+        {
+            self.env.clock.sleep(20).await;
+        }
+        self.is_closed.send_replace(true);
+        for group in &self.groups {
+            if let Some(app) = group.app()
+                && let Some(engine) = app.engine()
+            {
+                if engine.is_leading() {
+                    let _ = engine.resign().await;
+                    let _ = self.bus.delete(Bucket::Leases, &group.name, None).await;
+                }
+                engine.close().await;
+            }
+        }
+        let _ = self.bus.delete(Bucket::Members, &self.name, None).await;
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.is_closed.borrow()
+    }
+
+    /// What this node says about itself.
+    pub fn member(&self) -> Member {
+        let mut groups = BTreeMap::new();
+        for group in &self.groups {
+            if let Some(app) = group.app()
+                && let Some(engine) = app.engine()
+            {
+                let state = engine.state();
+                let part = Part {
+                    is_leading: engine.is_leading(),
+                    position: state.position(),
+                    users: state.users().len() as u64,
+                    events: state.events(),
+                };
+                groups.insert(group.name.clone(), part);
+            }
+        }
+        Member {
+            name: self.name.clone(),
+            life: self.life,
+            addr: self.addr.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            is_draining: self.is_draining.load(Ordering::SeqCst),
+            groups,
+        }
+    }
+
+    async fn write_member(&self) -> Result<u64, BusError> {
+        let member = serde_json::to_vec(&self.member()).expect("plain data");
+        self.bus.put(Bucket::Members, &self.name, member.into()).await
+    }
+
+    /// Writes the member entry for as long as the node runs.
+    async fn beat(self: Arc<Self>) {
+        while !self.is_closed() {
+            let namesake = Members::read(&*self.bus).get(&self.name).map(|m| m.life);
+            if namesake.is_some_and(|life| life != self.life) {
+                // The entry of this node's last run ends soon. That of another process is renewed.
+                self.env.clock.sleep(TTL + 2 * TICK).await;
+                let namesake = Members::read(&*self.bus).get(&self.name).map(|m| m.life);
+                if namesake.is_some_and(|life| life != self.life) {
+                    let reason = format!("another node is called '{}'; use --node", self.name);
+                    self.fatal.send_replace(Some(reason));
+                    return;
+                }
+            }
+            let _ = self.write_member().await;
+            self.env.clock.sleep(RENEW).await;
+        }
+    }
+
+    /// Opens the engine of a group.
+    async fn open(self: &Arc<Self>, group: &Arc<Group>) -> Result<(), String> {
+        let catalogue = match group.index == self.cluster.partitions {
+            true => None,
+            false => match self.catalogue().app().as_ref().and_then(|app| app.engine()) {
+                Some(engine) => Some(engine.catalogue_source()),
+                // It is opened first.
+                None => return Ok(()),
+            },
+        };
+        let (node, of) = (Arc::clone(self), Arc::clone(group));
+        let opened: Arc<Mutex<Option<Result<Engine, String>>>> = Arc::default();
+        let result = Arc::clone(&opened);
+        let work = move || {
+            let engine = node.open_engine(&of, catalogue);
+            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
+        };
+        self.tasks.blocking(Box::new(work)).await;
+        let engine = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let engine = engine.unwrap_or_else(|| Err("it could not be opened".to_owned()))?;
+        let app = App::new(self.settings.clone());
+        app.begin(engine);
+        group.set_app(Some(app));
+        Ok(())
+    }
+
+    fn open_engine(
+        &self,
+        group: &Group,
+        catalogue: Option<CatalogueSource>,
+    ) -> Result<Engine, String> {
+        let path = self.settings.data.join(&group.name);
+        let folder = Folder::open(&self.env, &path).map_err(|error| error.to_string())?;
+        let snapshots = Arc::clone(&folder.snapshots);
+        let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, snapshots);
+        let log = self.log(group).map_err(|error| error.to_string())?;
+        let replica = Replica {
+            folder,
+            log: Arc::new(log),
+            snapshots: Arc::new(snapshots),
+            catalogue,
+            meters: Arc::clone(&self.meters),
+        };
+        let workers = Box::new(Threads::new(self.settings.fit_threads));
+        Engine::follow(replica, &self.identity, &self.settings, workers)
+            .map_err(|error| error.to_string())
+    }
+
+    fn log(&self, group: &Group) -> std::io::Result<StreamLog> {
+        StreamLog::new(Arc::clone(&self.bus), self.env.clone(), group.name.clone())
+    }
+
+    /// Begins an epoch of a group. It is durable when this returns.
+    async fn begin_epoch(&self, group: &Group, clock: u64) -> Result<Epochs, BusError> {
+        let key = format!("epochs.{}", group.name);
+        let mut life = [0; 8];
+        self.env
+            .random
+            .fill(&mut life)
+            .map_err(|error| BusError::Failed(error.to_string()))?;
+        loop {
+            let entry = self.bus.get(Bucket::Config, &key).await?;
+            let mut epochs = match &entry {
+                None => Epochs::default(),
+                Some(entry) => postcard::from_bytes(&entry.value)
+                    .map_err(|_| BusError::Failed(format!("the key {key} is damaged")))?,
+            };
+            // Numbers of decisions are unique in the cluster.
+            let (step, index) = (self.groups.len() as u64, group.index as u64);
+            epochs.begin_in(step, index, u64::from_le_bytes(life), clock);
+            let value: Bytes = postcard::to_stdvec(&epochs).expect("plain data").into();
+            let written = match entry {
+                None => self.bus.create(Bucket::Config, &key, value).await,
+                Some(entry) => {
+                    let revision = entry.revision;
+                    self.bus.update(Bucket::Config, &key, value, revision).await
+                }
+            };
+            match written {
+                Ok(_) => return Ok(epochs),
+                Err(BusError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn lease(&self) -> Bytes {
+        let lease = Lease {
+            node: self.name.clone(),
+            life: self.life,
+        };
+        serde_json::to_vec(&lease).expect("plain data").into()
+    }
+}
+
+fn is_leading(group: &Group) -> bool {
+    let app = group.app();
+    let engine = app.as_ref().and_then(|app| app.engine());
+    engine.is_some_and(Engine::is_leading)
+}
+
+/// Checks that a data folder is of this cluster.
+fn check_folder(env: &Env, data: &Path, identity: &Identity) -> Result<(), String> {
+    let folder = Folder::open(env, data).map_err(|error| error.to_string())?;
+    let own = identity.encode();
+    match folder.identity().map_err(|error| error.to_string())? {
+        Some(other) if other != own => Err(format!(
+            "{} is a data folder of another cluster, or of a single server; use another one",
+            data.display()
+        )),
+        Some(_) => Ok(()),
+        None => folder.set_identity(&own).map_err(|error| error.to_string()),
+    }
+}
+
+/// A lease that this node has.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    revision: u64,
+    /// The time when the last renewal that succeeded was sent.
+    renewed: u64,
+}
+
+/// The state of [`tend`].
+#[derive(Debug, Default)]
+struct Tending {
+    held: Option<Held>,
+    /// The time since which no other node has the lease.
+    vacant_since: Option<u64>,
+    /// The time since which this node does not need to follow the group.
+    unneeded_since: Option<u64>,
+    /// The time since which another node is to own the group.
+    handover_since: Option<u64>,
+}
+
+/// Tends a group for as long as the node runs.
+async fn tend(node: Arc<Node>, group: Arc<Group>) {
+    let mut tending = Tending::default();
+    while !node.is_closed() {
+        if let Err(error) = tending.step(&node, &group).await {
+            tracing::debug!(group = group.name, %error, "retrying");
+        }
+        let app = group.app();
+        let mut roles = app.as_ref().and_then(|app| app.engine()).map(Engine::roles);
+        let role_changed = async {
+            match &mut roles {
+                Some(roles) => drop(roles.changed().await),
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = node.env.clock.sleep(TICK) => {}
+            () = node.bus.changed(Bucket::Leases) => {}
+            () = role_changed => {}
+        }
+    }
+}
+
+impl Tending {
+    /// Looks at the group once, and does what is due.
+    async fn step(&mut self, node: &Arc<Node>, group: &Arc<Group>) -> Result<(), String> {
+        let now = node.env.clock.monotonic();
+        let members = Members::read(&*node.bus);
+        let ranking = members.ranking(&group.name);
+        let rank = ranking.iter().position(|member| member.name == node.name);
+        let is_catalogue = group.index == node.cluster.partitions;
+        let is_needed =
+            is_catalogue || self.held.is_some() || rank.is_some_and(|rank| rank <= node.standby);
+        self.keep_open(node, group, is_needed, now).await?;
+        let Some(app) = group.app() else {
+            return Ok(());
+        };
+        let Some(engine) = app.engine() else {
+            return Ok(());
+        };
+        if let Role::Broken(reason) = engine.role() {
+            if is_catalogue {
+                node.fatal.send_replace(Some(format!("the catalogue: {reason}")));
+                return Ok(());
+            }
+            tracing::error!(group = group.name, reason, "opening the group again");
+            group.is_serving.send_replace(false);
+            group.set_app(None);
+            engine.close().await;
+            return Ok(());
+        }
+        match self.held {
+            Some(held) => self.keep(node, group, engine, held, &ranking).await,
+            None => self.acquire(node, group, engine, &ranking, rank, now).await,
+        }
+    }
+
+    /// Opens or closes the engine.
+    async fn keep_open(
+        &mut self,
+        node: &Arc<Node>,
+        group: &Arc<Group>,
+        is_needed: bool,
+        now: u64,
+    ) -> Result<(), String> {
+        match (group.app(), is_needed) {
+            (None, true) => {
+                self.unneeded_since = None;
+                let opened = node.open(group).await;
+                if let Err(error) = &opened {
+                    tracing::warn!(group = group.name, error, "the group cannot be opened");
+                }
+                opened
+            }
+            (Some(app), false) => {
+                let since = *self.unneeded_since.get_or_insert(now);
+                if now - since >= LINGER {
+                    group.set_app(None);
+                    if let Some(engine) = app.engine() {
+                        engine.close().await;
+                    }
+                }
+                Ok(())
+            }
+            _ => {
+                self.unneeded_since = None;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the lease of a group that has no owner.
+    async fn acquire(
+        &mut self,
+        node: &Arc<Node>,
+        group: &Arc<Group>,
+        engine: &Engine,
+        ranking: &[&Member],
+        rank: Option<usize>,
+        now: u64,
+    ) -> Result<(), String> {
+        if engine.is_leading() {
+            // The lease ended while this node was paused.
+            let _ = engine.resign().await;
+        }
+        let leases = node.bus.entries(Bucket::Leases);
+        let lease = leases.iter().find(|(key, _)| *key == group.name);
+        if lease.is_some() {
+            self.vacant_since = None;
+            return Ok(());
+        }
+        let since = *self.vacant_since.get_or_insert(now);
+        // The first choice that follows the group goes first.
+        let Some(rank) = rank else { return Ok(()) };
+        let before = ranking[..rank].iter();
+        let before = before.filter(|member| member.groups.contains_key(&group.name));
+        if now - since < DEFER * before.count() as u64 {
+            return Ok(());
+        }
+        let sent = node.env.clock.monotonic();
+        let revision = node.bus.create(Bucket::Leases, &group.name, node.lease()).await;
+        let revision = revision.map_err(|error| error.to_string())?;
+        self.held = Some(Held {
+            revision,
+            renewed: sent,
+        });
+        self.vacant_since = None;
+        self.handover_since = None;
+        node.takeovers.fetch_add(1, Ordering::Relaxed);
+        self.lead(node, group, engine).await
+    }
+
+    /// Writes the log from now on.
+    async fn lead(
+        &mut self,
+        node: &Arc<Node>,
+        group: &Arc<Group>,
+        engine: &Engine,
+    ) -> Result<(), String> {
+        let failed = |error: BusError| error.to_string();
+        let (_, last) = node.bus.bounds(&group.name).await.map_err(failed)?;
+        let clock = engine.state().clock();
+        let epochs = node.begin_epoch(group, clock).await.map_err(failed)?;
+        let led = tokio::select! {
+            led = engine.lead(last, epochs) => led,
+            () = node.env.clock.sleep(RENEW) => {
+                // Still catching up: the lease must be renewed first.
+                let _ = engine.resign().await;
+                return Ok(());
+            }
+        };
+        led.map_err(|refusal| refusal.to_string())?;
+        tracing::info!(group = group.name, batch = last, "leading");
+        if !group.is_serving.send_replace(true) {
+            let task = super::serve::answer(Arc::clone(node), Arc::clone(group));
+            node.tasks.spawn(Box::pin(task));
+        }
+        Ok(())
+    }
+
+    /// Renews the lease, or gives it up.
+    async fn keep(
+        &mut self,
+        node: &Arc<Node>,
+        group: &Arc<Group>,
+        engine: &Engine,
+        held: Held,
+        ranking: &[&Member],
+    ) -> Result<(), String> {
+        let sent = node.env.clock.monotonic();
+        if sent - held.renewed >= TTL - MARGIN {
+            tracing::warn!(group = group.name, "the lease could not be renewed in time");
+            return self.give_up(group, engine).await;
+        }
+        if self.is_handed_over(node, group, engine, ranking, sent) {
+            tracing::info!(group = group.name, "handing over");
+            self.give_up(group, engine).await?;
+            let deleted = node.bus.delete(Bucket::Leases, &group.name, Some(held.revision));
+            return deleted.await.map_err(|error| error.to_string());
+        }
+        if sent - held.renewed >= RENEW {
+            let renewed = node
+                .bus
+                .update(Bucket::Leases, &group.name, node.lease(), held.revision);
+            match renewed.await {
+                Ok(revision) => {
+                    self.held = Some(Held {
+                        revision,
+                        renewed: sent,
+                    });
+                }
+                Err(BusError::Conflict) => {
+                    // Another node has it; or the answer to the last renewal was lost.
+                    let entry = node.bus.get(Bucket::Leases, &group.name).await;
+                    match entry {
+                        Ok(Some(entry)) if entry.value == node.lease() => {
+                            self.held = Some(Held {
+                                revision: entry.revision,
+                                ..held
+                            });
+                        }
+                        Ok(_) => return self.give_up(group, engine).await,
+                        Err(error) => return Err(error.to_string()),
+                    }
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        match engine.is_leading() {
+            true => Ok(()),
+            // Another node has written, or an append is in doubt.
+            false => self.lead(node, group, engine).await,
+        }
+    }
+
+    /// Returns true if another node is to own the group, and is ready for it.
+    fn is_handed_over(
+        &mut self,
+        node: &Node,
+        group: &Group,
+        engine: &Engine,
+        ranking: &[&Member],
+        now: u64,
+    ) -> bool {
+        let Some(first) = ranking.first().filter(|first| first.name != node.name) else {
+            self.handover_since = None;
+            return false;
+        };
+        let since = *self.handover_since.get_or_insert(now);
+        let position = engine.state().position();
+        let part = first.groups.get(&group.name);
+        let is_ready = part.is_some_and(|part| part.position + MAX_LAG >= position);
+        let must_go = node.is_draining.load(Ordering::SeqCst) && now - since >= MAX_HANDOVER;
+        is_ready || must_go
+    }
+
+    /// Stops writing, and no longer has the lease.
+    async fn give_up(&mut self, group: &Group, engine: &Engine) -> Result<(), String> {
+        self.held = None;
+        self.handover_since = None;
+        let resigned = engine.resign().await;
+        group.is_serving.send_replace(false);
+        resigned.map_err(|refusal| refusal.to_string())
+    }
+}
+
+impl Group {
+    /// Waits until this node no longer answers for the group.
+    pub(super) async fn stopped_serving(&self) {
+        let mut serving = self.is_serving.subscribe();
+        let _ = serving.wait_for(|is_serving| !is_serving).await;
+    }
+}
