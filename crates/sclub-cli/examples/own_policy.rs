@@ -51,6 +51,7 @@ static SPEC: Spec = Spec {
     can: Abilities::NONE,
     new: |setup, values| Ok(Box::new(Mine(vec![0.0; setup.dim], values.clone(), 0))),
     load: None,
+    gather: None,
 };
 
 fn main() -> std::process::ExitCode {

@@ -347,6 +347,7 @@ mod tests {
             can: sclub::Abilities::NONE,
             new: |_, _| Err(sclub::Error::NoUsers),
             load: None,
+            gather: None,
         };
         let error = check_constant_names(&[&RATE]).unwrap_err();
         assert!(error.contains("'rated' has a constant 'max_k'"), "{error}");

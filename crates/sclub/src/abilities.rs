@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::error::Error;
 use crate::policy::{ClusterId, Policy, UserId};
-use crate::refit::{Outlook, Placement, Refit};
+use crate::refit::{Outlook, Placement, Progress, Refit, Workers};
 
 /// One cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -106,4 +106,21 @@ pub trait BackgroundFit: Policy {
     /// # Errors
     /// [`Error::BadSnapshot`] if the bytes are not a fit of such a policy; nothing has changed then.
     fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error>;
+}
+
+/// Takes part in fits over several partitions of the users.
+///
+/// Each partition is a policy of its own. One node asks all partitions the questions of a [`crate::Gathering`], computes
+/// a fit, and gives it to each of them ([`BackgroundFit::take_fit`]). A policy that takes part in such fits must
+/// not make fits of its own: do not call [`BackgroundFit::refit`], and leave [`crate::Setup::fits_inline`] off.
+pub trait PartitionedFit: BackgroundFit {
+    /// A short summary, for deciding whether a fit is due.
+    fn progress(&self) -> Progress;
+
+    /// Answers a question of a [`crate::Gathering`] from the users of this partition. Answers are absolute sums and
+    /// samples. The same state gives the same bytes on any number of threads.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] if the bytes are not a question for such a policy.
+    fn answer(&self, question: &[u8], workers: &dyn Workers) -> Result<Vec<u8>, Error>;
 }

@@ -58,7 +58,7 @@ pub mod specs {
     pub use crate::soft::{GAUSSIAN, SPEC as SCLUB_SOFT};
 }
 
-pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
+pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, PartitionedFit, Persist};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};
 pub use items::{ContextMode, ItemSet, MAX_ITEMS};
@@ -71,12 +71,13 @@ pub use policy::{
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
-pub use refit::{Outlook, Place, Placement, Refit, Sequential, Workers};
+pub use refit::{Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers};
 pub use registry::lints::LinTs;
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{Explore, SclubSoft, SoftParams};
 pub use spec::{
-    Abilities, Constant, Load, NewPolicy, Preset, Range, Setup, Spec, Value, ValueError, Values,
+    Abilities, Constant, Load, NewGathering, NewPolicy, Partitions, Preset, Range, Setup, Spec, Value,
+    ValueError, Values,
 };
 pub use statistics::REFACTORISE_EVERY;

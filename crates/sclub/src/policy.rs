@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::abilities::{BackgroundFit, Forget, Inspect, Persist};
+use crate::abilities::{BackgroundFit, Forget, Inspect, PartitionedFit, Persist};
 use crate::digest::mix;
 use crate::error::Error;
 use crate::items::ItemSet;
@@ -304,13 +304,18 @@ pub trait Policy: Send + Sync {
         None
     }
 
-    /// The policy as one that makes fits.
+    /// The policy as one that makes fits, or takes those over several partitions.
     fn as_fit(&self) -> Option<&dyn BackgroundFit> {
         None
     }
 
     /// As [`Policy::as_fit`], to change it.
     fn as_fit_mut(&mut self) -> Option<&mut dyn BackgroundFit> {
+        None
+    }
+
+    /// The policy as one that takes part in fits over several partitions of the users.
+    fn as_partitioned_fit(&self) -> Option<&dyn PartitionedFit> {
         None
     }
 }
@@ -402,6 +407,11 @@ macro_rules! offers {
         }
 
         fn as_fit_mut(&mut self) -> Option<&mut dyn crate::abilities::BackgroundFit> {
+            Some(self)
+        }
+    };
+    (@ partitioned) => {
+        fn as_partitioned_fit(&self) -> Option<&dyn crate::abilities::PartitionedFit> {
             Some(self)
         }
     };

@@ -4,7 +4,11 @@
 //! result is a few kilobytes. A service logs them as an event of their own, so that a replay takes
 //! the same fit at the same place and need not compute it.
 
-use crate::policy::ClusterId;
+use std::io;
+
+use crate::bytes::{self, Reader, Save, Writer, bad};
+use crate::error::Error;
+use crate::policy::{ClusterId, MAX_ROUNDS};
 
 /// A fit to be computed, with a copy of the state that it needs. Making one is cheap; the policy goes on
 /// serving and learning while another thread computes.
@@ -15,6 +19,134 @@ pub trait Refit: Send {
     /// Computes the fit, for [`crate::BackgroundFit::take_fit`]. The same state gives the same bytes on any
     /// number of threads.
     fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8>;
+}
+
+/// A fit over several partitions of the users, as the node that computes it sees it.
+///
+/// ```text
+/// while let Some(question) = gathering.question() {
+///     let answers = ...;                        // the answer of each partition to the question
+///     gathering.take(&answers, workers)?;
+/// }
+/// for partition in 0..partitions { ... gathering.fit(partition) ... }
+/// ```
+pub trait Gathering: Send {
+    /// The next question for every partition; `None` when the fit is complete.
+    fn question(&self) -> Option<Vec<u8>>;
+
+    /// Takes the answers to the question, by partition. `None` is for a partition that did not answer. A partition
+    /// that did not answer the first question is left out of this fit.
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`] if an answer is not valid, [`Error::WrongCount`] if the number of partitions is another
+    /// than before, [`Error::Unsupported`] if no partition answered the first question. Nothing has changed then.
+    fn take(&mut self, answers: &[Option<Vec<u8>>], workers: &dyn Workers) -> Result<(), Error>;
+
+    /// The fit for one partition, for [`crate::BackgroundFit::take_fit`], when the fit is complete. Partitions that
+    /// were left out can take theirs too.
+    ///
+    /// # Panics
+    /// If the fit is not complete, or there is no such partition.
+    fn fit(&self, partition: usize) -> Vec<u8>;
+}
+
+/// The state of one partition in short, for deciding whether a fit over all partitions is due.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Rounds learned.
+    pub rounds: u64,
+    /// Users known.
+    pub users: u64,
+    /// Observations of these users.
+    pub observations: u64,
+    /// Users forgotten so far.
+    pub forgotten: u64,
+    /// The number of the last fit taken; 0 before the first. The fits of all partitions are numbered together.
+    pub fit: u64,
+    /// Rounds of all partitions in the state that the last fit was computed from.
+    pub fitted_rounds: u64,
+    /// True if the last fit contains a user whom this partition has forgotten since. Then a fit is due.
+    pub must_refit: bool,
+    /// The log-likelihood of recent rewards with clusters less that without, in nats; 0 for a policy without
+    /// clusters.
+    pub gain: f64,
+}
+
+impl Progress {
+    /// The summary as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        bytes::save_to_vec(self)
+    }
+
+    /// Reads the bytes of [`Progress::to_bytes`].
+    ///
+    /// # Errors
+    /// [`Error::BadSnapshot`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
+        bytes::load_slice(bytes, |input| {
+            let mut reader = Reader::new(input)?;
+            reader.expect(Self::MAGIC)?;
+            let mut number = || reader.at_most(MAX_ROUNDS);
+            let progress = Self {
+                rounds: number()?,
+                users: number()?,
+                observations: number()?,
+                forgotten: number()?,
+                fit: number()?,
+                fitted_rounds: number()?,
+                must_refit: reader.at_most(1)? == 1,
+                gain: reader.number()?,
+            };
+            if !progress.gain.is_finite() {
+                return Err(bad("a number is not finite").into());
+            }
+            reader.end()?;
+            Ok(progress)
+        })
+    }
+
+    /// The partitions together: sums of rounds, users, observations, forgotten users and gains; the newest fit; and
+    /// whether a partition that has the newest fit must have another one.
+    pub fn total(partitions: &[Option<Self>]) -> Self {
+        let mut total = Self {
+            rounds: 0,
+            users: 0,
+            observations: 0,
+            forgotten: 0,
+            fit: 0,
+            fitted_rounds: 0,
+            must_refit: false,
+            gain: 0.0,
+        };
+        for part in partitions.iter().flatten() {
+            total.rounds = total.rounds.saturating_add(part.rounds);
+            total.users = total.users.saturating_add(part.users);
+            total.observations = total.observations.saturating_add(part.observations);
+            total.forgotten = total.forgotten.saturating_add(part.forgotten);
+            total.gain += part.gain;
+            let newest = (total.fit, total.fitted_rounds).max((part.fit, part.fitted_rounds));
+            (total.fit, total.fitted_rounds) = newest;
+        }
+        let newest = |part: &&Self| (part.fit, part.fitted_rounds) == (total.fit, total.fitted_rounds);
+        let mut parts = partitions.iter().flatten().filter(newest);
+        total.must_refit = parts.any(|part| part.must_refit);
+        total
+    }
+}
+
+impl Save for Progress {
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub pr");
+
+    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.rounds)?;
+        writer.word(self.users)?;
+        writer.word(self.observations)?;
+        writer.word(self.forgotten)?;
+        writer.word(self.fit)?;
+        writer.word(self.fitted_rounds)?;
+        writer.word(u64::from(self.must_refit))?;
+        writer.number(self.gain)
+    }
 }
 
 /// Runs pieces of work that do not depend on one another.

@@ -15,6 +15,7 @@ use crate::bytes::Reader;
 use crate::error::{Error, LoadError};
 use crate::params::Assumptions;
 use crate::policy::{Policy, Users};
+use crate::refit::{Gathering, Progress};
 
 /// A policy as tools see it. Two are equal if their names are.
 #[derive(Debug)]
@@ -42,10 +43,45 @@ pub struct Spec {
     pub new: NewPolicy,
     /// Loads a saved state, if the policy can be saved.
     pub load: Option<Load>,
+    /// Begins a fit over several partitions, if the policy makes such fits ([`Partitions::Gathered`]).
+    pub gather: Option<NewGathering>,
 }
 
 /// Makes a policy from its constants.
 pub type NewPolicy = fn(&Setup<'_>, &Values) -> Result<Box<dyn Policy>, Error>;
+
+/// Begins a fit over several partitions of the users, from their states in short; `None` if no fit is due. The
+/// partition at each index answers with the same index. A partition whose state is not known has `None`; it may
+/// answer all the same.
+pub type NewGathering = fn(
+    &Setup<'_>,
+    &Values,
+    &[Option<Progress>],
+) -> Result<Option<Box<dyn Gathering>>, Error>;
+
+/// Whether the users of a policy can be split into partitions, each with a policy of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Partitions {
+    /// They can: users share nothing.
+    Any,
+    /// They can, unless this flag is set ([`Partitions::with`]).
+    AnyUnless(&'static str),
+    /// They can. What users share is learned by fits over all partitions ([`Spec::gather`]).
+    Gathered,
+    /// They cannot: all users must be in one partition.
+    One,
+}
+
+impl Partitions {
+    /// The answer for a policy with these constants: [`Partitions::AnyUnless`] becomes `Any` or `One`.
+    pub fn with(self, values: &Values) -> Self {
+        match self {
+            Self::AnyUnless(flag) if values.flag(flag) => Self::One,
+            Self::AnyUnless(_) => Self::Any,
+            other => other,
+        }
+    }
+}
 
 /// Abilities of a policy beyond recommending and learning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +102,8 @@ pub struct Abilities {
     pub draws: bool,
     /// Needs the ground truth of the world ([`Setup::truth`]): for comparison only.
     pub needs_truth: bool,
+    /// Whether its users can be split into partitions.
+    pub partitions: Partitions,
 }
 
 impl Abilities {
@@ -79,6 +117,7 @@ impl Abilities {
         item_ids: false,
         draws: false,
         needs_truth: false,
+        partitions: Partitions::One,
     };
 
     /// Can be inspected, saved, and made to forget users: everything a service needs.
@@ -179,6 +218,10 @@ impl Spec {
         ensure(
             self.load.is_some() == self.can.save,
             "it must have a loader exactly if it can be saved",
+        )?;
+        ensure(
+            self.gather.is_some() == (self.can.partitions == Partitions::Gathered),
+            "it must have 'gather' exactly if its partitions are gathered",
         )?;
         for (place, constant) in self.constants.iter().enumerate() {
             let is_twice = self.constants[..place]

@@ -259,6 +259,11 @@ impl Aggregate {
         );
     }
 
+    /// Adds G, b and T. The factors are remade by the caller's [`Aggregate::factorise`].
+    pub fn add_sums(&mut self, gram: &[f64], moment: &[f64], count: u64) {
+        self.add(gram, moment, count, 1.0);
+    }
+
     /// Adds another set's sums. The factors are remade by the caller's [`Aggregate::factorise`].
     pub fn add_aggregate(&mut self, other: &Aggregate) {
         self.add(&other.gram, other.view().moment, other.count, 1.0);

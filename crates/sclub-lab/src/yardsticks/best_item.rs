@@ -125,4 +125,5 @@ pub static SPEC: Spec = Spec {
         Ok(Box::new(BestItem::new(stock)))
     },
     load: None,
+    gather: None,
 };

@@ -260,4 +260,5 @@ pub static SPEC: Spec = Spec {
     },
     new: |setup, _| Ok(Box::new(Informed::new(Known::clusters(setup)?))),
     load: None,
+    gather: None,
 };

@@ -123,4 +123,5 @@ pub static SPEC: Spec = Spec {
         Ok(Box::new(Oracle::new(setup.dim, truth, &params)?))
     },
     load: None,
+    gather: None,
 };

@@ -163,4 +163,5 @@ pub static SPEC: Spec = Spec {
         }))
     },
     load: None,
+    gather: None,
 };

@@ -83,6 +83,7 @@ static SPEC: Spec = Spec {
             Ok(Box::new(policy))
         },
     }),
+    gather: None,
 };
 
 impl Policy for ById {

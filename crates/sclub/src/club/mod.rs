@@ -420,6 +420,7 @@ pub static SPEC: Spec = Spec {
         magic: Club::MAGIC,
         load: |reader| Ok(Box::new(Club::load_words(reader)?)),
     }),
+    gather: None,
 };
 
 /// Users up to which the default graph of the published code's constants is complete: 10^8 ends of

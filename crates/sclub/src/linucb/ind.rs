@@ -13,7 +13,7 @@ use crate::policy::{
     Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
     check_round, offers, rank_by_basis,
 };
-use crate::spec::{Abilities, Load, Spec};
+use crate::spec::{Abilities, Load, Partitions, Spec};
 use crate::statistics::{Shape, View};
 use crate::ucb::Ranking;
 
@@ -197,7 +197,10 @@ pub static SPEC: Spec = Spec {
     revision: 1,
     presets: params::PRESETS,
     constants: params::INDEX_CONSTANTS,
-    can: Abilities::SERVED,
+    can: Abilities {
+        partitions: Partitions::Any,
+        ..Abilities::SERVED
+    },
     new: |setup, values| {
         let policy = LinUcbInd::new(setup.dim, &Params::from_values(values))?;
         Ok(Box::new(policy))
@@ -206,4 +209,5 @@ pub static SPEC: Spec = Spec {
         magic: LinUcbInd::MAGIC,
         load: |reader| Ok(Box::new(LinUcbInd::load_words(reader)?)),
     }),
+    gather: None,
 };

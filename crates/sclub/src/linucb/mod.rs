@@ -1,6 +1,7 @@
 //! LinUCB without clusters to find: one estimate for each user ([`LinUcbInd`]), or one for all users
 //! or for each of some known groups ([`LinUcbShared`]).
 
+mod gather;
 mod ind;
 mod shared;
 

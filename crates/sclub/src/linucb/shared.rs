@@ -2,18 +2,20 @@
 
 use std::io::{self, Read, Write};
 
+use super::gather::{self, Answer, Counts, Elsewhere, GroupSums};
 use super::index_of;
-use crate::abilities::{ClusterView, Forget, Inspect, Persist};
+use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, PartitionedFit, Persist};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError, check_dim};
 use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
+    Change, Clock, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
     check_round, offers, rank_by_basis,
 };
-use crate::spec::{Abilities, Load, Spec};
+use crate::refit::{Progress, Refit, Workers};
+use crate::spec::{Abilities, Load, Partitions, Spec};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 use crate::ucb::Ranking;
 
@@ -36,7 +38,12 @@ pub struct LinUcbShared {
     scratch: Scratch,
     clock: Clock,
     group_of: Vec<u32>,
+    /// The sums that recommendations are made from, those of other partitions included.
     groups: Vec<Aggregate>,
+    /// Users forgotten so far.
+    forgotten: u64,
+    /// The part of `groups` from other partitions of the users, since the first fit over partitions.
+    elsewhere: Option<Elsewhere>,
 }
 
 impl LinUcbShared {
@@ -70,6 +77,8 @@ impl LinUcbShared {
             clock: Clock::new(),
             group_of,
             groups: vec![Aggregate::new(shape); groups],
+            forgotten: 0,
+            elsewhere: None,
         })
     }
 
@@ -77,10 +86,9 @@ impl LinUcbShared {
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
         let group = &self.groups[self.group(user)];
-        (
-            group.view(),
-            self.ranking.beta(group.count(), self.clock.log_rounds()),
-        )
+        let elsewhere = self.elsewhere.as_ref();
+        let log_rounds = elsewhere.map_or(self.clock.log_rounds(), |e| e.log_rounds);
+        (group.view(), self.ranking.beta(group.count(), log_rounds))
     }
 
     /// Number of groups of listed users.
@@ -105,14 +113,58 @@ impl LinUcbShared {
             .map_or(others, |&group| group as usize)
     }
 
-    /// Writes everything but whether there is a ledger.
-    fn save_groups(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+    /// The sums of a group's own users, without other partitions.
+    fn own_sums(&self, group: usize, users: u64) -> GroupSums {
+        let own = self.elsewhere.as_ref().map(|e| e.own[group].clone());
+        let mut own = own.unwrap_or_else(|| GroupSums::of(&self.groups[group], 0));
+        own.users = users;
+        own
+    }
+
+    /// The answer to a question of a fit over partitions.
+    fn answer_for(&self, users: &[u64], question: &[u8]) -> Result<Vec<u8>, Error> {
+        gather::check_question(question, self.dim())?;
+        let groups = users.iter().enumerate();
+        let answer = Answer {
+            dim: self.dim(),
+            rounds: self.clock.rounds(),
+            forgotten: self.forgotten,
+            own: groups.map(|(g, &users)| self.own_sums(g, users)).collect(),
+        };
+        Ok(answer.to_bytes())
+    }
+
+    fn progress_for(&self, users: u64) -> Progress {
+        let counts = Counts {
+            rounds: self.clock.rounds(),
+            users,
+            forgotten: self.forgotten,
+        };
+        let groups = 0..self.groups.len();
+        let observations = groups.map(|g| self.own_sums(g, 0).count).sum();
+        gather::progress(&counts, observations, self.elsewhere.as_ref())
+    }
+
+    /// Writes everything but the ledger.
+    fn save_groups(&self, has_ledger: bool, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.dim() as u64)?;
         self.params.save(writer)?;
         writer.word(self.clock.rounds())?;
         writer.words(self.group_of.iter().map(|&group| u64::from(group)))?;
         writer.word(self.groups.len() as u64)?;
-        self.groups.iter().try_for_each(|group| group.save(writer))
+        self.groups
+            .iter()
+            .try_for_each(|group| group.save(writer))?;
+        let has_partitions = self.elsewhere.is_some() || self.forgotten > 0;
+        writer.word(u64::from(has_ledger) + 2 * u64::from(has_partitions))?;
+        if has_partitions {
+            writer.word(self.forgotten)?;
+            writer.word(u64::from(self.elsewhere.is_some()))?;
+            if let Some(elsewhere) = &self.elsewhere {
+                elsewhere.save(writer)?;
+            }
+        }
+        Ok(())
     }
 
     /// Loads the words after the header: the groups, and the ledger if there is one.
@@ -129,16 +181,25 @@ impl LinUcbShared {
         for _ in 0..reader.count()? {
             state.groups.push(Aggregate::load(shape, &mut reader)?);
         }
-        let ledger = match reader.at_most(1)? {
-            1 => Some(Ledger::load(shape, &mut reader)?),
-            _ => None,
-        };
-        reader.end()?;
         // Users who are not listed have a group behind the others, if any are listed.
         let groups = state.listed() + usize::from(!state.group_of.is_empty());
         if state.groups.len() != groups {
             return Err(bad("its number of groups does not match the groups of its users").into());
         }
+        let parts = reader.at_most(3)?;
+        if parts & 2 != 0 {
+            state.forgotten = reader.at_most(MAX_ROUNDS)?;
+            if reader.at_most(1)? == 1 {
+                let rounds = state.clock.rounds();
+                let elsewhere = Elsewhere::load(shape, groups, rounds, &mut reader)?;
+                state.elsewhere = Some(elsewhere);
+            }
+        }
+        let ledger = match parts & 1 {
+            1 => Some(Ledger::load(shape, &mut reader)?),
+            _ => None,
+        };
+        reader.end()?;
         Ok((state, ledger))
     }
 }
@@ -164,6 +225,12 @@ impl Policy for LinUcbShared {
         for observation in round {
             let group = self.group(observation.user);
             self.groups[group].observe(&mut self.scratch, observation.item, observation.reward);
+            if let Some(elsewhere) = &mut self.elsewhere {
+                elsewhere.own[group].observe(observation.item, observation.reward);
+            }
+        }
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.set_rounds(self.clock.rounds());
         }
         Ok(())
     }
@@ -180,21 +247,50 @@ impl Policy for LinUcbShared {
         bytes::digest(self)
     }
 
-    offers!(persist);
+    offers!(persist, fit, partitioned);
 }
 
 impl Save for LinUcbShared {
     const MAGIC: u64 = u64::from_le_bytes(*b"sclub sh");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        self.save_groups(writer)?;
-        writer.word(0)
+        self.save_groups(false, writer)
     }
 }
 
 impl Persist for LinUcbShared {
     fn save_to(&self, out: &mut dyn Write) -> io::Result<()> {
         bytes::save(self, out)
+    }
+}
+
+/// It makes no fits of its own. It takes those over several partitions.
+impl BackgroundFit for LinUcbShared {
+    fn refit(&self) -> Option<Box<dyn Refit>> {
+        None
+    }
+
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
+        let groups = self.groups.len();
+        let fit = gather::Fit::from_bytes(fit, self.scratch.shape(), groups)?;
+        let own = (0..groups).map(|group| self.own_sums(group, 0)).collect();
+        let elsewhere = Elsewhere::new(fit, own, self.clock.rounds());
+        for (group, sums) in self.groups.iter_mut().enumerate() {
+            *sums = elsewhere.combined(group, &mut self.scratch);
+        }
+        self.elsewhere = Some(elsewhere);
+        Ok(())
+    }
+}
+
+/// Users are not counted.
+impl PartitionedFit for LinUcbShared {
+    fn progress(&self) -> Progress {
+        self.progress_for(0)
+    }
+
+    fn answer(&self, question: &[u8], _workers: &dyn Workers) -> Result<Vec<u8>, Error> {
+        self.answer_for(&vec![0; self.groups.len()], question)
     }
 }
 
@@ -242,9 +338,11 @@ impl ForgettableLinUcb {
             _ => self.users_of(group).count(),
         };
         let sums = &self.shared.groups[group];
+        let elsewhere = self.shared.elsewhere.as_ref();
+        let others = elsewhere.map_or(0, |e| e.others()[group].users);
         ClusterView {
             label: group as ClusterId + 1,
-            users: users as u64,
+            users: users as u64 + others,
             count: sums.count(),
             estimate: sums.view().estimate,
         }
@@ -312,15 +410,38 @@ impl Policy for ForgettableLinUcb {
         bytes::digest(self)
     }
 
-    offers!(inspect, persist, forget);
+    offers!(inspect, persist, forget, fit, partitioned);
+}
+
+impl BackgroundFit for ForgettableLinUcb {
+    fn refit(&self) -> Option<Box<dyn Refit>> {
+        None
+    }
+
+    fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
+        self.shared.take_fit(fit)
+    }
+}
+
+impl PartitionedFit for ForgettableLinUcb {
+    fn progress(&self) -> Progress {
+        self.shared.progress_for(self.ledger.len() as u64)
+    }
+
+    fn answer(&self, question: &[u8], _workers: &dyn Workers) -> Result<Vec<u8>, Error> {
+        let mut users = vec![0; self.shared.groups.len()];
+        for &user in self.ledger.users() {
+            users[self.shared.group(user)] += 1;
+        }
+        self.shared.answer_for(&users, question)
+    }
 }
 
 impl Save for ForgettableLinUcb {
     const MAGIC: u64 = LinUcbShared::MAGIC;
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        self.shared.save_groups(writer)?;
-        writer.word(1)?;
+        self.shared.save_groups(true, writer)?;
         self.ledger.save(writer)
     }
 }
@@ -345,8 +466,13 @@ impl Forget for ForgettableLinUcb {
                 sums.add_block(&mut shared.scratch, ledger.block(slot), ledger.count(slot));
             }
         }
+        if let Some(elsewhere) = &mut shared.elsewhere {
+            elsewhere.own[group] = GroupSums::of(&sums, 0);
+            elsewhere.others()[group].add_to(&mut sums);
+        }
         sums.factorise(&mut shared.scratch);
         shared.groups[group] = sums;
+        shared.forgotten += 1;
         true
     }
 }
@@ -398,7 +524,10 @@ pub static SPEC: Spec = Spec {
     revision: 1,
     presets: params::PRESETS,
     constants: params::INDEX_CONSTANTS,
-    can: Abilities::SERVED,
+    can: Abilities {
+        partitions: Partitions::Gathered,
+        ..Abilities::SERVED
+    },
     new: |setup, values| {
         let params = Params::from_values(values);
         Ok(match setup.can_forget {
@@ -415,4 +544,5 @@ pub static SPEC: Spec = Spec {
             })
         },
     }),
+    gather: Some(gather::begin),
 };

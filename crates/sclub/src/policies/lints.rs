@@ -23,7 +23,7 @@ use crate::policy::{
     Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
     check_round, largest, offers,
 };
-use crate::spec::{Abilities, Constant, Load, Preset, Range, Spec, Value};
+use crate::spec::{Abilities, Constant, Load, Partitions, Preset, Range, Spec, Value};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 use crate::ucb;
 
@@ -348,6 +348,7 @@ pub static SPEC: Spec = Spec {
     constants: &[DRAW_SCALE, SHARED],
     can: Abilities {
         draws: true,
+        partitions: Partitions::AnyUnless("shared"),
         ..Abilities::SERVED
     },
     new: |setup, values| {
@@ -359,4 +360,5 @@ pub static SPEC: Spec = Spec {
         magic: LinTs::MAGIC,
         load: |reader| Ok(Box::new(LinTs::load_words(reader)?)),
     }),
+    gather: None,
 };

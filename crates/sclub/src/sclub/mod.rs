@@ -208,6 +208,7 @@ pub static SPEC: Spec = Spec {
         magic: Sclub::MAGIC,
         load: |reader| Ok(Box::new(Sclub::load_words(reader)?)),
     }),
+    gather: None,
 };
 
 const DEVIATIONS: Constant = Constant {

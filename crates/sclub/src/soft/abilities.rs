@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::fit::{Fit, Job};
-use super::{FIRST_ROUGH_FIT, SclubSoft};
+use super::fit::Job;
+use super::{SclubSoft, gather};
 use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
 use crate::bytes;
 use crate::error::Error;
@@ -56,10 +56,10 @@ impl Forget for SclubSoft {
         self.forgotten += 1;
         if self.sums.len() == 0 {
             // Without users there is no fit.
-            self.served = None;
-            self.history.clear();
-            self.gain = 0.0;
-            self.due = self.rounds.saturating_add(FIRST_ROUGH_FIT);
+            match self.elsewhere().users {
+                0 => self.drop_fit(),
+                _ => self.gain = 0.0,
+            }
         }
         if self.served.is_none() {
             self.pool();
@@ -131,8 +131,13 @@ impl BackgroundFit for SclubSoft {
     }
 
     fn take_fit(&mut self, fit: &[u8]) -> Result<(), Error> {
-        let fit = Fit::from_bytes(fit, self.layout.dim)?;
-        self.install(fit);
+        match gather::load_fit(fit, self.layout.dim)? {
+            Some(fit) => self.install(fit),
+            None => {
+                self.drop_fit();
+                self.pool();
+            }
+        }
         Ok(())
     }
 }

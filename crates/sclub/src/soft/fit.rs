@@ -1,21 +1,21 @@
 //! A fit of the whole model to all users, and its result.
 
 use super::background::{self, Background, Pass, Scale};
-use super::mixture::{Mixture, UNLABELLED};
+use super::mixture::{Expectation, Mixture, UNLABELLED};
 use super::panel::Panel;
 use super::params::SoftParams;
 use super::plain::Plain;
 use super::search::{Draws, Found, Search, WARM_STEPS};
-use super::sums::Sums;
+use super::sums::{Layout, Sums};
 use crate::digest::mix;
 use crate::policy::ClusterId;
 use crate::refit::Workers;
 
 /// The maximum number of users that a search for clusters looks at. Its result is then refined
 /// on all users.
-const MAX_SEARCHED_USERS: usize = 8192;
+pub(super) const MAX_SEARCHED_USERS: usize = 8192;
 /// Steps of EM over all users, if there are more than [`MAX_SEARCHED_USERS`].
-const LAST_STEPS: usize = 2;
+pub(super) const LAST_STEPS: usize = 2;
 /// The noise is at least this share of the variance that one estimate for all users leaves.
 const MIN_NOISE: f64 = 1e-3;
 /// The rounds per user up to which the noise is at least half of that variance.
@@ -40,7 +40,7 @@ pub(crate) struct Fit {
     pub observations: u64,
     /// The number of rounds at which the next search for more clusters may run.
     pub searched: u64,
-    /// The number of users forgotten before it was computed.
+    /// The number of users forgotten before it was computed; [`Fit::LEFT_OUT`] if it has no user of this partition.
     pub forgotten: u64,
     /// Fits before it.
     pub number: u64,
@@ -67,6 +67,19 @@ pub(crate) struct Fit {
     pub unplaced: f64,
     /// The number of parameters that the data determine.
     pub effective: f64,
+    /// What it has from the other partitions of the users.
+    pub elsewhere: Elsewhere,
+}
+
+/// The share of a fit that comes from other partitions of the users; all 0 if there are none.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct Elsewhere {
+    /// Rounds learned there.
+    pub rounds: u64,
+    /// Users there.
+    pub users: u64,
+    /// The gain of the clusters there, halved as each fit halves it.
+    pub gain: f64,
 }
 
 /// A fit to be made.
@@ -82,23 +95,31 @@ pub(crate) struct Job {
 impl Job {
     pub fn run(&self, workers: &dyn Workers) -> Fit {
         let all: Vec<u32> = (0..self.sums.len() as u32).collect();
-        let some = sample(&all);
-        let panel = Panel::new(&self.sums, &some);
+        let some = sample(&all, MAX_SEARCHED_USERS);
+        let mut fit = self.search(&Panel::new(&self.sums, &some), all.len() as u64, workers);
+        if self.params.clusters && some.len() < all.len() {
+            fit.refine_on_all(&Panel::new(&self.sums, &all), workers);
+        }
+        fit
+    }
+
+    /// The fit to a sample of `users` users.
+    pub fn search(&self, panel: &Panel<'_>, users: u64, workers: &dyn Workers) -> Fit {
         let params = &self.params;
         let number = self
             .before
             .as_ref()
             .map_or(0, |fit| fit.number.saturating_add(1));
 
-        let (scale, start) = self.scale(&panel, workers);
+        let (scale, start) = self.scale(panel, workers);
         let wide = number < SCALE_FITS;
         let (background, pass) =
-            background::fit(&panel, &start, scale, params.steps, wide, workers);
-        let share = all.len() as f64 / some.len() as f64;
+            background::fit(panel, &start, scale, params.steps, wide, workers);
+        let share = users as f64 / panel.len() as f64;
         let effective = pass.effective(&background) * share;
         let mut fit = Fit {
             rounds: self.rounds,
-            users: all.len() as u64,
+            users,
             observations: self.observations,
             searched: 0,
             forgotten: self.forgotten,
@@ -106,7 +127,7 @@ impl Job {
             noise: scale.noise,
             information: scale.information(&background, &pass),
             plain: Plain::of(
-                &panel,
+                panel,
                 &background,
                 &pass,
                 scale.noise,
@@ -122,12 +143,10 @@ impl Job {
             next_label: 1,
             unplaced: 1.0,
             effective,
+            elsewhere: Elsewhere::default(),
         };
         if params.clusters {
-            self.find(&panel, &pass, &mut fit, workers);
-            if some.len() < all.len() {
-                fit.refine_on_all(&Panel::new(&self.sums, &all), workers);
-            }
+            self.find(panel, &pass, &mut fit, workers);
         }
         fit
     }
@@ -185,7 +204,7 @@ impl Job {
         for other in others {
             found.push(search.refine(other.clone(), WARM_STEPS));
         }
-        let age = self.rounds as f64 / self.sums.len() as f64;
+        let age = self.rounds as f64 / fit.users as f64;
         if (params.cold_from..params.cold_to).contains(&age) {
             for _ in 0..params.colds {
                 found.extend(search.cold());
@@ -198,22 +217,22 @@ impl Job {
     }
 }
 
-/// The users that clusters are searched among: all, or a sample of [`MAX_SEARCHED_USERS`].
-fn sample(all: &[u32]) -> Vec<u32> {
-    if all.len() <= MAX_SEARCHED_USERS {
+/// The users that clusters are searched among: all, or a sample of `most`.
+pub(super) fn sample(all: &[u32], most: usize) -> Vec<u32> {
+    if all.len() <= most {
         return all.to_vec();
     }
     let mut order: Vec<(u64, u32)> = all.iter().map(|&s| (mix(u64::from(s)), s)).collect();
-    order.select_nth_unstable(MAX_SEARCHED_USERS);
-    let mut some: Vec<u32> = order[..MAX_SEARCHED_USERS]
-        .iter()
-        .map(|&(_, slot)| slot)
-        .collect();
+    order.select_nth_unstable(most);
+    let mut some: Vec<u32> = order[..most].iter().map(|&(_, slot)| slot).collect();
     some.sort_unstable();
     some
 }
 
 impl Fit {
+    /// The number of forgotten users of a partition that a fit has no users of.
+    pub const LEFT_OUT: u64 = u64::MAX;
+
     /// Sets `mixture` to the best candidate and `played`, which recommendations use, to the average of all kept
     /// candidates and the background-only model, weighted by e^{temper · score}.
     fn choose(
@@ -275,16 +294,21 @@ impl Fit {
             return;
         }
         let pass = background::pass(panel, &self.background, self.noise, false, workers);
-        let old = self.mixture.clone();
-        let mut mixture = old.clone();
+        let mut mixture = self.mixture.clone();
         for _ in 0..LAST_STEPS {
             let expected = mixture.expect(panel, &pass.evidence, self.noise, false, workers);
             mixture = mixture.maximise(panel.layout(), &self.background, self.noise, &expected);
         }
         let expected = mixture.expect(panel, &pass.evidence, self.noise, false, workers);
-        self.unplaced = 1.0 - expected.placed as f64 / panel.len() as f64;
-        self.sizes = expected.sizes(panel.layout());
-        let spreads = expected.spreads(panel.layout(), &self.background, self.noise);
+        self.refined(panel.layout(), mixture, &expected);
+    }
+
+    /// Puts the best mixture after EM on all users in place of the one that was found among some.
+    pub(super) fn refined(&mut self, layout: Layout, mixture: Mixture, expected: &Expectation) {
+        let old = std::mem::replace(&mut self.mixture, mixture);
+        self.unplaced = 1.0 - expected.placed as f64 / expected.users as f64;
+        self.sizes = expected.sizes(layout);
+        let spreads = expected.spreads(layout, &self.background, self.noise);
         for (old, new) in self.spreads.iter_mut().zip(spreads) {
             *old = new;
         }
@@ -293,7 +317,7 @@ impl Fit {
             .centres
             .iter_mut()
             .zip(&old.centres)
-            .zip(&mixture.centres)
+            .zip(&self.mixture.centres)
         {
             played.mean.clone_from(&new.mean);
             played.share *= new.share / old.share;
@@ -305,6 +329,5 @@ impl Fit {
             .centres
             .iter_mut()
             .for_each(|c| c.share /= whole);
-        self.mixture = mixture;
     }
 }

@@ -81,7 +81,7 @@ impl SclubSoft {
             unplaced: fit.unplaced,
             effective_parameters: fit.effective,
             noise: fit.noise,
-            gain: self.gain,
+            gain: self.whole_gain(),
             used: self.uses_clusters(),
             warning: self.warning(found),
         })
@@ -101,7 +101,7 @@ impl SclubSoft {
         if self.uses_clusters() {
             return None;
         }
-        let (gain, caution) = (self.gain, self.caution());
+        let (gain, caution) = (self.whole_gain(), self.caution());
         Some(if gain < 0.0 {
             format!(
                 "clustering buys nothing: recent rewards were {:.1} nats less likely with clusters \

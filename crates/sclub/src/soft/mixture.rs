@@ -1,14 +1,17 @@
 //! Clusters: tight ones at centres μ_k, beside the background for those who are in none.
 
+use std::io;
 use std::sync::Mutex;
 
 use super::background::Background;
 use super::panel::Panel;
 use super::sums::Layout;
 use super::symmetric::{self, Factors, row_start};
+use crate::bytes::{Reader, Writer, bad};
+use crate::error::LoadError;
 use crate::kernels::batch::{AddFour, Products};
 use crate::kernels::{self, LANES};
-use crate::policy::ClusterId;
+use crate::policy::{ClusterId, MAX_ROUNDS};
 use crate::refit::Workers;
 
 /// Weights below this are set to 0: a user has few clusters.
@@ -53,6 +56,10 @@ pub(crate) struct Expectation {
     pub most: Vec<u32>,
     /// Users whose most probable cluster has ½ or more.
     pub placed: u64,
+    /// The number of users.
+    pub users: u64,
+    /// Σ_i w_i0
+    pub whole_none: f64,
 }
 
 /// For each cluster, the coefficients that a row is multiplied by to give L_k = (μᵀb − ½μᵀGμ)/v; clusters in the lanes
@@ -160,6 +167,8 @@ impl Mixture {
             let part = part.into_inner().expect("no worker panics");
             all.merge(part.expect("every piece was done"));
         }
+        all.users = all.none.len() as u64;
+        all.whole_none = all.none.iter().sum();
         all
     }
 
@@ -172,7 +181,7 @@ impl Mixture {
         expected: &Expectation,
     ) -> Self {
         let dim = layout.dim;
-        let users: f64 = expected.none.len() as f64;
+        let users = expected.users as f64;
         let rows = expected.rows.chunks_exact(layout.row());
         let mut centres = Vec::with_capacity(self.centres.len());
         let whole = users + 0.5 * (self.centres.len() + 1) as f64;
@@ -195,10 +204,9 @@ impl Mixture {
                 share: (weight + 0.5) / whole,
             });
         }
-        let none: f64 = expected.none.iter().sum();
         Self {
             centres,
-            none: (none + 0.5) / whole,
+            none: (expected.whole_none + 0.5) / whole,
         }
     }
 
@@ -356,7 +364,56 @@ impl Expectation {
             none: Vec::new(),
             most: Vec::new(),
             placed: 0,
+            users: 0,
+            whole_none: 0.0,
         }
+    }
+
+    /// Adds the sums over the users of another partition, without detail.
+    pub fn add_partition(&mut self, other: &Self) {
+        let add = |target: &mut [f64], source: &[f64]| {
+            for (sum, term) in target.iter_mut().zip(source) {
+                *sum += term;
+            }
+        };
+        add(&mut self.rows, &other.rows);
+        add(&mut self.weights, &other.weights);
+        self.placed += other.placed;
+        self.users += other.users;
+        self.whole_none += other.whole_none;
+    }
+
+    /// Writes the sums that EM needs.
+    pub fn save(&self, layout: Layout, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.users)?;
+        writer.word(self.placed)?;
+        writer.number(self.whole_none)?;
+        writer.numbers(&self.weights)?;
+        let mut rows = self.rows.chunks_exact(layout.row());
+        rows.try_for_each(|row| writer.numbers(&row[..layout.used()]))
+    }
+
+    /// Loads the words that [`Expectation::save`] wrote, for so many clusters.
+    pub fn load(layout: Layout, count: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+        let users = reader.at_most(MAX_ROUNDS)?;
+        let mut all = Self {
+            placed: reader.at_most(users)?,
+            whole_none: reader.number()?,
+            users,
+            ..Self::empty(count, layout.row(), false)
+        };
+        reader.fill(&mut all.weights)?;
+        for row in all.rows.chunks_exact_mut(layout.row()) {
+            reader.fill(&mut row[..layout.used()])?;
+        }
+        let is_share = |weight: f64| (0.0..=users as f64 * (1.0 + 1e-9)).contains(&weight);
+        if !is_share(all.whole_none)
+            || !all.weights.iter().all(|&weight| is_share(weight))
+            || !all.rows.iter().all(|sum| sum.is_finite())
+        {
+            return Err(bad("the sums of a cluster are not valid").into());
+        }
+        Ok(all)
     }
 
     #[inline]

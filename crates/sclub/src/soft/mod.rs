@@ -12,6 +12,7 @@ mod belief;
 mod beliefs;
 mod decide;
 mod fit;
+mod gather;
 mod look;
 mod mixture;
 mod panel;
@@ -41,11 +42,11 @@ use crate::policy::{
 };
 use crate::refit::Sequential;
 use crate::roster::Roster;
-use crate::spec::{Abilities, Load, Preset, Spec};
+use crate::spec::{Abilities, Load, Partitions, Preset, Spec};
 use crate::statistics::Shape;
 use belief::{Belief, Model};
 use beliefs::Beliefs;
-use fit::{Fit, Job};
+use fit::{Elsewhere, Fit, Job};
 use population::Population;
 use sums::{Layout, Sums};
 
@@ -155,9 +156,28 @@ impl SclubSoft {
     }
 
     fn is_due(&self) -> bool {
+        let is_shared = self.elsewhere().users > 0;
+        // Fits over several partitions are not made here.
+        let may_fit = self.sums.len() > 0 && !is_shared;
+        may_fit && (self.must_refit() || self.rounds >= self.due)
+    }
+
+    /// True if the fit contains a user who has been forgotten since.
+    fn must_refit(&self) -> bool {
         let fit = self.served.as_ref().map(|served| &served.fit);
-        let tainted = fit.is_some_and(|fit| fit.forgotten != self.forgotten);
-        self.sums.len() > 0 && (tainted || self.rounds >= self.due)
+        fit.is_some_and(|fit| fit.forgotten != self.forgotten && fit.forgotten != Fit::LEFT_OUT)
+    }
+
+    /// What the fit has from the other partitions of the users.
+    fn elsewhere(&self) -> Elsewhere {
+        let fit = self.served.as_ref().map(|served| &served.fit);
+        fit.map_or_else(Elsewhere::default, |fit| fit.elsewhere)
+    }
+
+    /// The log-likelihood of recent rewards of all partitions with clusters less that without. That of the
+    /// others is as of the fit.
+    fn whole_gain(&self) -> f64 {
+        self.gain + self.elsewhere().gain
     }
 
     fn job(&self) -> Job {
@@ -179,10 +199,8 @@ impl SclubSoft {
             .as_ref()
             .map_or(1, |served| served.number.saturating_add(1));
         let model = Model::new(self.layout, &fit, number);
-        // A rough first fit is soon replaced: rounds double until the first full one.
-        let early = fit.rounds.saturating_mul(2).min(self.params.first);
-        let later = (fit.rounds as f64 * self.params.growth).ceil() as u64;
-        self.due = early.max(later).max(self.rounds.saturating_add(1));
+        let due = self.params.due_after(fit.rounds);
+        self.due = due.max(self.rounds.saturating_add(1));
         self.gain *= 0.5;
         if self.history.len() == MAX_HISTORY {
             let mut place = 0;
@@ -191,9 +209,18 @@ impl SclubSoft {
                 place > MAX_HISTORY / 2 || place % 2 == 1
             });
         }
-        self.history.push((self.rounds, fit.mixture.centres.len()));
+        let rounds = self.rounds.saturating_add(fit.elsewhere.rounds);
+        self.history.push((rounds, fit.mixture.centres.len()));
         self.population = Population::from_fit(&fit);
         self.served = Some(Served { number, fit, model });
+    }
+
+    /// Goes back to the state before the first fit.
+    fn drop_fit(&mut self) {
+        self.served = None;
+        self.history.clear();
+        self.gain = 0.0;
+        self.due = self.rounds.saturating_add(FIRST_ROUGH_FIT);
     }
 
     /// Computes the fit that is due, and the beliefs of all users.
@@ -244,7 +271,7 @@ impl SclubSoft {
     /// The weight of the clusters, between 0 and 1, by their gain over the background: 1/(1 + e^{1−g}),
     /// g the gain in units of [`SclubSoft::caution`].
     fn trust(&self) -> f64 {
-        1.0 / (1.0 + libm::exp(1.0 - self.gain / self.caution()))
+        1.0 / (1.0 + libm::exp(1.0 - self.whole_gain() / self.caution()))
     }
 
     /// The gain at which clusters get half of the weight: [`SoftParams::caution`], and more where users have few
@@ -444,7 +471,7 @@ impl Policy for SclubSoft {
         bytes::digest(self)
     }
 
-    offers!(inspect, persist, forget, fit);
+    offers!(inspect, persist, forget, fit, partitioned);
 }
 
 /// `sclub-soft`
@@ -462,6 +489,7 @@ const SOFT: Spec = Spec {
     can: Abilities {
         fit: true,
         draws: true,
+        partitions: Partitions::Gathered,
         ..Abilities::SERVED
     },
     new: |setup, values| {
@@ -472,6 +500,7 @@ const SOFT: Spec = Spec {
         magic: SclubSoft::MAGIC,
         load: |reader| Ok(Box::new(SclubSoft::load_words(reader)?)),
     }),
+    gather: Some(gather::begin),
 };
 
 /// `gaussian`: [`SPEC`] without clusters.

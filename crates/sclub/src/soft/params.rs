@@ -325,6 +325,14 @@ impl SoftParams {
             .map_or(Ok(()), |value| half_life.check(value))
     }
 
+    /// The number of rounds at which the fit after one of so many rounds is due.
+    pub(crate) fn due_after(&self, rounds: u64) -> u64 {
+        // A rough first fit is soon replaced: rounds double until the first full one.
+        let early = rounds.saturating_mul(2).min(self.first);
+        let later = (rounds as f64 * self.growth).ceil() as u64;
+        early.max(later)
+    }
+
     /// The factor on the weight of a user's observations when the next one comes.
     pub(crate) fn keep(&self) -> f64 {
         self.half_life

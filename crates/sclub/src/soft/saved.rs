@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use super::background::Background;
 use super::belief::Model;
-use super::fit::Fit;
+use super::fit::{Elsewhere, Fit};
 use super::mixture::{Centre, Mixture};
 use super::params::SoftParams;
 use super::plain::Plain;
@@ -23,7 +23,7 @@ const MAX_CLUSTERS: u64 = 1 << 20;
 const FIT_0_1: u64 = u64::from_le_bytes(*b"sclub ft");
 
 impl Mixture {
-    fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+    pub(super) fn save(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.number(self.none)?;
         writer.word(self.centres.len() as u64)?;
         for centre in &self.centres {
@@ -34,7 +34,7 @@ impl Mixture {
         Ok(())
     }
 
-    fn load(dim: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
+    pub(super) fn load(dim: usize, reader: &mut Reader<'_>) -> Result<Self, LoadError> {
         let none = share(reader)?;
         let count = reader.at_most(MAX_CLUSTERS)?;
         let mut centres = Vec::new();
@@ -58,7 +58,7 @@ fn share(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
     }
 }
 
-fn positive(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
+pub(super) fn positive(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
     let number = reader.number()?;
     if number > 0.0 && number.is_finite() {
         Ok(number)
@@ -67,7 +67,7 @@ fn positive(reader: &mut Reader<'_>) -> Result<f64, LoadError> {
     }
 }
 
-fn finite(count: usize, reader: &mut Reader<'_>) -> Result<Vec<f64>, LoadError> {
+pub(super) fn finite(count: usize, reader: &mut Reader<'_>) -> Result<Vec<f64>, LoadError> {
     let mut numbers = vec![0.0; count];
     reader.fill(&mut numbers)?;
     if numbers.iter().all(|number| number.is_finite()) {
@@ -110,7 +110,9 @@ impl Fit {
         if let Some(plain) = &self.plain {
             writer.numbers(&plain.prior.covariance)?;
         }
-        Ok(())
+        writer.word(self.elsewhere.rounds)?;
+        writer.word(self.elsewhere.users)?;
+        writer.number(self.elsewhere.gain)
     }
 
     /// Loads the words that [`Fit::save`] wrote. A fit of version 0.1 does not say how well the population's
@@ -167,6 +169,14 @@ impl Fit {
                 .ok_or_else(|| bad("its plain prior is not valid"))?;
             Some(Plain { weight, prior })
         };
+        let elsewhere = match is_0_1 {
+            true => Elsewhere::default(),
+            false => Elsewhere {
+                rounds: reader.at_most(MAX_ROUNDS)?,
+                users: reader.at_most(MAX_ROUNDS)?,
+                gain: finite(1, reader)?[0],
+            },
+        };
         Ok(Self {
             rounds,
             users,
@@ -186,6 +196,7 @@ impl Fit {
             next_label,
             unplaced: rest[0],
             effective: rest[1],
+            elsewhere,
         })
     }
 
@@ -208,7 +219,7 @@ impl Fit {
 }
 
 impl Save for Fit {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f3");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub f5");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         self.save(writer)
@@ -216,7 +227,7 @@ impl Save for Fit {
 }
 
 impl Save for SclubSoft {
-    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s3");
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub s5");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.layout.dim as u64)?;

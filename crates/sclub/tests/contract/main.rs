@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use rand::RngExt;
 use sclub::{
-    Error, List, LoadError, Observation, Policy, Preset, Range, Sequential, Setup, Shown, Spec,
+    Error, List, LoadError, Observation, Partitions, Policy, Preset, Range, Sequential, Setup, Shown, Spec,
     Users, Value, Workers, load_policy, registry,
 };
 
@@ -45,6 +45,7 @@ fn a_malformed_spec_is_not_registered() {
         can: sclub::Abilities::NONE,
         new: |_, _| Err(Error::NoUsers),
         load: None,
+        gather: None,
     };
     for (spec, fault) in [
         (&NAMED, "lower-case"),
@@ -96,8 +97,11 @@ fn a_policy_can_do_what_its_spec_says() {
         assert_eq!(policy.as_inspect().is_some(), can.inspect, "{spec}");
         assert_eq!(policy.as_persist().is_some(), can.save, "{spec}");
         assert_eq!(policy.as_forget().is_some(), can.forget, "{spec}");
-        assert_eq!(policy.as_fit().is_some(), can.fit, "{spec}");
-        assert_eq!(policy.as_fit_mut().is_some(), can.fit, "{spec}");
+        let is_gathered = can.partitions == Partitions::Gathered;
+        let takes_fits = can.fit || is_gathered;
+        assert_eq!(policy.as_fit().is_some(), takes_fits, "{spec}");
+        assert_eq!(policy.as_fit_mut().is_some(), takes_fits, "{spec}");
+        assert_eq!(policy.as_partitioned_fit().is_some(), is_gathered, "{spec}");
     }
 }
 

@@ -18,7 +18,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::background::Background;
 use super::belief::Model;
-use super::fit::Fit;
+use super::fit::{Elsewhere, Fit};
 use super::mixture::{Centre, Mixture};
 use super::sums::{Layout, Sums};
 use crate::kernels;
@@ -283,6 +283,7 @@ fn fit_of(background: &Background, noise: f64, mixture: &Mixture) -> Fit {
         next_label: count as u64 + 1,
         unplaced: 0.0,
         effective: 0.0,
+        elsewhere: Elsewhere::default(),
     }
 }
 
