@@ -337,7 +337,7 @@ pub(crate) fn first_word(hash: &blake3::Hash) -> u64 {
 }
 
 /// The setup of a served policy: fits are computed in the background.
-fn setup(dim: usize) -> Setup<'static> {
+pub(crate) fn setup(dim: usize) -> Setup<'static> {
     Setup {
         fits_inline: false,
         ..Setup::new(dim)

@@ -81,6 +81,12 @@ pub struct Meters {
     effective: Gauge,
     gain: Gauge,
     used: Gauge,
+    owned: Gauge,
+    lag: Gauge,
+    nodes: Gauge,
+    takeovers: Gauge,
+    fit_age: Gauge,
+    forwards: Histogram,
     second: Second,
     total_decisions: AtomicU64,
 }
@@ -171,6 +177,12 @@ impl Default for Meters {
                 effective: gauge!("sclub_effective_parameters"),
                 gain: gauge!("sclub_clustering_gain"),
                 used: gauge!("sclub_clustering_used"),
+                owned: gauge!("sclub_owned_partitions"),
+                lag: gauge!("sclub_follow_lag_batches"),
+                nodes: gauge!("sclub_nodes"),
+                takeovers: gauge!("sclub_takeovers"),
+                fit_age: gauge!("sclub_fit_age_seconds"),
+                forwards: histogram!("sclub_forward_seconds"),
                 second: Second::default(),
                 total_decisions: AtomicU64::new(0),
             }
@@ -179,6 +191,12 @@ impl Default for Meters {
 }
 
 fn describe() {
+    describe_gauge!("sclub_owned_partitions", "Partitions that this node owns; 0 on a single server");
+    describe_gauge!("sclub_follow_lag_batches", "Batches that this node is behind the owners of the groups it follows");
+    describe_gauge!("sclub_nodes", "Nodes of the cluster that are running");
+    describe_gauge!("sclub_takeovers", "Groups that this node has taken over since its start");
+    describe_gauge!("sclub_fit_age_seconds", "Time since this node computed a fit over all partitions; -1 if it has not");
+    describe_histogram!("sclub_forward_seconds", "Time to have a request answered by another node; its count is the number of forwarded requests");
     describe_counter!("sclub_requests_total", "Requests by call and outcome");
     describe_histogram!("sclub_request_seconds", "Time to answer a request");
     describe_counter!("sclub_decisions_total", "Decisions made");
@@ -248,6 +266,37 @@ impl Meters {
             Call::Feedback => self.second.feedback.record(took),
             _ => {}
         }
+    }
+
+    /// Counts a request that another node answered.
+    pub fn forwarded(&self, took: Duration) {
+        self.forwards.record(took.as_secs_f64());
+    }
+
+    /// Sets the gauges of a node to the sums over the partitions that it owns.
+    pub fn node(&self, owned: &[&crate::engine::Engine], items: usize, count: u64, lag: u64, nodes: usize) {
+        let sum = |of: &dyn Fn(&State) -> f64| -> f64 {
+            owned.iter().map(|engine| of(&engine.state())).sum()
+        };
+        self.users.set(sum(&|state| state.users().len() as f64));
+        self.rounds.set(sum(&|state| state.rounds() as f64));
+        self.events.set(sum(&|state| state.events() as f64));
+        self.reward_sum.set(sum(&|state| state.rewards().1));
+        let clusters = owned.iter().map(|engine| engine.state().clusters()).max();
+        self.clusters.set(clusters.unwrap_or(0) as f64);
+        self.items.set(items as f64);
+        self.queue.set(owned.iter().map(|engine| engine.waiting() as f64).sum::<f64>());
+        let is_writable = owned.iter().all(|engine| engine.read_only().is_none());
+        self.writable.set(f64::from(u8::from(is_writable)));
+        self.owned.set(count as f64);
+        self.lag.set(lag as f64);
+        self.nodes.set(nodes as f64);
+    }
+
+    /// Sets the gauges of a cluster.
+    pub fn cluster(&self, takeovers: u64, fit_age_ms: Option<u64>) {
+        self.takeovers.set(takeovers as f64);
+        self.fit_age.set(fit_age_ms.map_or(-1.0, |age| age as f64 / 1e3));
     }
 
     /// Counts decisions that were made in a batch.

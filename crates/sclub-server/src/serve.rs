@@ -7,6 +7,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::api::{App, admin_route, router};
+use crate::cluster::nats::{NatsBus, NatsOptions};
+use crate::cluster::{Node, NodeParts, TokioTasks};
 use crate::edge::keys::check_bind;
 use crate::edge::{self, Audit, EdgeOptions, Guard, Keys, Reload, Site};
 use crate::engine::{Engine, OpenError};
@@ -42,6 +44,9 @@ impl From<StoreError> for ServeError {
         ServeError::Open(error.into())
     }
 }
+
+/// The milliseconds for which a node that shuts down waits for others to take its partitions.
+const MAX_DRAIN: u64 = 8_000;
 
 /// The path prefixes that pages of other web sites may not call.
 const SAME_SITE_PATHS: &[&str] = &["/v1", "/metrics"];
@@ -80,13 +85,18 @@ pub fn serve(
     };
     let listener = TcpListener::bind(settings.addr).map_err(unusable)?;
     let addr = listener.local_addr().map_err(unusable)?;
-    // A folder that is in use, or is not a data folder, is an error before any request is answered.
     let env = Env::real();
-    if !settings.data.exists() {
-        // Settings that cannot be served make no folder.
-        Identity::new(settings, &*env.random).map_err(OpenError::from)?;
-    }
-    let folder = Folder::open(&env, &settings.data)?;
+    let folder = match &settings.cluster {
+        Some(_) => None,
+        None => {
+            if !settings.data.exists() {
+                // Settings that cannot be served make no folder.
+                Identity::new(settings, &*env.random).map_err(OpenError::from)?;
+            }
+            // A folder that is in use, or is not a data folder, is an error before any request is answered.
+            Some(Folder::open(&env, &settings.data)?)
+        }
+    };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);
@@ -98,15 +108,26 @@ pub fn serve(
     }
     runtime.spawn(reload_files(files, reload));
     let ready = move || listening(addr);
-    let outcome = runtime.block_on(run(
-        Arc::clone(&app),
-        listener,
-        guard,
-        options,
-        folder,
-        ready,
-        shutdown,
-    ));
+    let outcome = match folder {
+        Some(folder) => runtime.block_on(run(
+            Arc::clone(&app),
+            listener,
+            guard,
+            options,
+            folder,
+            ready,
+            shutdown,
+        )),
+        None => runtime.block_on(run_node(
+            Arc::clone(&app),
+            listener,
+            guard,
+            options,
+            env,
+            ready,
+            shutdown,
+        )),
+    };
     if let Some(engine) = app.engine() {
         runtime.block_on(engine.close());
         tracing::info!("closed");
@@ -177,6 +198,83 @@ async fn run(
         Some(error) => Err(error.into()),
         None => Ok(()),
     }
+}
+
+/// Runs a node of a cluster.
+async fn run_node(
+    app: Arc<App>,
+    listener: TcpListener,
+    guard: Guard,
+    options: EdgeOptions,
+    env: Env,
+    ready: impl FnOnce() + Send + 'static,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), ServeError> {
+    let mut settings = app.settings().clone();
+    let addr = listener.local_addr()?;
+    settings.addr = addr;
+    let name = settings.node.clone().unwrap_or_else(|| default_name(addr));
+    let node = async {
+        let options = NatsOptions {
+            url: settings.cluster.clone().unwrap_or_default(),
+            cluster: settings.cluster_name.clone(),
+            creds: settings.nats_creds.clone(),
+            ca: settings.nats_ca.clone(),
+        };
+        let bus = NatsBus::connect(options).await.map_err(|error| error.to_string())?;
+        let standby = settings.standby;
+        Node::join(NodeParts {
+            bus,
+            env,
+            tasks: Arc::new(TokioTasks(tokio::runtime::Handle::current())),
+            settings,
+            name,
+            standby,
+        })
+        .await
+    };
+    let node = node.await.map_err(ServeError::Settings)?;
+    node.start();
+    app.join(Arc::clone(&node));
+    let router = router(Arc::clone(&app), &guard);
+    tokio::spawn(Arc::clone(&app).count_seconds());
+    let starting = Arc::clone(&node);
+    tokio::spawn(async move {
+        while !starting.is_ready() {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        tracing::info!(node = starting.name, "ready");
+        ready();
+    });
+    let mut broken = None;
+    let ended = edge::serve(listener, router, options, async {
+        tokio::select! {
+            () = shutdown => {
+                tracing::info!("shutting down: partitions are handed to other nodes");
+                node.close(MAX_DRAIN).await;
+            }
+            reason = node.failed() => broken = Some(reason),
+        }
+    })
+    .await?;
+    if ended.cut > 0 {
+        tracing::warn!(cut = ended.cut, "connections were cut");
+    }
+    match broken {
+        Some(reason) => Err(ServeError::Settings(reason)),
+        None => Ok(()),
+    }
+}
+
+/// The default name of a node.
+fn default_name(addr: SocketAddr) -> String {
+    #[cfg(target_os = "linux")]
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    #[cfg(not(target_os = "linux"))]
+    let host = "node".to_owned();
+    let host = host.split('.').next().unwrap_or("node");
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    format!("{}-{}", host.chars().map(plain).collect::<String>(), addr.port())
 }
 
 /// Raises the limit of open files to the maximum: connections and files of the log share it.

@@ -87,6 +87,18 @@ pub struct Settings {
     pub threads: usize,
     /// The number of threads that compute fits in the background; 0 is one less than there are cores.
     pub fit_threads: usize,
+    /// The NATS servers of the cluster that this server is a node of; `None` for a single server.
+    pub cluster: Option<String>,
+    /// The name of the cluster.
+    pub cluster_name: String,
+    /// The name of this node; by default that of the machine, with the port.
+    pub node: Option<String>,
+    /// The number of other nodes that follow each partition, to take it over at once.
+    pub standby: usize,
+    /// The file with the credentials for NATS.
+    pub nats_creds: Option<PathBuf>,
+    /// The file with the certificate authorities of the NATS servers, PEM.
+    pub nats_ca: Option<PathBuf>,
     /// The format of the log, `text` or `json`.
     pub log_format: String,
     /// The log level, `error`, `warn`, `info` or `debug`, or a filter.
@@ -131,6 +143,12 @@ impl Default for Settings {
             timeout: 30,
             threads: 0,
             fit_threads: 0,
+            cluster: None,
+            cluster_name: "sclub".to_owned(),
+            node: None,
+            standby: 1,
+            nats_creds: None,
+            nats_ca: None,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
             constants: BTreeMap::new(),

@@ -90,6 +90,14 @@ pub fn flags() -> Vec<Flag> {
             ("max-connections-per-address", Whole("N"), "Maximum number of connections at once from one address (with IPv6: from one /64 network); 0 is no limit, as for a server behind a proxy", ""),
             ("timeout", Positive("SECONDS"), "Maximum seconds to receive a request and for the client to read the answer, plus one for each 16 KiB", ""),
         ]),
+        ("Cluster", vec![
+            ("cluster", Text("URL"), "NATS servers of the cluster that this server is a node of, such as nats://a:4222,nats://b:4222; see `sclub cluster`", "a single server"),
+            ("cluster-name", Text("NAME"), "Name of the cluster", ""),
+            ("node", Text("NAME"), "Name of this node, unique in the cluster", "name of the machine and port"),
+            ("standby", Whole("N"), "Other nodes that follow each partition, to take it over at once", ""),
+            ("nats-creds", Text("FILE"), "File with credentials for NATS", ""),
+            ("nats-ca", Text("FILE"), "File with the certificate authorities of the NATS servers, PEM", ""),
+        ]),
         ("Log", vec![
             ("log-format", OneOf("FORMAT", vec!["text", "json"]), "Format of the log", ""),
             ("log", Text("LEVEL"), "Level of the log: error, warn, info, debug, or a filter", ""),

@@ -66,47 +66,39 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
                 Call::FeedbackBatch => feedback_batch(&node, bytes).await,
                 call => {
                     let group = group_of(&node, call, &bytes)?;
-                    ask(&node, group, route(call), bytes).await
+                    ask(&node, group, route_of(call), bytes).await
                 }
             }
         };
         return calls::timed(&node.meters, call, begun, outcome.await);
     }
-    let other = |body: Bytes| {
-        let query = request.uri().query().map(|query| format!("?{query}"));
-        let target = format!("{path}{}", query.unwrap_or_default());
-        (Route::Other(method.to_string(), target), body)
-    };
+    let query = request.uri().query().map(|query| format!("?{query}"));
+    let target = format!("{path}{}", query.unwrap_or_default());
+    let route = Route::Other(method.to_string(), target);
+    let nothing = Bytes::new();
     match path.as_str() {
         "/v1/nodes" => Ok(json(&node_list(&node))),
-        "/v1/state" => {
-            let (route, _) = other(Bytes::new());
-            state(&node, &route).await
-        }
+        "/v1/state" => state(&node, &route).await,
         "/metrics" => Ok(metrics(&node)),
         "/v1/items" if method == Method::PUT => {
             let (head, sent) = request.into_parts();
             let dim = catalogue_dim(&node);
-            let write = async |items| upsert(&node, items).await;
-            items::put_with(app, &head.headers, sent, dim, write).await
+            let to = items::Target::Cluster(&node);
+            items::put_into(app, &head.headers, sent, dim, to).await
         }
         _ if method == Method::GET && path.starts_with("/v1/items") => {
             let catalogue = node.catalogue().app().ok_or_else(starting)?;
             Ok(inner(&catalogue, request).await)
         }
         _ if path.starts_with("/v1/items") => {
-            let (route, bytes) = other(Bytes::new());
-            ask(&node, node.catalogue(), route, bytes).await
+            ask(&node, node.catalogue(), route, nothing).await
         }
         _ if path.starts_with("/v1/users/") => {
             let id = path.trim_start_matches("/v1/users/");
             let id = percent_decoded(id);
-            let group = node.group_of(&id);
-            let (route, bytes) = other(Bytes::new());
-            ask(&node, group, route, bytes).await
+            ask(&node, node.group_of(&id), route, nothing).await
         }
         "/v1/admin/compact" | "/v1/admin/snapshot" => {
-            let (route, _) = other(Bytes::new());
             let answers = ask_all(&node, &route).await?;
             Ok(json(&answers))
         }
@@ -117,7 +109,6 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
         )),
         // Clusters and their history: those of the first partition. Fits are the same in all.
         _ => {
-            let (route, _) = other(Bytes::new());
             let bytes = body_of(app, &method, request).await?;
             ask(&node, &node.partitions()[0], route, bytes).await
         }
@@ -136,7 +127,7 @@ fn starting() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "starting", message).retry_after(1)
 }
 
-fn route(call: Call) -> Route {
+fn route_of(call: Call) -> Route {
     match call {
         Call::Recommend => Route::Recommend,
         Call::RecommendBatch => Route::RecommendBatch,
@@ -189,7 +180,7 @@ async fn ask(
     route: Route,
     bytes: Bytes,
 ) -> Result<Answer, ApiError> {
-    let can_be_stale = matches!(route, Route::Recommend | Route::RecommendBatch);
+    let can_be_stale = route.is_read();
     let call = HttpCall {
         route,
         body: bytes.to_vec(),
@@ -280,18 +271,16 @@ pub(crate) async fn error_answer(error: ApiError) -> HttpAnswer {
 }
 
 async fn whole(answer: Answer) -> HttpAnswer {
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await;
     let header = |name| {
-        let value: Option<&HeaderValue> = answer.headers().get(name);
+        let value: Option<&HeaderValue> = head.headers.get(name);
         value.and_then(|value| value.to_str().ok()).map(str::to_owned)
     };
-    let content_type = header(CONTENT_TYPE).unwrap_or_default();
-    let retry_after = header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok());
-    let status = answer.status().as_u16();
-    let body = answer.into_body().collect().await;
     HttpAnswer {
-        status,
-        content_type,
-        retry_after,
+        status: head.status.as_u16(),
+        content_type: header(CONTENT_TYPE).unwrap_or_default(),
+        retry_after: header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok()),
         body: body.map(|body| body.to_bytes().to_vec()).unwrap_or_default(),
     }
 }
@@ -506,7 +495,7 @@ fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
 }
 
 /// Writes items through the owner of the catalogue, and waits until this node has them.
-async fn upsert(node: &Arc<Node>, items: Vec<crate::event::Item>) -> Result<usize, ApiError> {
+pub(super) async fn upsert(node: &Arc<Node>, items: Vec<crate::event::Item>) -> Result<usize, ApiError> {
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);
     let begun = Instant::now();
@@ -562,7 +551,7 @@ async fn ask_all(
     node: &Arc<Node>,
     route: &Route,
 ) -> Result<std::collections::BTreeMap<String, serde_json::Value>, ApiError> {
-    let asked = node.groups().iter().map(|group| async {
+    let asked = node.groups().iter().map(|group| async move {
         let answer = ask(node, group, route.clone(), Bytes::new()).await?;
         Ok::<_, ApiError>((group, whole(answer).await))
     });

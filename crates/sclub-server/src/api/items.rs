@@ -1,6 +1,7 @@
 //! The calls of the catalogue.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -11,6 +12,7 @@ use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
+use crate::cluster::Node;
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
@@ -37,7 +39,36 @@ pub(super) async fn put(
     sent: Body,
 ) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
-    check_json_lines(&headers)?;
+    let dim = engine.state().dim();
+    put_into(&app, &headers, sent, dim, Target::Engine(engine)).await
+}
+
+/// The catalogue that items are written to.
+#[derive(Clone, Copy)]
+pub(super) enum Target<'a> {
+    Engine(&'a Engine),
+    Cluster(&'a Arc<Node>),
+}
+
+impl Target<'_> {
+    /// Writes items. Returns the number that were new or changed.
+    async fn upsert(self, items: Vec<Item>) -> Result<usize, ApiError> {
+        match self {
+            Target::Engine(engine) => Ok(engine.upsert(items).await?),
+            Target::Cluster(node) => super::cluster::upsert(node, items).await,
+        }
+    }
+}
+
+/// Reads items, and writes them.
+pub(super) async fn put_into(
+    app: &App,
+    headers: &HeaderMap,
+    sent: Body,
+    mut dim: Option<usize>,
+    to: Target<'_>,
+) -> Result<Answer, ApiError> {
+    check_json_lines(headers)?;
     let mut lines = lines(sent, app.settings.max_body);
     let mut waiting: Vec<Item> = Vec::new();
     let mut numbers = 0;
@@ -47,10 +78,9 @@ pub(super) async fn put(
         changed: 0,
     };
     let mut failed = None;
-    let mut dim = engine.state().dim();
     loop {
         let next = match lines.next().await {
-            Ok(Some(line)) => read(&app, &line)
+            Ok(Some(line)) => read(app, &line)
                 .and_then(|item| check_dim_of_line(&mut dim, &line, item))
                 .map(Some),
             Ok(None) => Ok(None),
@@ -66,7 +96,7 @@ pub(super) async fn put(
             let together = std::mem::take(&mut waiting);
             put.items += together.len() as u64;
             if !together.is_empty() {
-                put.changed += engine.upsert(together).await? as u64;
+                put.changed += to.upsert(together).await? as u64;
             }
             ids.clear();
             numbers = 0;

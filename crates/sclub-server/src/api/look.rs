@@ -384,6 +384,19 @@ pub(super) async fn healthz() -> &'static str {
     (status = 200, body = Ready, description = "They can"),
     (status = 503, body = Ready, description = "Not yet")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
+    if let Some(node) = app.node() {
+        let is_ready = node.is_ready();
+        let reason = "the node does not own all partitions that it should";
+        let mut answer = json(&Ready {
+            ready: is_ready,
+            writable: is_ready,
+            reason: (!is_ready).then(|| reason.to_owned()),
+        });
+        if !is_ready {
+            *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        }
+        return answer;
+    }
     match app.engine() {
         Some(engine) => {
             let reason = engine.read_only();

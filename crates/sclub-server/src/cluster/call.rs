@@ -53,6 +53,13 @@ pub enum Route {
     Other(String, String),
 }
 
+impl Route {
+    /// Returns true for recommendations, which change nothing.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Route::Recommend | Route::RecommendBatch)
+    }
+}
+
 /// The answer of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum GroupAnswer {

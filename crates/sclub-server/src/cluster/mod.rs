@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
+pub(crate) use serve::execute;
 pub use snapshots::ObjectSnapshots;
 
 use crate::env::Env;
@@ -73,7 +74,8 @@ impl Cluster {
             ));
         }
         let policy = identity.policy;
-        if partitions > 1 && policy.can.partitions == sclub::Partitions::One {
+        let spread = policy.can.partitions.with(&identity.constants);
+        if partitions > 1 && spread == sclub::Partitions::One {
             return Err(format!(
                 "policy {} compares users of all partitions with each other, so it runs on one partition \
                  (--partitions 1): replicated, but not spread. Policies that can be spread: {}",

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
+use super::fitter::FitCounts;
 use super::members::{Lease, Member, Members, Part, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
@@ -107,6 +108,7 @@ pub struct Node {
     fatal: watch::Sender<Option<String>>,
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
+    pub(crate) fits: FitCounts,
 }
 
 impl fmt::Debug for Node {
@@ -180,6 +182,7 @@ impl Node {
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
             takeovers: AtomicU64::new(0),
+            fits: FitCounts::default(),
         }))
     }
 
@@ -269,7 +272,7 @@ impl Node {
         let _ = self.bus.delete(Bucket::Members, &self.name, None).await;
     }
 
-    fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         *self.is_closed.borrow()
     }
 
@@ -410,7 +413,36 @@ impl Node {
         }
     }
 
-    fn lease(&self) -> Bytes {
+    /// Updates the metrics of the node.
+    pub fn count(&self) {
+        let mut owned = 0;
+        let mut lag = 0;
+        let members = Members::read(&*self.bus);
+        let apps: Vec<Arc<App>> = self.partitions().iter().filter_map(|g| g.app()).collect();
+        for (group, app) in self.groups.iter().filter_map(|g| Some((g, g.app()?))) {
+            let Some(engine) = app.engine() else { continue };
+            if engine.is_leading() {
+                owned += u64::from(group.index < self.cluster.partitions);
+            } else {
+                let leaders = members.members.iter();
+                let leaders = leaders.filter_map(|member| member.groups.get(&group.name));
+                let last = leaders.filter(|part| part.is_leading).map(|part| part.position);
+                lag += last.max().unwrap_or(0).saturating_sub(engine.state().position());
+            }
+        }
+        let catalogue = self.catalogue().app();
+        let engines = apps.iter().filter_map(|app| app.engine()).filter(|e| e.is_leading());
+        let engines: Vec<&Engine> = engines.collect();
+        let items = catalogue.as_ref().and_then(|app| app.engine());
+        let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
+        self.meters.node(&engines, items, owned, lag, members.members.len());
+        let fits = &self.fits;
+        let at = fits.at.load(Ordering::Relaxed);
+        let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
+        self.meters.cluster(self.takeovers.load(Ordering::Relaxed), age);
+    }
+
+    pub(super) fn lease(&self) -> Bytes {
         let lease = Lease {
             node: self.name.clone(),
             life: self.life,
@@ -568,6 +600,7 @@ impl Tending {
         let lease = leases.iter().find(|(key, _)| *key == group.name);
         if lease.is_some() {
             self.vacant_since = None;
+            group.is_serving.send_replace(false);
             return Ok(());
         }
         let since = *self.vacant_since.get_or_insert(now);
@@ -631,11 +664,11 @@ impl Tending {
         let sent = node.env.clock.monotonic();
         if sent - held.renewed >= TTL - MARGIN {
             tracing::warn!(group = group.name, "the lease could not be renewed in time");
-            return self.give_up(group, engine).await;
+            return self.give_up(engine).await;
         }
         if self.is_handed_over(node, group, engine, ranking, sent) {
             tracing::info!(group = group.name, "handing over");
-            self.give_up(group, engine).await?;
+            self.give_up(engine).await?;
             let deleted = node.bus.delete(Bucket::Leases, &group.name, Some(held.revision));
             return deleted.await.map_err(|error| error.to_string());
         }
@@ -660,7 +693,7 @@ impl Tending {
                                 ..held
                             });
                         }
-                        Ok(_) => return self.give_up(group, engine).await,
+                        Ok(_) => return self.give_up(engine).await,
                         Err(error) => return Err(error.to_string()),
                     }
                 }
@@ -695,12 +728,12 @@ impl Tending {
         is_ready || must_go
     }
 
-    /// Stops writing, and no longer has the lease.
-    async fn give_up(&mut self, group: &Group, engine: &Engine) -> Result<(), String> {
+    /// Stops writing, and no longer has the lease. Until another node has it, this one still answers requests that
+    /// only read.
+    async fn give_up(&mut self, engine: &Engine) -> Result<(), String> {
         self.held = None;
         self.handover_since = None;
         let resigned = engine.resign().await;
-        group.is_serving.send_replace(false);
         resigned.map_err(|refusal| refusal.to_string())
     }
 }

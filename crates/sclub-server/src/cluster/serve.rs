@@ -55,8 +55,12 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
 }
 
 /// Executes a call on the engine of a group.
-pub(super) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
-    let Some(engine) = app.engine().filter(|engine| engine.is_leading()) else {
+pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
+    // A node that owned the group last answers requests that only read until there is another owner.
+    let may_answer = |engine: &&Engine| {
+        engine.is_leading() || (matches!(&call, GroupCall::Http(call) if call.route.is_read()) && engine.has_led())
+    };
+    let Some(engine) = app.engine().filter(may_answer) else {
         return GroupAnswer::Moved;
     };
     let position = || engine.state().position();

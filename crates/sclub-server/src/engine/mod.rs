@@ -39,7 +39,7 @@ pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
-pub use replica::{Replica, Role};
+pub use replica::{CatalogueSource, Replica, Role};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
@@ -294,7 +294,7 @@ impl Engine {
             snapshots,
             is_replicated,
             role: watch::channel(role).0,
-            catalogue: catalogue.map(|engine| Arc::clone(&engine.shared)),
+            catalogue: catalogue.map(|source| source.0),
             settings: settings.clone(),
             sealer: Sealer::new(identity.key()),
             has_item_ids: identity.policy.can.item_ids,

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use super::fold::{self, FoldError};
 use super::owner::{Command, Done};
-use super::{Engine, OpenError, Refusal, Shared};
+use super::{Engine, OpenError, Refusal, Shared, Threads};
 use crate::decision::first_number;
 use crate::identity::Identity;
 use crate::meters::Meters;
@@ -29,10 +29,14 @@ pub struct Replica {
     /// The snapshots.
     pub snapshots: Arc<dyn SnapshotStore>,
     /// The engine that has the catalogue, if this one has none.
-    pub catalogue: Option<Arc<Engine>>,
+    pub catalogue: Option<CatalogueSource>,
     /// The metrics.
     pub meters: Arc<Meters>,
 }
+
+/// The catalogue of an engine, for others.
+#[derive(Debug, Clone)]
+pub struct CatalogueSource(pub(super) Arc<Shared>);
 
 /// The part of an engine in writing its log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -181,6 +185,35 @@ impl Engine {
     /// If the engine does not lead.
     pub async fn log_fit(&self, fit: Vec<u8>, position: u64) -> Result<(), Refusal> {
         self.command(Command::LogFit { fit, position }).await
+    }
+
+    /// The catalogue, for other engines.
+    pub fn catalogue_source(&self) -> CatalogueSource {
+        CatalogueSource(Arc::clone(&self.shared))
+    }
+
+    /// The state in short, for deciding whether a fit over all partitions is due, and the last batch. `None` if the
+    /// policy takes no part in such fits, or has learned nothing.
+    pub fn progress(&self) -> Option<(Vec<u8>, u64)> {
+        let state = self.state();
+        let progress = state.policy()?.as_partitioned_fit()?.progress();
+        Some((progress.to_bytes(), state.position()))
+    }
+
+    /// Answers a question of a fit over all partitions. Returns the last batch that the answer is from. Learning
+    /// waits meanwhile, recommending does not.
+    ///
+    /// # Errors
+    /// If the question is not one of the policy's.
+    pub fn answer_question(&self, question: &[u8]) -> Result<(Vec<u8>, u64), String> {
+        let workers = Threads::new(self.shared.settings.fit_threads);
+        self.shared.state.read_long(|state| {
+            let policy = state.policy().and_then(|policy| policy.as_partitioned_fit());
+            let policy = policy.ok_or("this partition has learned nothing")?;
+            let answer = policy.answer(question, &workers);
+            let answer = answer.map_err(|error| error.to_string())?;
+            Ok((answer, state.position()))
+        })
     }
 
     async fn command(&self, command: Command) -> Result<(), Refusal> {

@@ -26,7 +26,7 @@ const MAX_BYTES_BETWEEN: u64 = 256 << 20;
 const DAY: u64 = 24 * 3600 * 1000;
 
 /// The result of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Compacted {
     /// The number of the last event that was compacted.
     pub events: u64,
