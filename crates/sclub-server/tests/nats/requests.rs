@@ -1,0 +1,59 @@
+//! Requests and answers between nodes.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use sclub_server::cluster::bus::{Bus, BusError};
+
+use crate::{NatsServers, connect};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_answered_by_the_node_that_listens() {
+    let Some(servers) = NatsServers::shared() else {
+        return;
+    };
+    // Requests need no streams.
+    let asks = connect(servers.url_of(0), "requests").await;
+    let answers = connect(servers.url_of(1), "requests").await;
+    let hello = Bytes::from_static(b"hello");
+    let none = asks.request("n1.ask", hello.clone(), 5_000).await;
+    assert_eq!(none, Err(BusError::NoResponders));
+
+    let mut requests = answers.listen("n1.ask").await.unwrap();
+    let answering = tokio::spawn(async move {
+        while let Some(request) = requests.recv().await {
+            let size = String::from_utf8_lossy(&request.bytes).parse::<usize>();
+            match size {
+                Ok(size) => request.reply.send(Bytes::from(vec![9; size])),
+                // No answer.
+                Err(_) => drop(request.reply),
+            }
+        }
+    });
+    // The servers tell each other of the listener.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    for size in [0, 1, 1000, 8 << 20] {
+        let request = Bytes::from(format!("{size}"));
+        let answer = asks.request("n1.ask", request, 5_000).await.unwrap();
+        assert_eq!(answer.len(), size);
+    }
+    let start = Instant::now();
+    let silent = asks.request("n1.ask", hello.clone(), 200).await;
+    assert_eq!(silent, Err(BusError::Timeout));
+    assert!(start.elapsed() >= Duration::from_millis(200));
+
+    // Another cluster on the same servers does not hear it.
+    let stranger = connect(servers.url(), "strangers").await;
+    let none = stranger.request("n1.ask", hello.clone(), 5_000).await;
+    assert_eq!(none, Err(BusError::NoResponders));
+
+    // To drop the receiver ends it.
+    answering.abort();
+    let end = Instant::now() + Duration::from_secs(5);
+    while asks.request("n1.ask", hello.clone(), 100).await != Err(BusError::NoResponders) {
+        assert!(Instant::now() < end);
+    }
+    let too_large = Bytes::from(vec![0; (8 << 20) + 1]);
+    let refused = asks.request("n1.ask", too_large, 5_000).await;
+    assert!(matches!(refused, Err(BusError::Failed(_))), "{refused:?}");
+}
