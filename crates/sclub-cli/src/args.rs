@@ -79,6 +79,16 @@ pub enum Command {
     /// beside those of informed, best-item and random, which are played here.
     Simulate(Box<crate::simulate::SimulateArgs>),
 
+    /// Run several servers as one, over NATS JetStream
+    ///
+    /// Users are spread over partitions. Each partition has a log that NATS replicates, one node that writes it, and
+    /// another that follows and takes over at once. Any node answers any request. `sclub cluster up` starts one on this
+    /// machine; docs/cluster.md has the rest.
+    Cluster {
+        #[command(subcommand)]
+        command: Box<crate::cluster::ClusterCommand>,
+    },
+
     /// Show the clusters of a running server, or one user's place in them
     ///
     /// Shows the number of clusters over time, the share of users without a cluster, and the gain in prediction

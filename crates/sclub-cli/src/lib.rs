@@ -6,6 +6,7 @@
 mod ablate;
 mod args;
 mod choices;
+mod cluster;
 mod explain;
 mod features;
 mod files;
@@ -110,6 +111,7 @@ pub fn main() -> ExitCode {
             args.given = matches.subcommand().map(given).unwrap_or_default();
             simulate::simulate(&args)
         }
+        Some(args::Command::Cluster { command }) => cluster::cluster(*command),
         Some(args::Command::Explain(args)) => explain::explain(&args),
         Some(args::Command::Verify(args)) => keeping::verify(&args),
         Some(args::Command::Backup(args)) => keeping::backup(&args),

@@ -191,12 +191,27 @@ impl Default for Meters {
 }
 
 fn describe() {
-    describe_gauge!("sclub_owned_partitions", "Partitions that this node owns; 0 on a single server");
-    describe_gauge!("sclub_follow_lag_batches", "Batches that this node is behind the owners of the groups it follows");
+    describe_gauge!(
+        "sclub_owned_partitions",
+        "Partitions that this node owns; 0 on a single server"
+    );
+    describe_gauge!(
+        "sclub_follow_lag_batches",
+        "Batches that this node is behind the owners of the groups it follows"
+    );
     describe_gauge!("sclub_nodes", "Nodes of the cluster that are running");
-    describe_gauge!("sclub_takeovers", "Groups that this node has taken over since its start");
-    describe_gauge!("sclub_fit_age_seconds", "Time since this node computed a fit over all partitions; -1 if it has not");
-    describe_histogram!("sclub_forward_seconds", "Time to have a request answered by another node; its count is the number of forwarded requests");
+    describe_gauge!(
+        "sclub_takeovers",
+        "Groups that this node has taken over since its start"
+    );
+    describe_gauge!(
+        "sclub_fit_age_seconds",
+        "Time since this node computed a fit over all partitions; -1 if it has not"
+    );
+    describe_histogram!(
+        "sclub_forward_seconds",
+        "Time to have a request answered by another node; its count is the number of forwarded requests"
+    );
     describe_counter!("sclub_requests_total", "Requests by call and outcome");
     describe_histogram!("sclub_request_seconds", "Time to answer a request");
     describe_counter!("sclub_decisions_total", "Decisions made");
@@ -274,7 +289,14 @@ impl Meters {
     }
 
     /// Sets the gauges of a node to the sums over the partitions that it owns.
-    pub fn node(&self, owned: &[&crate::engine::Engine], items: usize, count: u64, lag: u64, nodes: usize) {
+    pub fn node(
+        &self,
+        owned: &[&crate::engine::Engine],
+        items: usize,
+        count: u64,
+        lag: u64,
+        nodes: usize,
+    ) {
         let sum = |of: &dyn Fn(&State) -> f64| -> f64 {
             owned.iter().map(|engine| of(&engine.state())).sum()
         };
@@ -285,7 +307,12 @@ impl Meters {
         let clusters = owned.iter().map(|engine| engine.state().clusters()).max();
         self.clusters.set(clusters.unwrap_or(0) as f64);
         self.items.set(items as f64);
-        self.queue.set(owned.iter().map(|engine| engine.waiting() as f64).sum::<f64>());
+        self.queue.set(
+            owned
+                .iter()
+                .map(|engine| engine.waiting() as f64)
+                .sum::<f64>(),
+        );
         let is_writable = owned.iter().all(|engine| engine.read_only().is_none());
         self.writable.set(f64::from(u8::from(is_writable)));
         self.owned.set(count as f64);
@@ -296,7 +323,8 @@ impl Meters {
     /// Sets the gauges of a cluster.
     pub fn cluster(&self, takeovers: u64, fit_age_ms: Option<u64>) {
         self.takeovers.set(takeovers as f64);
-        self.fit_age.set(fit_age_ms.map_or(-1.0, |age| age as f64 / 1e3));
+        self.fit_age
+            .set(fit_age_ms.map_or(-1.0, |age| age as f64 / 1e3));
     }
 
     /// Counts decisions that were made in a batch.

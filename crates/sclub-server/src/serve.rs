@@ -221,7 +221,9 @@ async fn run_node(
             creds: settings.nats_creds.clone(),
             ca: settings.nats_ca.clone(),
         };
-        let bus = NatsBus::connect(options).await.map_err(|error| error.to_string())?;
+        let bus = NatsBus::connect(options)
+            .await
+            .map_err(|error| error.to_string())?;
         let standby = settings.standby;
         Node::join(NodeParts {
             bus,
@@ -269,12 +271,19 @@ async fn run_node(
 /// The default name of a node.
 fn default_name(addr: SocketAddr) -> String {
     #[cfg(target_os = "linux")]
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let host = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
     #[cfg(not(target_os = "linux"))]
     let host = "node".to_owned();
     let host = host.split('.').next().unwrap_or("node");
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    format!("{}-{}", host.chars().map(plain).collect::<String>(), addr.port())
+    format!(
+        "{}-{}",
+        host.chars().map(plain).collect::<String>(),
+        addr.port()
+    )
 }
 
 /// Raises the limit of open files to the maximum: connections and files of the log share it.

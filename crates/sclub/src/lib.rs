@@ -77,7 +77,7 @@ pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{Explore, SclubSoft, SoftParams};
 pub use spec::{
-    Abilities, Constant, Load, NewGathering, NewPolicy, Partitions, Preset, Range, Setup, Spec, Value,
-    ValueError, Values,
+    Abilities, Constant, Load, NewGathering, NewPolicy, Partitions, Preset, Range, Setup, Spec,
+    Value, ValueError, Values,
 };
 pub use statistics::REFACTORISE_EVERY;

@@ -127,7 +127,8 @@ impl Progress {
             let newest = (total.fit, total.fitted_rounds).max((part.fit, part.fitted_rounds));
             (total.fit, total.fitted_rounds) = newest;
         }
-        let newest = |part: &&Self| (part.fit, part.fitted_rounds) == (total.fit, total.fitted_rounds);
+        let newest =
+            |part: &&Self| (part.fit, part.fitted_rounds) == (total.fit, total.fitted_rounds);
         let mut parts = partitions.iter().flatten().filter(newest);
         total.must_refit = parts.any(|part| part.must_refit);
         total

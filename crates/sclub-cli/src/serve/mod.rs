@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use sclub_server::settings::Settings;
 use tokio::sync::mpsc::Sender;
 
-use self::effective::EffectiveSettings;
+pub use self::effective::EffectiveSettings;
 use self::flags::SettingArgs;
 use crate::files::print_line;
 

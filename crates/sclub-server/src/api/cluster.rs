@@ -90,9 +90,7 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let catalogue = node.catalogue().app().ok_or_else(starting)?;
             Ok(inner(&catalogue, request).await)
         }
-        _ if path.starts_with("/v1/items") => {
-            ask(&node, node.catalogue(), route, nothing).await
-        }
+        _ if path.starts_with("/v1/items") => ask(&node, node.catalogue(), route, nothing).await,
         _ if path.starts_with("/v1/users/") => {
             let id = path.trim_start_matches("/v1/users/");
             let id = percent_decoded(id);
@@ -139,7 +137,10 @@ fn route_of(call: Call) -> Route {
 /// Answers a request with the handlers of a single server.
 async fn inner(app: &Shared, request: Request) -> Answer {
     let router = Routes::new().merge().with_state(Arc::clone(app));
-    router.oneshot(request).await.unwrap_or_else(|error| match error {})
+    router
+        .oneshot(request)
+        .await
+        .unwrap_or_else(|error| match error {})
 }
 
 /// The group that a request is about.
@@ -201,7 +202,10 @@ async fn ask(
         } else {
             let message = encoded.get_or_insert_with(|| encode(&GroupCall::Http(call.clone())));
             let sent = Instant::now();
-            let answer = node.bus.request(&group.name, message.clone(), ATTEMPT_MS).await;
+            let answer = node
+                .bus
+                .request(&group.name, message.clone(), ATTEMPT_MS)
+                .await;
             match answer.as_deref().map(decode::<GroupAnswer>) {
                 Ok(Some(GroupAnswer::Http(answer))) => {
                     node.meters.forwarded(sent.elapsed());
@@ -275,13 +279,17 @@ async fn whole(answer: Answer) -> HttpAnswer {
     let body = body.collect().await;
     let header = |name| {
         let value: Option<&HeaderValue> = head.headers.get(name);
-        value.and_then(|value| value.to_str().ok()).map(str::to_owned)
+        value
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
     };
     HttpAnswer {
         status: head.status.as_u16(),
         content_type: header(CONTENT_TYPE).unwrap_or_default(),
         retry_after: header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok()),
-        body: body.map(|body| body.to_bytes().to_vec()).unwrap_or_default(),
+        body: body
+            .map(|body| body.to_bytes().to_vec())
+            .unwrap_or_default(),
     }
 }
 
@@ -436,8 +444,7 @@ async fn ask_shares(
 
 /// The error of a share, with the places that its entries have in the batch.
 fn of_whole_batch(answer: &HttpAnswer, share: &Share<'_>, list: &str) -> ApiError {
-    let status =
-        StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let Ok(ErrorBody { error }) = serde_json::from_slice(&answer.body) else {
         return ApiError::internal();
     };
@@ -448,7 +455,9 @@ fn of_whole_batch(answer: &HttpAnswer, share: &Share<'_>, list: &str) -> ApiErro
     };
     let mut own = ApiError::new(status, code, error.message);
     own.retry_after = answer.retry_after;
-    own.field = error.field.map(|field| moved_field(&field, share, list).into());
+    own.field = error
+        .field
+        .map(|field| moved_field(&field, share, list).into());
     own
 }
 
@@ -477,7 +486,9 @@ fn known_code(code: &str) -> &'static str {
 
 /// `feedback[1].reward` of a share is, say, `feedback[7].reward` of the batch. A share of one entry has no place.
 fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
-    let rest = field.strip_prefix(list).and_then(|rest| rest.strip_prefix('['));
+    let rest = field
+        .strip_prefix(list)
+        .and_then(|rest| rest.strip_prefix('['));
     let parsed = rest.and_then(|rest| {
         let (place, rest) = rest.split_once(']')?;
         Some((place.parse::<usize>().ok()?, rest))
@@ -495,14 +506,20 @@ fn moved_field(field: &str, share: &Share<'_>, list: &str) -> String {
 }
 
 /// Writes items through the owner of the catalogue, and waits until this node has them.
-pub(super) async fn upsert(node: &Arc<Node>, items: Vec<crate::event::Item>) -> Result<usize, ApiError> {
+pub(super) async fn upsert(
+    node: &Arc<Node>,
+    items: Vec<crate::event::Item>,
+) -> Result<usize, ApiError> {
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);
     let begun = Instant::now();
     let mut encoded = None;
     let (changed, position) = loop {
         let app = group.app();
-        let is_own = app.as_ref().and_then(|app| app.engine()).is_some_and(|e| e.is_leading());
+        let is_own = app
+            .as_ref()
+            .and_then(|app| app.engine())
+            .is_some_and(|e| e.is_leading());
         let answer = match (&app, is_own) {
             (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
             _ => {
@@ -525,7 +542,9 @@ pub(super) async fn upsert(node: &Arc<Node>, items: Vec<crate::event::Item>) -> 
             _ => {}
         }
         if begun.elapsed() >= DEADLINE {
-            return Err(ApiError::moved("the owner of the catalogue does not answer; retry"));
+            return Err(ApiError::moved(
+                "the owner of the catalogue does not answer; retry",
+            ));
         }
         tokio::time::sleep(RETRY).await;
     };
@@ -581,7 +600,10 @@ async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
         let sum: u64 = parts.values().filter_map(|part| part[field].as_u64()).sum();
         whole[field] = sum.into();
     }
-    let sum: f64 = parts.values().filter_map(|p| p["reward_sum"].as_f64()).sum();
+    let sum: f64 = parts
+        .values()
+        .filter_map(|p| p["reward_sum"].as_f64())
+        .sum();
     whole["reward_sum"] = sum.into();
     whole["items"] = catalogue["items"].clone();
     whole["dim"] = catalogue["dim"].clone();
@@ -590,8 +612,13 @@ async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
     if let Some(whole) = whole.as_object_mut()
         && whole.remove("hash").is_some()
     {
-        let hashes = parts.iter().map(|(name, part)| (name.clone(), part["hash"].clone()));
-        whole.insert("hashes".to_owned(), hashes.collect::<serde_json::Map<_, _>>().into());
+        let hashes = parts
+            .iter()
+            .map(|(name, part)| (name.clone(), part["hash"].clone()));
+        whole.insert(
+            "hashes".to_owned(),
+            hashes.collect::<serde_json::Map<_, _>>().into(),
+        );
     }
     whole["partitions"] = (parts.len() as u64).into();
     whole["node"] = node.name.clone().into();
@@ -644,7 +671,9 @@ fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, after)) = rest.split_first() {
-        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let code = after
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
         let code = code.and_then(|digits| u8::from_str_radix(digits, 16).ok());
         match (byte, code) {
             (b'%', Some(code)) => {

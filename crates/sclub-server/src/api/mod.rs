@@ -31,10 +31,10 @@ pub use openapi::document;
 
 use blocking::{Permits, Work, run_blocking};
 
+use crate::cluster::Node;
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
 use crate::edge::{ApiError, Guard, Role};
-use crate::cluster::Node;
 use crate::engine::{Engine, FoldError, Refusal};
 use crate::meters::{Call, Meters};
 use crate::settings::Settings;

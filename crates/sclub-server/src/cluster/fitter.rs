@@ -78,7 +78,9 @@ async fn renew(node: &Node, held: Option<(u64, u64)>) -> Option<(u64, u64)> {
     if now - sent < RENEW {
         return held;
     }
-    let renewed = node.bus.update(Bucket::Leases, LEASE, node.lease(), revision);
+    let renewed = node
+        .bus
+        .update(Bucket::Leases, LEASE, node.lease(), revision);
     match renewed.await {
         Ok(revision) => Some((revision, now)),
         Err(BusError::Conflict) => None,
@@ -107,18 +109,24 @@ async fn ask(node: &Arc<Node>, group: &Arc<Group>, call: GroupCall) -> Option<(V
                             Ok((answer, position)) => GroupAnswer::Result(answer, position),
                             Err(error) => GroupAnswer::Failed(error),
                         };
-                        *result.lock().unwrap_or_else(std::sync::PoisonError::into_inner) =
-                            Some(answered);
+                        *result
+                            .lock()
+                            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answered);
                     };
                     node.tasks.blocking(Box::new(work)).await;
-                    let mut answer = answer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                    let mut answer = answer
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
                     answer.take()?
                 }
                 call => super::serve::execute(&app, call).await,
             }
         }
         _ => {
-            let answer = node.bus.request(&group.name, encode(&call), ANSWER_MS).await;
+            let answer = node
+                .bus
+                .request(&group.name, encode(&call), ANSWER_MS)
+                .await;
             decode(&answer.ok()?)?
         }
     };
@@ -131,7 +139,10 @@ async fn ask(node: &Arc<Node>, group: &Arc<Group>, call: GroupCall) -> Option<(V
 
 /// Asks all partitions at the same time.
 async fn ask_all(node: &Arc<Node>, call: &GroupCall) -> Vec<Option<(Vec<u8>, u64)>> {
-    let asked = node.partitions().iter().map(|group| ask(node, group, call.clone()));
+    let asked = node
+        .partitions()
+        .iter()
+        .map(|group| ask(node, group, call.clone()));
     futures_util::future::join_all(asked).await
 }
 
@@ -156,7 +167,10 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
     while let Some(question) = gathering.question() {
         let answers = ask_all(node, &GroupCall::Question(question)).await;
         if positions.is_empty() {
-            positions = answers.iter().map(|a| a.as_ref().map(|(_, at)| *at)).collect();
+            positions = answers
+                .iter()
+                .map(|a| a.as_ref().map(|(_, at)| *at))
+                .collect();
             left_out = answers.iter().filter(|answer| answer.is_none()).count();
         }
         let answers: Vec<Option<Vec<u8>>> = answers
@@ -172,7 +186,10 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
     // A user who was forgotten meanwhile is in this fit. Another one is due at once.
     let after = progress_of(&ask_all(node, &GroupCall::Progress).await);
     let forgotten = |all: &[Option<Progress>]| Progress::total(all).forgotten;
-    let is_known = before.iter().map(Option::is_some).eq(after.iter().map(Option::is_some));
+    let is_known = before
+        .iter()
+        .map(Option::is_some)
+        .eq(after.iter().map(Option::is_some));
     if is_known && forgotten(&before) != forgotten(&after) {
         tracing::info!("a fit is dropped: a user in it was forgotten meanwhile");
         return Ok(false);
@@ -190,9 +207,15 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
     let took = begun.elapsed();
     let counts = &node.fits;
     counts.fits.fetch_add(1, Ordering::Relaxed);
-    counts.left_out.fetch_add(left_out as u64, Ordering::Relaxed);
-    counts.at.store(node.env.clock.monotonic().max(1), Ordering::Relaxed);
-    counts.took.store(took.as_micros() as u64, Ordering::Relaxed);
+    counts
+        .left_out
+        .fetch_add(left_out as u64, Ordering::Relaxed);
+    counts
+        .at
+        .store(node.env.clock.monotonic().max(1), Ordering::Relaxed);
+    counts
+        .took
+        .store(took.as_micros() as u64, Ordering::Relaxed);
     if left_out > 0 || missed > 0 {
         tracing::warn!(left_out, missed, "some partitions have no part in a fit");
     }
@@ -201,10 +224,7 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
 }
 
 /// Begins a fit, if one is due.
-fn begin(
-    node: &Node,
-    progress: &[Option<Progress>],
-) -> Result<Option<Box<dyn Gathering>>, String> {
+fn begin(node: &Node, progress: &[Option<Progress>]) -> Result<Option<Box<dyn Gathering>>, String> {
     let Some(gather) = node.identity.policy.gather else {
         return Ok(None);
     };
@@ -233,9 +253,14 @@ async fn take(
         let mut gathering = gathering;
         let taken = gathering.take(&answers, &workers);
         let taken = taken.map(|()| gathering).map_err(|error| error.to_string());
-        *result.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(taken);
+        *result
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(taken);
     };
     node.tasks.blocking(Box::new(work)).await;
-    let taken = done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+    let taken = done
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+        .take();
     taken.unwrap_or_else(|| Err("the computation panicked".to_owned()))
 }

@@ -176,7 +176,10 @@ mod tests {
         for user in 0..16_000 {
             counts[partition_of(&format!("user-{user}"), 16)] += 1;
         }
-        assert!(counts.iter().all(|&count| (850..1150).contains(&count)), "{counts:?}");
+        assert!(
+            counts.iter().all(|&count| (850..1150).contains(&count)),
+            "{counts:?}"
+        );
         // Fixed for ever: a cluster's users must not move.
         assert_eq!(partition_of("u1", 16), 9);
     }

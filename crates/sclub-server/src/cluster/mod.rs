@@ -97,7 +97,8 @@ impl Cluster {
         partitions: usize,
         replicas: usize,
     ) -> Result<Self, String> {
-        let identity = Identity::new(settings, &*env.random).map_err(|misfit| misfit.to_string())?;
+        let identity =
+            Identity::new(settings, &*env.random).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, partitions)?;
         let cluster = Self {
             partitions,
@@ -110,7 +111,10 @@ impl Cluster {
             error => format!("the cluster cannot be made: {error}"),
         };
         // A cluster without an identity is unfinished, and can be made again.
-        let existing = bus.get(Bucket::Config, IDENTITY_KEY).await.map_err(failed)?;
+        let existing = bus
+            .get(Bucket::Config, IDENTITY_KEY)
+            .await
+            .map_err(failed)?;
         if existing.is_some() {
             return Err(failed(BusError::Conflict));
         }
@@ -134,7 +138,10 @@ impl Cluster {
             other => other.map_err(failed)?,
         };
         let facts = facts.ok_or_else(missing)?;
-        let identity = bus.get(Bucket::Config, IDENTITY_KEY).await.map_err(failed)?;
+        let identity = bus
+            .get(Bucket::Config, IDENTITY_KEY)
+            .await
+            .map_err(failed)?;
         let identity = identity.ok_or_else(missing)?;
         let facts: Self = serde_json::from_slice(&facts.value)
             .map_err(|error| format!("the key {CLUSTER_KEY} is damaged: {error}"))?;

@@ -149,9 +149,13 @@ impl Node {
             standby,
         } = parts;
         let (cluster, identity) = Cluster::read(&*bus).await?;
-        identity.check(&settings).map_err(|misfit| misfit.to_string())?;
+        identity
+            .check(&settings)
+            .map_err(|misfit| misfit.to_string())?;
         let mut life = [0; 8];
-        env.random.fill(&mut life).map_err(|error| error.to_string())?;
+        env.random
+            .fill(&mut life)
+            .map_err(|error| error.to_string())?;
         let names = (0..cluster.partitions).map(|number| format!("p{number}"));
         let groups = names
             .chain(["catalogue".to_owned()])
@@ -193,7 +197,8 @@ impl Node {
             let task = tend(Arc::clone(self), Arc::clone(group));
             self.tasks.spawn(Box::pin(task));
         }
-        self.tasks.spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
+        self.tasks
+            .spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
     }
 
     /// Sets the address that is shown to operators.
@@ -296,7 +301,11 @@ impl Node {
         Member {
             name: self.name.clone(),
             life: self.life,
-            addr: self.addr.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            addr: self
+                .addr
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             is_draining: self.is_draining.load(Ordering::SeqCst),
             groups,
@@ -305,7 +314,9 @@ impl Node {
 
     async fn write_member(&self) -> Result<u64, BusError> {
         let member = serde_json::to_vec(&self.member()).expect("plain data");
-        self.bus.put(Bucket::Members, &self.name, member.into()).await
+        self.bus
+            .put(Bucket::Members, &self.name, member.into())
+            .await
     }
 
     /// Writes the member entry for as long as the node runs.
@@ -426,20 +437,30 @@ impl Node {
             } else {
                 let leaders = members.members.iter();
                 let leaders = leaders.filter_map(|member| member.groups.get(&group.name));
-                let last = leaders.filter(|part| part.is_leading).map(|part| part.position);
-                lag += last.max().unwrap_or(0).saturating_sub(engine.state().position());
+                let last = leaders
+                    .filter(|part| part.is_leading)
+                    .map(|part| part.position);
+                lag += last
+                    .max()
+                    .unwrap_or(0)
+                    .saturating_sub(engine.state().position());
             }
         }
         let catalogue = self.catalogue().app();
-        let engines = apps.iter().filter_map(|app| app.engine()).filter(|e| e.is_leading());
+        let engines = apps
+            .iter()
+            .filter_map(|app| app.engine())
+            .filter(|e| e.is_leading());
         let engines: Vec<&Engine> = engines.collect();
         let items = catalogue.as_ref().and_then(|app| app.engine());
         let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
-        self.meters.node(&engines, items, owned, lag, members.members.len());
+        self.meters
+            .node(&engines, items, owned, lag, members.members.len());
         let fits = &self.fits;
         let at = fits.at.load(Ordering::Relaxed);
         let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
-        self.meters.cluster(self.takeovers.load(Ordering::Relaxed), age);
+        self.meters
+            .cluster(self.takeovers.load(Ordering::Relaxed), age);
     }
 
     pub(super) fn lease(&self) -> Bytes {
@@ -533,7 +554,8 @@ impl Tending {
         };
         if let Role::Broken(reason) = engine.role() {
             if is_catalogue {
-                node.fatal.send_replace(Some(format!("the catalogue: {reason}")));
+                node.fatal
+                    .send_replace(Some(format!("the catalogue: {reason}")));
                 return Ok(());
             }
             tracing::error!(group = group.name, reason, "opening the group again");
@@ -612,7 +634,10 @@ impl Tending {
             return Ok(());
         }
         let sent = node.env.clock.monotonic();
-        let revision = node.bus.create(Bucket::Leases, &group.name, node.lease()).await;
+        let revision = node
+            .bus
+            .create(Bucket::Leases, &group.name, node.lease())
+            .await;
         let revision = revision.map_err(|error| error.to_string())?;
         self.held = Some(Held {
             revision,
@@ -669,7 +694,9 @@ impl Tending {
         if self.is_handed_over(node, group, engine, ranking, sent) {
             tracing::info!(group = group.name, "handing over");
             self.give_up(engine).await?;
-            let deleted = node.bus.delete(Bucket::Leases, &group.name, Some(held.revision));
+            let deleted = node
+                .bus
+                .delete(Bucket::Leases, &group.name, Some(held.revision));
             return deleted.await.map_err(|error| error.to_string());
         }
         if sent - held.renewed >= RENEW {

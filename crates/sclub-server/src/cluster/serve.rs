@@ -58,7 +58,8 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
 pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
     // A node that owned the group last answers requests that only read until there is another owner.
     let may_answer = |engine: &&Engine| {
-        engine.is_leading() || (matches!(&call, GroupCall::Http(call) if call.route.is_read()) && engine.has_led())
+        engine.is_leading()
+            || (matches!(&call, GroupCall::Http(call) if call.route.is_read()) && engine.has_led())
     };
     let Some(engine) = app.engine().filter(may_answer) else {
         return GroupAnswer::Moved;

@@ -208,7 +208,9 @@ impl Engine {
     pub fn answer_question(&self, question: &[u8]) -> Result<(Vec<u8>, u64), String> {
         let workers = Threads::new(self.shared.settings.fit_threads);
         self.shared.state.read_long(|state| {
-            let policy = state.policy().and_then(|policy| policy.as_partitioned_fit());
+            let policy = state
+                .policy()
+                .and_then(|policy| policy.as_partitioned_fit());
             let policy = policy.ok_or("this partition has learned nothing")?;
             let answer = policy.answer(question, &workers);
             let answer = answer.map_err(|error| error.to_string())?;

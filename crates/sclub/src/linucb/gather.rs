@@ -373,7 +373,9 @@ impl Gathering for OneGathering {
         }
         let load = |answer: &Option<Vec<u8>>| {
             let bytes = answer.as_ref();
-            bytes.map(|bytes| Answer::load(bytes, self.shape)).transpose()
+            bytes
+                .map(|bytes| Answer::load(bytes, self.shape))
+                .transpose()
         };
         let answers = answers.iter().map(load).collect::<Result<Vec<_>, _>>()?;
         if answers.iter().all(Option::is_none) {

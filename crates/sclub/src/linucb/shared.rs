@@ -11,8 +11,8 @@ use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
-    check_round, offers, rank_by_basis,
+    Change, Clock, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId,
+    check_items, check_round, offers, rank_by_basis,
 };
 use crate::refit::{Progress, Refit, Workers};
 use crate::spec::{Abilities, Load, Partitions, Spec};

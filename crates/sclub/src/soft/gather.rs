@@ -518,7 +518,10 @@ impl Gathering for SoftGathering {
                 && place != partition
             {
                 let elsewhere = &mut fit.elsewhere;
-                elsewhere.rounds = elsewhere.rounds.saturating_add(counts.rounds).min(MAX_ROUNDS);
+                elsewhere.rounds = elsewhere
+                    .rounds
+                    .saturating_add(counts.rounds)
+                    .min(MAX_ROUNDS);
                 elsewhere.users = elsewhere.users.saturating_add(counts.users);
                 elsewhere.gain += 0.5 * counts.gain;
             }

@@ -1,0 +1,396 @@
+//! `sclub cluster`: make a cluster, look at it, move partitions, and try one out.
+
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use sclub_server::cluster::bus::{Bucket, Bus};
+use sclub_server::cluster::members::{Lease, Member, Members, drain_key, pin_key};
+use sclub_server::cluster::nats::{NatsBus, NatsOptions};
+use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS};
+use sclub_server::env::Env;
+use serde::Serialize;
+
+use crate::files::print_line;
+use crate::serve::{EffectiveSettings, ServeArgs};
+
+/// The commands of `sclub cluster`.
+#[derive(Debug, clap::Subcommand)]
+pub enum ClusterCommand {
+    /// Make a cluster: its streams, its policy and the number of its partitions
+    Init(InitArgs),
+    /// Show the nodes, and the owner of each partition
+    Status(StatusArgs),
+    /// Choose the node that owns a partition
+    Move(MoveArgs),
+    /// Hand the partitions of a node to others, and keep them away from it
+    Drain(DrainArgs),
+    /// Start NATS servers and nodes on this machine, to try a cluster
+    Up(up::UpArgs),
+}
+
+/// The NATS servers of a cluster.
+#[derive(Debug, Clone, clap::Args)]
+pub struct LinkArgs {
+    /// NATS servers of the cluster, such as nats://a:4222,nats://b:4222
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "SCLUB_CLUSTER",
+        hide_env_values = true
+    )]
+    cluster: String,
+
+    /// Name of the cluster
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "SCLUB_CLUSTER_NAME",
+        default_value = "sclub"
+    )]
+    cluster_name: String,
+
+    /// File with credentials for NATS
+    #[arg(long, value_name = "FILE", env = "SCLUB_NATS_CREDS")]
+    nats_creds: Option<PathBuf>,
+
+    /// File with the certificate authorities of the NATS servers, PEM
+    #[arg(long, value_name = "FILE", env = "SCLUB_NATS_CA")]
+    nats_ca: Option<PathBuf>,
+}
+
+/// The flags of `sclub cluster init`.
+#[derive(Debug, clap::Args)]
+pub struct InitArgs {
+    /// Number of partitions that users are spread over; it cannot be changed later
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_PARTITIONS, help_heading = "Cluster")]
+    partitions: usize,
+
+    /// Number of copies of each stream, at most the number of NATS servers
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Cluster")]
+    replicas: usize,
+
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// The flags of `sclub cluster status`.
+#[derive(Debug, clap::Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    link: LinkArgs,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The flags of `sclub cluster move`.
+#[derive(Debug, clap::Args)]
+pub struct MoveArgs {
+    /// Partition, such as p3, or catalogue
+    partition: String,
+
+    /// Node that is to own it; without one, the partition goes where the hash puts it
+    node: Option<String>,
+
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+/// The flags of `sclub cluster drain`.
+#[derive(Debug, clap::Args)]
+pub struct DrainArgs {
+    /// Name of the node
+    node: String,
+
+    /// Let the node own partitions again
+    #[arg(long)]
+    undo: bool,
+
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+/// Runs a command of `sclub cluster`.
+pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        match command {
+            ClusterCommand::Init(args) => init(&args).await,
+            ClusterCommand::Status(args) => status(&args).await,
+            ClusterCommand::Move(args) => move_partition(&args).await,
+            ClusterCommand::Drain(args) => drain(&args).await,
+            ClusterCommand::Up(args) => up::up(&args).await,
+        }
+    })
+}
+
+impl LinkArgs {
+    async fn connect(&self) -> Result<Arc<NatsBus>> {
+        let options = NatsOptions {
+            url: self.cluster.clone(),
+            cluster: self.cluster_name.clone(),
+            creds: self.nats_creds.clone(),
+            ca: self.nats_ca.clone(),
+        };
+        NatsBus::connect(options)
+            .await
+            .map_err(|error| anyhow!("{error}"))
+    }
+
+    /// Connects to a cluster that exists.
+    async fn join(&self) -> Result<(Arc<NatsBus>, Cluster)> {
+        let bus = self.connect().await?;
+        let (cluster, _) = Cluster::read(&*bus).await.map_err(|error| anyhow!(error))?;
+        Ok((bus, cluster))
+    }
+}
+
+async fn init(args: &InitArgs) -> Result<ExitCode> {
+    let settings = EffectiveSettings::new(&args.serve)?.settings()?;
+    let Some(url) = settings.cluster.clone() else {
+        bail!("give the NATS servers with --cluster, such as --cluster nats://127.0.0.1:4222");
+    };
+    let link = LinkArgs {
+        cluster: url,
+        cluster_name: settings.cluster_name.clone(),
+        nats_creds: settings.nats_creds.clone(),
+        nats_ca: settings.nats_ca.clone(),
+    };
+    let bus = link.connect().await?;
+    let env = Env::real();
+    let identity = sclub_server::identity::Identity::new(&settings, &*env.random)?;
+    // Before anything is made.
+    Cluster::check(&identity, args.partitions).map_err(|error| anyhow!(error))?;
+    let streams = Cluster::streams(args.partitions);
+    bus.init(&streams, args.replicas)
+        .await
+        .map_err(|error| anyhow!("{error}"))?;
+    let made = Cluster::init(&*bus, &env, &settings, args.partitions, args.replicas).await;
+    let cluster = made.map_err(|error| anyhow!(error))?;
+    print_line(&format!(
+        "cluster {} is made: {} partitions, {} copies of each. Start nodes with sclub serve --cluster URL",
+        link.cluster_name, cluster.partitions, cluster.replicas
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The state of a cluster.
+#[derive(Debug, Serialize)]
+struct Status {
+    name: String,
+    partitions: usize,
+    replicas: usize,
+    nodes: Vec<Member>,
+    groups: Vec<GroupStatus>,
+}
+
+/// A partition, or the catalogue.
+#[derive(Debug, Serialize)]
+struct GroupStatus {
+    group: String,
+    owner: Option<String>,
+    /// The last batch of the stream.
+    last: Option<u64>,
+    users: u64,
+    /// The other nodes that follow it, with the batches that they are behind.
+    standby: Vec<(String, u64)>,
+}
+
+async fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let (bus, cluster) = args.link.join().await?;
+    let members = Members::read(&*bus);
+    let leases = bus.entries(Bucket::Leases);
+    let mut groups = Vec::new();
+    for group in Cluster::streams(cluster.partitions) {
+        let last = bus.bounds(&group).await.ok().map(|(_, last)| last);
+        let lease = leases.iter().find(|(key, _)| *key == group);
+        let owner = lease.and_then(|(_, entry)| serde_json::from_slice::<Lease>(&entry.value).ok());
+        let owner = owner.map(|lease| lease.node);
+        let parts = members.members.iter();
+        let parts: Vec<_> = parts
+            .filter_map(|member| Some((&member.name, member.groups.get(&group)?)))
+            .collect();
+        let standby = parts
+            .iter()
+            .filter(|(name, _)| Some(*name) != owner.as_ref());
+        let standby = standby.map(|(name, part)| {
+            let lag = last.unwrap_or(0).saturating_sub(part.position);
+            ((*name).clone(), lag)
+        });
+        groups.push(GroupStatus {
+            users: parts.iter().map(|(_, part)| part.users).max().unwrap_or(0),
+            standby: standby.collect(),
+            owner,
+            last,
+            group,
+        });
+    }
+    let has_all = groups.iter().all(|group| group.owner.is_some());
+    let status = Status {
+        name: args.link.cluster_name.clone(),
+        partitions: cluster.partitions,
+        replicas: cluster.replicas,
+        nodes: members.members,
+        groups,
+    };
+    if args.json {
+        print_line(&serde_json::to_string_pretty(&status)?);
+    } else {
+        print_line(&text(&status, &members.drained));
+    }
+    Ok(match has_all {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}
+
+fn table(titles: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header(titles);
+    table
+}
+
+fn text(status: &Status, drained: &[String]) -> String {
+    let mut nodes = table(&["node", "address", "version", "owns", "follows", ""]);
+    for node in &status.nodes {
+        let owns = status.groups.iter();
+        let owns = owns
+            .filter(|group| group.owner.as_ref() == Some(&node.name))
+            .count();
+        let note = match (node.is_draining, drained.contains(&node.name)) {
+            (true, _) => "shutting down",
+            (_, true) => "drained",
+            _ => "",
+        };
+        nodes.add_row([
+            node.name.clone(),
+            node.addr.clone(),
+            node.version.clone(),
+            owns.to_string(),
+            (node.groups.len().saturating_sub(owns)).to_string(),
+            note.to_owned(),
+        ]);
+    }
+    let mut groups = table(&[
+        "group",
+        "owner",
+        "last batch",
+        "users",
+        "standby (batches behind)",
+    ]);
+    for group in &status.groups {
+        let standby: Vec<String> = group
+            .standby
+            .iter()
+            .map(|(name, lag)| format!("{name} ({lag})"))
+            .collect();
+        groups.add_row([
+            group.group.clone(),
+            group.owner.clone().unwrap_or_else(|| "NONE".to_owned()),
+            group
+                .last
+                .map_or_else(|| "?".to_owned(), |last| last.to_string()),
+            group.users.to_string(),
+            standby.join(", "),
+        ]);
+    }
+    for place in [2, 3] {
+        if let Some(column) = groups.column_mut(place) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!(
+        "cluster {}: {} partitions, {} copies of each stream\n\n{nodes}\n\n{groups}",
+        status.name, status.partitions, status.replicas
+    )
+}
+
+async fn move_partition(args: &MoveArgs) -> Result<ExitCode> {
+    let (bus, cluster) = args.link.join().await?;
+    let group = &args.partition;
+    if !Cluster::streams(cluster.partitions).contains(group) {
+        bail!(
+            "there is no partition '{group}'; use p0 to p{}, or catalogue",
+            cluster.partitions - 1
+        );
+    }
+    let key = pin_key(group);
+    let Some(node) = &args.node else {
+        bus.delete(Bucket::Config, &key, None).await?;
+        print_line(&format!("{group} goes where the hash puts it"));
+        return Ok(ExitCode::SUCCESS);
+    };
+    let members = Members::read(&*bus);
+    if members.get(node).is_none() {
+        bail!(
+            "no node '{node}' is running; those that are: {}",
+            names(&members)
+        );
+    }
+    bus.put(Bucket::Config, &key, node.clone().into()).await?;
+    let owns = |lease: &Lease| lease.node == *node;
+    wait_until(&*bus, group, owns).await?;
+    print_line(&format!("{node} owns {group}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn names(members: &Members) -> String {
+    let names: Vec<&str> = members.members.iter().map(|m| m.name.as_str()).collect();
+    names.join(", ")
+}
+
+/// Waits until the owner of a group satisfies a condition.
+async fn wait_until(bus: &dyn Bus, group: &str, is_done: impl Fn(&Lease) -> bool) -> Result<()> {
+    const MAX_WAIT: Duration = Duration::from_secs(30);
+    let waited = tokio::time::timeout(MAX_WAIT, async {
+        loop {
+            let leases = bus.entries(Bucket::Leases);
+            let lease = leases.iter().find(|(key, _)| key == group);
+            let lease = lease.and_then(|(_, entry)| serde_json::from_slice(&entry.value).ok());
+            if lease.is_some_and(|lease| is_done(&lease)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    waited
+        .await
+        .map_err(|_| anyhow!("{group} has not moved within 30 s; see sclub cluster status"))
+}
+
+async fn drain(args: &DrainArgs) -> Result<ExitCode> {
+    let (bus, cluster) = args.link.join().await?;
+    let node = &args.node;
+    let key = drain_key(node);
+    if args.undo {
+        bus.delete(Bucket::Config, &key, None).await?;
+        print_line(&format!("{node} may own partitions again"));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let members = Members::read(&*bus);
+    let others = members.members.iter().filter(|member| {
+        member.name != *node && !member.is_draining && !members.drained.contains(&member.name)
+    });
+    if others.count() == 0 {
+        bail!("no other node could take the partitions of '{node}'");
+    }
+    bus.put(Bucket::Config, &key, "".into()).await?;
+    for group in Cluster::streams(cluster.partitions) {
+        wait_until(&*bus, &group, |lease| lease.node != *node).await?;
+    }
+    print_line(&format!(
+        "{node} owns nothing. To let it own partitions again: sclub cluster drain {node} --undo"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
