@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -30,12 +30,12 @@ use crate::edge::error::ErrorBody;
 use crate::engine::Refusal;
 use crate::meters::Call;
 
-/// The time for which a request waits for an owner: a takeover takes the length of a lease and a second.
-const DEADLINE: Duration = Duration::from_millis(crate::cluster::TTL + 3_000);
-/// The time for which one attempt waits for its answer. It covers an append that is repeated.
+/// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
+const DEADLINE: u64 = crate::cluster::TTL + 3_000;
+/// The milliseconds for which one attempt waits for its answer. It covers an append that is repeated.
 const ATTEMPT_MS: u64 = 7_000;
-/// The time between two attempts.
-const RETRY: Duration = Duration::from_millis(15);
+/// The milliseconds between two attempts.
+const RETRY: u64 = 15;
 
 /// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
 pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
@@ -187,7 +187,8 @@ async fn ask(
         body: bytes.to_vec(),
     };
     let mut encoded = None;
-    let begun = Instant::now();
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
     loop {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
@@ -225,12 +226,12 @@ async fn ask(
                 return answer_local(app, &call, bytes.clone()).await;
             }
         }
-        if begun.elapsed() >= DEADLINE {
+        if clock.monotonic() - begun >= DEADLINE {
             return Err(ApiError::moved(
                 "the owner of the partition does not answer; retry",
             ));
         }
-        tokio::time::sleep(RETRY).await;
+        clock.sleep(RETRY).await;
     }
 }
 
@@ -512,7 +513,8 @@ pub(super) async fn upsert(
 ) -> Result<usize, ApiError> {
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);
-    let begun = Instant::now();
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
     let mut encoded = None;
     let (changed, position) = loop {
         let app = group.app();
@@ -541,20 +543,20 @@ pub(super) async fn upsert(
             Some(GroupAnswer::Failed(_)) => return Err(ApiError::internal()),
             _ => {}
         }
-        if begun.elapsed() >= DEADLINE {
+        if clock.monotonic() - begun >= DEADLINE {
             return Err(ApiError::moved(
                 "the owner of the catalogue does not answer; retry",
             ));
         }
-        tokio::time::sleep(RETRY).await;
+        clock.sleep(RETRY).await;
     };
-    while begun.elapsed() < DEADLINE {
+    while clock.monotonic() - begun < DEADLINE {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
         if engine.is_some_and(|engine| engine.state().position() >= position) {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        clock.sleep(2).await;
     }
     Ok(changed as usize)
 }

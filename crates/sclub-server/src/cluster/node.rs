@@ -527,7 +527,9 @@ async fn tend(node: Arc<Node>, group: Arc<Group>) {
                 None => std::future::pending().await,
             }
         };
+        // In order, so that a simulation can be repeated.
         tokio::select! {
+            biased;
             () = node.env.clock.sleep(TICK) => {}
             () = node.bus.changed(Bucket::Leases) => {}
             () = role_changed => {}
@@ -661,6 +663,7 @@ impl Tending {
         let clock = engine.state().clock();
         let epochs = node.begin_epoch(group, clock).await.map_err(failed)?;
         let led = tokio::select! {
+            biased;
             led = engine.lead(last, epochs) => led,
             () = node.env.clock.sleep(RENEW) => {
                 // Still catching up: the lease must be renewed first.

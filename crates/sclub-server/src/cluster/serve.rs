@@ -19,6 +19,7 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
             Err(error) => {
                 tracing::debug!(group = group.name, %error, "cannot listen; retrying");
                 let is_over = tokio::select! {
+                    biased;
                     () = node.env.clock.sleep(RETRY) => false,
                     () = group.stopped_serving() => true,
                 };
@@ -31,6 +32,7 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
     let mut is_open = true;
     loop {
         let next = tokio::select! {
+            biased;
             next = requests.recv() => next,
             () = group.stopped_serving(), if is_open => {
                 // Requests that have arrived are answered that the group has moved.

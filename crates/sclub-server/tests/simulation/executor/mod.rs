@@ -66,6 +66,9 @@ struct Queues {
     spawned: Vec<(Group, String, Task)>,
     dead: BTreeSet<Group>,
     last_task: u64,
+    paused: BTreeSet<Group>,
+    /// Tasks of paused groups that were woken.
+    held: Vec<(Group, u64)>,
 }
 
 impl Shared {
@@ -194,6 +197,21 @@ impl Executor {
         });
         // Dropped last: what they own may look at the executor.
         drop((unborn, killed));
+    }
+
+    /// Stops the tasks of a group, as SIGSTOP stops a process. Time goes on.
+    pub fn pause(&self, group: Group) {
+        self.shared.lock().paused.insert(group);
+    }
+
+    /// Lets the tasks of a paused group go on.
+    pub fn resume(&self, group: Group) {
+        let mut queues = self.shared.lock();
+        queues.paused.remove(&group);
+        let held = std::mem::take(&mut queues.held);
+        let (woken, rest): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, _)| *of == group);
+        queues.held = rest;
+        queues.ready.extend(woken.into_iter().map(|(_, task)| task));
     }
 
     /// Returns true if a group has tasks.
@@ -356,11 +374,19 @@ impl Executor {
 
     fn next_ready(&self) -> Option<u64> {
         let mut queues = self.shared.lock();
-        if queues.ready.is_empty() {
-            return None;
+        while !queues.ready.is_empty() {
+            let index = self.rng.borrow_mut().random_range(0..queues.ready.len());
+            let task = queues.ready.swap_remove(index);
+            let group = match queues.paused.is_empty() {
+                true => None,
+                false => self.tasks.borrow().get(&task).map(|entry| entry.group),
+            };
+            match group.filter(|group| queues.paused.contains(group)) {
+                Some(group) => queues.held.push((group, task)),
+                None => return Some(task),
+            }
         }
-        let index = self.rng.borrow_mut().random_range(0..queues.ready.len());
-        Some(queues.ready.swap_remove(index))
+        None
     }
 
     fn note(&self, task: u64, name: &str) {
