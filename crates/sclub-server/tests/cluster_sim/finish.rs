@@ -218,7 +218,8 @@ async fn take_over(world: &Rc<World>) {
 /// Every decision that is still alive accepts its reward.
 async fn answer_all(world: &Rc<World>) {
     let rng = &mut stream(world.plan.seed, "answers");
-    for decision in 0..world.model.borrow().decisions.len() {
+    let decisions = world.model.borrow().decisions.len();
+    for decision in 0..decisions {
         let machine = Rc::clone(pick(rng, &world.machines));
         let is_exempt = {
             let model = world.model.borrow();

@@ -140,6 +140,11 @@ fn one_seed() {
     let without = std::env::var("SCLUB_SIM_WITHOUT").unwrap_or_default();
     let names = without.split(',').filter(|name| !name.is_empty());
     let without: BTreeSet<Kind> = names.map(|name| name.parse().unwrap()).collect();
+    tracing_subscriber::fmt()
+        .without_time()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(std::io::stderr)
+        .init();
     match run(Plan::new(seed, ops).leave_out(&without), true) {
         Ok(passed) => eprintln!("{passed:#?}"),
         Err(failure) => panic!("{failure}"),
