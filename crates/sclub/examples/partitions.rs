@@ -13,7 +13,14 @@ const CLUSTERS: usize = 10;
 const DIM: usize = 20;
 const CANDIDATES: usize = 20;
 /// Partitions, and the rounds between the computation of a fit and its use.
-const RUNS: [(usize, u64); 6] = [(1, 0), (1, 1000), (16, 0), (16, 100), (16, 1000), (16, 10_000)];
+const RUNS: [(usize, u64); 6] = [
+    (1, 0),
+    (1, 1000),
+    (16, 0),
+    (16, 100),
+    (16, 1000),
+    (16, 10_000),
+];
 
 type Random = Xoshiro256PlusPlus;
 
@@ -48,7 +55,9 @@ const SETUP: fn() -> Setup<'static> = || Setup {
 
 impl Cluster {
     fn new(spec: &'static Spec, partitions: usize, delay: u64) -> Self {
-        let values = spec.values(Preset::Default, &[], &SETUP()).expect("defaults are valid");
+        let values = spec
+            .values(Preset::Default, &[], &SETUP())
+            .expect("defaults are valid");
         let new = |_| (spec.new)(&SETUP(), &values).expect("defaults are valid");
         Self {
             spec,
@@ -70,7 +79,10 @@ impl Cluster {
             if let Some(mut gathering) = gather(&SETUP(), &self.values, &progress).unwrap() {
                 while let Some(question) = gathering.question() {
                     let answer = |policy: &Box<dyn Policy>| {
-                        policy.as_partitioned_fit()?.answer(&question, &Sequential).ok()
+                        policy
+                            .as_partitioned_fit()?
+                            .answer(&question, &Sequential)
+                            .ok()
                     };
                     let answers: Vec<_> = self.partitions.iter().map(answer).collect();
                     gathering.take(&answers, &Sequential).unwrap();
@@ -89,7 +101,12 @@ impl Cluster {
 }
 
 /// Regret after each power of two from 2^10 on.
-fn run(spec: &'static Spec, seed: u64, log_rounds: u32, (partitions, delay): (usize, u64)) -> Vec<f64> {
+fn run(
+    spec: &'static Spec,
+    seed: u64,
+    log_rounds: u32,
+    (partitions, delay): (usize, u64),
+) -> Vec<f64> {
     let mut random = Random::seed_from_u64(seed);
     let tastes: Vec<Vec<f64>> = (0..CLUSTERS).map(|_| vector(&mut random)).collect();
     let mut cluster = Cluster::new(spec, partitions, delay);
@@ -119,16 +136,27 @@ fn run(spec: &'static Spec, seed: u64, log_rounds: u32, (partitions, delay): (us
 fn main() {
     let mut given = std::env::args().skip(1);
     let name = given.next().unwrap_or_else(|| "sclub-soft".into());
-    let mut number = |default: u32| given.next().map_or(default, |n| n.parse().expect("a number"));
+    let mut number = |default: u32| {
+        given
+            .next()
+            .map_or(default, |n| n.parse().expect("a number"))
+    };
     let (seeds, log_rounds) = (u64::from(number(1)), number(15));
     let spec = find_policy(&name).expect("the name of a policy");
     let shown = |n: &u32| *n == 10 || *n >= 13;
     print!("| {name}: partitions, delay |");
-    (10..=log_rounds).filter(shown).for_each(|n| print!(" 2^{n} |"));
+    (10..=log_rounds)
+        .filter(shown)
+        .for_each(|n| print!(" 2^{n} |"));
     println!();
-    println!("|---|{}", "---:|".repeat((10..=log_rounds).filter(shown).count()));
+    println!(
+        "|---|{}",
+        "---:|".repeat((10..=log_rounds).filter(shown).count())
+    );
     let all = RUNS.map(|setting| -> Vec<Vec<f64>> {
-        (1..=seeds).map(|seed| run(spec, seed, log_rounds, setting)).collect()
+        (1..=seeds)
+            .map(|seed| run(spec, seed, log_rounds, setting))
+            .collect()
     });
     for ((partitions, delay), curves) in RUNS.iter().zip(&all) {
         print!("| {partitions}, {delay} |");
@@ -136,11 +164,22 @@ fn main() {
             let at = n as usize - 10;
             let mean = curves.iter().map(|curve| curve[at]).sum::<f64>() / seeds as f64;
             // Differences to one policy in the same worlds.
-            let ratios: Vec<f64> = curves.iter().zip(&all[0]).map(|(c, one)| c[at] / one[at] - 1.0).collect();
+            let ratios: Vec<f64> = curves
+                .iter()
+                .zip(&all[0])
+                .map(|(c, one)| c[at] / one[at] - 1.0)
+                .collect();
             let ratio = ratios.iter().sum::<f64>() / seeds as f64;
-            let variance = ratios.iter().map(|r| (r - ratio) * (r - ratio)).sum::<f64>();
+            let variance = ratios
+                .iter()
+                .map(|r| (r - ratio) * (r - ratio))
+                .sum::<f64>();
             let error = (variance / seeds as f64 / (seeds as f64 - 1.0).max(1.0)).sqrt();
-            print!(" {mean:.0} ({:+.1}% ± {:.1}) |", 100.0 * ratio, 100.0 * error);
+            print!(
+                " {mean:.0} ({:+.1}% ± {:.1}) |",
+                100.0 * ratio,
+                100.0 * error
+            );
         }
         println!();
     }

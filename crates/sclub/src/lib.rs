@@ -71,13 +71,15 @@ pub use policy::{
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
-pub use refit::{Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers};
+pub use refit::{
+    Answering, Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers,
+};
 pub use registry::lints::LinTs;
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{Explore, SclubSoft, SoftParams};
 pub use spec::{
-    Abilities, Constant, Load, NewGathering, NewPolicy, Partitions, Preset, Range, Setup, Spec, Value,
-    ValueError, Values,
+    Abilities, Constant, Load, NewGathering, NewPolicy, Partitions, Preset, Range, Setup, Spec,
+    Value, ValueError, Values,
 };
 pub use statistics::REFACTORISE_EVERY;

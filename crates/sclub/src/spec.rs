@@ -53,11 +53,8 @@ pub type NewPolicy = fn(&Setup<'_>, &Values) -> Result<Box<dyn Policy>, Error>;
 /// Begins a fit over several partitions of the users, from their states in short; `None` if no fit is due. The
 /// partition at each index answers with the same index. A partition whose state is not known has `None`; it may
 /// answer all the same.
-pub type NewGathering = fn(
-    &Setup<'_>,
-    &Values,
-    &[Option<Progress>],
-) -> Result<Option<Box<dyn Gathering>>, Error>;
+pub type NewGathering =
+    fn(&Setup<'_>, &Values, &[Option<Progress>]) -> Result<Option<Box<dyn Gathering>>, Error>;
 
 /// Whether the users of a policy can be split into partitions, each with a policy of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

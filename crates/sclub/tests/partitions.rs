@@ -127,9 +127,18 @@ fn spoiled(bytes: &[u8], random: &mut Random) -> Vec<u8> {
             let at = random.random_range(0..bytes.len());
             bytes[at] ^= 1 << random.random_range(0..8);
         }
-        2 => bytes = (0..random.random_range(0..200)).map(|_| random.random()).collect(),
+        2 => {
+            bytes = (0..random.random_range(0..200))
+                .map(|_| random.random())
+                .collect()
+        }
         _ => {
-            let all: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+            let all: Vec<u64> = bytes
+                .as_chunks::<8>()
+                .0
+                .iter()
+                .map(|word| u64::from_le_bytes(*word))
+                .collect();
             let mut words = all[3..all.len() - 1].to_vec();
             if !words.is_empty() {
                 let at = random.random_range(0..words.len());
@@ -297,7 +306,9 @@ fn find(name: &str) -> &'static Spec {
 
 #[test]
 fn without_a_ledger_linucb_takes_the_same_fits() {
-    let values = find("linucb-one").values(Preset::Default, &[], &setup()).unwrap();
+    let values = find("linucb-one")
+        .values(Preset::Default, &[], &setup())
+        .unwrap();
     let both = (find("linucb-one"), values);
     let mut random = Random::seed_from_u64(3);
     let mut with = made(&both.1, 2);
@@ -317,7 +328,9 @@ fn without_a_ledger_linucb_takes_the_same_fits() {
 
 #[test]
 fn a_left_out_partition_still_has_its_own_sums() {
-    let values = find("linucb-one").values(Preset::Default, &[], &setup()).unwrap();
+    let values = find("linucb-one")
+        .values(Preset::Default, &[], &setup())
+        .unwrap();
     let both = (find("linucb-one"), values);
     let mut random = Random::seed_from_u64(4);
     let mut partitions = made(&both.1, 3);

@@ -132,12 +132,7 @@ pub trait Bus: fmt::Debug + Send + Sync {
     fn delete<'a>(&'a self, bucket: Bucket, key: &'a str, revision: Option<u64>) -> Call<'a, ()>;
 
     /// Sends a request to the node that listens on a subject, and waits for its answer.
-    fn request<'a>(
-        &'a self,
-        subject: &'a str,
-        request: Bytes,
-        timeout_ms: u64,
-    ) -> Call<'a, Bytes>;
+    fn request<'a>(&'a self, subject: &'a str, request: Bytes, timeout_ms: u64) -> Call<'a, Bytes>;
 
     /// Listens on a subject until the receiver is dropped.
     fn listen<'a>(&'a self, subject: &'a str) -> Call<'a, mpsc::Receiver<Incoming>>;
@@ -151,8 +146,7 @@ pub trait Bus: fmt::Debug + Send + Sync {
     ) -> Call<'a, ()>;
 
     /// The bytes of an object.
-    fn download<'a>(&'a self, name: &'a str)
-    -> Call<'a, mpsc::Receiver<Result<Bytes, BusError>>>;
+    fn download<'a>(&'a self, name: &'a str) -> Call<'a, mpsc::Receiver<Result<Bytes, BusError>>>;
 
     /// The names of the objects that begin with a prefix, sorted.
     fn objects<'a>(&'a self, prefix: &'a str) -> Call<'a, Vec<String>>;

@@ -86,7 +86,14 @@ impl Background {
         let triangle = dim * (dim - 1) / 2;
         let (mut lower, mut factor) = (vec![0.0; triangle], vec![0.0; triangle]);
         let mut scale = vec![0.0; dim];
-        kernels::factorise(dim, &self.precision, 0.0, &mut lower, &mut factor, &mut scale)
+        kernels::factorise(
+            dim,
+            &self.precision,
+            0.0,
+            &mut lower,
+            &mut factor,
+            &mut scale,
+        )
     }
 
     pub fn prior(&self, noise: f64) -> Prior<'_> {

@@ -113,8 +113,7 @@ impl Job {
 
         let (scale, start) = self.scale(panel, workers);
         let wide = number < SCALE_FITS;
-        let (background, pass) =
-            background::fit(panel, &start, scale, params.steps, wide, workers);
+        let (background, pass) = background::fit(panel, &start, scale, params.steps, wide, workers);
         let share = users as f64 / panel.len() as f64;
         let effective = pass.effective(&background) * share;
         let mut fit = Fit {

@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 use rand::RngExt;
 use sclub::{
-    Error, List, LoadError, Observation, Partitions, Policy, Preset, Range, Sequential, Setup, Shown, Spec,
-    Users, Value, Workers, load_policy, registry,
+    Error, List, LoadError, Observation, Partitions, Policy, Preset, Range, Sequential, Setup,
+    Shown, Spec, Users, Value, Workers, load_policy, registry,
 };
 
 use life::*;

@@ -74,13 +74,7 @@ fn split(world: &World, count: usize, from: usize, to: usize) -> (Vec<SclubSoft>
     (partitions, one)
 }
 
-fn learn(
-    world: &World,
-    partitions: &mut [SclubSoft],
-    one: &mut SclubSoft,
-    from: usize,
-    to: usize,
-) {
+fn learn(world: &World, partitions: &mut [SclubSoft], one: &mut SclubSoft, from: usize, to: usize) {
     for at in from..to {
         for (user, said) in world.said.iter().enumerate() {
             let Some((item, reward)) = said.get(at) else {
@@ -128,7 +122,7 @@ fn partitions_of_few_users_have_the_fit_of_one_policy() {
         // Users in the order of their partitions. Searches draw users by their places, so in another order EM
         // starts from other users, and its few steps end a little apart.
         let mut sorted = policy(world.dim);
-        let mut learn_sorted = |sorted: &mut SclubSoft, from: usize, to: usize| {
+        let learn_sorted = |sorted: &mut SclubSoft, from: usize, to: usize| {
             for place in 0..7 {
                 for at in from..to {
                     for user in (place..world.said.len()).step_by(7) {
@@ -252,7 +246,12 @@ fn a_partition_that_does_not_answer_is_left_out() {
         gathering.take(&[None], &Sequential),
         Err(Error::WrongCount { .. })
     ));
-    ask(&mut *gathering, &partitions, |_, place| place != 2, &Sequential);
+    ask(
+        &mut *gathering,
+        &partitions,
+        |_, place| place != 2,
+        &Sequential,
+    );
     let mut rest = partitions.clone();
     rest.remove(2);
     let mut expected = begin(world.dim, &progress(&rest)).expect("it is due");
