@@ -97,31 +97,7 @@ async fn ask(node: &Arc<Node>, group: &Arc<Group>, call: GroupCall) -> Option<(V
         .and_then(|app| app.engine())
         .is_some_and(|engine| engine.is_leading());
     let answer = match (app, is_own) {
-        (Some(app), true) => {
-            // To answer may take long.
-            let answer: Arc<std::sync::Mutex<Option<GroupAnswer>>> = Arc::default();
-            let result = Arc::clone(&answer);
-            match call {
-                GroupCall::Question(question) => {
-                    let work = move || {
-                        let engine = app.engine().expect("it was there");
-                        let answered = match engine.answer_question(&question) {
-                            Ok((answer, position)) => GroupAnswer::Result(answer, position),
-                            Err(error) => GroupAnswer::Failed(error),
-                        };
-                        *result
-                            .lock()
-                            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answered);
-                    };
-                    node.tasks.blocking(Box::new(work)).await;
-                    let mut answer = answer
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    answer.take()?
-                }
-                call => super::serve::execute(&app, call).await,
-            }
-        }
+        (Some(app), true) => super::serve::execute_long(node, app, call).await,
         _ => {
             let answer = node
                 .bus
@@ -247,20 +223,10 @@ async fn take(
     answers: Vec<Option<Vec<u8>>>,
 ) -> Result<Box<dyn Gathering>, String> {
     let workers = Threads::new(node.settings.fit_threads);
-    let done: Arc<std::sync::Mutex<Option<Result<Box<dyn Gathering>, String>>>> = Arc::default();
-    let result = Arc::clone(&done);
     let work = move || {
         let mut gathering = gathering;
         let taken = gathering.take(&answers, &workers);
-        let taken = taken.map(|()| gathering).map_err(|error| error.to_string());
-        *result
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(taken);
+        taken.map(|()| gathering).map_err(|error| error.to_string())
     };
-    node.tasks.blocking(Box::new(work)).await;
-    let taken = done
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .take();
-    taken.unwrap_or_else(|| Err("the computation panicked".to_owned()))
+    super::serve::run_blocking(node, work).await
 }

@@ -35,6 +35,8 @@ pub struct Part {
     pub users: u64,
     /// The number of events.
     pub events: u64,
+    /// The number of rounds learned.
+    pub rounds: u64,
 }
 
 /// The owner of a group, as its lease says.
@@ -51,6 +53,8 @@ pub struct Lease {
 pub struct Members {
     /// The nodes, by name.
     pub members: Vec<Member>,
+    /// All nodes that have been part of the cluster.
+    pub registered: Vec<String>,
     /// The nodes that an operator has drained.
     pub drained: Vec<String>,
     /// The nodes that an operator has chosen for groups: group, node.
@@ -60,6 +64,11 @@ pub struct Members {
 /// The key of a node that an operator has drained.
 pub fn drain_key(node: &str) -> String {
     format!("drain.{node}")
+}
+
+/// The key of a node that has been part of the cluster, and may have a journal.
+pub fn node_key(node: &str) -> String {
+    format!("node.{node}")
 }
 
 /// The key of the node that an operator has chosen for a group.
@@ -79,7 +88,9 @@ impl Members {
             ..Self::default()
         };
         for (key, entry) in bus.entries(Bucket::Config) {
-            if let Some(node) = key.strip_prefix("drain.") {
+            if let Some(node) = key.strip_prefix("node.") {
+                all.registered.push(node.to_owned());
+            } else if let Some(node) = key.strip_prefix("drain.") {
                 all.drained.push(node.to_owned());
             } else if let Some(group) = key.strip_prefix("pin.") {
                 let node = String::from_utf8_lossy(&entry.value).into_owned();

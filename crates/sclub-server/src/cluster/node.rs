@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
-use super::members::{Lease, Member, Members, Part, partition_of};
+use super::members::{Lease, Member, Members, Part, node_key, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
@@ -197,8 +197,10 @@ impl Node {
             let task = tend(Arc::clone(self), Arc::clone(group));
             self.tasks.spawn(Box::pin(task));
         }
-        self.tasks
-            .spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
+        let fitter = super::fitter::fit_forever(Arc::clone(self));
+        self.tasks.spawn(Box::pin(fitter));
+        let service = super::serve::answer_as_node(Arc::clone(self));
+        self.tasks.spawn(Box::pin(service));
     }
 
     /// Sets the address that is shown to operators.
@@ -219,6 +221,11 @@ impl Node {
     /// The catalogue's group.
     pub fn catalogue(&self) -> &Arc<Group> {
         &self.groups[self.cluster.partitions]
+    }
+
+    /// The group of a name.
+    pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.iter().find(|group| group.name == name)
     }
 
     /// The partition of a user.
@@ -294,6 +301,7 @@ impl Node {
                     position: state.position(),
                     users: state.users().len() as u64,
                     events: state.events(),
+                    rounds: state.rounds(),
                 };
                 groups.insert(group.name.clone(), part);
             }
@@ -321,6 +329,7 @@ impl Node {
 
     /// Writes the member entry for as long as the node runs.
     async fn beat(self: Arc<Self>) {
+        let mut is_registered = false;
         while !self.is_closed() {
             let namesake = Members::read(&*self.bus).get(&self.name).map(|m| m.life);
             if namesake.is_some_and(|life| life != self.life) {
@@ -334,6 +343,14 @@ impl Node {
                 }
             }
             let _ = self.write_member().await;
+            if !is_registered {
+                let key = node_key(&self.name);
+                is_registered = self
+                    .bus
+                    .put(Bucket::Config, &key, Bytes::new())
+                    .await
+                    .is_ok();
+            }
             self.env.clock.sleep(RENEW).await;
         }
     }
@@ -349,15 +366,8 @@ impl Node {
             },
         };
         let (node, of) = (Arc::clone(self), Arc::clone(group));
-        let opened: Arc<Mutex<Option<Result<Engine, String>>>> = Arc::default();
-        let result = Arc::clone(&opened);
-        let work = move || {
-            let engine = node.open_engine(&of, catalogue);
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
-        };
-        self.tasks.blocking(Box::new(work)).await;
-        let engine = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let engine = engine.unwrap_or_else(|| Err("it could not be opened".to_owned()))?;
+        let open = move || node.open_engine(&of, catalogue);
+        let engine = super::serve::run_blocking(self, open).await?;
         let app = App::new(self.settings.clone());
         app.begin(engine);
         group.set_app(Some(app));
@@ -422,6 +432,28 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.env.clock.wall()
+    }
+
+    /// The partitions as their owners describe them.
+    pub fn owned_parts(&self) -> Vec<Part> {
+        let mut members = Members::read(&*self.bus).members;
+        members.retain(|member| member.name != self.name);
+        members.push(self.member());
+        let owned = self.partitions().iter().filter_map(|group| {
+            let parts = members
+                .iter()
+                .filter_map(|member| member.groups.get(&group.name));
+            parts
+                .filter(|part| part.is_leading)
+                .max_by_key(|part| part.position)
+                .cloned()
+        });
+        owned.collect()
     }
 
     /// Updates the metrics of the node.

@@ -201,21 +201,21 @@ impl Engine {
     }
 
     /// Answers a question of a fit over all partitions. Returns the last batch that the answer is from. Learning
-    /// waits meanwhile, recommending does not.
+    /// waits while the data is copied, recommending does not.
     ///
     /// # Errors
     /// If the question is not one of the policy's.
     pub fn answer_question(&self, question: &[u8]) -> Result<(Vec<u8>, u64), String> {
-        let workers = Threads::new(self.shared.settings.fit_threads);
-        self.shared.state.read_long(|state| {
+        let (answering, position) = self.shared.state.read_long(|state| {
             let policy = state
                 .policy()
                 .and_then(|policy| policy.as_partitioned_fit());
             let policy = policy.ok_or("this partition has learned nothing")?;
-            let answer = policy.answer(question, &workers);
-            let answer = answer.map_err(|error| error.to_string())?;
-            Ok((answer, state.position()))
-        })
+            let answering = policy.prepare(question);
+            Ok::<_, String>((answering.map_err(|e| e.to_string())?, state.position()))
+        })?;
+        let workers = Threads::new(self.shared.settings.fit_threads);
+        Ok((answering.compute(&workers), position))
     }
 
     async fn command(&self, command: Command) -> Result<(), Refusal> {
