@@ -707,7 +707,9 @@ async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
     whole["reward_sum"] = sum.into();
     whole["decisions"] = node.meters.decisions().into();
     whole["items"] = catalogue["items"].clone();
-    whole["dim"] = catalogue["dim"].clone();
+    let dims = std::iter::once(&catalogue).chain(parts.values());
+    let dim = dims.map(|part| &part["dim"]).find(|dim| !dim.is_null());
+    whole["dim"] = dim.cloned().unwrap_or_default();
     let writable = parts.values().all(|part| part["writable"] == true);
     whole["writable"] = writable.into();
     if let Some(whole) = whole.as_object_mut()

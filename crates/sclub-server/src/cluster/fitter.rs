@@ -122,19 +122,23 @@ async fn ask_all(node: &Arc<Node>, call: &GroupCall) -> Vec<Option<(Vec<u8>, u64
     futures_util::future::join_all(asked).await
 }
 
-fn progress_of(answers: &[Option<(Vec<u8>, u64)>]) -> Vec<Option<Progress>> {
+/// The states of the partitions in short, and the number of features of an item if one of them knows it.
+fn progress_of(answers: &[Option<(Vec<u8>, u64)>]) -> (Vec<Option<Progress>>, Option<usize>) {
+    let mut dim = None;
     let progress = answers.iter().map(|answer| {
         let (bytes, _) = answer.as_ref()?;
-        Progress::from_bytes(bytes).ok()
+        let (progress, of): (Vec<u8>, u64) = decode(bytes)?;
+        dim = Some(of as usize);
+        Progress::from_bytes(&progress).ok()
     });
-    progress.collect()
+    (progress.collect(), dim)
 }
 
 /// Computes a fit, if one is due. Returns true if there was one.
 async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<bool, String> {
     let answers = ask_all(node, &GroupCall::Progress).await;
-    let before = progress_of(&answers);
-    let Some(mut gathering) = begin(node, &before)? else {
+    let (before, dim) = progress_of(&answers);
+    let Some(mut gathering) = begin(node, &before, dim)? else {
         return Ok(false);
     };
     let begun = Instant::now();
@@ -160,7 +164,7 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
         }
     }
     // A user who was forgotten meanwhile is in this fit. Another one is due at once.
-    let after = progress_of(&ask_all(node, &GroupCall::Progress).await);
+    let (after, _) = progress_of(&ask_all(node, &GroupCall::Progress).await);
     let forgotten = |all: &[Option<Progress>]| Progress::total(all).forgotten;
     let is_known = before
         .iter()
@@ -200,13 +204,12 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
 }
 
 /// Begins a fit, if one is due.
-fn begin(node: &Node, progress: &[Option<Progress>]) -> Result<Option<Box<dyn Gathering>>, String> {
-    let Some(gather) = node.identity.policy.gather else {
-        return Ok(None);
-    };
-    let app = node.catalogue().app();
-    let engine = app.as_ref().and_then(|app| app.engine());
-    let Some(dim) = engine.and_then(|engine| engine.state().dim()) else {
+fn begin(
+    node: &Node,
+    progress: &[Option<Progress>],
+    dim: Option<usize>,
+) -> Result<Option<Box<dyn Gathering>>, String> {
+    let (Some(gather), Some(dim)) = (node.identity.policy.gather, dim) else {
         return Ok(None);
     };
     let setup = Setup {

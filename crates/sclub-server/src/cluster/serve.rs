@@ -94,7 +94,10 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Err(refusal) => refused(refusal).await,
         },
         GroupCall::Progress => match engine.progress() {
-            Some((progress, position)) => GroupAnswer::Result(progress, position),
+            Some((progress, dim, position)) => {
+                let result = encode(&(progress.to_bytes(), dim as u64));
+                GroupAnswer::Result(result.to_vec(), position)
+            }
             None => GroupAnswer::Result(Vec::new(), position()),
         },
         GroupCall::Question(question) => match engine.answer_question(&question) {

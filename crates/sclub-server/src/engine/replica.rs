@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
-use sclub::Workers;
+use sclub::{Progress, Workers};
 use tokio::sync::watch;
 
 use super::fold::{self, FoldError};
@@ -192,12 +192,12 @@ impl Engine {
         CatalogueSource(Arc::clone(&self.shared))
     }
 
-    /// The state in short, for deciding whether a fit over all partitions is due, and the last batch. `None` if the
-    /// policy takes no part in such fits, or has learned nothing.
-    pub fn progress(&self) -> Option<(Vec<u8>, u64)> {
+    /// The state in short, for deciding whether a fit over all partitions is due, with the number of features of an
+    /// item, and the last batch. `None` if the policy takes no part in such fits, or has learned nothing.
+    pub fn progress(&self) -> Option<(Progress, usize, u64)> {
         let state = self.state();
         let progress = state.policy()?.as_partitioned_fit()?.progress();
-        Some((progress.to_bytes(), state.position()))
+        Some((progress, state.dim()?, state.position()))
     }
 
     /// Answers a question of a fit over all partitions. Returns the last batch that the answer is from. Learning
