@@ -52,8 +52,10 @@ fn begin(
     (spec, values): &(&'static Spec, Values),
     partitions: &[Box<dyn Policy>],
 ) -> Option<Box<dyn Gathering>> {
-    let progress = |policy: &Box<dyn Policy>| Some(partitioned(&**policy).progress());
-    let progress: Vec<_> = partitions.iter().map(progress).collect();
+    let progress: Vec<_> = partitions
+        .iter()
+        .map(|policy| Some(partitioned(&**policy).progress()))
+        .collect();
     (spec.gather.unwrap())(&setup(), values, &progress).unwrap()
 }
 
@@ -62,8 +64,8 @@ fn answers(
     partitions: &[Box<dyn Policy>],
     workers: &dyn Workers,
 ) -> Vec<Option<Vec<u8>>> {
-    let answer = |policy: &Box<dyn Policy>| partitioned(&**policy).answer(question, workers);
-    let all = partitions.iter().map(answer);
+    let all = partitions.iter();
+    let all = all.map(|policy| partitioned(&**policy).answer(question, workers));
     all.map(|answer| Some(answer.unwrap())).collect()
 }
 
