@@ -185,7 +185,20 @@ impl NatsBus {
     /// [`BusError::Failed`] if the servers cannot have them, with what to change in their configuration, or if one
     /// exists with other properties.
     pub async fn init(&self, streams: &[String], replicas: usize) -> Result<(), BusError> {
-        for stream in streams {
+        let streams: Vec<(String, u64)> = streams.iter().map(|s| (s.clone(), 1)).collect();
+        self.init_from(&streams, replicas).await
+    }
+
+    /// As [`NatsBus::init`], with the sequence of the first message of each stream.
+    ///
+    /// # Errors
+    /// As [`NatsBus::init`].
+    pub async fn init_from(
+        &self,
+        streams: &[(String, u64)],
+        replicas: usize,
+    ) -> Result<(), BusError> {
+        for (stream, _) in streams {
             check_name(stream)?;
         }
         let (link, names, streams) = (self.link.clone(), self.names.clone(), streams.to_vec());

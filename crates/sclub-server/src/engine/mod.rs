@@ -33,7 +33,7 @@ use sclub::Workers;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use crate::refusal::Refusal;
-pub use backup::{backup_folder, restore};
+pub use backup::{Restored, backup_folder, read_backup, restore};
 pub use export::{export_folder, export_journal, forget_in_folder};
 pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;

@@ -25,19 +25,22 @@ const NAME_IN_USE: u64 = 10058;
 pub(super) async fn init(
     link: &Link,
     names: &Names,
-    streams: &[String],
+    streams: &[(String, u64)],
     replicas: usize,
 ) -> Result<(), BusError> {
     check_server(link)?;
     check_jetstream(link).await?;
-    for stream in streams {
+    for (stream, first) in streams {
         let subject = names.stream_subject(stream);
-        let config = json!({
+        let mut config = json!({
             "name": names.stream(stream),
             "subjects": [subject],
             "duplicate_window": nanos(DUPLICATE_WINDOW_MS),
             "republish": { "src": subject, "dest": names.stream_live(stream) },
         });
+        if *first > 1 {
+            config["first_seq"] = (*first).into();
+        }
         create(link, config, replicas).await?;
     }
     let objects = names.objects();
