@@ -19,11 +19,10 @@ use serde_json::value::RawValue;
 use tower::ServiceExt;
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
-use crate::cluster::bus::Bucket;
 use crate::cluster::call::{
     GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode, encode,
 };
-use crate::cluster::members::{Lease, Members};
+use crate::cluster::members::{Members, Move, owners};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, ask_node, execute, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
@@ -735,21 +734,21 @@ pub(super) struct NodeList {
     nodes: Vec<crate::cluster::members::Member>,
     owners: std::collections::BTreeMap<String, String>,
     drained: Vec<String>,
+    partitions: usize,
+    /// The last changes of owners that this node has seen, the newest first.
+    moves: Vec<Move>,
 }
 
 /// The nodes and the owners of the groups, as a node sees them.
 pub(super) fn node_list(node: &Node) -> NodeList {
     let members = Members::read(&*node.bus);
-    let leases = node.bus.entries(Bucket::Leases);
-    let owners = leases.iter().filter_map(|(group, entry)| {
-        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
-        Some((group.clone(), lease.node))
-    });
     NodeList {
         node: node.name.clone(),
-        owners: owners.collect(),
+        owners: owners(&*node.bus),
         nodes: members.members,
         drained: members.drained,
+        partitions: node.partitions().len(),
+        moves: node.moves(),
     }
 }
 

@@ -48,6 +48,29 @@ pub struct Lease {
     pub life: u64,
 }
 
+/// A change of the owner of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// The time, in milliseconds since 1970.
+    pub at: u64,
+    /// The group.
+    pub group: String,
+    /// The owner before.
+    pub from: Option<String>,
+    /// The owner after.
+    pub to: Option<String>,
+}
+
+/// The owners of the groups, by their leases.
+pub fn owners(bus: &dyn Bus) -> BTreeMap<String, String> {
+    let leases = bus.entries(Bucket::Leases);
+    let owners = leases.iter().filter_map(|(group, entry)| {
+        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
+        Some((group.clone(), lease.node))
+    });
+    owners.collect()
+}
+
 /// The nodes that are running, and what an operator has set about them.
 #[derive(Debug, Clone, Default)]
 pub struct Members {

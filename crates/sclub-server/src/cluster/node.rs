@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
-use super::members::{Lease, Member, Members, Part, node_key, partition_of};
+use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
@@ -38,6 +38,9 @@ const LINGER: u64 = 10_000;
 const MAX_LAG: u64 = 256;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
+
+/// The number of changes of owners that are kept.
+const MAX_MOVES: usize = 200;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -106,6 +109,8 @@ pub struct Node {
     is_draining: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
+    /// The last changes of owners, the newest first.
+    moves: Mutex<Vec<Move>>,
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
@@ -185,6 +190,7 @@ impl Node {
             is_draining: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
+            moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
         }))
@@ -199,6 +205,7 @@ impl Node {
         }
         let fitter = super::fitter::fit_forever(Arc::clone(self));
         self.tasks.spawn(Box::pin(fitter));
+        self.tasks.spawn(Box::pin(Arc::clone(self).watch_moves()));
         let service = super::serve::answer_as_node(Arc::clone(self));
         self.tasks.spawn(Box::pin(service));
     }
@@ -286,6 +293,42 @@ impl Node {
 
     pub(super) fn is_closed(&self) -> bool {
         *self.is_closed.borrow()
+    }
+
+    /// The last changes of owners that this node has seen, the newest first.
+    pub fn moves(&self) -> Vec<Move> {
+        self.moves
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Records changes of owners for as long as the node runs.
+    async fn watch_moves(self: Arc<Self>) {
+        let mut before = owners(&*self.bus);
+        while !self.is_closed() {
+            tokio::select! {
+                () = self.bus.changed(Bucket::Leases) => {}
+                () = self.env.clock.sleep(TTL) => {}
+            }
+            let after = owners(&*self.bus);
+            let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+            for group in &self.groups {
+                let (from, to) = (before.get(&group.name), after.get(&group.name));
+                if from != to {
+                    let change = Move {
+                        at: self.env.clock.wall(),
+                        group: group.name.clone(),
+                        from: from.cloned(),
+                        to: to.cloned(),
+                    };
+                    moves.insert(0, change);
+                }
+            }
+            moves.truncate(MAX_MOVES);
+            drop(moves);
+            before = after;
+        }
     }
 
     /// What this node says about itself.
