@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
@@ -19,21 +19,24 @@ use serde_json::value::RawValue;
 use tower::ServiceExt;
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
-use crate::cluster::Node;
-use crate::cluster::bus::Bucket;
-use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route, decode, encode};
-use crate::cluster::members::{Lease, Members};
+use crate::cluster::call::{
+    GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode, encode,
+};
+use crate::cluster::members::{Members, Move, owners};
 use crate::cluster::node::Group;
+use crate::cluster::{Node, ask_node, execute, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
-use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::Refusal;
+use crate::edge::{ApiError, Closing};
+use crate::engine::{Compacted, Refusal};
 use crate::meters::Call;
 
 /// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
 const DEADLINE: u64 = crate::cluster::TTL + 3_000;
 /// The milliseconds for which one attempt waits for its answer. It covers an append that is repeated.
 const ATTEMPT_MS: u64 = 7_000;
+/// The milliseconds for which a compaction may take.
+const LONG_MS: u64 = 600_000;
 /// The milliseconds between two attempts.
 const RETRY: u64 = 15;
 
@@ -96,15 +99,20 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let id = percent_decoded(id);
             ask(&node, node.group_of(&id), route, nothing).await
         }
-        "/v1/admin/compact" | "/v1/admin/snapshot" => {
-            let answers = ask_all(&node, &route).await?;
-            Ok(json(&answers))
-        }
-        "/v1/admin/backup" | "/v1/admin/export" | "/v1/stream" => Err(ApiError::new(
+        "/v1/admin/snapshot" => Ok(json(&ask_all(&node, &route).await?)),
+        "/v1/admin/compact" => compact(&node).await,
+        "/v1/admin/export" => Ok(super::admin::export_cluster(node)),
+        "/v1/admin/backup" => Err(ApiError::new(
             StatusCode::NOT_IMPLEMENTED,
             "unsupported",
-            "this is not available over HTTP in a cluster; use 'sclub cluster'",
+            "a node has no backup of the cluster; use 'sclub cluster backup'",
         )),
+        "/v1/stream" => {
+            let mut head = request.into_parts().0;
+            let closing = Closing::from_request_parts(&mut head, app).await;
+            let closing = closing.unwrap_or_else(|never| match never {});
+            Ok(super::stream::follow(Arc::clone(app), None, closing))
+        }
         // Clusters and their history: those of the first partition. Fits are the same in all.
         _ => {
             let bytes = body_of(app, &method, request).await?;
@@ -518,12 +526,9 @@ pub(super) async fn upsert(
     let mut encoded = None;
     let (changed, position) = loop {
         let app = group.app();
-        let is_own = app
-            .as_ref()
-            .and_then(|app| app.engine())
-            .is_some_and(|e| e.is_leading());
+        let is_own = is_owner(group);
         let answer = match (&app, is_own) {
-            (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
+            (Some(app), true) => Some(execute(app, call.clone()).await),
             _ => {
                 let message = encoded.get_or_insert_with(|| encode(&call)).clone();
                 let answer = node.bus.request(&group.name, message, ATTEMPT_MS).await;
@@ -593,12 +598,107 @@ async fn ask_all(
     Ok(all)
 }
 
+/// Removes the data of forgotten users from all streams, snapshots and journals. Nodes that have not confirmed are
+/// named: repeat it when they are back.
+async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
+    let members = Members::read(&*node.bus);
+    let mut unconfirmed: Vec<String> = members
+        .registered
+        .iter()
+        .filter(|name| members.get(name).is_none())
+        .cloned()
+        .collect();
+    let mut total = super::model::CompactResponse {
+        events: 0,
+        dropped: 0,
+        bytes_before: 0,
+        bytes_after: 0,
+        unconfirmed: Vec::new(),
+    };
+    for group in node.groups() {
+        let result = ask_group(node, group, &GroupCall::Compact).await?;
+        let decoded: Option<(Compacted, Vec<(String, u64)>)> = decode(&result);
+        let (done, users) = decoded.ok_or_else(ApiError::internal)?;
+        total.events += done.events;
+        total.dropped += done.dropped;
+        total.bytes_before += done.bytes_before;
+        total.bytes_after += done.bytes_after;
+        for member in &members.members {
+            let call = NodeCall::Forget {
+                group: group.name.clone(),
+                users: users.clone(),
+            };
+            let done = match member.name == node.name {
+                true => execute_on_node(node, call).await,
+                false => ask_node(node, &member.name, &call).await,
+            };
+            match done {
+                Ok(dropped) => total.dropped += dropped,
+                Err(reason) => {
+                    tracing::warn!(
+                        node = member.name,
+                        group = group.name,
+                        reason,
+                        "not compacted"
+                    );
+                    if !unconfirmed.contains(&member.name) {
+                        unconfirmed.push(member.name.clone());
+                    }
+                }
+            }
+        }
+    }
+    total.unconfirmed = unconfirmed;
+    Ok(json(&total))
+}
+
+/// Asks the owner of a group. Waits while the group moves.
+async fn ask_group(
+    node: &Arc<Node>,
+    group: &Arc<Group>,
+    call: &GroupCall,
+) -> Result<Vec<u8>, ApiError> {
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
+    loop {
+        let app = group.app();
+        let is_own = is_owner(group);
+        let answer = match (&app, is_own) {
+            (Some(app), true) => Some(execute(app, call.clone()).await),
+            _ => {
+                let answer = node.bus.request(&group.name, encode(call), LONG_MS).await;
+                answer.ok().and_then(|answer| decode(&answer))
+            }
+        };
+        match answer {
+            Some(GroupAnswer::Result(result, _)) => return Ok(result),
+            Some(GroupAnswer::Failed(reason)) => {
+                tracing::error!(group = group.name, reason, "the owner of a group failed");
+                return Err(ApiError::internal());
+            }
+            _ => {}
+        }
+        if clock.monotonic() - begun >= DEADLINE {
+            return Err(ApiError::moved(
+                "the owner of a group does not answer; retry",
+            ));
+        }
+        clock.sleep(RETRY).await;
+    }
+}
+
+fn is_owner(group: &Group) -> bool {
+    let app = group.app();
+    let engine = app.as_ref().and_then(|app| app.engine());
+    engine.is_some_and(|engine| engine.is_leading())
+}
+
 /// The state of the whole cluster: sums over the partitions.
 async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
     let mut parts = ask_all(node, route).await?;
     let catalogue = parts.remove(&node.catalogue().name).unwrap_or_default();
     let mut whole = parts.values().next().cloned().unwrap_or_default();
-    for field in ["events", "rounds", "users", "rewards", "decisions"] {
+    for field in ["events", "rounds", "users", "rewards"] {
         let sum: u64 = parts.values().filter_map(|part| part[field].as_u64()).sum();
         whole[field] = sum.into();
     }
@@ -607,8 +707,11 @@ async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
         .filter_map(|p| p["reward_sum"].as_f64())
         .sum();
     whole["reward_sum"] = sum.into();
+    whole["decisions"] = node.meters.decisions().into();
     whole["items"] = catalogue["items"].clone();
-    whole["dim"] = catalogue["dim"].clone();
+    let dims = std::iter::once(&catalogue).chain(parts.values());
+    let dim = dims.map(|part| &part["dim"]).find(|dim| !dim.is_null());
+    whole["dim"] = dim.cloned().unwrap_or_default();
     let writable = parts.values().all(|part| part["writable"] == true);
     whole["writable"] = writable.into();
     if let Some(whole) = whole.as_object_mut()
@@ -634,21 +737,21 @@ pub(super) struct NodeList {
     nodes: Vec<crate::cluster::members::Member>,
     owners: std::collections::BTreeMap<String, String>,
     drained: Vec<String>,
+    partitions: usize,
+    /// The last changes of owners that this node has seen, the newest first.
+    moves: Vec<Move>,
 }
 
 /// The nodes and the owners of the groups, as a node sees them.
 pub(super) fn node_list(node: &Node) -> NodeList {
     let members = Members::read(&*node.bus);
-    let leases = node.bus.entries(Bucket::Leases);
-    let owners = leases.iter().filter_map(|(group, entry)| {
-        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
-        Some((group.clone(), lease.node))
-    });
     NodeList {
         node: node.name.clone(),
-        owners: owners.collect(),
+        owners: owners(&*node.bus),
         nodes: members.members,
         drained: members.drained,
+        partitions: node.partitions().len(),
+        moves: node.moves(),
     }
 }
 

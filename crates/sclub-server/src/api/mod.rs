@@ -120,6 +120,8 @@ impl App {
             every.tick().await;
             if let Some(engine) = self.engine() {
                 self.second.send_replace(stream::second(engine));
+            } else if let Some(node) = self.node() {
+                self.second.send_replace(stream::second_of_node(node));
             }
         }
     }

@@ -29,6 +29,25 @@ pub enum GroupCall {
     Hash,
 }
 
+/// A request to a node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum NodeCall {
+    /// Removes users from the journal of a group.
+    Forget {
+        /// The name of the group.
+        group: String,
+        /// The users, each with the number of the event.
+        users: Vec<(String, u64)>,
+    },
+    /// Stores the export of a group's journal as an object.
+    Export {
+        /// The name of the group.
+        group: String,
+        /// The name of the object.
+        object: String,
+    },
+}
+
 /// A request of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpCall {

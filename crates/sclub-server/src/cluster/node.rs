@@ -14,7 +14,7 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
-use super::members::{Lease, Member, Members, Part, partition_of};
+use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
@@ -38,6 +38,9 @@ const LINGER: u64 = 10_000;
 const MAX_LAG: u64 = 256;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
+
+/// The number of changes of owners that are kept.
+const MAX_MOVES: usize = 200;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -106,6 +109,8 @@ pub struct Node {
     is_draining: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
+    /// The last changes of owners, the newest first.
+    moves: Mutex<Vec<Move>>,
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
@@ -185,6 +190,7 @@ impl Node {
             is_draining: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
+            moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
         }))
@@ -197,8 +203,11 @@ impl Node {
             let task = tend(Arc::clone(self), Arc::clone(group));
             self.tasks.spawn(Box::pin(task));
         }
-        self.tasks
-            .spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
+        let fitter = super::fitter::fit_forever(Arc::clone(self));
+        self.tasks.spawn(Box::pin(fitter));
+        self.tasks.spawn(Box::pin(Arc::clone(self).watch_moves()));
+        let service = super::serve::answer_as_node(Arc::clone(self));
+        self.tasks.spawn(Box::pin(service));
     }
 
     /// Sets the address that is shown to operators.
@@ -219,6 +228,11 @@ impl Node {
     /// The catalogue's group.
     pub fn catalogue(&self) -> &Arc<Group> {
         &self.groups[self.cluster.partitions]
+    }
+
+    /// The group of a name.
+    pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.iter().find(|group| group.name == name)
     }
 
     /// The partition of a user.
@@ -281,6 +295,43 @@ impl Node {
         *self.is_closed.borrow()
     }
 
+    /// The last changes of owners that this node has seen, the newest first.
+    pub fn moves(&self) -> Vec<Move> {
+        self.moves
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Records changes of owners for as long as the node runs.
+    async fn watch_moves(self: Arc<Self>) {
+        let mut before = owners(&*self.bus);
+        while !self.is_closed() {
+            tokio::select! {
+                biased;
+                () = self.bus.changed(Bucket::Leases) => {}
+                () = self.env.clock.sleep(TTL) => {}
+            }
+            let after = owners(&*self.bus);
+            let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+            for group in &self.groups {
+                let (from, to) = (before.get(&group.name), after.get(&group.name));
+                if from != to {
+                    let change = Move {
+                        at: self.env.clock.wall(),
+                        group: group.name.clone(),
+                        from: from.cloned(),
+                        to: to.cloned(),
+                    };
+                    moves.insert(0, change);
+                }
+            }
+            moves.truncate(MAX_MOVES);
+            drop(moves);
+            before = after;
+        }
+    }
+
     /// What this node says about itself.
     pub fn member(&self) -> Member {
         let mut groups = BTreeMap::new();
@@ -294,6 +345,7 @@ impl Node {
                     position: state.position(),
                     users: state.users().len() as u64,
                     events: state.events(),
+                    rounds: state.rounds(),
                 };
                 groups.insert(group.name.clone(), part);
             }
@@ -321,6 +373,7 @@ impl Node {
 
     /// Writes the member entry for as long as the node runs.
     async fn beat(self: Arc<Self>) {
+        let mut is_registered = false;
         while !self.is_closed() {
             let namesake = Members::read(&*self.bus).get(&self.name).map(|m| m.life);
             if namesake.is_some_and(|life| life != self.life) {
@@ -334,6 +387,14 @@ impl Node {
                 }
             }
             let _ = self.write_member().await;
+            if !is_registered {
+                let key = node_key(&self.name);
+                is_registered = self
+                    .bus
+                    .put(Bucket::Config, &key, Bytes::new())
+                    .await
+                    .is_ok();
+            }
             self.env.clock.sleep(RENEW).await;
         }
     }
@@ -349,15 +410,8 @@ impl Node {
             },
         };
         let (node, of) = (Arc::clone(self), Arc::clone(group));
-        let opened: Arc<Mutex<Option<Result<Engine, String>>>> = Arc::default();
-        let result = Arc::clone(&opened);
-        let work = move || {
-            let engine = node.open_engine(&of, catalogue);
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
-        };
-        self.tasks.blocking(Box::new(work)).await;
-        let engine = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let engine = engine.unwrap_or_else(|| Err("it could not be opened".to_owned()))?;
+        let open = move || node.open_engine(&of, catalogue);
+        let engine = super::serve::run_blocking(self, open).await?;
         let app = App::new(self.settings.clone());
         app.begin(engine);
         group.set_app(Some(app));
@@ -424,6 +478,28 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.env.clock.wall()
+    }
+
+    /// The partitions as their owners describe them.
+    pub fn owned_parts(&self) -> Vec<Part> {
+        let mut members = Members::read(&*self.bus).members;
+        members.retain(|member| member.name != self.name);
+        members.push(self.member());
+        let owned = self.partitions().iter().filter_map(|group| {
+            let parts = members
+                .iter()
+                .filter_map(|member| member.groups.get(&group.name));
+            parts
+                .filter(|part| part.is_leading)
+                .max_by_key(|part| part.position)
+                .cloned()
+        });
+        owned.collect()
     }
 
     /// Updates the metrics of the node.

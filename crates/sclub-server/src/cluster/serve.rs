@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::bus::Incoming;
-use super::call::{GroupAnswer, GroupCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
 use super::node::{Group, Node};
 use crate::api::{self, App};
-use crate::engine::{Engine, Refusal};
+use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
@@ -45,14 +47,31 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
             return;
         };
         let group = Arc::clone(&group);
+        let own = Arc::clone(&node);
         node.tasks.spawn(Box::pin(async move {
             let answer = match (decode::<GroupCall>(&bytes), group.app()) {
-                (Some(call), Some(app)) => execute(&app, call).await,
+                (Some(call), Some(app)) => execute_long(&own, app, call).await,
                 (None, _) => GroupAnswer::Failed("the request cannot be decoded".to_owned()),
                 (_, None) => GroupAnswer::Moved,
             };
             reply.send(encode(&answer));
         }));
+    }
+}
+
+/// Executes a call on the engine of a group. A call that computes for long has a thread of its own.
+pub(super) async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
+    let GroupCall::Question(question) = call else {
+        return execute(&app, call).await;
+    };
+    let work = move || {
+        let engine = app.engine().filter(|engine| engine.is_leading());
+        let engine = engine.ok_or("the group has moved")?;
+        engine.answer_question(&question)
+    };
+    match run_blocking(node, work).await {
+        Ok((answer, position)) => GroupAnswer::Result(answer, position),
+        Err(reason) => GroupAnswer::Failed(reason),
     }
 }
 
@@ -77,7 +96,10 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Err(refusal) => refused(refusal).await,
         },
         GroupCall::Progress => match engine.progress() {
-            Some((progress, position)) => GroupAnswer::Result(progress, position),
+            Some((progress, dim, position)) => {
+                let result = encode(&(progress.to_bytes(), dim as u64));
+                GroupAnswer::Result(result.to_vec(), position)
+            }
             None => GroupAnswer::Result(Vec::new(), position()),
         },
         GroupCall::Question(question) => match engine.answer_question(&question) {
@@ -88,15 +110,88 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Ok(()) => GroupAnswer::Changed(1, position),
             Err(refusal) => refused(refusal).await,
         },
-        GroupCall::Compact => match engine.compact().await {
-            Ok(compacted) => {
-                let compacted = serde_json::to_vec(&compacted).expect("plain data");
-                GroupAnswer::Result(compacted, position())
+        GroupCall::Compact => match engine.compact_with(ForgottenUsers::new()).await {
+            Ok((compacted, gone)) => {
+                let gone: Vec<(String, u64)> = gone.into_iter().collect();
+                let result = encode(&(compacted, gone));
+                GroupAnswer::Result(result.to_vec(), position())
             }
             Err(error) => GroupAnswer::Failed(error.to_string()),
         },
         GroupCall::Hash => hash(engine),
     }
+}
+
+/// The subject of a node.
+pub(crate) fn subject_of(node: &str) -> String {
+    format!("node.{node}")
+}
+
+/// Answers requests to this node for as long as it runs.
+pub(super) async fn answer_as_node(node: Arc<Node>) {
+    while !node.is_closed() {
+        let Ok(mut requests) = node.bus.listen(&subject_of(&node.name)).await else {
+            node.env.clock.sleep(RETRY).await;
+            continue;
+        };
+        while let Some(Incoming { bytes, reply }) = requests.recv().await {
+            let own = Arc::clone(&node);
+            node.tasks.spawn(Box::pin(async move {
+                let answer = match decode::<NodeCall>(&bytes) {
+                    Some(call) => execute_on_node(&own, call).await,
+                    None => Err("the request cannot be decoded".to_owned()),
+                };
+                let answer = match answer {
+                    Ok(count) => GroupAnswer::Changed(count, 0),
+                    Err(reason) => GroupAnswer::Failed(reason),
+                };
+                reply.send(encode(&answer));
+            }));
+        }
+    }
+}
+
+/// Executes a call on this node.
+pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<u64, String> {
+    match call {
+        NodeCall::Forget { group, users } => {
+            let gone: ForgottenUsers = users.into_iter().collect();
+            let group = node.group(&group).ok_or("there is no such group")?;
+            if let Some(app) = group.app()
+                && let Some(engine) = app.engine()
+            {
+                let compacted = engine.compact_with(gone).await;
+                return compacted
+                    .map(|(done, _)| done.dropped)
+                    .map_err(|e| e.to_string());
+            }
+            let path = node.settings.data.join(&group.name);
+            let env = node.env.clone();
+            run_blocking(node, move || match env.disk.names(&path) {
+                Ok(_) => forget_in_folder(&env, &path, gone).map_err(|error| error.to_string()),
+                Err(_) => Ok(0),
+            })
+            .await
+        }
+        NodeCall::Export { group, object } => {
+            let group = Arc::clone(node.group(&group).ok_or("there is no such group")?);
+            let own = Arc::clone(node);
+            run_blocking(node, move || super::export::export(&own, &group, &object)).await
+        }
+    }
+}
+
+/// Runs work that blocks, and returns its result.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    node: &Node,
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let (sender, result) = oneshot::channel();
+    let work = move || drop(sender.send(work()));
+    node.tasks.blocking(Box::new(work)).await;
+    result
+        .await
+        .unwrap_or_else(|_| Err("the work panicked".to_owned()))
 }
 
 /// The hash of the state of an engine.

@@ -25,18 +25,22 @@ const NAME_IN_USE: u64 = 10058;
 pub(super) async fn init(
     link: &Link,
     names: &Names,
-    streams: &[String],
+    streams: &[(String, u64)],
     replicas: usize,
 ) -> Result<(), BusError> {
     check_server(link)?;
     check_jetstream(link).await?;
-    for stream in streams {
-        let subjects = [names.stream_subject(stream)];
-        let config = json!({
+    for (stream, first) in streams {
+        let subject = names.stream_subject(stream);
+        let mut config = json!({
             "name": names.stream(stream),
-            "subjects": subjects,
+            "subjects": [subject],
             "duplicate_window": nanos(DUPLICATE_WINDOW_MS),
+            "republish": { "src": subject, "dest": names.stream_live(stream) },
         });
+        if *first > 1 {
+            config["first_seq"] = (*first).into();
+        }
         create(link, config, replicas).await?;
     }
     let objects = names.objects();
@@ -52,10 +56,13 @@ pub(super) async fn init(
         let expires = bucket != Bucket::Config;
         let max_age = if expires { TTL } else { 0 };
         let window = if expires { TTL } else { DUPLICATE_WINDOW_MS };
+        let live = names.bucket_live(bucket);
         let bucket = names.bucket(bucket);
+        let keys = format!("$KV.{bucket}.>");
         let config = json!({
             "name": format!("KV_{bucket}"),
-            "subjects": [format!("$KV.{bucket}.>")],
+            "subjects": [keys],
+            "republish": { "src": keys, "dest": live },
             "max_msgs_per_subject": 1,
             "max_age": nanos(max_age),
             "allow_rollup_hdrs": true,
