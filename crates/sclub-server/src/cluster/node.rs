@@ -39,6 +39,9 @@ const MAX_LAG: u64 = 256;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
 
+/// The folder with the copies of a group's snapshots.
+pub(super) const COPIES: &str = "copies";
+
 /// The number of changes of owners that are kept.
 const MAX_MOVES: usize = 200;
 
@@ -426,7 +429,7 @@ impl Node {
         let path = self.settings.data.join(&group.name);
         let folder = Folder::open(&self.env, &path).map_err(|error| error.to_string())?;
         // Not among the folder's own snapshots, which its own log must reach.
-        let copies = Snapshots::open(&self.env, &path.join("copies"));
+        let copies = Snapshots::open(&self.env, &path.join(COPIES));
         let copies = Arc::new(copies.map_err(|error| error.to_string())?);
         let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, copies);
         let log = self.log(group).map_err(|error| error.to_string())?;

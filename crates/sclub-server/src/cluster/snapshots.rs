@@ -140,6 +140,10 @@ impl SnapshotStore for ObjectSnapshots {
         lock(&self.unreadable).insert(at);
     }
 
+    fn drop_copies(&self) -> Result<(), StoreError> {
+        self.local.keep_only(&[])
+    }
+
     fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
         for at in self.list() {
             if !keep.contains(&at) {
