@@ -110,6 +110,7 @@ pub struct Node {
     standby: usize,
     groups: Vec<Arc<Group>>,
     is_draining: AtomicBool,
+    has_catalogue: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
     /// The last changes of owners, the newest first.
@@ -191,6 +192,7 @@ impl Node {
             life: u64::from_le_bytes(life),
             standby,
             is_draining: AtomicBool::new(false),
+            has_catalogue: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
             moves: Mutex::default(),
@@ -407,9 +409,11 @@ impl Node {
         let catalogue = match group.index == self.cluster.partitions {
             true => None,
             false => match self.catalogue().app().as_ref().and_then(|app| app.engine()) {
-                Some(engine) => Some(engine.catalogue_source()),
-                // It is opened first.
-                None => return Ok(()),
+                Some(engine) if self.has_read_catalogue(engine).await? => {
+                    Some(engine.catalogue_source())
+                }
+                // It is read first: without it there is nothing to recommend.
+                _ => return Ok(()),
             },
         };
         let (node, of) = (Arc::clone(self), Arc::clone(group));
@@ -419,6 +423,17 @@ impl Node {
         app.begin(engine);
         group.set_app(Some(app));
         Ok(())
+    }
+
+    /// Returns true if this node has once had the whole catalogue.
+    async fn has_read_catalogue(&self, catalogue: &Engine) -> Result<bool, String> {
+        if !self.has_catalogue.load(Ordering::SeqCst) {
+            let bounds = self.bus.bounds(&self.catalogue().name).await;
+            let (_, last) = bounds.map_err(|error| error.to_string())?;
+            let is_read = catalogue.state().position() >= last;
+            self.has_catalogue.store(is_read, Ordering::SeqCst);
+        }
+        Ok(self.has_catalogue.load(Ordering::SeqCst))
     }
 
     fn open_engine(
