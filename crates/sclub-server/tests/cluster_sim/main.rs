@@ -124,7 +124,7 @@ fn seeds_until_told_to_stop() {
         }
     });
     match ended {
-        Ok(counts) => eprintln!("{counts:#?}"),
+        Ok(counts) => eprintln!("{counts:?}"),
         Err(failure) => panic!("{failure}"),
     }
 }

@@ -127,6 +127,7 @@ impl World {
         let seed = plan.seed;
         let clock = SimClock::default();
         let executor = Rc::new(Executor::new(seed, clock.clone()));
+        executor.set_ordered();
         let nats = Nats::new(seed, clock.clone(), executor.spawner(OUTSIDE));
         nats.core().broken = plan.broken;
         let machines = (0..plan.nodes).map(|index| {

@@ -42,6 +42,8 @@ pub struct Executor {
     halted: RefCell<Option<String>>,
     /// The digest of all choices so far.
     digest: Cell<u64>,
+    /// True if choices do not depend on the order in which tasks were woken. That of a `watch` channel is random.
+    is_ordered: Cell<bool>,
     /// Every choice, if tracing is on.
     trace: RefCell<Option<Vec<String>>>,
 }
@@ -135,6 +137,7 @@ impl Executor {
             after_poll: RefCell::default(),
             halted: RefCell::default(),
             digest: Cell::new(0),
+            is_ordered: Cell::new(false),
             trace: RefCell::default(),
         }
     }
@@ -242,6 +245,11 @@ impl Executor {
     /// A number that two runs share if they made the same choices at the same times.
     pub fn digest(&self) -> u64 {
         self.digest.get()
+    }
+
+    /// Makes choices independent of the order in which tasks are woken.
+    pub fn set_ordered(&self) {
+        self.is_ordered.set(true);
     }
 
     /// Keeps every choice from now on.
@@ -374,9 +382,15 @@ impl Executor {
 
     fn next_ready(&self) -> Option<u64> {
         let mut queues = self.shared.lock();
+        if self.is_ordered.get() {
+            queues.ready.sort_unstable();
+        }
         while !queues.ready.is_empty() {
             let index = self.rng.borrow_mut().random_range(0..queues.ready.len());
-            let task = queues.ready.swap_remove(index);
+            let task = match self.is_ordered.get() {
+                true => queues.ready.remove(index),
+                false => queues.ready.swap_remove(index),
+            };
             let group = match queues.paused.is_empty() {
                 true => None,
                 false => self.tasks.borrow().get(&task).map(|entry| entry.group),
