@@ -28,7 +28,7 @@ use crate::cluster::{Node, ask_node, execute, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::error::ErrorBody;
 use crate::edge::{ApiError, Closing};
-use crate::engine::{Compacted, Refusal};
+use crate::engine::{Compacted, Engine, Refusal};
 use crate::meters::Call;
 
 /// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
@@ -198,12 +198,10 @@ async fn ask(
     let clock = &node.env.clock;
     let begun = clock.monotonic();
     loop {
-        let app = group.app();
-        let engine = app.as_ref().and_then(|app| app.engine());
-        if let (Some(app), Some(engine)) = (&app, engine)
-            && engine.is_leading()
-        {
-            let answered = answer_local(app, &call, bytes.clone()).await;
+        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
+        let own = group.app().filter(|_| is_owner(group));
+        if let Some(app) = own {
+            let answered = answer_local(&app, &call, bytes.clone()).await;
             match answered {
                 Err(error) if is_moving(&error) => {}
                 answered => return answered,
@@ -227,11 +225,11 @@ async fn ask(
                 _ => {}
             }
             // Without an owner, this node answers from what it knows.
-            if let (Some(app), Some(engine)) = (&app, engine)
+            if let Some(app) = group.app()
                 && can_be_stale
-                && engine.has_led()
+                && app.engine().is_some_and(Engine::has_led)
             {
-                return answer_local(app, &call, bytes.clone()).await;
+                return answer_local(&app, &call, bytes.clone()).await;
             }
         }
         if clock.monotonic() - begun >= DEADLINE {
@@ -661,11 +659,11 @@ async fn ask_group(
     let clock = &node.env.clock;
     let begun = clock.monotonic();
     loop {
-        let app = group.app();
-        let is_own = is_owner(group);
-        let answer = match (&app, is_own) {
-            (Some(app), true) => Some(execute(app, call.clone()).await),
-            _ => {
+        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
+        let own = group.app().filter(|_| is_owner(group));
+        let answer = match own {
+            Some(app) => Some(execute(&app, call.clone()).await),
+            None => {
                 let answer = node.bus.request(&group.name, encode(call), LONG_MS).await;
                 answer.ok().and_then(|answer| decode(&answer))
             }

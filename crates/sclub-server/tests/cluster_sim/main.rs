@@ -6,6 +6,8 @@
 //! | `SCLUB_SIM_SEED=7 cargo test … one_seed -- --nocapture` | one seed, every operation shown |
 //! | `SCLUB_SIM_SEEDS=1000..2000 cargo test … seeds_until_told_to_stop -- --ignored --nocapture` | many |
 //!
+//! With `SCLUB_SIM_ALL=1` a run of many seeds does not stop at the first one that fails.
+//!
 //! [`nats`] and [`bus`] are the simulated messaging system; [`world`] has the machines and their processes;
 //! [`clients`] and [`operators`] act; [`model`] keeps account of what was acknowledged; [`finish`] compares.
 //! Disk, clock and scheduler are those of the simulation of a single server.
@@ -63,6 +65,9 @@ fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, S
                             for (what, count) in passed.counts {
                                 *counts.entry(what).or_default() += count;
                             }
+                        }
+                        Err(failure) if std::env::var("SCLUB_SIM_ALL").is_ok() => {
+                            eprintln!("seed {seed}: {}", failure.what);
                         }
                         Err(failure) => {
                             let report = report(failure);

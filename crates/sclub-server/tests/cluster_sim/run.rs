@@ -70,6 +70,8 @@ async fn root(world: Rc<World>) {
     world.init().await;
     world.spawn("supervisor", supervisor(Rc::clone(&world)));
     first_items(&world).await;
+    // Until all nodes have them.
+    world.sleep(1_000).await;
     set_network(&world, true);
     let working = Rc::new(Cell::new(0));
     let start = |name: &str, task: Pin<Box<dyn Future<Output = ()>>>| {
