@@ -756,7 +756,7 @@ impl Tending {
     ) -> Result<(), String> {
         let failed = |error: BusError| error.to_string();
         let (_, last) = node.bus.bounds(&group.name).await.map_err(failed)?;
-        let clock = engine.state().clock();
+        let clock = engine.clock();
         let epochs = node.begin_epoch(group, clock).await.map_err(failed)?;
         let led = tokio::select! {
             biased;

@@ -277,6 +277,10 @@ impl Owner {
             .state
             .change(|state| state.replay(number, &batch, &mut effect));
         replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
+        // The clock is that of the writer, also while it writes nothing.
+        let now = self.shared.env().clock.monotonic();
+        let offset = batch.stamp.clock.wrapping_sub(now);
+        self.shared.clock_offset.store(offset, Ordering::Relaxed);
         self.applied(number, effect);
         self.shared.log.remember(number, bytes);
         Ok(())

@@ -222,6 +222,11 @@ impl Engine {
         self.shared.ask(command).await.map(|_: Done| ())
     }
 
+    /// The service clock, as it is if this engine leads from now on.
+    pub fn clock(&self) -> u64 {
+        self.shared.clock().max(self.state().clock())
+    }
+
     /// The role now.
     pub fn role(&self) -> Role {
         self.shared.role.borrow().clone()
