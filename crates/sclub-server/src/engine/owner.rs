@@ -209,7 +209,9 @@ impl Owner {
                 Ok(batches) => Some(batches),
                 Err(error) => {
                     tracing::debug!(%error, "the log cannot be followed at the moment");
-                    Some(mpsc::channel(1).1)
+                    let (sender, failed) = mpsc::channel(1);
+                    let _ = sender.try_send(Err(error));
+                    Some(failed)
                 }
             },
         };

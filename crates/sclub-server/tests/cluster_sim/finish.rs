@@ -248,14 +248,28 @@ async fn forget_rest(world: &Rc<World>) {
     }
 }
 
+/// Compacts until all nodes that are running have confirmed.
 async fn compact(world: &Rc<World>) {
-    let answer = world
-        .post(&world.machines[0], "/v1/admin/compact", &json!({}), 20_000)
-        .await;
-    world.note(|| format!("the end: a compaction: {answer:?}"));
-    if !answer.is_some_and(|answer| answer.status == 200) {
-        world.violation("without a fault, a compaction fails");
+    for _ in 0..5 {
+        let answer = world
+            .post(&world.machines[0], "/v1/admin/compact", &json!({}), 20_000)
+            .await;
+        world.note(|| format!("the end: a compaction: {answer:?}"));
+        let unconfirmed = match answer {
+            Some(answer) if answer.status == 200 => answer.body["unconfirmed"].clone(),
+            _ => return world.violation("without a fault, a compaction fails"),
+        };
+        let unconfirmed = unconfirmed.as_array().cloned().unwrap_or_default();
+        let is_running = |name: &serde_json::Value| {
+            let mut names = world.machines.iter().map(|machine| machine.name.borrow());
+            names.any(|running| name == &*running)
+        };
+        if !unconfirmed.iter().any(is_running) {
+            return;
+        }
+        world.sleep(5_000).await;
     }
+    world.violation("a compaction is not confirmed");
 }
 
 /// Compares the streams with what was acknowledged, and the nodes with the streams.
