@@ -465,7 +465,7 @@ impl Node {
     }
 
     /// Begins an epoch of a group. It is durable when this returns.
-    async fn begin_epoch(&self, group: &Group, clock: u64) -> Result<Epochs, BusError> {
+    async fn begin_epoch(&self, group: &Group) -> Result<Epochs, BusError> {
         let key = format!("epochs.{}", group.name);
         let mut life = [0; 8];
         self.env
@@ -481,7 +481,7 @@ impl Node {
             };
             // Numbers of decisions are unique in the cluster.
             let (step, index) = (self.groups.len() as u64, group.index as u64);
-            epochs.begin_in(step, index, u64::from_le_bytes(life), clock);
+            epochs.begin_in(step, index, u64::from_le_bytes(life));
             let value: Bytes = postcard::to_stdvec(&epochs).expect("plain data").into();
             let written = match entry {
                 None => self.bus.create(Bucket::Config, &key, value).await,
@@ -756,8 +756,7 @@ impl Tending {
     ) -> Result<(), String> {
         let failed = |error: BusError| error.to_string();
         let (_, last) = node.bus.bounds(&group.name).await.map_err(failed)?;
-        let clock = engine.clock();
-        let epochs = node.begin_epoch(group, clock).await.map_err(failed)?;
+        let epochs = node.begin_epoch(group).await.map_err(failed)?;
         let led = tokio::select! {
             biased;
             led = engine.lead(last, epochs) => led,

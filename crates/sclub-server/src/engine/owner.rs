@@ -38,6 +38,10 @@ const RETRY_INTERVAL: u64 = 200;
 /// The milliseconds after which the callers of a failed append are answered that its outcome is unknown.
 const UNDECIDED_TIMEOUT: u64 = 10_000;
 
+/// The maximum number of milliseconds between two stamps in a replicated log. The clocks of two owners differ by no
+/// more. It is less than the time for which the record of a forgotten user outlives their decisions.
+const MAX_BETWEEN_STAMPS: u64 = 20_000;
+
 /// The minimum number of milliseconds between two [`Event::Expire`].
 const MIN_EXPIRY_STEP: u64 = 1_000;
 
@@ -95,6 +99,8 @@ enum Next {
     Request(WriteRequest),
     /// Retry after an append that failed.
     Retry,
+    /// Nothing was written for long: write a stamp.
+    Stamp,
     Closed,
 }
 
@@ -152,6 +158,13 @@ impl Owner {
                 Next::Request(request) => request,
                 Next::Retry => {
                     let _ = self.roll().await;
+                    continue;
+                }
+                Next::Stamp => {
+                    let before = self.shared.read().horizon();
+                    let mut commit = Commit::default();
+                    commit.events.push(Event::Expire { before });
+                    self.commit(commit).await;
                     continue;
                 }
                 Next::Closed => return,
@@ -295,7 +308,18 @@ impl Owner {
         let or_closed = |request: Option<WriteRequest>| request.map_or(Next::Closed, Next::Request);
         let is_failing = lock(&self.shared.read_only).is_some();
         if !is_failing {
-            return or_closed(self.requests.recv().await);
+            let clock = self.shared.read().clock();
+            let wait = (clock + MAX_BETWEEN_STAMPS).saturating_sub(self.shared.clock());
+            // Before the first batch there are no decisions that rewards could come for.
+            if !self.shared.is_replicated || clock == 0 {
+                return or_closed(self.requests.recv().await);
+            }
+            let stamp = self.shared.env().clock.sleep(wait);
+            return tokio::select! {
+                biased;
+                request = self.requests.recv() => or_closed(request),
+                () = stamp => Next::Stamp,
+            };
         }
         // Requests that come meanwhile do not delay the retry.
         let now = self.shared.env().clock.monotonic();
