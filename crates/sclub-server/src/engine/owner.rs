@@ -238,7 +238,7 @@ impl Owner {
             }
             let followed = tokio::select! {
                 biased;
-                request = self.requests.recv() => {
+                request = next_request(&mut self.held, &mut self.requests) => {
                     let WriteRequest { command, reply } = request?;
                     match command {
                         Command::Stop => return Some(reply),
@@ -552,6 +552,17 @@ struct Commit {
     ahead: Ahead,
     bytes: usize,
     waiting: Vec<(Done, Reply)>,
+}
+
+/// The request that was left for the next batch, or the next one.
+async fn next_request(
+    held: &mut Option<WriteRequest>,
+    requests: &mut mpsc::Receiver<WriteRequest>,
+) -> Option<WriteRequest> {
+    match held.take() {
+        Some(request) => Some(request),
+        None => requests.recv().await,
+    }
 }
 
 /// The next batch; `None` if the receiver has ended. Without one it waits for ever.

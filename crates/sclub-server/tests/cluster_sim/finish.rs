@@ -170,6 +170,19 @@ async fn settle(world: &Rc<World>) {
             return;
         };
         if world.clock.now() > begun + MAX_SETTLING {
+            for (machine, process) in world.running() {
+                let members = Members::read(&*process.bus);
+                let Some(node) = process.node() else { continue };
+                for group in node.groups() {
+                    let ranking = members.ranking(&group.name);
+                    let ranking: Vec<&str> = ranking.iter().map(|m| &*m.name).collect();
+                    let app = group.app();
+                    let engine = app.as_ref().and_then(|app| app.engine());
+                    let role = engine.map(|engine| (engine.role(), engine.state().position()));
+                    let name = machine.name.borrow();
+                    world.note(|| format!("{name}: {} {role:?} {ranking:?}", group.name));
+                }
+            }
             return world.violation(format!("the cluster does not settle: {reason}"));
         }
         world.sleep(100).await;
