@@ -9,9 +9,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
 use sclub_server::cluster::TTL;
-use sclub_server::cluster::bus::{
-    Bucket, Bus, BusError, Call, Entry, Incoming, Message, Reply,
-};
+use sclub_server::cluster::bus::{Bucket, Bus, BusError, Call, Entry, Incoming, Message, Reply};
 use sclub_server::env::{Clock, Spawner};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -305,13 +303,7 @@ async fn answered<T>(
 }
 
 /// Keeps the view of a bucket up to date.
-async fn keep_view(
-    nats: Arc<Nats>,
-    link: LinkId,
-    bucket: Bucket,
-    view: Arc<View>,
-    mut last: u64,
-) {
+async fn keep_view(nats: Arc<Nats>, link: LinkId, bucket: Bucket, view: Arc<View>, mut last: u64) {
     let mut version = nats.core().key_versions(bucket);
     version.mark_changed();
     loop {
@@ -379,9 +371,7 @@ impl Bus for SimBus {
         message: Bytes,
     ) -> Call<'a, u64> {
         let (stream, id) = (stream.to_owned(), id.to_owned());
-        self.call(move |core, now| {
-            core.append(now, &stream, &id, expected_last, message.clone())
-        })
+        self.call(move |core, now| core.append(now, &stream, &id, expected_last, message.clone()))
     }
 
     fn bounds<'a>(&'a self, stream: &'a str) -> Call<'a, (u64, u64)> {

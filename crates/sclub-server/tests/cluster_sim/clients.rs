@@ -99,7 +99,10 @@ pub async fn recommend(
     for user in users {
         world.model.borrow_mut().asks(user, now);
     }
-    let entries: Vec<Value> = users.iter().map(|user| json!({"user": user, "k": k})).collect();
+    let entries: Vec<Value> = users
+        .iter()
+        .map(|user| json!({"user": user, "k": k}))
+        .collect();
     let (path, body) = match &entries[..] {
         [one] => ("/v1/recommend", one.clone()),
         _ => ("/v1/recommend/batch", json!({"requests": entries})),
@@ -168,7 +171,12 @@ pub async fn feedback(
         if applied.len() != numbers.len() {
             world.violation(format!("{} rewards were sent: {answer:?}", numbers.len()));
         }
-        world.note(|| format!("feedback for {numbers:?} at {}: {applied:?}", machine.name.borrow()));
+        world.note(|| {
+            format!(
+                "feedback for {numbers:?} at {}: {applied:?}",
+                machine.name.borrow()
+            )
+        });
         for (&number, &is_new) in numbers.iter().zip(&applied) {
             world.count(if is_new { "applied" } else { "repeated" });
             let acknowledged = world.model.borrow_mut().acknowledged(number, is_new);
@@ -179,7 +187,14 @@ pub async fn feedback(
     let now = world.clock.now();
     let model = world.model.borrow();
     let mut decisions = rewards.iter().map(|(decision, _)| *decision);
-    world.note(|| format!("feedback for {numbers:?} at {}: {} {}", machine.name.borrow(), answer.status, answer.code()));
+    world.note(|| {
+        format!(
+            "feedback for {numbers:?} at {}: {} {}",
+            machine.name.borrow(),
+            answer.status,
+            answer.code()
+        )
+    });
     let is_right = match (answer.status, answer.code()) {
         (410, "expired") => decisions.any(|decision| model.may_be_expired(decision, now)),
         (410, "forgotten") => decisions.any(|decision| model.may_be_forgotten(decision)),
@@ -190,7 +205,10 @@ pub async fn feedback(
         _ => false,
     };
     if !is_right {
-        let about: Vec<_> = rewards.iter().map(|(d, _)| model.decisions[*d].clone()).collect();
+        let about: Vec<_> = rewards
+            .iter()
+            .map(|(d, _)| model.decisions[*d].clone())
+            .collect();
         world.violation(format!("feedback is refused: {answer:?}; {about:?}"));
     }
     world.count("expired or forgotten");

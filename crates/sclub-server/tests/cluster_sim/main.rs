@@ -94,6 +94,39 @@ fn report(failure: Box<Failure>) -> String {
 fn a_hundred_seeds() {
     let counts = run_seeds(0, 100, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{counts:#?}");
+    // A broken simulation would no longer do each of these.
+    for what in [
+        "applied",
+        "closes",
+        "compactions",
+        "cuts",
+        "decisions",
+        "deduplicated",
+        "doubled",
+        "drains",
+        "expired or forgotten",
+        "forgets",
+        "items changed",
+        "kills",
+        "late",
+        "lost",
+        "lost majorities",
+        "moves",
+        "pauses",
+        "power losses",
+        "purges",
+        "refused feedback",
+        "refused keys",
+        "repeated",
+        "unanswered",
+    ] {
+        let count = counts.get(what).copied().unwrap_or(0);
+        assert!(count >= 50, "{count} {what}");
+    }
+    for what in ["broken channels", "conflicts"] {
+        let count = counts.get(what).copied().unwrap_or(0);
+        assert!(count >= 10, "{count} {what}");
+    }
 }
 
 /// Returns true if a run fails when a rule of the bus is broken.
@@ -112,8 +145,13 @@ fn is_found(broken: Broken) -> bool {
 }
 
 #[test]
-fn appends_that_are_not_checked_are_found_out() {
+fn a_stream_with_two_writers_is_found_out() {
     assert!(is_found(Broken::ExpectedLast));
+}
+
+#[test]
+fn a_stream_that_takes_a_message_twice_is_found_out() {
+    assert!(is_found(Broken::Dedup));
 }
 
 #[test]

@@ -101,8 +101,16 @@ impl Model {
     }
 
     /// A client has received a decision.
-    pub fn hand_out(&mut self, decision: &serde_json::Value, user: &str, now: u64) -> Result<usize, String> {
-        let text = decision["decision"].as_str().ok_or("no decision")?.to_owned();
+    pub fn hand_out(
+        &mut self,
+        decision: &serde_json::Value,
+        user: &str,
+        now: u64,
+    ) -> Result<usize, String> {
+        let text = decision["decision"]
+            .as_str()
+            .ok_or("no decision")?
+            .to_owned();
         let items = decision["items"].as_array().ok_or("no items")?;
         let items = items.iter().filter_map(|item| item["id"].as_str());
         let bytes = URL_SAFE_NO_PAD.decode(&text).map_err(|e| e.to_string())?;

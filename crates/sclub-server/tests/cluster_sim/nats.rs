@@ -61,10 +61,8 @@ pub enum Broken {
     Nothing,
     /// Appends do not check the last sequence.
     ExpectedLast,
-    /// Appends with an id that is known are executed again.
+    /// Appends with an id that is known are appended again.
     Dedup,
-    /// Revisions of leases are not checked.
-    Revisions,
 }
 
 /// What happens to a message.
@@ -295,14 +293,17 @@ impl Core {
         stream
             .ids
             .retain(|&(_, _, appended)| now - appended < DEDUP);
+        let last = stream.messages.len() as u64;
         let known = stream.ids.iter().find(|(known, ..)| known == id);
-        if let Some(&(_, sequence, _)) = known
-            && broken != Broken::Dedup
-        {
+        if let Some(&(_, sequence, _)) = known {
+            if broken == Broken::Dedup {
+                stream.messages.push(message);
+                stream.version.send_modify(|version| *version += 1);
+                return Ok(last + 1);
+            }
             self.count("deduplicated");
             return Ok(sequence);
         }
-        let last = stream.messages.len() as u64;
         if last != expected_last && broken != Broken::ExpectedLast {
             self.count("conflicts");
             return Err(BusError::Conflict);
@@ -350,8 +351,7 @@ impl Core {
         expected: Option<u64>,
     ) -> Result<u64, BusError> {
         let revision = self.get(now, bucket, key).map_or(0, |entry| entry.revision);
-        let is_checked = self.broken != Broken::Revisions || bucket != Bucket::Leases;
-        if is_checked && expected.is_some_and(|expected| expected != revision) {
+        if expected.is_some_and(|expected| expected != revision) {
             self.count("refused keys");
             return Err(BusError::Conflict);
         }

@@ -38,9 +38,6 @@ pub struct Passed {
 /// The promise that was broken.
 pub fn run(plan: Plan, is_loud: bool) -> Result<Passed, Box<Failure>> {
     let world = World::new(plan, is_loud);
-    if std::env::var("SCLUB_SIM_TRACE").is_ok() {
-        world.executor.start_trace();
-    }
     let ended = world.executor.run(root(Rc::clone(&world)));
     let passed = Passed {
         digest: world.executor.digest(),
@@ -57,9 +54,6 @@ pub fn run(plan: Plan, is_loud: bool) -> Result<Passed, Box<Failure>> {
     });
     for machine in &world.machines {
         world.kill(machine);
-    }
-    if let Ok(file) = std::env::var("SCLUB_SIM_TRACE") {
-        std::fs::write(file, world.executor.trace().join("\n")).unwrap();
     }
     // Tasks refer to the world, and the world to them.
     world.executor.clear();
