@@ -156,4 +156,9 @@ pub trait Bus: fmt::Debug + Send + Sync {
 
     /// Returns true if there is a connection at the moment.
     fn is_connected(&self) -> bool;
+
+    /// Blocks this thread until a future of calls of this bus ends. A simulated bus ends it at once.
+    fn block(&self, future: Pin<Box<dyn Future<Output = ()> + Send + '_>>) {
+        super::wait::block_on(future);
+    }
 }
