@@ -231,7 +231,9 @@ impl Objects {
             && now.is_none_or(|now| now.nuid != description.nuid)
         {
             let name = &description.name;
-            return Err(BusError::Missing(format!("this version of the object {name}")));
+            return Err(BusError::Missing(format!(
+                "this version of the object {name}"
+            )));
         }
         match progress.elapsed() < MAX_STALL {
             true => Ok(()),
