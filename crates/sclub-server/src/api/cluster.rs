@@ -77,7 +77,13 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
     let route = Route::Other(method.to_string(), target);
     let nothing = Bytes::new();
     match path.as_str() {
-        "/v1/nodes" => Ok(json(&node_list(&node))),
+        "/v1/nodes" => {
+            let mut list = node_list(&node);
+            if request.uri().query() == Some("hash=true") {
+                list.hashes = Some(hashes(&node).await?);
+            }
+            Ok(json(&list))
+        }
         "/v1/state" => state(&node, &route).await,
         "/metrics" => Ok(metrics(&node)),
         "/v1/items" if method == Method::PUT => {
@@ -632,6 +638,41 @@ pub(super) struct NodeList {
     nodes: Vec<crate::cluster::members::Member>,
     owners: std::collections::BTreeMap<String, String>,
     drained: Vec<String>,
+    /// The state of each group that this node follows or owns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hashes: Option<std::collections::BTreeMap<String, GroupHash>>,
+}
+
+/// The state of a group on one node.
+#[derive(Debug, Serialize)]
+struct GroupHash {
+    is_leading: bool,
+    /// The last batch.
+    position: u64,
+    hash: String,
+}
+
+/// The states of the groups that a node follows or owns. This takes time with many users.
+async fn hashes(
+    node: &Arc<Node>,
+) -> Result<std::collections::BTreeMap<String, GroupHash>, ApiError> {
+    let node = Arc::clone(node);
+    let work = move || {
+        let hashed = node.groups().iter().filter_map(|group| {
+            let app = group.app()?;
+            let engine = app.engine()?;
+            let (state, hash) = engine.hashed();
+            let hash = GroupHash {
+                is_leading: engine.is_leading(),
+                position: state.position(),
+                hash: hash.unwrap_or_default(),
+            };
+            Some((group.name.clone(), hash))
+        });
+        hashed.collect()
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::internal())
 }
 
 /// The nodes and the owners of the groups, as a node sees them.
@@ -647,10 +688,12 @@ pub(super) fn node_list(node: &Node) -> NodeList {
         owners: owners.collect(),
         nodes: members.members,
         drained: members.drained,
+        hashes: None,
     }
 }
 
-/// Returns the nodes of the cluster, and the owner of each partition.
+/// Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each
+/// partition that this node has, which takes time with many users.
 #[utoipa::path(get, path = "/v1/nodes", tag = "look", responses(
     (status = 200, body = serde_json::Value, description = "The nodes"),
     (status = 404, body = ErrorBody, description = "The server is not part of a cluster")))]
