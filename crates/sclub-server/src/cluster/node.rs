@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
+use super::forward::Forwarder;
 use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
@@ -75,8 +76,8 @@ pub struct Group {
     pub index: usize,
     /// The engine, while this node follows the group.
     app: RwLock<Option<Arc<App>>>,
-    /// The service for requests of other nodes is on while this is true.
-    is_serving: watch::Sender<bool>,
+    /// The node that owned the group last, as far as this one knows.
+    owner: RwLock<Option<Arc<str>>>,
 }
 
 impl Group {
@@ -84,6 +85,15 @@ impl Group {
     pub fn app(&self) -> Option<Arc<App>> {
         let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
         app.clone()
+    }
+
+    /// Takes note of the owner. Without one, the last one still answers requests that only read.
+    fn set_owner(&self, owner: Option<&String>) {
+        let Some(owner) = owner else { return };
+        let mut known = self.owner.write().unwrap_or_else(PoisonError::into_inner);
+        if known.as_deref() != Some(&**owner) {
+            *known = Some(owner.as_str().into());
+        }
     }
 
     fn set_app(&self, app: Option<Arc<App>>) {
@@ -114,6 +124,7 @@ pub struct Node {
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
+    pub(super) forwarder: Forwarder,
 }
 
 impl fmt::Debug for Node {
@@ -170,7 +181,7 @@ impl Node {
                     name,
                     index,
                     app: RwLock::default(),
-                    is_serving: watch::channel(false).0,
+                    owner: RwLock::default(),
                 })
             });
         check_folder(&env, &settings.data, &identity)?;
@@ -193,6 +204,7 @@ impl Node {
             moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
+            forwarder: Forwarder::default(),
         }))
     }
 
@@ -295,6 +307,12 @@ impl Node {
         *self.is_closed.borrow()
     }
 
+    /// The node that owns a group, or owned it last, as far as this one knows.
+    pub(super) fn owner_of(&self, group: &Group) -> Option<Arc<str>> {
+        let owner = group.owner.read().unwrap_or_else(PoisonError::into_inner);
+        owner.clone()
+    }
+
     /// The last changes of owners that this node has seen, the newest first.
     pub fn moves(&self) -> Vec<Move> {
         self.moves
@@ -305,17 +323,21 @@ impl Node {
 
     /// Records changes of owners for as long as the node runs.
     async fn watch_moves(self: Arc<Self>) {
-        let mut before = owners(&*self.bus);
+        let mut before = BTreeMap::new();
+        let mut is_first = true;
         while !self.is_closed() {
-            tokio::select! {
-                () = self.bus.changed(Bucket::Leases) => {}
-                () = self.env.clock.sleep(TTL) => {}
+            if !is_first {
+                tokio::select! {
+                    () = self.bus.changed(Bucket::Leases) => {}
+                    () = self.env.clock.sleep(TTL) => {}
+                }
             }
             let after = owners(&*self.bus);
             let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
             for group in &self.groups {
                 let (from, to) = (before.get(&group.name), after.get(&group.name));
-                if from != to {
+                group.set_owner(to);
+                if from != to && !is_first {
                     let change = Move {
                         at: self.env.clock.wall(),
                         group: group.name.clone(),
@@ -327,6 +349,7 @@ impl Node {
             }
             moves.truncate(MAX_MOVES);
             drop(moves);
+            is_first = false;
             before = after;
         }
     }
@@ -634,7 +657,6 @@ impl Tending {
                 return Ok(());
             }
             tracing::error!(group = group.name, reason, "opening the group again");
-            group.is_serving.send_replace(false);
             group.set_app(None);
             engine.close().await;
             return Ok(());
@@ -697,7 +719,6 @@ impl Tending {
         let lease = leases.iter().find(|(key, _)| *key == group.name);
         if lease.is_some() {
             self.vacant_since = None;
-            group.is_serving.send_replace(false);
             return Ok(());
         }
         let since = *self.vacant_since.get_or_insert(now);
@@ -745,10 +766,6 @@ impl Tending {
         };
         led.map_err(|refusal| refusal.to_string())?;
         tracing::info!(group = group.name, batch = last, "leading");
-        if !group.is_serving.send_replace(true) {
-            let task = super::serve::answer(Arc::clone(node), Arc::clone(group));
-            node.tasks.spawn(Box::pin(task));
-        }
         Ok(())
     }
 
@@ -837,13 +854,5 @@ impl Tending {
         self.handover_since = None;
         let resigned = engine.resign().await;
         resigned.map_err(|refusal| refusal.to_string())
-    }
-}
-
-impl Group {
-    /// Waits until this node no longer answers for the group.
-    pub(super) async fn stopped_serving(&self) {
-        let mut serving = self.is_serving.subscribe();
-        let _ = serving.wait_for(|is_serving| !is_serving).await;
     }
 }

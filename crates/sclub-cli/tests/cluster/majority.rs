@@ -1,0 +1,113 @@
+//! Two of three NATS servers are lost: reads go on, writes are refused, nothing is lost.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use sclub_server::cluster::members::partition_of;
+
+use crate::audit::Recorder;
+use crate::client::Answer;
+use crate::load::{Load, SentReward};
+use crate::nodes::{SOON, TestCluster};
+
+const PARTITIONS: usize = 4;
+
+/// The reward of a decision.
+fn reward_of(shown: &Answer) -> SentReward {
+    assert_eq!(shown.status, 200, "{shown:?}");
+    SentReward {
+        decision: shown.body["decision"].as_str().unwrap().to_owned(),
+        reward: 1.0,
+    }
+}
+
+#[test]
+fn reads_go_on_and_writes_are_refused_without_a_majority_of_nats() {
+    let Some(cluster) = TestCluster::start(3, PARTITIONS, &["--snapshot-every", "300"]) else {
+        return;
+    };
+    let recorder = Recorder::start(&cluster);
+    let load = Load {
+        patience: SOON,
+        ..Load::default()
+    };
+    load.run(&cluster, 3, || thread::sleep(Duration::from_secs(2)));
+    // A user of each partition.
+    let users = (0..40).map(|number| format!("u{number}"));
+    let users: BTreeMap<usize, String> = users
+        .map(|user| (partition_of(&user, PARTITIONS), user))
+        .collect();
+    assert_eq!(users.len(), PARTITIONS);
+    let recommend = |node: usize, user: &str| {
+        let question = json!({"user": user, "candidates": ["i1", "i2", "i3"]}).to_string();
+        let shown = cluster
+            .client(node)
+            .call("POST", "/v1/recommend", &question);
+        shown.unwrap()
+    };
+
+    cluster.nats.kill(0);
+    cluster.nats.kill(1);
+    let lost = Instant::now();
+    let mut refused = 0;
+    // At once, when leases end, and after that.
+    for pause in [0, 3, 4] {
+        thread::sleep(Duration::from_secs(pause));
+        thread::scope(|scope| {
+            for user in users.values() {
+                for node in 0..cluster.count() {
+                    let asked = Instant::now();
+                    let shown = recommend(node, user);
+                    let took = asked.elapsed();
+                    let at = lost.elapsed();
+                    eprintln!(
+                        "{at:.1?}: node{node} {user}: {} in {took:.1?}",
+                        shown.status
+                    );
+                    assert_eq!(shown.status, 200, "{user} on node {node}: {shown:?}");
+                    let sent = reward_of(&shown);
+                    let body = json!({"decision": sent.decision, "reward": 1.0}).to_string();
+                    load.unanswered.lock().unwrap().push(sent);
+                    let cluster = &cluster;
+                    scope.spawn(move || {
+                        let asked = Instant::now();
+                        let given = cluster.client(node).call("POST", "/v1/feedback", &body);
+                        let given = given.unwrap();
+                        let took = asked.elapsed();
+                        eprintln!("{at:.1?}: node{node}: {} in {took:.1?}", given.status);
+                        assert!(matches!(given.status, 503 | 504), "{given:?}");
+                        assert!(given.retry_after.is_some(), "{given:?}");
+                        assert!(took < Duration::from_secs(10), "{took:?}");
+                    });
+                    refused += 1;
+                }
+            }
+        });
+    }
+    eprintln!("{refused} rewards were refused");
+
+    cluster.nats.restart(0);
+    cluster.nats.restart(1);
+    let restarted = Instant::now();
+    // Writes work again by themselves.
+    for user in users.values() {
+        loop {
+            let sent = reward_of(&recommend(0, user));
+            let body = json!({"decision": sent.decision, "reward": 1.0}).to_string();
+            let given = cluster.client(1).call("POST", "/v1/feedback", &body);
+            if given.unwrap().status == 200 {
+                load.acknowledged.lock().unwrap().push(sent);
+                break;
+            }
+            load.unanswered.lock().unwrap().push(sent);
+            assert!(restarted.elapsed() < SOON, "{user} cannot be written");
+        }
+    }
+    eprintln!("writes work {:.1?} after the restart", restarted.elapsed());
+    let audit = recorder.check(&cluster, &load, 1);
+    eprintln!("{audit:?}");
+    assert!(audit.rewards > 100, "there was hardly any load: {audit:?}");
+}
