@@ -17,6 +17,7 @@ extern crate self as sclub_server;
 
 pub mod api;
 pub mod client;
+pub mod cluster;
 pub mod context;
 pub mod decision;
 pub mod edge;

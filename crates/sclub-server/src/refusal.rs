@@ -60,6 +60,9 @@ pub enum Refusal {
     /// The queue of writes is full.
     #[error("too many writes are waiting; retry soon")]
     Overloaded,
+    /// Another node of the cluster must answer.
+    #[error("the partition of this user is moving to another node; retry soon")]
+    Moved,
     /// The server is shutting down.
     #[error("the server is shutting down")]
     Closing,

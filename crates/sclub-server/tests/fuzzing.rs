@@ -16,7 +16,7 @@ use sclub_server::event::{Batch, Event, Item, ListItem, Reward, RewardedList, St
 use sclub_server::identity::Identity;
 use sclub_server::settings::Settings;
 use sclub_server::state::{Effect, State};
-use sclub_server::store::{Log, Segments, StoreError};
+use sclub_server::store::{Segments, StoreError};
 
 fn app() -> (Arc<App>, tempfile::TempDir) {
     let settings = Settings {

@@ -294,7 +294,9 @@ impl From<Refusal> for ApiError {
                     .retry_after(5)
             }
             Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
-            Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),
+            Refusal::Overloaded | Refusal::Closing | Refusal::Moved => {
+                ApiError::overloaded(message)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::Engine;
-use super::fold::FoldError;
+use super::fold::{self, FoldError};
 use super::journal::{Page, last_page};
 use crate::env::Env;
 use crate::event::{Batch, Stamp};
@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::old;
 use crate::state::{Effect, State};
 use crate::store::archive::{self, Frames, Kind, Writer, damaged};
-use crate::store::{Batches, Epochs, Folder, Log, StoreError};
+use crate::store::{Batches, Epochs, Folder, StoreError};
 
 /// The number of attempts to open all files, since some may be removed meanwhile.
 const MAX_ATTEMPTS: usize = 5;
@@ -43,14 +43,18 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
         };
-        Ok(write(folder, sources, &self.shared.epochs, out)?)
+        let epochs = match self.shared.term() {
+            Ok(term) => term.epochs.clone(),
+            Err(_) => folder.epochs()?,
+        };
+        Ok(write(folder, sources, &epochs, out)?)
     }
 
     /// Opens the files of a backup. It fails if one is removed meanwhile.
     fn sources(&self, journaled: u64) -> Result<Sources, StoreError> {
         let folder = &self.shared.folder;
         let journal = folder.journal.read(folder.journal.first()? - 1)?;
-        sources(folder, journal, journaled, &|| {
+        sources(self.shared.sources(), journal, journaled, &|| {
             self.shared.read().position()
         })
     }
@@ -64,19 +68,20 @@ pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), 
     let folder = Folder::open(env, data)?;
     let journal = folder.journal.read(folder.journal.first()? - 1)?;
     let journaled = last_page(&folder.journal)?.map_or(0, |page| page.position);
-    let sources = sources(&folder, journal, journaled, &|| folder.log.last())?;
+    let from = fold::Sources::of(&folder);
+    let sources = sources(from, journal, journaled, &|| folder.log.last())?;
     Ok(write(&folder, sources, &folder.epochs()?, out)?)
 }
 
 fn sources(
-    folder: &Folder,
+    from: fold::Sources<'_>,
     journal: Batches,
     journaled: u64,
     position: &dyn Fn() -> u64,
 ) -> Result<Sources, StoreError> {
-    let newest = folder.snapshots.list().last().copied();
+    let newest = from.snapshots.list().last().copied();
     let snapshot = match newest {
-        Some(at) => Some((at, folder.snapshots.read(at)?)),
+        Some(at) => Some((at, from.snapshots.read(at)?)),
         None => None,
     };
     // Read after the snapshot was opened, so that the snapshot is of no later batch.
@@ -85,7 +90,7 @@ fn sources(
     let after = newest.unwrap_or(0).min(journaled);
     Ok(Sources {
         snapshot,
-        log: folder.log.read(after)?,
+        log: from.log.read(after)?,
         position,
         journal,
     })

@@ -13,7 +13,7 @@ use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
 use crate::state::Answered;
-use crate::store::{Folder, Log, Segments, StoreError};
+use crate::store::{Folder, Segments, StoreError};
 
 /// A line: an item shown, and its reward.
 #[derive(Debug, Serialize)]

@@ -9,7 +9,7 @@ use super::{Engine, Refusal};
 use crate::decision::{DecisionContents, Features};
 use crate::event::{Event, ListItem, Reward, RewardedList};
 use crate::settings::Settings;
-use crate::state::{Ahead, State};
+use crate::state::{Ahead, Catalogue, State};
 use crate::store::Origin;
 
 /// The maximum number of feature values in a round of several lists: 8 MiB. Rewards of a policy that learns
@@ -200,7 +200,7 @@ impl Engine {
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
         let mut decision = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
-        decision.clock = match shared.epochs.origin(&decision) {
+        decision.clock = match shared.term()?.epochs.origin(&decision) {
             Origin::Own { clock } => clock,
             Origin::OtherCopy => return Err(Refusal::OtherCopy),
             Origin::Forgotten => return Err(Refusal::Expired),
@@ -240,7 +240,11 @@ impl Engine {
 
     /// Checks the number of feature values in lists.
     fn check_size(&self, answers: &[ListAnswer]) -> Result<(), Refusal> {
-        let dim = self.shared.read().dim().unwrap_or(1);
+        let state = self.shared.read();
+        let catalogue = self.shared.catalogue_of(&state);
+        let dim = catalogue
+            .get()
+            .map_or(1, |catalogue| catalogue.items().dim());
         let shown: usize = answers.iter().map(|a| a.decision.shown.len()).sum();
         let values = shown.saturating_mul(dim);
         if answers.len() > 1 && values > MAX_LIST_VALUES {
@@ -303,6 +307,7 @@ impl Opened<'_> {
 /// result has one value for each answer.
 pub(super) fn prepare_round(
     state: &State,
+    catalogue: Option<&Catalogue>,
     ahead: &mut Ahead,
     round: Round,
 ) -> Result<(Option<Event>, Done), Refusal> {
@@ -320,8 +325,8 @@ pub(super) fn prepare_round(
         entries,
         applied,
     } = match round {
-        Round::Items(answers) => new_items(state, ahead, answers),
-        Round::Lists(answers) => new_lists(state, ahead, answers),
+        Round::Items(answers) => new_items(state, catalogue, ahead, answers),
+        Round::Lists(answers) => new_lists(state, catalogue, ahead, answers),
     }
     .map_err(|(entry, refusal)| within(refusal, entry))?;
     if entries.is_empty() && !is_idle {
@@ -346,6 +351,7 @@ struct Selected {
 /// The rewards that are new. Errors have the place of an entry in the request.
 fn new_items(
     state: &State,
+    catalogue: Option<&Catalogue>,
     ahead: &Ahead,
     answers: Vec<ItemAnswer>,
 ) -> Result<Selected, (usize, Refusal)> {
@@ -364,7 +370,7 @@ fn new_items(
             || round.iter().any(|reward| reward.number == number);
         applied.push(!is_repeat);
         if !is_repeat {
-            round.push(reward(state, answer).map_err(|refusal| (entry, refusal))?);
+            round.push(reward(catalogue, answer).map_err(|refusal| (entry, refusal))?);
             entries.push(entry);
         }
     }
@@ -378,6 +384,7 @@ fn new_items(
 /// The lists with rewards that are new. Answers to the same decision become one list.
 fn new_lists(
     state: &State,
+    catalogue: Option<&Catalogue>,
     ahead: &Ahead,
     answers: Vec<ListAnswer>,
 ) -> Result<Selected, (usize, Refusal)> {
@@ -410,7 +417,7 @@ fn new_lists(
         let known = match known {
             Some(known) => known,
             None => {
-                let list = list(state, answer.decision).map_err(|refusal| (entry, refusal))?;
+                let list = list(catalogue, answer.decision).map_err(|refusal| (entry, refusal))?;
                 entries.push(vec![None; list.items.len()]);
                 lists.push(list);
                 lists.len() - 1
@@ -433,8 +440,8 @@ fn new_lists(
 }
 
 /// A reward with its features.
-fn reward(state: &State, answer: ItemAnswer) -> Result<Reward, Refusal> {
-    let mut features = features(state, &answer.item, answer.features)?;
+fn reward(catalogue: Option<&Catalogue>, answer: ItemAnswer) -> Result<Reward, Refusal> {
+    let mut features = features(catalogue, &answer.item, answer.features)?;
     features.extend_from_slice(&answer.context);
     Ok(Reward {
         number: answer.number,
@@ -451,11 +458,14 @@ fn reward(state: &State, answer: ItemAnswer) -> Result<Reward, Refusal> {
 }
 
 /// All items that a decision has shown, with their features and without rewards.
-fn list(state: &State, decision: DecisionContents<'static>) -> Result<RewardedList, Refusal> {
+fn list(
+    catalogue: Option<&Catalogue>,
+    decision: DecisionContents<'static>,
+) -> Result<RewardedList, Refusal> {
     let mut items = Vec::with_capacity(decision.shown.len());
     for shown in decision.shown {
         items.push(ListItem {
-            features: features(state, &shown.item, shown.features)?,
+            features: features(catalogue, &shown.item, shown.features)?,
             item: shown.item.into_owned(),
             score: shown.score,
             reward: None,
@@ -475,14 +485,23 @@ fn list(state: &State, decision: DecisionContents<'static>) -> Result<RewardedLi
 }
 
 /// The features of an item when it was shown.
-fn features(state: &State, item: &str, features: Features) -> Result<Vec<f64>, Refusal> {
+fn features(
+    catalogue: Option<&Catalogue>,
+    item: &str,
+    features: Features,
+) -> Result<Vec<f64>, Refusal> {
     match features {
         Features::Inline(features) => Ok(features),
         Features::Catalogue(revision) => {
             // The item may have changed since: then it is learned as it was shown.
-            let catalogue = state.catalogue();
-            let features = catalogue.and_then(|c| c.features_of(item, revision));
-            features.ok_or(Refusal::Expired)
+            match catalogue {
+                Some(catalogue) if revision <= catalogue.revisions() => {
+                    let features = catalogue.features_of(item, revision);
+                    features.ok_or(Refusal::Expired)
+                }
+                // Another node has shown it, and this one has not read that part of the catalogue's log yet.
+                _ => Err(Refusal::Moved),
+            }
         }
     }
 }

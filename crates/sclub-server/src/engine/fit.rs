@@ -143,6 +143,10 @@ impl Shared {
     pub(super) fn begin_fit(&self, fits: &mut Fits) {
         // The previous fit has taken effect by now, or was dropped.
         fits.watch.running.store(fits.is_out, Ordering::SeqCst);
+        // Partitions of a cluster are fitted together, by one of the nodes.
+        if self.is_replicated {
+            return;
+        }
         let is_idle =
             !fits.is_out && !self.closing.load(Ordering::SeqCst) && lock(&self.read_only).is_none();
         if !is_idle {

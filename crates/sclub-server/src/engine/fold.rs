@@ -3,7 +3,7 @@
 use crate::event::Batch;
 use crate::identity::{Identity, Misfit};
 use crate::state::{Effect, LoadError, State};
-use crate::store::{Folder, Log, StoreError};
+use crate::store::{Folder, Log, SnapshotStore, StoreError};
 
 /// The reason why the state cannot be recovered.
 #[derive(Debug, thiserror::Error)]
@@ -56,30 +56,60 @@ pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
     }
 }
 
+/// The log and the snapshots that a state is recovered from.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    pub log: &'a dyn Log,
+    pub snapshots: &'a dyn SnapshotStore,
+}
+
+impl<'a> Sources<'a> {
+    /// Those of a data folder.
+    pub fn of(folder: &'a Folder) -> Self {
+        Self {
+            log: &*folder.log,
+            snapshots: &*folder.snapshots,
+        }
+    }
+}
+
 /// The state after batch `upto`, from the newest snapshot that can be read. This is the fastest way.
 ///
 /// # Errors
 /// If the log or every snapshot is damaged.
 pub fn newest(
-    folder: &Folder,
+    sources: Sources<'_>,
     identity: &Identity,
     upto: u64,
     watch: &mut dyn FnMut(u64),
 ) -> Result<State, FoldError> {
+    apply(
+        sources.log,
+        newest_snapshot(sources, identity)?,
+        upto,
+        watch,
+    )
+}
+
+/// The state of the newest snapshot that can be read, or a new one if the log goes back to the beginning.
+///
+/// # Errors
+/// If every snapshot is damaged.
+pub fn newest_snapshot(sources: Sources<'_>, identity: &Identity) -> Result<State, FoldError> {
     let mut failed = None;
     let mut unreadable = Vec::new();
     // Called only once the state can be recovered without these snapshots: a snapshot that cannot be read now
     // may be the only one, and be readable later.
     let disregard = |unreadable: &[u64]| {
         for &at in unreadable {
-            folder.snapshots.disregard(at);
+            sources.snapshots.disregard(at);
         }
     };
-    for &at in folder.snapshots.list().iter().rev() {
-        match snapshot(folder, identity, at) {
+    for &at in sources.snapshots.list().iter().rev() {
+        match snapshot(sources.snapshots, identity, at) {
             Ok(state) => {
                 disregard(&unreadable);
-                return apply(folder, state, upto, watch);
+                return Ok(state);
             }
             Err(error) => {
                 // The log goes back to the older snapshot.
@@ -90,10 +120,10 @@ pub fn newest(
         }
     }
     match failed {
-        Some(error) if folder.log.first()? > 1 => Err(error),
+        Some(error) if sources.log.first()? > 1 => Err(error),
         _ => {
             disregard(&unreadable);
-            apply(folder, start(folder, identity)?, upto, watch)
+            start(identity)
         }
     }
 }
@@ -104,35 +134,35 @@ pub fn newest(
 /// # Errors
 /// If the log or the oldest snapshot is damaged.
 pub fn oldest(
-    folder: &Folder,
+    sources: Sources<'_>,
     identity: &Identity,
     upto: u64,
     watch: &mut dyn FnMut(u64),
 ) -> Result<(State, u64), FoldError> {
-    let first = folder.log.first()?;
-    let oldest = folder
+    let first = sources.log.first()?;
+    let oldest = sources
         .snapshots
         .list()
         .into_iter()
         .find(|at| at + 1 >= first);
     let state = match oldest {
-        Some(at) if first > 1 => snapshot(folder, identity, at)?,
-        _ => start(folder, identity)?,
+        Some(at) if first > 1 => snapshot(sources.snapshots, identity, at)?,
+        _ => start(identity)?,
     };
     let from = state.events();
-    Ok((apply(folder, state, upto, watch)?, from))
+    Ok((apply(sources.log, state, upto, watch)?, from))
 }
 
-fn start(folder: &Folder, identity: &Identity) -> Result<State, FoldError> {
+fn start(identity: &Identity) -> Result<State, FoldError> {
     State::new(identity.clone()).map_err(|error| FoldError::Identity {
-        folder: folder.path().display().to_string(),
+        folder: "the identity".to_owned(),
         misfit: Misfit(error.to_string()),
     })
 }
 
 /// Applies the batches of the log up to a number.
 fn apply(
-    folder: &Folder,
+    log: &dyn Log,
     mut state: State,
     upto: u64,
     watch: &mut dyn FnMut(u64),
@@ -140,7 +170,7 @@ fn apply(
     let from = state.position();
     let mut effect = Effect::default();
     if from < upto {
-        for batch in folder.log.read(from)?.take((upto - from) as usize) {
+        for batch in log.read(from)?.take((upto - from) as usize) {
             let (number, batch) = decode(batch?)?;
             effect.changes.clear();
             let replayed = state.replay(number, &batch, &mut effect);
@@ -172,12 +202,16 @@ pub(super) fn decode((number, bytes): (u64, Vec<u8>)) -> Result<(u64, Batch), Fo
 }
 
 /// Loads the state from a snapshot.
-fn snapshot(folder: &Folder, identity: &Identity, at: u64) -> Result<State, FoldError> {
+fn snapshot(
+    snapshots: &dyn SnapshotStore,
+    identity: &Identity,
+    at: u64,
+) -> Result<State, FoldError> {
     let broken = |reason: String| FoldError::Snapshot {
-        file: folder.snapshots.path(at).display().to_string(),
+        file: snapshots.name(at),
         reason,
     };
-    let mut reader = folder.snapshots.read(at)?;
+    let mut reader = snapshots.read(at)?;
     let state = match State::load(identity.clone(), &mut *reader) {
         Ok(state) => state,
         Err(LoadError::Io(error)) => return Err(broken(error.to_string())),

@@ -21,7 +21,8 @@ use crate::event::{
     Batch, Event, Item, Reward, RewardedList, VERSION_WITH_PROPENSITIES, from_bytes_with_context,
     whole, write_version, write_with_context,
 };
-use crate::store::{Log, Segments, StoreError};
+use crate::state::Catalogue;
+use crate::store::{Segments, StoreError};
 
 /// The milliseconds between two writes.
 const TICK: u64 = 100;
@@ -265,7 +266,7 @@ impl Keeper {
         if let Some(page) = last_page(journal)? {
             (position, events) = (page.position, page.events);
         }
-        let first = shared.folder.log.first()?;
+        let first = shared.log.first()?;
         if position + 1 < first {
             // The journal was disabled for a while, or this is a copy without one.
             let state = shared.read();
@@ -423,8 +424,9 @@ impl Keeper {
                     Features::Catalogue(revision) => match known.by_revision.get(revision) {
                         Some(place) => *place,
                         None => {
-                            let catalogue = state.catalogue();
-                            let features = catalogue.and_then(|c| c.features_of(id, *revision));
+                            let catalogue = self.shared.catalogue_of(&state);
+                            let known_as = |c: &Catalogue| c.features_of(id, *revision);
+                            let features = catalogue.get().and_then(known_as);
                             let place = known.place(page, id, &features.unwrap_or_default());
                             known.by_revision.insert(*revision, place);
                             place
@@ -451,7 +453,7 @@ impl Keeper {
             return Ok(());
         }
         let last = upto.min(page.position + MAX_BATCHES as u64);
-        let batches = self.shared.folder.log.read(page.position)?;
+        let batches = self.shared.log.read(page.position)?;
         let (before, mut size) = (page.position, 0);
         for batch in batches.take((last - page.position) as usize) {
             let (number, bytes) = batch?;

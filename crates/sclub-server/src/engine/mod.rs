@@ -19,17 +19,18 @@ mod fold;
 mod journal;
 mod owner;
 mod recommend;
+mod replica;
 mod state_lock;
 mod upkeep;
 mod verify;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use sclub::Workers;
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use crate::refusal::Refusal;
 pub use backup::{backup_folder, restore};
@@ -38,20 +39,22 @@ pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
+pub use replica::{Replica, Role};
 pub use upkeep::Compacted;
 pub use verify::{Verified, verify};
 
-use crate::decision::{Sealer, first_number};
+use crate::decision::Sealer;
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
 use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
-use crate::store::{Epochs, Folder, StoreError};
+use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use fit::{Fits, Watch};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
+use replica::Term;
 use state_lock::StateLock;
 use upkeep::UpkeepRequest;
 
@@ -76,6 +79,13 @@ pub struct Engine {
 pub(crate) struct Shared {
     state: StateLock,
     folder: Folder,
+    log: Arc<dyn Log>,
+    snapshots: Arc<dyn SnapshotStore>,
+    /// True if the log is replicated over several nodes, one of which writes it.
+    is_replicated: bool,
+    role: watch::Sender<Role>,
+    /// The engine whose catalogue is used, if it is not this one.
+    catalogue: Option<Arc<Shared>>,
     settings: Settings,
     sealer: Sealer,
     /// True if the policy uses the ids of items.
@@ -86,12 +96,10 @@ pub(crate) struct Shared {
     has_context: bool,
     /// The number of further draws for propensities: 0 if the policy does not draw, `None` if propensities are off.
     further_draws: Option<u32>,
-    time: Time,
-    epochs: Epochs,
-    /// The random number that identifies this run of this copy of the folder.
-    life: u64,
-    /// The number of the next item shown.
-    number: AtomicU64,
+    /// The service clock less the monotonic clock, modulo 2^64.
+    clock_offset: AtomicU64,
+    /// The last term in which this engine wrote the log; `None` before the first.
+    term: RwLock<Option<Term>>,
     /// Decisions that are not in the journal yet.
     pending: Mutex<Pending>,
     queue: mpsc::WeakSender<WriteRequest>,
@@ -105,17 +113,7 @@ pub(crate) struct Shared {
     journaled: AtomicU64,
     fitting: Arc<Watch>,
     hash: Mutex<Option<(u64, String)>>,
-    meters: Meters,
-}
-
-/// The service clock: milliseconds for which this folder has been served.
-///
-/// It continues from the last stamp in the log and follows the monotonic clock, so changes of the wall clock
-/// do not affect it.
-#[derive(Debug, Clone, Copy)]
-struct Time {
-    clock: u64,
-    monotonic: u64,
+    meters: Arc<Meters>,
 }
 
 impl Shared {
@@ -127,10 +125,21 @@ impl Shared {
         self.folder.env()
     }
 
-    /// The service clock.
+    /// The service clock: milliseconds for which this folder has been served.
+    ///
+    /// It continues from the last stamp in the log and follows the monotonic clock, so changes of the wall clock
+    /// do not affect it.
     fn clock(&self) -> u64 {
-        let Time { clock, monotonic } = self.time;
-        clock + self.env().clock.monotonic().saturating_sub(monotonic)
+        let offset = self.clock_offset.load(Ordering::Relaxed);
+        self.env().clock.monotonic().wrapping_add(offset)
+    }
+
+    /// The log and the snapshots.
+    fn sources(&self) -> fold::Sources<'_> {
+        fold::Sources {
+            log: &*self.log,
+            snapshots: &*self.snapshots,
+        }
     }
 
     /// The time for which a decision accepts a reward, in milliseconds.
@@ -224,9 +233,9 @@ impl Engine {
                 identity
             }
         };
-        let key = identity.key();
         let last = folder.log.last();
-        let state = fold::newest(&folder, &identity, last, &mut |number| {
+        let sources = fold::Sources::of(&folder);
+        let state = fold::newest(sources, &identity, last, &mut |number| {
             if number.is_multiple_of(1_000_000) {
                 tracing::info!(batch = number, of = last, "reading the log");
             }
@@ -240,21 +249,54 @@ impl Engine {
             ))
             .into());
         }
-        let (epoch, epochs) = folder.begin_epoch(state.events(), state.clock())?;
+        let (_, epochs) = folder.begin_epoch(state.events(), state.clock())?;
+        let log = Arc::clone(&folder.log);
+        let snapshots = Arc::clone(&folder.snapshots);
+        let replica = Replica {
+            folder,
+            log,
+            snapshots,
+            catalogue: None,
+            meters: Arc::default(),
+        };
+        Self::run(replica, state, settings, workers, Some(Term::new(epochs)))
+    }
+
+    /// Starts the tasks. With a term, the engine writes the log from the start.
+    fn run(
+        replica: Replica,
+        state: State,
+        settings: &Settings,
+        workers: Box<dyn Workers + Send + Sync>,
+        term: Option<Term>,
+    ) -> Result<Self, OpenError> {
+        let Replica {
+            folder,
+            log,
+            snapshots,
+            catalogue,
+            meters,
+        } = replica;
         let env = folder.env().clone();
         let (queue, requests) = mpsc::channel(QUEUE);
+        let identity = state.identity().clone();
+        let clock_offset = state.clock().wrapping_sub(env.clock.monotonic());
+        let (is_replicated, role) = match term {
+            Some(_) => (false, Role::Leading),
+            None => (true, Role::Following),
+        };
         let shared = Arc::new(Shared {
-            time: Time {
-                clock: state.clock(),
-                monotonic: env.clock.monotonic(),
-            },
-            epochs,
-            life: epoch.life,
-            number: AtomicU64::new(first_number(epoch.number)),
+            clock_offset: AtomicU64::new(clock_offset),
+            term: RwLock::new(term),
             state: StateLock::new(state),
             folder,
+            log,
+            snapshots,
+            is_replicated,
+            role: watch::channel(role).0,
+            catalogue: catalogue.map(|engine| Arc::clone(&engine.shared)),
             settings: settings.clone(),
-            sealer: Sealer::new(key),
+            sealer: Sealer::new(identity.key()),
             has_item_ids: identity.policy.can.item_ids,
             has_lists: identity.has_lists(),
             has_context: !identity.context.is_empty(),
@@ -272,9 +314,11 @@ impl Engine {
             journaled: AtomicU64::new(0),
             fitting: Arc::default(),
             hash: Mutex::default(),
-            meters: Meters::default(),
+            meters,
         });
-        shared.meters.state(&shared.read());
+        if !is_replicated {
+            shared.meters.state(&shared.read());
+        }
         let keeper = journal::Keeper::open(Arc::clone(&shared))?;
         let (journal, journal_requests) = mpsc::channel(8);
         let (upkeep, upkeep_requests) = mpsc::channel(8);
@@ -463,7 +507,9 @@ impl Engine {
         if self.journal.send(JournalRequest::Stop(reply)).await.is_ok() {
             let _ = stopped.await;
         }
-        upkeep::last_snapshot(shared);
+        if !shared.is_replicated {
+            upkeep::last_snapshot(shared);
+        }
         if let Err(error) = shared.folder.close() {
             tracing::warn!(%error, "cannot record the end of the log");
         }

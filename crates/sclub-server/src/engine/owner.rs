@@ -11,14 +11,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use super::feedback::{Round, prepare_round};
 use super::fit::Fits;
-use super::{Refusal, Shared, lock};
+use super::{Refusal, Role, Shared, lock};
+use crate::cluster::bus::BusError;
 use crate::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
-use crate::state::{Ahead, Effect, State};
-use crate::store::{AppendError, Log, StoreError};
+use crate::state::{Ahead, Catalogue, Effect, State};
+use crate::store::{AppendError, Epochs, Followed, StoreError};
 
 /// The maximum number of rounds, and of bytes, in one append.
 const MAX_ROUNDS_PER_COMMIT: usize = 1024;
@@ -58,6 +60,18 @@ pub(super) enum Command {
     Expect(u64),
     /// A fit was computed; `None` if that failed.
     Fit(Option<Vec<u8>>),
+    /// A fit was computed from all partitions.
+    LogFit {
+        fit: Vec<u8>,
+        position: u64,
+    },
+    /// Write the log, once every batch up to `last` is applied.
+    Lead {
+        last: u64,
+        epochs: Epochs,
+    },
+    /// Stop writing the log.
+    Resign,
     /// Begin a new file of the log, and return the last batch before it.
     Roll,
     /// Drop the batches of the log before this number.
@@ -100,6 +114,10 @@ pub(super) struct Owner {
     tried_at: u64,
     /// The number of rounds in the previous batch.
     last_rounds: usize,
+    /// The last batch at which a user was forgotten.
+    forgot_at: u64,
+    /// The term that begins as soon as every batch before it is applied.
+    candidate: Option<(u64, Epochs, Reply)>,
 }
 
 impl Owner {
@@ -114,45 +132,154 @@ impl Owner {
             is_in_doubt: false,
             tried_at: 0,
             last_rounds: 0,
+            forgot_at: 0,
+            candidate: None,
         }
     }
 
     /// Executes commands until it gets a request to stop, or the engine is dropped.
     pub async fn run(mut self) {
         loop {
+            if !self.shared.is_leading() {
+                match self.follow().await {
+                    Some(stop) => return self.stop(stop),
+                    None if self.requests.is_closed() => return,
+                    None => continue,
+                }
+            }
             self.shared.begin_fit(&mut self.fits);
             let first = match self.next().await {
                 Next::Request(request) => request,
                 Next::Retry => {
-                    let _ = self.roll();
+                    let _ = self.roll().await;
                     continue;
                 }
                 Next::Closed => return,
             };
             match first.command {
-                Command::Stop => {
-                    let closing = Refusal::Unknown("the server is shutting down".to_owned());
-                    refuse(self.undecided.drain(..), &closing);
-                    self.requests.close();
-                    while let Ok(request) = self.requests.try_recv() {
-                        let _ = request.reply.send(Err(Refusal::Closing));
-                    }
-                    drop(self);
+                Command::Stop => return self.stop(first.reply),
+                Command::Lead { epochs, .. } => {
+                    self.shared.begin_term(epochs);
                     let _ = first.reply.send(Ok(Done::Changed(0)));
-                    return;
+                }
+                Command::Resign => {
+                    self.step_down(&Refusal::Moved);
+                    let _ = first.reply.send(Ok(Done::Changed(0)));
                 }
                 Command::Roll => {
-                    let rolled = self.roll().map(Done::Position);
+                    let rolled = self.roll().await.map(Done::Position);
                     let _ = first.reply.send(rolled);
                 }
                 Command::DropBefore(number) => {
-                    let dropped = self.shared.folder.log.drop_before(number);
+                    let dropped = self.shared.log.drop_before(number).await;
                     let dropped = dropped.map_err(|error| Refusal::from(&error));
                     let _ = first.reply.send(dropped.map(|()| Done::Changed(0)));
                 }
                 _ => self.write(first).await,
             }
         }
+    }
+
+    fn stop(mut self, reply: Reply) {
+        let closing = Refusal::Unknown("the server is shutting down".to_owned());
+        refuse(self.undecided.drain(..), &closing);
+        self.requests.close();
+        while let Ok(request) = self.requests.try_recv() {
+            let _ = request.reply.send(Err(Refusal::Closing));
+        }
+        drop(self);
+        let _ = reply.send(Ok(Done::Changed(0)));
+    }
+
+    /// Stops writing. Writes whose outcome is not decided are answered with `refusal`.
+    fn step_down(&mut self, refusal: &Refusal) {
+        refuse(self.undecided.drain(..), refusal);
+        self.is_in_doubt = false;
+        lock(&self.shared.read_only).take();
+        self.shared.role.send_replace(Role::Following);
+    }
+
+    /// Applies what another node writes, until this one leads. Returns the request to stop, if one came.
+    async fn follow(&mut self) -> Option<Reply> {
+        let after = self.shared.read().position();
+        let is_broken = matches!(*self.shared.role.borrow(), Role::Broken(_));
+        let mut batches = match is_broken {
+            true => None,
+            false => match self.shared.log.follow(after).await {
+                Ok(batches) => Some(batches),
+                Err(error) => {
+                    tracing::debug!(%error, "the log cannot be followed at the moment");
+                    Some(mpsc::channel(1).1)
+                }
+            },
+        };
+        loop {
+            let position = self.shared.read().position();
+            if let Some((_, epochs, reply)) = self.candidate.take_if(|(last, ..)| position >= *last)
+            {
+                self.shared.begin_term(epochs);
+                let _ = reply.send(Ok(Done::Changed(0)));
+                return None;
+            }
+            let followed = tokio::select! {
+                biased;
+                request = self.requests.recv() => {
+                    let WriteRequest { command, reply } = request?;
+                    match command {
+                        Command::Stop => return Some(reply),
+                        Command::Lead { last, epochs } => match &*self.shared.role.borrow() {
+                            Role::Broken(reason) => {
+                                let _ = reply.send(Err(Refusal::ReadOnly(reason.clone())));
+                            }
+                            _ => self.candidate = Some((last, epochs, reply)),
+                        },
+                        Command::Resign => {
+                            self.candidate = None;
+                            let _ = reply.send(Ok(Done::Changed(0)));
+                        }
+                        _ => drop(reply.send(Err(Refusal::Moved))),
+                    }
+                    continue;
+                }
+                followed = next_batch(&mut batches) => followed,
+            };
+            let applied = match followed {
+                Some(Ok((number, ref bytes))) => self.apply_followed(number, bytes),
+                // It was interrupted, or batches that are needed were dropped.
+                Some(Err(ref error)) => match self.shared.log.first() {
+                    Ok(first) if first > position + 1 => Err(error.to_string()),
+                    _ => Ok(()),
+                },
+                None => Ok(()),
+            };
+            if let Err(reason) = applied {
+                tracing::error!(reason, "the log cannot be followed");
+                self.shared.role.send_replace(Role::Broken(reason));
+                batches = None;
+                continue;
+            }
+            if followed.is_none_or(|followed| followed.is_err()) {
+                self.shared.env().clock.sleep(RETRY_INTERVAL).await;
+                return None;
+            }
+        }
+    }
+
+    /// Applies a batch that another node has written.
+    fn apply_followed(&mut self, number: u64, bytes: &Bytes) -> Result<(), String> {
+        if number <= self.shared.read().position() {
+            return Ok(());
+        }
+        let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
+        let mut effect = Effect::default();
+        let replayed = self
+            .shared
+            .state
+            .change(|state| state.replay(number, &batch, &mut effect));
+        replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
+        self.applied(number, effect);
+        self.shared.log.remember(number, bytes);
+        Ok(())
     }
 
     async fn next(&mut self) -> Next {
@@ -179,10 +306,10 @@ impl Owner {
     }
 
     /// Begins a new file of the log. Returns the last batch before it.
-    fn roll(&mut self) -> Result<u64, Refusal> {
+    async fn roll(&mut self) -> Result<u64, Refusal> {
         self.tried_at = self.shared.env().clock.monotonic();
         let last = self.shared.read().position();
-        match self.shared.folder.log.append(last, &[]) {
+        match self.shared.log.append(last, Bytes::new()).await {
             Ok(()) => {
                 self.writable();
                 Ok(last)
@@ -224,7 +351,24 @@ impl Owner {
         let is_round = matches!(command, Command::Learn(_));
         let shared = Arc::clone(&self.shared);
         let state = shared.read();
-        match prepare(&state, &mut commit.ahead, &mut self.fits, command) {
+        let command = match command {
+            Command::LogFit { position, .. } if position < self.forgot_at => {
+                tracing::info!("a fit is dropped: a user in it was forgotten meanwhile");
+                drop(reply.send(Ok(Done::Changed(0))));
+                return;
+            }
+            command => command,
+        };
+        let catalogue = shared.catalogue_of(&state);
+        let prepared = prepare(
+            &state,
+            catalogue.get(),
+            &mut commit.ahead,
+            &mut self.fits,
+            command,
+        );
+        drop(catalogue);
+        match prepared {
             Err(refusal) => drop(reply.send(Err(refusal))),
             // "Nothing to change" would be wrong if the failed append is found after a restart. A reward that
             // was learned before stays learned either way.
@@ -266,10 +410,10 @@ impl Owner {
             state.position()
         };
         let batch = Batch { stamp, events };
-        let bytes = batch.encode();
+        let bytes = Bytes::from(batch.encode());
         let begun = Instant::now();
         clock.yield_now().await;
-        match shared.folder.log.append(position, &bytes) {
+        match shared.log.append(position, bytes.clone()).await {
             Ok(()) => {
                 shared.meters.commit(begun.elapsed(), batch.events.len());
                 let appended = bytes.len() as u64;
@@ -277,10 +421,21 @@ impl Owner {
                 self.writable();
                 clock.yield_now().await;
                 self.apply(position + 1, &batch);
+                shared.log.remember(position + 1, &bytes);
                 for (done, reply) in waiting {
                     // The caller may be gone.
                     let _ = reply.send(Ok(done));
                 }
+            }
+            Err(error) if shared.is_replicated && !matches!(error, AppendError::NotWritten(_)) => {
+                // Another node writes, or the batch may be found in the log later. To follow tells.
+                tracing::info!(%error, "stepping down");
+                let refusal = match error {
+                    AppendError::Conflict { .. } => Refusal::Moved,
+                    _ => Refusal::Unknown(error.to_string()),
+                };
+                refuse(waiting.into_iter().map(|(_, reply)| reply), &refusal);
+                self.step_down(&refusal);
             }
             Err(error) => {
                 let refusal = self.failing(&error);
@@ -291,7 +446,7 @@ impl Owner {
                     }
                     self.is_in_doubt = true;
                     self.undecided.extend(replies);
-                    let _ = self.roll();
+                    let _ = self.roll().await;
                 } else {
                     refuse(replies, &refusal);
                 }
@@ -313,9 +468,17 @@ impl Owner {
                 shared.meters.fitted();
             }
         }
-        shared.meters.changes(&effect.changes);
+        self.applied(number, effect);
+    }
+
+    /// Takes note of the effects of a batch.
+    fn applied(&mut self, number: u64, effect: Effect) {
+        if effect.forgot {
+            self.forgot_at = number;
+        }
+        self.shared.meters.changes(&effect.changes);
         for record in effect.changes {
-            let _ = shared.changes.send(record);
+            let _ = self.shared.changes.send(record);
         }
     }
 
@@ -361,6 +524,14 @@ struct Commit {
     waiting: Vec<(Done, Reply)>,
 }
 
+/// The next batch; `None` if the receiver has ended. Without one it waits for ever.
+async fn next_batch(batches: &mut Option<Followed>) -> Option<Result<(u64, Bytes), BusError>> {
+    match batches {
+        Some(batches) => batches.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
 fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {
     for reply in replies {
         let _ = reply.send(Err(refusal.clone()));
@@ -390,12 +561,13 @@ fn size_of_event(event: &Event) -> usize {
 /// The event of a command, if it needs one, and its result.
 fn prepare(
     state: &State,
+    catalogue: Option<&Catalogue>,
     ahead: &mut Ahead,
     fits: &mut Fits,
     command: Command,
 ) -> Result<(Option<Event>, Done), Refusal> {
     let (event, done) = match command {
-        Command::Learn(round) => return prepare_round(state, ahead, round),
+        Command::Learn(round) => return prepare_round(state, catalogue, ahead, round),
         Command::Upsert(items) => {
             let event = Event::Upsert { items };
             state
@@ -429,7 +601,16 @@ fn prepare(
             let fit = fits.arrived(fit, state.rounds());
             (fit.map(|fit| Event::Fit { fit }), Done::Changed(1))
         }
-        Command::Roll | Command::DropBefore(_) | Command::Stop => (None, Done::Changed(0)),
+        // Without a user there is nothing to fit.
+        Command::LogFit { fit, .. } => {
+            let fit = state.policy().map(|_| Event::Fit { fit });
+            (fit, Done::Changed(1))
+        }
+        Command::Roll
+        | Command::DropBefore(_)
+        | Command::Lead { .. }
+        | Command::Resign
+        | Command::Stop => (None, Done::Changed(0)),
     };
     if let Some(event) = &event {
         state

@@ -9,7 +9,7 @@ use sclub::{ItemSet, Score};
 use super::{Engine, Refusal, lock};
 use crate::context::ContextValue;
 use crate::decision::{DecisionContents, Features, Shown};
-use crate::state::{Choice, Draws, Scratch, State};
+use crate::state::{Catalogue, Choice, Draws, Scratch, State};
 
 /// The maximum number of feature values in a decision (items shown times features), if the items came
 /// with the request.
@@ -119,7 +119,8 @@ impl Engine {
         let is_whole = matches!(asked.among, CandidateSet::All(_));
         let further = self.shared.further_draws.unwrap_or(0);
         (is_whole || further > 0) && {
-            let items = asked.among.max_len(&self.shared.read());
+            let state = self.shared.read();
+            let items = asked.among.max_len(self.shared.catalogue_of(&state).get());
             items.saturating_mul(1 + further as usize) >= SLOW_SCORES
         }
     }
@@ -134,9 +135,11 @@ impl Engine {
             return false;
         }
         let state = self.shared.read();
-        let catalogue = state.catalogue().map_or(0, |catalogue| catalogue.len());
-        let items: usize = all.iter().map(|asked| asked.among.max_len(&state)).sum();
-        (copies && catalogue > MAX_SHORT_COPY) || items.saturating_mul(further) > MAX_SHORT_SCORES
+        let catalogue = self.shared.catalogue_of(&state);
+        let catalogue = catalogue.get();
+        let items: usize = all.iter().map(|asked| asked.among.max_len(catalogue)).sum();
+        (copies && catalogue.map_or(0, Catalogue::len) > MAX_SHORT_COPY)
+            || items.saturating_mul(further) > MAX_SHORT_SCORES
     }
 
     /// Reads the state. Other recommendations do not wait for a long read; learning does.
@@ -153,10 +156,13 @@ impl Engine {
         asked: &RecommendQuery<'a>,
         scratch: &mut Scratch,
     ) -> Result<Decided<'a>, Refusal> {
+        let guard = self.shared.catalogue_of(state);
+        let catalogue = guard.get();
+        let term = self.shared.term()?;
         let mut slots = Vec::new();
         let choice = match &asked.among {
             CandidateSet::Candidates(ids) => {
-                slots = find(state, ids, "candidates")?;
+                slots = find(catalogue, ids, "candidates")?;
                 if has_duplicates(&slots) {
                     let message = "a candidate is given twice";
                     return Err(Refusal::invalid("candidates", message));
@@ -165,12 +171,15 @@ impl Engine {
             }
             CandidateSet::Inline(_, items) => Choice::Inline(items),
             CandidateSet::All(excluded) => {
-                slots.extend(excluded.iter().filter_map(|id| state.catalogue()?.slot(id)));
+                slots.extend(excluded.iter().filter_map(|id| catalogue?.slot(id)));
                 slots.sort_unstable();
                 Choice::All { exclude: &slots }
             }
         };
-        if let (CandidateSet::Inline(_, items), Some(dim)) = (&asked.among, state.dim())
+        let dim = state
+            .dim()
+            .or(catalogue.map(|catalogue| catalogue.items().dim()));
+        if let (CandidateSet::Inline(_, items), Some(dim)) = (&asked.among, dim)
             && items.dim() != dim
         {
             let message = format!("an item has {} features; it must have {dim}", items.dim());
@@ -182,14 +191,16 @@ impl Engine {
             None => vec![0.0; context.len()],
         };
         // Taken before the choice, which may depend on it. Numbers that are not used are skipped.
-        let reserved = asked.k.min(asked.among.max_len(state)) as u64;
-        let number = self.shared.number.fetch_add(reserved, Ordering::Relaxed);
+        let reserved = asked.k.min(asked.among.max_len(catalogue)) as u64;
+        let number = term.number.fetch_add(reserved, Ordering::Relaxed);
         let draws = Draws {
-            number: self.shared.sealer.draw(self.shared.life, number),
+            number: self.shared.sealer.draw(term.life, number),
             further: self.shared.further_draws,
         };
         let chosen = state
-            .choose(draws, asked.user, &choice, &context, asked.k, scratch)
+            .choose(
+                draws, asked.user, &choice, catalogue, &context, asked.k, scratch,
+            )
             .map_err(|error| match error {
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
@@ -203,7 +214,6 @@ impl Engine {
                 "there are no candidates: the catalogue is empty, or all items are excluded";
             return Err(Refusal::invalid("candidates", message));
         }
-        let catalogue = state.catalogue();
         let shown = chosen.decisions.iter().map(|decision| {
             let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
             let (item, features) = match &asked.among {
@@ -228,7 +238,7 @@ impl Engine {
             }
         });
         let contents = DecisionContents {
-            life: self.shared.life,
+            life: term.life,
             number,
             event: state.events(),
             at: self.shared.env().clock.wall(),
@@ -290,10 +300,10 @@ impl Engine {
 
 impl CandidateSet<'_> {
     /// An upper bound on the number of candidates: items to exclude are counted.
-    fn max_len(&self, state: &State) -> usize {
+    fn max_len(&self, catalogue: Option<&Catalogue>) -> usize {
         match self {
             CandidateSet::Candidates(ids) | CandidateSet::Inline(ids, _) => ids.len(),
-            CandidateSet::All(_) => state.catalogue().map_or(0, |catalogue| catalogue.len()),
+            CandidateSet::All(_) => catalogue.map_or(0, Catalogue::len),
         }
     }
 
@@ -308,13 +318,16 @@ impl CandidateSet<'_> {
 }
 
 /// The slots of items of the catalogue.
-fn find(state: &State, ids: &[&str], field: &'static str) -> Result<Vec<usize>, Refusal> {
+fn find(
+    catalogue: Option<&Catalogue>,
+    ids: &[&str],
+    field: &'static str,
+) -> Result<Vec<usize>, Refusal> {
     let unknown = |id: &str| Refusal::UnknownItem {
         id: id.to_owned(),
         place: "in the catalogue",
         field,
     };
-    let catalogue = state.catalogue();
     ids.iter()
         .map(|id| {
             catalogue

@@ -16,7 +16,7 @@ use super::journal::JournalRequest;
 use super::owner::{Command, Done};
 use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
-use crate::store::{Log, StoreError};
+use crate::store::StoreError;
 
 /// The milliseconds between two checks whether a snapshot is due.
 const TICK: u64 = 200;
@@ -101,8 +101,14 @@ impl Upkeep {
         let events = shared.read().events();
         let is_due = events.saturating_sub(self.since) >= shared.settings.snapshot_every.max(1)
             || shared.log_bytes.load(Ordering::Relaxed) >= MAX_BYTES_BETWEEN;
-        if is_due && let Err(error) = self.snapshot().await {
+        if is_due
+            && shared.is_leading()
+            && let Err(error) = self.snapshot().await
+        {
             tracing::warn!(%error, "cannot take a snapshot; no data is lost, the log is kept");
+        }
+        if shared.is_replicated {
+            return;
         }
         shared.meters.state(&shared.read());
         let fitting = &shared.fitting;
@@ -120,13 +126,13 @@ impl Upkeep {
         self.since = shared.read().events();
         shared.log_bytes.store(0, Ordering::Relaxed);
         let at = self.roll().await?;
-        let snapshots = &shared.folder.snapshots;
+        let snapshots = &shared.snapshots;
         let state = if at == 0 || snapshots.list().last() == Some(&at) {
             None
         } else {
             let begun = std::time::Instant::now();
             let identity = shared.read().identity().clone();
-            let state = fold::newest(&shared.folder, &identity, at, &mut |_| {})?;
+            let state = fold::newest(shared.sources(), &identity, at, &mut |_| {})?;
             snapshots.write(at, &mut |out| state.save(out))?;
             let milliseconds = begun.elapsed().as_millis() as u64;
             tracing::info!(event = state.events(), milliseconds, "snapshot taken");
@@ -152,10 +158,10 @@ impl Upkeep {
     /// Removes all snapshots but the newest two, and the part of the log that neither they, nor the journal,
     /// nor the setting `keep-log` need.
     async fn tidy(&self) -> Result<(), FoldError> {
-        let folder = &self.shared.folder;
-        let all = folder.snapshots.list();
+        let snapshots = &self.shared.snapshots;
+        let all = snapshots.list();
         let kept = &all[all.len().saturating_sub(2)..];
-        folder.snapshots.keep_only(kept)?;
+        snapshots.keep_only(kept)?;
         let [older, _] = kept else { return Ok(()) };
         let journaled = self.shared.journaled.load(Ordering::SeqCst);
         let needed = (*older).min(journaled) + 1;
@@ -165,8 +171,10 @@ impl Upkeep {
 
     /// The batch before which the log may be dropped, at most `needed`.
     fn keep_log(&self, needed: u64) -> Result<u64, FoldError> {
-        let log = &self.shared.folder.log;
-        let mut files = log.closed()?;
+        let log = &self.shared.log;
+        let Some(mut files) = log.closed()? else {
+            return Ok(needed);
+        };
         files.retain(|&(until, _)| until <= needed);
         let newest_first = files.into_iter().rev();
         let dropped = match self.shared.settings.keep_log {
@@ -217,12 +225,11 @@ impl Upkeep {
         let (reply, flushed) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
-        let (at, events) = self.snapshot().await?;
-        let (reply, flushed) = oneshot::channel();
-        let sent = self.journal.send(JournalRequest::Flush(reply)).await;
-        answered::<_, StoreError>(sent.is_ok(), flushed).await?;
-        shared.folder.snapshots.keep_only(&[at])?;
-        self.drop_before(at + 1).await?;
+        // A node that follows has a journal only.
+        let events = match shared.is_leading() {
+            true => self.compact_log().await?,
+            false => shared.read().events(),
+        };
         let (reply, forgotten) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Forget(reply)).await;
         let dropped = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
@@ -241,6 +248,17 @@ impl Upkeep {
             bytes_after,
         })
     }
+
+    /// Removes everything before now from the snapshots and the log. Returns the last event.
+    async fn compact_log(&mut self) -> Result<u64, FoldError> {
+        let (at, events) = self.snapshot().await?;
+        let (reply, flushed) = oneshot::channel();
+        let sent = self.journal.send(JournalRequest::Flush(reply)).await;
+        answered::<_, StoreError>(sent.is_ok(), flushed).await?;
+        self.shared.snapshots.keep_only(&[at])?;
+        self.drop_before(at + 1).await?;
+        Ok(events)
+    }
 }
 
 fn refused(refusal: &Refusal) -> FoldError {
@@ -257,7 +275,7 @@ fn refused(refusal: &Refusal) -> FoldError {
 pub(super) fn last_snapshot(shared: &Shared) {
     let state = shared.read();
     let at = state.position();
-    let snapshots = &shared.folder.snapshots;
+    let snapshots = &shared.snapshots;
     if at == 0 || snapshots.list().last() == Some(&at) {
         return;
     }

@@ -43,11 +43,11 @@ pub fn verify(env: &Env, data: &Path, watch: &mut dyn FnMut(u64)) -> Result<Veri
         return Err(FoldError::Empty(data.display().to_string()));
     };
     let last = folder.log.last();
-    let (state, from) = fold::oldest(&folder, &identity, last, watch)?;
+    let (state, from) = fold::oldest(fold::Sources::of(&folder), &identity, last, watch)?;
     let hash = state.hash();
     let mut snapshots = 0;
     if let Some(&at) = folder.snapshots.list().last() {
-        let other = fold::newest(&folder, &identity, last, &mut |_| {})?;
+        let other = fold::newest(fold::Sources::of(&folder), &identity, last, &mut |_| {})?;
         if other.hash() != hash {
             return Err(FoldError::Snapshot {
                 file: folder.snapshots.path(at).display().to_string(),

@@ -95,6 +95,11 @@ impl Catalogue {
         self.entries.len()
     }
 
+    /// The revision of the newest version of an item.
+    pub fn revisions(&self) -> u64 {
+        self.revisions
+    }
+
     /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()

@@ -2,7 +2,7 @@
 
 use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
 
-use super::{Served, State, UNSEEN_USER};
+use super::{Catalogue, Served, State, UNSEEN_USER};
 
 /// The maximum number of items for which scoring all of them is as fast as pruning by bounds.
 const MAX_SCORED_ITEMS: usize = 1024;
@@ -51,23 +51,29 @@ impl State {
     ///
     /// # Errors
     /// If there is no candidate, or the candidates have another number of features.
+    #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
     pub fn choose(
         &self,
         draws: Draws,
         user: &str,
         choice: &Choice<'_>,
+        catalogue: Option<&Catalogue>,
         context: &[f64],
         k: usize,
         scratch: &mut Scratch,
     ) -> Result<Chosen, Error> {
         let fresh;
-        let (policy, catalogue) = match (&self.learned, choice) {
-            (Some(learned), _) => (&learned.policy, Some(&learned.catalogue)),
-            (None, Choice::Inline(items)) => {
+        let policy = match (&self.learned, choice, catalogue) {
+            (Some(learned), ..) => &learned.policy,
+            (None, Choice::Inline(items), _) => {
                 fresh = self.make(items.dim())?;
-                (&fresh, None)
+                &fresh
             }
-            (None, _) => return Err(Error::NoCandidates),
+            (None, _, Some(catalogue)) => {
+                fresh = self.make(catalogue.items().dim())?;
+                &fresh
+            }
+            (None, _, None) => return Err(Error::NoCandidates),
         };
         let user = self.users.number(user).map_or(UNSEEN_USER, UserId::from);
         let mut chosen = Chosen {

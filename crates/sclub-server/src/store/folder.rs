@@ -15,6 +15,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::epochs::{Epoch, Epochs};
 use super::files::{self, At, damaged};
@@ -32,11 +33,11 @@ pub struct Folder {
     env: Env,
     path: PathBuf,
     /// The log, for recovery.
-    pub log: Segments,
+    pub log: Arc<Segments>,
     /// The journal, for analysis.
     pub journal: Segments,
     /// The snapshots, for a fast start.
-    pub snapshots: Snapshots,
+    pub snapshots: Arc<Snapshots>,
     _lock: Box<dyn LockGuard>,
 }
 
@@ -70,9 +71,9 @@ impl Folder {
             files::put(disk, &path.join("format"), text.as_bytes())?;
         }
         let folder = Self {
-            log: Segments::open(env, &path.join("log"), segment_bytes)?,
+            log: Arc::new(Segments::open(env, &path.join("log"), segment_bytes)?),
             journal: Segments::open(env, &path.join("journal"), segment_bytes)?,
-            snapshots: Snapshots::open(env, &path.join("snapshots"))?,
+            snapshots: Arc::new(Snapshots::open(env, &path.join("snapshots"))?),
             env: env.clone(),
             path: path.into(),
             _lock: lock,
@@ -98,7 +99,7 @@ impl Folder {
         };
         let ends: [u64; 2] =
             postcard::from_bytes(&bytes).map_err(|_| damaged(&file, "it cannot be decoded"))?;
-        for (log, end) in [&self.log, &self.journal].into_iter().zip(ends) {
+        for (log, end) in [&*self.log, &self.journal].into_iter().zip(ends) {
             let last = log.last();
             if last < end {
                 return Err(damaged(

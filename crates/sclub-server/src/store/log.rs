@@ -1,8 +1,14 @@
 //! The log: an ordered list of batches of bytes.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
 
 use super::StoreError;
+use crate::cluster::bus::BusError;
 
 /// Batches in order, each with its number.
 pub type Batches = Box<dyn Iterator<Item = Result<(u64, Vec<u8>), StoreError>> + Send>;
@@ -25,6 +31,15 @@ pub enum AppendError {
     Unknown(StoreError),
 }
 
+/// The future result of a write.
+pub type Written<'a, E> = Pin<Box<dyn Future<Output = Result<(), E>> + Send + 'a>>;
+
+/// The future result of [`Log::follow`].
+pub type Follow<'a> = Pin<Box<dyn Future<Output = Result<Followed, BusError>> + Send + 'a>>;
+
+/// Batches with their numbers, as they are appended.
+pub type Followed = mpsc::Receiver<Result<(u64, Bytes), BusError>>;
+
 /// An ordered list of batches of bytes, numbered from 1 without gaps, with one writer.
 ///
 /// A batch is durable once [`Log::append`] has returned: it survives a crash of the process and of the machine.
@@ -36,7 +51,13 @@ pub trait Log: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// See [`AppendError`].
-    fn append(&self, expected_last: u64, batch: &[u8]) -> Result<(), AppendError>;
+    fn append(&self, expected_last: u64, batch: Bytes) -> Written<'_, AppendError>;
+
+    /// Removes the files that have only batches before a number.
+    ///
+    /// # Errors
+    /// If a file cannot be removed. It can be retried.
+    fn drop_before(&self, number: u64) -> Written<'_, StoreError>;
 
     /// The batches after a number. The last ones may be in the middle of an append: a caller must stop at the
     /// last batch that it knows to be appended. Batches that are dropped meanwhile can still be read.
@@ -45,9 +66,26 @@ pub trait Log: fmt::Debug + Send + Sync {
     /// If a batch was dropped, or a file cannot be read. The iterator can also return an error, and ends then.
     fn read(&self, after: u64) -> Result<Batches, StoreError>;
 
-    /// Removes the files that have only batches before a number.
+    /// The number of the first batch that can be read; one more than the last if there is none.
     ///
     /// # Errors
-    /// If a file cannot be removed. It can be retried.
-    fn drop_before(&self, number: u64) -> Result<(), StoreError>;
+    /// If it cannot be read.
+    fn first(&self) -> Result<u64, StoreError>;
+
+    /// The files that are no longer written: the number after their last batch, and their length. `None` if the log
+    /// is not kept in files: then it can be dropped before any batch.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    fn closed(&self) -> Result<Option<Vec<(u64, u64)>>, StoreError>;
+
+    /// The batches after a number, also those that other writers append later. The receiver gets an error and no
+    /// more batches if it cannot go on.
+    ///
+    /// # Errors
+    /// If the log has no other writers, or cannot be read.
+    fn follow(&self, after: u64) -> Follow<'_>;
+
+    /// Takes note of a batch that was applied. It will be read soon.
+    fn remember(&self, _number: u64, _batch: &Bytes) {}
 }

@@ -19,9 +19,9 @@ use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
 pub use folder::Folder;
-pub use log::{AppendError, Batches, Log};
+pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;
-pub use snapshots::Snapshots;
+pub use snapshots::{SnapshotStore, Snapshots, WriteSnapshot};
 
 /// An error of a data folder.
 #[derive(Debug, thiserror::Error)]

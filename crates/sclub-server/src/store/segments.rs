@@ -9,13 +9,17 @@
 
 mod segment;
 
+use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
 
 use super::StoreError;
 use super::files::{At, damaged};
 use super::frame::{self, End, HEADER, Header, MAX_BATCH, Place};
-use super::log::{AppendError, Batches, Log};
+use super::log::{AppendError, Batches, Follow, Log, Written};
+use crate::cluster::bus::BusError;
 use crate::env::{Access, DiskFile, Env};
 use segment::{Reading, Segment, list, next_of, path_of, settle};
 
@@ -379,8 +383,12 @@ impl Segments {
     }
 }
 
-impl Log for Segments {
-    fn append(&self, expected_last: u64, batch: &[u8]) -> Result<(), AppendError> {
+impl Segments {
+    /// As [`Log::append`].
+    ///
+    /// # Errors
+    /// See [`AppendError`].
+    pub fn append(&self, expected_last: u64, batch: &[u8]) -> Result<(), AppendError> {
         let mut writer = self.writer();
         if writer.last != expected_last {
             return Err(AppendError::Conflict { last: writer.last });
@@ -397,7 +405,11 @@ impl Log for Segments {
         self.put(&mut writer, batch, true)
     }
 
-    fn read(&self, after: u64) -> Result<Batches, StoreError> {
+    /// As [`Log::read`].
+    ///
+    /// # Errors
+    /// If a batch was dropped, or a file cannot be read.
+    pub fn read(&self, after: u64) -> Result<Batches, StoreError> {
         // Locked, so that no file is made, removed or rewritten meanwhile.
         let _writer = self.writer();
         let mut segments = list(&self.env, &self.dir)?;
@@ -430,7 +442,11 @@ impl Log for Segments {
         }))
     }
 
-    fn drop_before(&self, number: u64) -> Result<(), StoreError> {
+    /// As [`Log::drop_before`].
+    ///
+    /// # Errors
+    /// If a file cannot be removed. It can be retried.
+    pub fn drop_before(&self, number: u64) -> Result<(), StoreError> {
         let writer = self.writer();
         for segment in list(&self.env, &self.dir)? {
             if segment
@@ -441,6 +457,34 @@ impl Log for Segments {
             }
         }
         self.sync_names()
+    }
+}
+
+/// Files have one writer and no followers, so every call is done when it returns.
+impl Log for Segments {
+    fn append(&self, expected_last: u64, batch: Bytes) -> Written<'_, AppendError> {
+        Box::pin(ready(Segments::append(self, expected_last, &batch)))
+    }
+
+    fn drop_before(&self, number: u64) -> Written<'_, StoreError> {
+        Box::pin(ready(Segments::drop_before(self, number)))
+    }
+
+    fn read(&self, after: u64) -> Result<Batches, StoreError> {
+        Segments::read(self, after)
+    }
+
+    fn first(&self) -> Result<u64, StoreError> {
+        Segments::first(self)
+    }
+
+    fn closed(&self) -> Result<Option<Vec<(u64, u64)>>, StoreError> {
+        Segments::closed(self).map(Some)
+    }
+
+    fn follow(&self, _after: u64) -> Follow<'_> {
+        let reason = "this log has one writer".to_owned();
+        Box::pin(ready(Err(BusError::Failed(reason))))
     }
 }
 

@@ -12,6 +12,65 @@ const MARK: &[u8; 16] = b"sclub snapshot2\n";
 const PIECE: usize = 1 << 20;
 const SUM: usize = 32;
 
+/// Snapshots by the number of the last batch in them. Each is complete and durable, or does not exist.
+pub trait SnapshotStore: std::fmt::Debug + Send + Sync {
+    /// The last batches of the snapshots, in rising order.
+    fn list(&self) -> Vec<u64>;
+
+    /// The name of a snapshot, for messages.
+    fn name(&self, at: u64) -> String;
+
+    /// Writes a snapshot.
+    ///
+    /// # Errors
+    /// If it cannot be written, or `write` fails.
+    fn write(&self, at: u64, write: &mut WriteSnapshot<'_>) -> Result<(), StoreError>;
+
+    /// Opens a snapshot. The reader checks every byte before it returns it.
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    fn read(&self, at: u64) -> Result<Box<dyn Read + Send>, StoreError>;
+
+    /// Removes a snapshot that cannot be read from the list, so that no other data is dropped because of it.
+    fn disregard(&self, at: u64);
+
+    /// Removes every snapshot except some.
+    ///
+    /// # Errors
+    /// If one cannot be removed. It can be retried.
+    fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError>;
+}
+
+/// Writes the contents of a snapshot.
+pub type WriteSnapshot<'a> = dyn FnMut(&mut dyn Write) -> io::Result<()> + 'a;
+
+impl SnapshotStore for Snapshots {
+    fn list(&self) -> Vec<u64> {
+        Snapshots::list(self)
+    }
+
+    fn name(&self, at: u64) -> String {
+        self.path(at).display().to_string()
+    }
+
+    fn write(&self, at: u64, write: &mut WriteSnapshot<'_>) -> Result<(), StoreError> {
+        Snapshots::write(self, at, write)
+    }
+
+    fn read(&self, at: u64) -> Result<Box<dyn Read + Send>, StoreError> {
+        Snapshots::read(self, at)
+    }
+
+    fn disregard(&self, at: u64) {
+        Snapshots::disregard(self, at);
+    }
+
+    fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
+        Snapshots::keep_only(self, keep)
+    }
+}
+
 /// The snapshots of a data folder, by the number of the last batch in them.
 #[derive(Debug)]
 pub struct Snapshots {

@@ -31,7 +31,15 @@ fn again(bench: &Bench, shown: &Recommended, user: &str, k: usize) -> Vec<(Strin
         further: None,
     };
     let all = Choice::All { exclude: &[] };
-    let chosen = state.choose(draws, user, &all, &[], k, &mut Scratch::default());
+    let chosen = state.choose(
+        draws,
+        user,
+        &all,
+        state.catalogue(),
+        &[],
+        k,
+        &mut Scratch::default(),
+    );
     let entry = |index: usize| state.catalogue().unwrap().entry(index).id.to_string();
     let chosen = chosen.unwrap().decisions.into_iter();
     chosen.map(|d| (entry(d.index), d.score.score)).collect()
@@ -118,7 +126,15 @@ fn a_large_catalogue_is_searched_exactly_with_a_draw() {
             further: None,
         };
         let choose = |choice: &Choice<'_>, k: usize| {
-            let chosen = state.choose(draws, user, choice, &[], k, &mut Scratch::default());
+            let chosen = state.choose(
+                draws,
+                user,
+                choice,
+                state.catalogue(),
+                &[],
+                k,
+                &mut Scratch::default(),
+            );
             let chosen = chosen.unwrap().decisions.into_iter();
             chosen.map(|d| (d.index, d.score.score)).collect::<Vec<_>>()
         };

@@ -7,7 +7,6 @@ use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
-use sclub_server::store::Log;
 
 use crate::bench::{Bench, of};
 

@@ -2,8 +2,6 @@
 
 use std::rc::Rc;
 
-use sclub_server::store::Log;
-
 use crate::clients::features;
 use crate::operators::supervisor;
 use crate::plan::Plan;

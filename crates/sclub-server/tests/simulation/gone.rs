@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sclub_server::env::Env;
-use sclub_server::store::{Log, Segments};
+use sclub_server::store::Segments;
 
 use crate::clock::{SimClock, SimRandom};
 use crate::disk::{Faults, SimDisk, View};

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sclub_server::env::Env;
-use sclub_server::store::{Folder, Log, Origin, StoreError};
+use sclub_server::store::{Folder, Origin, StoreError};
 
 use crate::common::disk::Faults;
 use crate::common::{copy_of, files, new_folder};

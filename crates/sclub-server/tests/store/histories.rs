@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use sclub_server::env::Env;
-use sclub_server::store::{AppendError, Log, Segments};
+use sclub_server::store::{AppendError, Segments};
 
 use crate::common::disk::Faults;
 use crate::common::{copy_of, new_folder};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use sclub_server::env::Env;
-use sclub_server::store::{AppendError, Log, Segments, StoreError};
+use sclub_server::store::{AppendError, Segments, StoreError};
 
 use crate::common::disk::Faults;
 use crate::common::{copy_of, files, files_containing, flip, new_folder};

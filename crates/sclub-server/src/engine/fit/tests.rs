@@ -13,7 +13,7 @@ use crate::env::Env;
 use crate::event::{Batch, Event, Item, Stamp};
 use crate::settings::Settings;
 use crate::state::{Scratch, State};
-use crate::store::{Folder, Log};
+use crate::store::Folder;
 use common::disk::Faults;
 use common::{copy_of, files_containing, new_folder};
 

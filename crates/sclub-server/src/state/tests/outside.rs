@@ -20,7 +20,15 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
     follow(&mut state, 0, vec![remove]).unwrap();
     let all = Choice::All { exclude: &[] };
     for state in [&state, &reloaded(&state)] {
-        let chosen = state.choose(Draws::default(), "u", &all, &[], 3, &mut Scratch::default());
+        let chosen = state.choose(
+            Draws::default(),
+            "u",
+            &all,
+            state.catalogue(),
+            &[],
+            3,
+            &mut Scratch::default(),
+        );
         // The last item took the place of the first.
         let ids = ["d", "b", "c"].map(item_id);
         assert_eq!(OFFERED.take(), ids);
@@ -31,6 +39,7 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
             Draws::default(),
             "u",
             &some,
+            state.catalogue(),
             &[],
             1,
             &mut Scratch::default(),

@@ -1,0 +1,209 @@
+//! An engine whose log is replicated: one node writes it, and others follow.
+//!
+//! A node that follows applies the batches that the writer appends. It can take over at once: the state is the
+//! same. If two nodes write, the log refuses one of them, which then follows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
+
+use sclub::Workers;
+use tokio::sync::watch;
+
+use super::fold::{self, FoldError};
+use super::owner::{Command, Done};
+use super::{Engine, OpenError, Refusal, Shared};
+use crate::decision::first_number;
+use crate::identity::Identity;
+use crate::meters::Meters;
+use crate::settings::Settings;
+use crate::state::{Catalogue, State};
+use crate::store::{Epochs, Folder, Log, SnapshotStore};
+
+/// The storage of an engine, and what it shares with others.
+#[derive(Debug)]
+pub struct Replica {
+    /// A folder for the journal.
+    pub folder: Folder,
+    /// The log.
+    pub log: Arc<dyn Log>,
+    /// The snapshots.
+    pub snapshots: Arc<dyn SnapshotStore>,
+    /// The engine that has the catalogue, if this one has none.
+    pub catalogue: Option<Arc<Engine>>,
+    /// The metrics.
+    pub meters: Arc<Meters>,
+}
+
+/// The part of an engine in writing its log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// It writes the log.
+    Leading,
+    /// It applies what another node writes.
+    Following,
+    /// It can do neither, for this reason. It must be opened again.
+    Broken(String),
+}
+
+/// A time during which an engine writes the log and hands out decisions.
+#[derive(Debug)]
+pub(crate) struct Term {
+    /// The epochs, of which the last one is this term's.
+    pub epochs: Epochs,
+    /// The random number that identifies the epoch.
+    pub life: u64,
+    /// The number of the next item shown.
+    pub number: AtomicU64,
+}
+
+impl Term {
+    /// The term of the last of these epochs.
+    pub fn new(epochs: Epochs) -> Self {
+        let epoch = epochs.current();
+        Self {
+            life: epoch.map_or(0, |epoch| epoch.life),
+            number: AtomicU64::new(first_number(epoch.map_or(0, |epoch| epoch.number))),
+            epochs,
+        }
+    }
+}
+
+impl Shared {
+    pub(super) fn is_leading(&self) -> bool {
+        *self.role.borrow() == Role::Leading
+    }
+
+    /// The last term. It may be over, if another node writes now.
+    pub(super) fn term(&self) -> Result<TermGuard<'_>, Refusal> {
+        let term = self.term.read().unwrap_or_else(PoisonError::into_inner);
+        match *term {
+            Some(_) => Ok(TermGuard(term)),
+            None => Err(Refusal::Moved),
+        }
+    }
+
+    /// Begins a term.
+    pub(super) fn begin_term(&self, epochs: Epochs) {
+        let clock = self.read().clock();
+        // The clock of another node may be behind the last stamp, or ahead of it.
+        let now = self.clock().max(clock);
+        let offset = now.wrapping_sub(self.env().clock.monotonic());
+        self.clock_offset.store(offset, Ordering::Relaxed);
+        let mut term = self.term.write().unwrap_or_else(PoisonError::into_inner);
+        *term = Some(Term::new(epochs));
+        drop(term);
+        self.role.send_replace(Role::Leading);
+    }
+
+    /// The catalogue that goes with a state of this engine.
+    pub(super) fn catalogue_of<'a>(&'a self, state: &'a State) -> CatalogueGuard<'a> {
+        match &self.catalogue {
+            None => CatalogueGuard::Own(state),
+            Some(other) => CatalogueGuard::Other(other.read()),
+        }
+    }
+}
+
+/// A term while it is read.
+pub(super) struct TermGuard<'a>(RwLockReadGuard<'a, Option<Term>>);
+
+impl std::ops::Deref for TermGuard<'_> {
+    type Target = Term;
+
+    fn deref(&self) -> &Term {
+        self.0.as_ref().expect("checked when it was made")
+    }
+}
+
+/// A catalogue while it is read.
+pub(super) enum CatalogueGuard<'a> {
+    Own(&'a State),
+    Other(RwLockReadGuard<'a, State>),
+}
+
+impl CatalogueGuard<'_> {
+    /// The catalogue, once the number of features is known.
+    pub fn get(&self) -> Option<&Catalogue> {
+        match self {
+            CatalogueGuard::Own(state) => state.catalogue(),
+            CatalogueGuard::Other(state) => state.catalogue(),
+        }
+    }
+}
+
+impl Engine {
+    /// Opens a replica, from its newest snapshot. It follows the log.
+    ///
+    /// # Errors
+    /// If no snapshot can be read, or a thread cannot be started.
+    pub fn follow(
+        replica: Replica,
+        identity: &Identity,
+        settings: &Settings,
+        workers: Box<dyn Workers + Send + Sync>,
+    ) -> Result<Self, OpenError> {
+        let sources = fold::Sources {
+            log: &*replica.log,
+            snapshots: &*replica.snapshots,
+        };
+        let state = fold::newest_snapshot(sources, identity)?;
+        let first = replica.log.first()?;
+        if state.position() + 1 < first {
+            return Err(OpenError::Fold(FoldError::Batch {
+                number: state.position() + 1,
+                reason: format!("it was dropped; the log begins with batch {first}"),
+            }));
+        }
+        Self::run(replica, state, settings, workers, None)
+    }
+
+    /// Writes the log from now on, once every batch up to `last` is applied. `epochs` are durable, and the last one
+    /// is new.
+    ///
+    /// # Errors
+    /// If the engine is broken or closed.
+    pub async fn lead(&self, last: u64, epochs: Epochs) -> Result<(), Refusal> {
+        self.command(Command::Lead { last, epochs }).await
+    }
+
+    /// Stops writing the log, after the writes in the queue, and follows it.
+    ///
+    /// # Errors
+    /// If the engine is closed.
+    pub async fn resign(&self) -> Result<(), Refusal> {
+        self.command(Command::Resign).await
+    }
+
+    /// Logs a fit that was computed from all partitions. `position` is the batch up to which this partition was in
+    /// it: if a user was forgotten since, it is dropped.
+    ///
+    /// # Errors
+    /// If the engine does not lead.
+    pub async fn log_fit(&self, fit: Vec<u8>, position: u64) -> Result<(), Refusal> {
+        self.command(Command::LogFit { fit, position }).await
+    }
+
+    async fn command(&self, command: Command) -> Result<(), Refusal> {
+        self.shared.ask(command).await.map(|_: Done| ())
+    }
+
+    /// The role now.
+    pub fn role(&self) -> Role {
+        self.shared.role.borrow().clone()
+    }
+
+    /// Returns true if this engine writes the log.
+    pub fn is_leading(&self) -> bool {
+        self.shared.is_leading()
+    }
+
+    /// Returns true if the engine has led, and so can hand out decisions.
+    pub fn has_led(&self) -> bool {
+        self.shared.term().is_ok()
+    }
+
+    /// A receiver of changes of the role.
+    pub fn roles(&self) -> watch::Receiver<Role> {
+        self.shared.role.subscribe()
+    }
+}
