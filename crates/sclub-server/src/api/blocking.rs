@@ -8,6 +8,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -84,6 +85,10 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     work: Work,
     run: impl FnOnce(&App, &Engine) -> T + Send + 'static,
 ) -> Result<T, ApiError> {
+    if Handle::try_current().is_err() {
+        // A simulation has one thread for everything.
+        return Ok(run(app, app.ready()?));
+    }
     match start(app, work, run).await?.await {
         Ok(outcome) => outcome,
         // Panics as if the work had run in the handler.

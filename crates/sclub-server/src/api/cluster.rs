@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Request, State};
@@ -21,22 +21,22 @@ use tower::ServiceExt;
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode};
 use crate::cluster::members::{Members, Move, owners};
-use crate::cluster::node::Group;
+use crate::cluster::node::{Group, is_leading};
 use crate::cluster::{Node, ask_node, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::error::ErrorBody;
 use crate::edge::{ApiError, Closing};
-use crate::engine::{Compacted, Refusal};
+use crate::engine::{Compacted, Engine, Refusal};
 use crate::meters::Call;
 
-/// The time for which a request waits for an owner: a takeover takes the length of a lease and a second.
-const DEADLINE: Duration = Duration::from_millis(crate::cluster::TTL + 3_000);
-/// The time for which one attempt waits for its answer. Then the owner may be another one.
+/// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
+const DEADLINE: u64 = crate::cluster::TTL + 3_000;
+/// The milliseconds for which one attempt waits for its answer. Then the owner may be another one.
 const ATTEMPT_MS: u64 = 1_500;
-/// The time for which a compaction may take.
+/// The milliseconds for which a compaction may take.
 const LONG_MS: u64 = 600_000;
-/// The time between two attempts.
-const RETRY: Duration = Duration::from_millis(15);
+/// The milliseconds between two attempts.
+const RETRY: u64 = 15;
 
 /// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
 pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
@@ -184,14 +184,13 @@ async fn ask(
     bytes: Bytes,
 ) -> Result<Answer, ApiError> {
     let can_be_stale = route.is_read();
-    let begun = Instant::now();
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
     loop {
-        let app = group.app();
-        let engine = app.as_ref().and_then(|app| app.engine());
-        if let (Some(app), Some(engine)) = (&app, engine)
-            && engine.is_leading()
-        {
-            let answered = answer_local(app, &route, bytes.clone()).await;
+        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
+        let own = group.app().filter(|_| is_leading(group));
+        if let Some(app) = own {
+            let answered = answer_local(&app, &route, bytes.clone()).await;
             match answered {
                 Err(error) if is_moving(&error) => {}
                 answered => return answered,
@@ -214,19 +213,19 @@ async fn ask(
                 _ => {}
             }
             // Without an owner, this node answers from what it knows.
-            if let (Some(app), Some(engine)) = (&app, engine)
+            if let Some(app) = group.app()
                 && can_be_stale
-                && engine.has_led()
+                && app.engine().is_some_and(Engine::has_led)
             {
-                return answer_local(app, &route, bytes.clone()).await;
+                return answer_local(&app, &route, bytes.clone()).await;
             }
         }
-        if begun.elapsed() >= DEADLINE {
+        if clock.monotonic() - begun >= DEADLINE {
             return Err(ApiError::moved(
                 "the owner of the partition does not answer; retry",
             ));
         }
-        tokio::time::sleep(RETRY).await;
+        clock.sleep(RETRY).await;
     }
 }
 
@@ -507,7 +506,8 @@ pub(super) async fn upsert(
 ) -> Result<usize, ApiError> {
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);
-    let begun = Instant::now();
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
     let (changed, position) = loop {
         let answer = node.ask_owner(group, call.clone(), ATTEMPT_MS).await;
         match answer {
@@ -523,20 +523,20 @@ pub(super) async fn upsert(
             Some(GroupAnswer::Failed(_)) => return Err(ApiError::internal()),
             _ => {}
         }
-        if begun.elapsed() >= DEADLINE {
+        if clock.monotonic() - begun >= DEADLINE {
             return Err(ApiError::moved(
                 "the owner of the catalogue does not answer; retry",
             ));
         }
-        tokio::time::sleep(RETRY).await;
+        clock.sleep(RETRY).await;
     };
-    while begun.elapsed() < DEADLINE {
+    while clock.monotonic() - begun < DEADLINE {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
         if engine.is_some_and(|engine| engine.state().position() >= position) {
             break;
         }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        clock.sleep(2).await;
     }
     Ok(changed as usize)
 }
@@ -633,7 +633,8 @@ async fn ask_group(
     group: &Arc<Group>,
     call: &GroupCall,
 ) -> Result<Vec<u8>, ApiError> {
-    let begun = Instant::now();
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
     loop {
         let answer = node.ask_owner(group, call.clone(), LONG_MS).await;
         match answer {
@@ -644,12 +645,12 @@ async fn ask_group(
             }
             _ => {}
         }
-        if begun.elapsed() >= DEADLINE {
+        if clock.monotonic() - begun >= DEADLINE {
             return Err(ApiError::moved(
                 "the owner of a group does not answer; retry",
             ));
         }
-        tokio::time::sleep(RETRY).await;
+        clock.sleep(RETRY).await;
     }
 }
 

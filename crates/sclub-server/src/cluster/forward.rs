@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{Group, Node};
+use super::node::{Group, Node, is_leading};
 use super::serve::{execute_long, subject_of};
 
 /// The maximum number of requests, and of bytes, in a message.
@@ -56,10 +56,10 @@ impl Node {
         call: GroupCall,
         timeout_ms: u64,
     ) -> Option<GroupAnswer> {
-        let app = group.app();
-        let engine = app.as_ref().and_then(|app| app.engine());
-        if engine.is_some_and(|engine| engine.is_leading()) {
-            let answer = execute_long(self, app?, call).await;
+        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
+        let own = group.app().filter(|_| is_leading(group));
+        if let Some(app) = own {
+            let answer = execute_long(self, app, call).await;
             return (answer != GroupAnswer::Moved).then_some(answer);
         }
         let owner = self.owner_of(group).filter(|owner| **owner != *self.name)?;

@@ -23,7 +23,7 @@ use crate::env::{Env, Task};
 use crate::identity::Identity;
 use crate::meters::Meters;
 use crate::settings::Settings;
-use crate::store::{Epochs, Folder};
+use crate::store::{Epochs, Folder, Snapshots};
 
 /// The milliseconds between two looks at a group, if nothing happens.
 const TICK: u64 = 200;
@@ -39,6 +39,9 @@ const LINGER: u64 = 10_000;
 const MAX_LAG: u64 = 256;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
+
+/// The folder with the copies of a group's snapshots.
+pub(super) const COPIES: &str = "copies";
 
 /// The number of changes of owners that are kept.
 const MAX_MOVES: usize = 200;
@@ -117,6 +120,7 @@ pub struct Node {
     standby: usize,
     groups: Vec<Arc<Group>>,
     is_draining: AtomicBool,
+    has_catalogue: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
     /// The last changes of owners, the newest first.
@@ -199,6 +203,7 @@ impl Node {
             life: u64::from_le_bytes(life),
             standby,
             is_draining: AtomicBool::new(false),
+            has_catalogue: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
             moves: Mutex::default(),
@@ -328,6 +333,7 @@ impl Node {
         while !self.is_closed() {
             if !is_first {
                 tokio::select! {
+                    biased;
                     () = self.bus.changed(Bucket::Leases) => {}
                     () = self.env.clock.sleep(TTL) => {}
                 }
@@ -426,9 +432,11 @@ impl Node {
         let catalogue = match group.index == self.cluster.partitions {
             true => None,
             false => match self.catalogue().app().as_ref().and_then(|app| app.engine()) {
-                Some(engine) => Some(engine.catalogue_source()),
-                // It is opened first.
-                None => return Ok(()),
+                Some(engine) if self.has_read_catalogue(engine).await? => {
+                    Some(engine.catalogue_source())
+                }
+                // It is read first: without it there is nothing to recommend.
+                _ => return Ok(()),
             },
         };
         let (node, of) = (Arc::clone(self), Arc::clone(group));
@@ -440,6 +448,17 @@ impl Node {
         Ok(())
     }
 
+    /// Returns true if this node has once had the whole catalogue.
+    async fn has_read_catalogue(&self, catalogue: &Engine) -> Result<bool, String> {
+        if !self.has_catalogue.load(Ordering::SeqCst) {
+            let bounds = self.bus.bounds(&self.catalogue().name).await;
+            let (_, last) = bounds.map_err(|error| error.to_string())?;
+            let is_read = catalogue.state().position() >= last;
+            self.has_catalogue.store(is_read, Ordering::SeqCst);
+        }
+        Ok(self.has_catalogue.load(Ordering::SeqCst))
+    }
+
     fn open_engine(
         &self,
         group: &Group,
@@ -447,8 +466,10 @@ impl Node {
     ) -> Result<Engine, String> {
         let path = self.settings.data.join(&group.name);
         let folder = Folder::open(&self.env, &path).map_err(|error| error.to_string())?;
-        let snapshots = Arc::clone(&folder.snapshots);
-        let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, snapshots);
+        // Not among the folder's own snapshots, which its own log must reach.
+        let copies = Snapshots::open(&self.env, &path.join(COPIES));
+        let copies = Arc::new(copies.map_err(|error| error.to_string())?);
+        let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, copies);
         let log = self.log(group).map_err(|error| error.to_string())?;
         let replica = Replica {
             folder,
@@ -467,7 +488,7 @@ impl Node {
     }
 
     /// Begins an epoch of a group. It is durable when this returns.
-    async fn begin_epoch(&self, group: &Group, clock: u64) -> Result<Epochs, BusError> {
+    async fn begin_epoch(&self, group: &Group) -> Result<Epochs, BusError> {
         let key = format!("epochs.{}", group.name);
         let mut life = [0; 8];
         self.env
@@ -483,7 +504,7 @@ impl Node {
             };
             // Numbers of decisions are unique in the cluster.
             let (step, index) = (self.groups.len() as u64, group.index as u64);
-            epochs.begin_in(step, index, u64::from_le_bytes(life), clock);
+            epochs.begin_in(step, index, u64::from_le_bytes(life));
             let value: Bytes = postcard::to_stdvec(&epochs).expect("plain data").into();
             let written = match entry {
                 None => self.bus.create(Bucket::Config, &key, value).await,
@@ -570,7 +591,7 @@ impl Node {
     }
 }
 
-fn is_leading(group: &Group) -> bool {
+pub(crate) fn is_leading(group: &Group) -> bool {
     let app = group.app();
     let engine = app.as_ref().and_then(|app| app.engine());
     engine.is_some_and(Engine::is_leading)
@@ -625,7 +646,9 @@ async fn tend(node: Arc<Node>, group: Arc<Group>) {
                 None => std::future::pending().await,
             }
         };
+        // In order, so that a simulation can be repeated.
         tokio::select! {
+            biased;
             () = node.env.clock.sleep(TICK) => {}
             () = node.bus.changed(Bucket::Leases) => {}
             () = role_changed => {}
@@ -754,9 +777,9 @@ impl Tending {
     ) -> Result<(), String> {
         let failed = |error: BusError| error.to_string();
         let (_, last) = node.bus.bounds(&group.name).await.map_err(failed)?;
-        let clock = engine.state().clock();
-        let epochs = node.begin_epoch(group, clock).await.map_err(failed)?;
+        let epochs = node.begin_epoch(group).await.map_err(failed)?;
         let led = tokio::select! {
+            biased;
             led = engine.lead(last, epochs) => led,
             () = node.env.clock.sleep(RENEW) => {
                 // Still catching up: the lease must be renewed first.

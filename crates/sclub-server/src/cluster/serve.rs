@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::Node;
+use super::node::{COPIES, Node};
 use crate::api::{self, App};
 use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 
@@ -139,7 +139,13 @@ pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<
             let path = node.settings.data.join(&group.name);
             let env = node.env.clone();
             run_blocking(node, move || match env.disk.names(&path) {
-                Ok(_) => forget_in_folder(&env, &path, gone).map_err(|error| error.to_string()),
+                Ok(names) => {
+                    if names.iter().any(|name| name == COPIES) {
+                        let removed = env.disk.remove_dir_all(&path.join(COPIES));
+                        removed.map_err(|error| error.to_string())?;
+                    }
+                    forget_in_folder(&env, &path, gone).map_err(|error| error.to_string())
+                }
                 Err(_) => Ok(0),
             })
             .await

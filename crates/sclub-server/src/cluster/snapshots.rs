@@ -140,9 +140,16 @@ impl SnapshotStore for ObjectSnapshots {
         lock(&self.unreadable).insert(at);
     }
 
+    fn drop_copies(&self) -> Result<(), StoreError> {
+        self.local.keep_only(&[])
+    }
+
     fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
+        // A newer one is of another node, or `keep` is of an earlier look at the objects: the stream may be purged
+        // up to it.
+        let newest = keep.last().copied().unwrap_or(0);
         for at in self.list() {
-            if !keep.contains(&at) {
+            if at < newest && !keep.contains(&at) {
                 let removed = wait(&*self.bus, self.bus.remove(&self.object(at)));
                 removed.map_err(|error| self.failed(at, &error))?;
             }

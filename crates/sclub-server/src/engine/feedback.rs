@@ -6,7 +6,7 @@
 
 use super::owner::{Command, Done};
 use super::{Engine, Refusal};
-use crate::decision::{DecisionContents, Features};
+use crate::decision::{DecisionContents, Features, epoch_of};
 use crate::event::{Event, ListItem, Reward, RewardedList};
 use crate::settings::Settings;
 use crate::state::{Ahead, Catalogue, State};
@@ -200,8 +200,14 @@ impl Engine {
         let encoded = shared.sealer.open(given.decision);
         let encoded = encoded.ok_or(Refusal::UnknownDecision)?;
         let mut decision = DecisionContents::decode(&encoded).ok_or(Refusal::UnknownDecision)?;
-        decision.clock = match shared.term()?.epochs.origin(&decision) {
+        let term = shared.term()?;
+        let current = term.epochs.current().map_or(0, |epoch| epoch.number);
+        decision.clock = match term.epochs.origin(&decision) {
             Origin::Own { clock } => clock,
+            // Another node has led since, and knows it.
+            Origin::OtherCopy if shared.is_replicated && epoch_of(decision.number) > current => {
+                return Err(Refusal::Moved);
+            }
             Origin::OtherCopy => return Err(Refusal::OtherCopy),
             Origin::Forgotten => return Err(Refusal::Expired),
         };

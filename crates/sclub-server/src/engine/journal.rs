@@ -360,6 +360,9 @@ impl Keeper {
                 written = self.write_page(upto);
             }
         }
+        if written.is_err() && self.shared.is_replicated {
+            written = self.skip_dropped().and(written);
+        }
         let written = written.and_then(|()| self.retire());
         match &written {
             Err(error) if !self.is_failing => {
@@ -370,6 +373,18 @@ impl Keeper {
         }
         self.is_failing = written.is_err();
         written
+    }
+
+    /// Begins a new journal if the log was dropped before this node has read it.
+    fn skip_dropped(&mut self) -> Result<(), StoreError> {
+        if self.position + 1 < self.shared.log.first()? {
+            self.drop_all()?;
+            let state = self.shared.read();
+            (self.position, self.events) = (state.position(), state.events());
+            drop(state);
+            self.publish_position();
+        }
+        Ok(())
     }
 
     /// Writes the waiting decisions, and some batches of the log up to `upto`.

@@ -39,6 +39,10 @@ const RETRY_INTERVAL: u64 = 200;
 /// The milliseconds after which the callers of a failed append are answered that its outcome is unknown.
 const UNDECIDED_TIMEOUT: u64 = 10_000;
 
+/// The maximum number of milliseconds between two stamps in a replicated log. The clocks of two owners differ by no
+/// more. It is less than the time for which the record of a forgotten user outlives their decisions.
+const MAX_BETWEEN_STAMPS: u64 = 20_000;
+
 /// The minimum number of milliseconds between two [`Event::Expire`].
 const MIN_EXPIRY_STEP: u64 = 1_000;
 
@@ -96,6 +100,8 @@ enum Next {
     Request(WriteRequest),
     /// Retry after an append that failed.
     Retry,
+    /// Nothing was written for long: write a stamp.
+    Stamp,
     Closed,
 }
 
@@ -158,6 +164,13 @@ impl Owner {
                     let _ = self.roll().await;
                     continue;
                 }
+                Next::Stamp => {
+                    let before = self.shared.read().horizon();
+                    let mut commit = Commit::default();
+                    commit.events.push(Event::Expire { before });
+                    self.commit(commit).await;
+                    continue;
+                }
                 Next::Closed => return,
             };
             match first.command {
@@ -213,7 +226,9 @@ impl Owner {
                 Ok(batches) => Some(batches),
                 Err(error) => {
                     tracing::debug!(%error, "the log cannot be followed at the moment");
-                    Some(mpsc::channel(1).1)
+                    let (sender, failed) = mpsc::channel(1);
+                    let _ = sender.try_send(Err(error));
+                    Some(failed)
                 }
             },
         };
@@ -281,6 +296,10 @@ impl Owner {
             .state
             .change(|state| state.replay(number, &batch, &mut effect));
         replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
+        // The clock is that of the writer, also while it writes nothing.
+        let now = self.shared.env().clock.monotonic();
+        let offset = batch.stamp.clock.wrapping_sub(now);
+        self.shared.clock_offset.store(offset, Ordering::Relaxed);
         self.applied(number, effect);
         self.shared.log.remember(number, bytes);
         Ok(())
@@ -293,7 +312,18 @@ impl Owner {
         let or_closed = |request: Option<WriteRequest>| request.map_or(Next::Closed, Next::Request);
         let is_failing = lock(&self.shared.read_only).is_some();
         if !is_failing {
-            return or_closed(self.requests.recv().await);
+            let clock = self.shared.read().clock();
+            let wait = (clock + MAX_BETWEEN_STAMPS).saturating_sub(self.shared.clock());
+            // Before the first batch there are no decisions that rewards could come for.
+            if !self.shared.is_replicated || clock == 0 {
+                return or_closed(self.requests.recv().await);
+            }
+            let stamp = self.shared.env().clock.sleep(wait);
+            return tokio::select! {
+                biased;
+                request = self.requests.recv() => or_closed(request),
+                () = stamp => Next::Stamp,
+            };
         }
         // Requests that come meanwhile do not delay the retry.
         let now = self.shared.env().clock.monotonic();

@@ -88,10 +88,10 @@ impl Shared {
 
     /// Begins a term.
     pub(super) fn begin_term(&self, epochs: Epochs) {
+        // The clock of this node may be ahead of that of the node whose decisions are to be accepted. All nodes know
+        // the last stamp, and an owner writes one every few seconds.
         let clock = self.read().clock();
-        // The clock of another node may be behind the last stamp, or ahead of it.
-        let now = self.clock().max(clock);
-        let offset = now.wrapping_sub(self.env().clock.monotonic());
+        let offset = clock.wrapping_sub(self.env().clock.monotonic());
         self.clock_offset.store(offset, Ordering::Relaxed);
         let mut term = self.term.write().unwrap_or_else(PoisonError::into_inner);
         *term = Some(Term::new(epochs));

@@ -231,10 +231,13 @@ impl Upkeep {
         let (reply, flushed) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
-        // A node that follows has a journal only.
+        // A node that follows has a journal only, and perhaps copies of snapshots.
         let events = match shared.is_leading() {
             true => self.compact_log().await?,
-            false => shared.read().events(),
+            false => {
+                shared.snapshots.drop_copies()?;
+                shared.read().events()
+            }
         };
         let (reply, forgotten) = oneshot::channel();
         let request = JournalRequest::Forget(others, reply);

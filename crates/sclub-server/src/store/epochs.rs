@@ -72,8 +72,8 @@ impl Epochs {
 
     /// Begins an epoch of one of several groups, whose numbers never coincide: they are `index` modulo `step`. Nodes of
     /// a group may overlap for a moment, so decisions of an epoch do not end where the next one begins.
-    pub fn begin_in(&mut self, step: u64, index: u64, life: u64, clock: u64) -> Epoch {
-        let epoch = self.begin(life, u64::MAX, clock);
+    pub fn begin_in(&mut self, step: u64, index: u64, life: u64) -> Epoch {
+        let epoch = self.begin(life, u64::MAX, u64::MAX);
         let number = (epoch.number / step + 1) * step + index;
         let last = self.0.last_mut().expect("it has begun");
         last.number = number;

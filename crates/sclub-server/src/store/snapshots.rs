@@ -40,6 +40,14 @@ pub trait SnapshotStore: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// If one cannot be removed. It can be retried.
     fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError>;
+
+    /// Removes copies that only make reading faster.
+    ///
+    /// # Errors
+    /// If one cannot be removed. It can be retried.
+    fn drop_copies(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// Writes the contents of a snapshot.

@@ -42,6 +42,8 @@ pub struct Executor {
     halted: RefCell<Option<String>>,
     /// The digest of all choices so far.
     digest: Cell<u64>,
+    /// True if choices do not depend on the order in which tasks were woken. That of a `watch` channel is random.
+    is_ordered: Cell<bool>,
     /// Every choice, if tracing is on.
     trace: RefCell<Option<Vec<String>>>,
 }
@@ -66,6 +68,9 @@ struct Queues {
     spawned: Vec<(Group, String, Task)>,
     dead: BTreeSet<Group>,
     last_task: u64,
+    paused: BTreeSet<Group>,
+    /// Tasks of paused groups that were woken.
+    held: Vec<(Group, u64)>,
 }
 
 impl Shared {
@@ -132,6 +137,7 @@ impl Executor {
             after_poll: RefCell::default(),
             halted: RefCell::default(),
             digest: Cell::new(0),
+            is_ordered: Cell::new(false),
             trace: RefCell::default(),
         }
     }
@@ -196,6 +202,21 @@ impl Executor {
         drop((unborn, killed));
     }
 
+    /// Stops the tasks of a group, as SIGSTOP stops a process. Time goes on.
+    pub fn pause(&self, group: Group) {
+        self.shared.lock().paused.insert(group);
+    }
+
+    /// Lets the tasks of a paused group go on.
+    pub fn resume(&self, group: Group) {
+        let mut queues = self.shared.lock();
+        queues.paused.remove(&group);
+        let held = std::mem::take(&mut queues.held);
+        let (woken, rest): (Vec<_>, Vec<_>) = held.into_iter().partition(|(of, _)| *of == group);
+        queues.held = rest;
+        queues.ready.extend(woken.into_iter().map(|(_, task)| task));
+    }
+
     /// Returns true if a group has tasks.
     pub fn has_tasks(&self, group: Group) -> bool {
         self.adopt();
@@ -224,6 +245,11 @@ impl Executor {
     /// A number that two runs share if they made the same choices at the same times.
     pub fn digest(&self) -> u64 {
         self.digest.get()
+    }
+
+    /// Makes choices independent of the order in which tasks are woken.
+    pub fn set_ordered(&self) {
+        self.is_ordered.set(true);
     }
 
     /// Keeps every choice from now on.
@@ -356,11 +382,25 @@ impl Executor {
 
     fn next_ready(&self) -> Option<u64> {
         let mut queues = self.shared.lock();
-        if queues.ready.is_empty() {
-            return None;
+        if self.is_ordered.get() {
+            queues.ready.sort_unstable();
         }
-        let index = self.rng.borrow_mut().random_range(0..queues.ready.len());
-        Some(queues.ready.swap_remove(index))
+        while !queues.ready.is_empty() {
+            let index = self.rng.borrow_mut().random_range(0..queues.ready.len());
+            let task = match self.is_ordered.get() {
+                true => queues.ready.remove(index),
+                false => queues.ready.swap_remove(index),
+            };
+            let group = match queues.paused.is_empty() {
+                true => None,
+                false => self.tasks.borrow().get(&task).map(|entry| entry.group),
+            };
+            match group.filter(|group| queues.paused.contains(group)) {
+                Some(group) => queues.held.push((group, task)),
+                None => return Some(task),
+            }
+        }
+        None
     }
 
     fn note(&self, task: u64, name: &str) {
