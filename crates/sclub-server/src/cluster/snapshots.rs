@@ -141,8 +141,10 @@ impl SnapshotStore for ObjectSnapshots {
     }
 
     fn keep_only(&self, keep: &[u64]) -> Result<(), StoreError> {
+        // Newer ones are of another node that owns the partition by now.
+        let newest = keep.last().copied().unwrap_or(0);
         for at in self.list() {
-            if !keep.contains(&at) {
+            if at < newest && !keep.contains(&at) {
                 let removed = wait(&*self.bus, self.bus.remove(&self.object(at)));
                 removed.map_err(|error| self.failed(at, &error))?;
             }
