@@ -36,6 +36,8 @@ const DEFER: u64 = 500;
 const LINGER: u64 = 10_000;
 /// The number of batches that a node may be behind to take over a group.
 const MAX_LAG: u64 = 256;
+/// The milliseconds for which a node that starts waits for the bus.
+const MAX_START: u64 = 30_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
 
@@ -148,6 +150,7 @@ impl Node {
             name,
             standby,
         } = parts;
+        wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check(&settings)
@@ -469,6 +472,19 @@ impl Node {
             life: self.life,
         };
         serde_json::to_vec(&lease).expect("plain data").into()
+    }
+}
+
+/// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
+async fn wait_for_answer(bus: &dyn Bus, env: &Env) {
+    let begun = env.clock.monotonic();
+    while let Err(BusError::Timeout | BusError::NoResponders) =
+        bus.get(Bucket::Config, super::CLUSTER_KEY).await
+    {
+        if env.clock.monotonic() - begun >= MAX_START {
+            return;
+        }
+        env.clock.sleep(TICK).await;
     }
 }
 
