@@ -197,12 +197,10 @@ async fn ask(
     loop {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
-        if let (Some(app), Some(engine)) = (&app, engine)
-            && engine.is_leading()
-        {
-            let answered = answer_local(app, &call, bytes.clone()).await;
-            match answered {
-                Err(error) if is_moving(&error) => {}
+        if let (Some(app), true) = (&app, node.owns(group)) {
+            match answer_local(app, &call, bytes.clone()).await {
+                Err(error) if is_moving(&error) || !node.owns(group) => {}
+                Ok(answer) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
                 answered => return answered,
             }
         } else {
@@ -522,10 +520,7 @@ pub(super) async fn upsert(
     let mut encoded = None;
     let (changed, position) = loop {
         let app = group.app();
-        let is_own = app
-            .as_ref()
-            .and_then(|app| app.engine())
-            .is_some_and(|e| e.is_leading());
+        let is_own = node.owns(group);
         let answer = match (&app, is_own) {
             (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
             _ => {
@@ -535,6 +530,8 @@ pub(super) async fn upsert(
             }
         };
         match answer {
+            // The owner is shutting down, or has been replaced.
+            Some(GroupAnswer::Http(_)) if is_own && !node.owns(group) => {}
             Some(GroupAnswer::Changed(changed, position)) => break (changed, position),
             Some(GroupAnswer::Http(answer)) => {
                 let share = Share {

@@ -76,6 +76,8 @@ pub struct Group {
     app: RwLock<Option<Arc<App>>>,
     /// The service for requests of other nodes is on while this is true.
     is_serving: watch::Sender<bool>,
+    /// The time at which this node's lease ends if it is not renewed; 0 without one.
+    lease_end: AtomicU64,
 }
 
 impl Group {
@@ -169,6 +171,7 @@ impl Node {
                     index,
                     app: RwLock::default(),
                     is_serving: watch::channel(false).0,
+                    lease_end: AtomicU64::new(0),
                 })
             });
         check_folder(&env, &settings.data, &identity)?;
@@ -227,6 +230,13 @@ impl Node {
     /// The partition of a user.
     pub fn group_of(&self, user: &str) -> &Arc<Group> {
         &self.groups[partition_of(user, self.cluster.partitions)]
+    }
+
+    /// Returns true if this node writes the log of a group, and its lease has not ended. A process that was paused may
+    /// not have noticed that another node owns the group by now.
+    pub fn owns(&self, group: &Group) -> bool {
+        is_leading(group)
+            && self.env.clock.monotonic() < group.lease_end.load(Ordering::Relaxed)
     }
 
     /// The reason why the node cannot go on, when there is one.
@@ -655,14 +665,17 @@ impl Tending {
             .create(Bucket::Leases, &group.name, node.lease())
             .await;
         let revision = revision.map_err(|error| error.to_string())?;
-        self.held = Some(Held {
-            revision,
-            renewed: sent,
-        });
+        self.hold(group, revision, sent);
         self.vacant_since = None;
         self.handover_since = None;
         node.takeovers.fetch_add(1, Ordering::Relaxed);
         self.lead(node, group, engine).await
+    }
+
+    /// Takes note of the lease, which was acquired or renewed by a request that was sent at a time.
+    fn hold(&mut self, group: &Group, revision: u64, renewed: u64) {
+        self.held = Some(Held { revision, renewed });
+        group.lease_end.store(renewed + TTL, Ordering::Relaxed);
     }
 
     /// Writes the log from now on.
@@ -720,12 +733,7 @@ impl Tending {
                 .bus
                 .update(Bucket::Leases, &group.name, node.lease(), held.revision);
             match renewed.await {
-                Ok(revision) => {
-                    self.held = Some(Held {
-                        revision,
-                        renewed: sent,
-                    });
-                }
+                Ok(revision) => self.hold(group, revision, sent),
                 Err(BusError::Conflict) => {
                     // Another node has it; or the answer to the last renewal was lost.
                     let entry = node.bus.get(Bucket::Leases, &group.name).await;

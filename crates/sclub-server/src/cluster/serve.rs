@@ -42,15 +42,38 @@ pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
         let Some(Incoming { bytes, reply }) = next else {
             return;
         };
-        let group = Arc::clone(&group);
-        node.tasks.spawn(Box::pin(async move {
+        let (node, group) = (Arc::clone(&node), Arc::clone(&group));
+        let tasks = Arc::clone(&node.tasks);
+        tasks.spawn(Box::pin(async move {
             let answer = match (decode::<GroupCall>(&bytes), group.app()) {
-                (Some(call), Some(app)) => execute(&app, call).await,
+                (Some(call), Some(app)) => execute_as_owner(&node, &group, &app, call).await,
                 (None, _) => GroupAnswer::Failed("the request cannot be decoded".to_owned()),
                 (_, None) => GroupAnswer::Moved,
             };
             reply.send(encode(&answer));
         }));
+    }
+}
+
+/// Executes a call if this node owns the group; calls that only read also without.
+async fn execute_as_owner(
+    node: &Node,
+    group: &Group,
+    app: &Arc<App>,
+    call: GroupCall,
+) -> GroupAnswer {
+    if matches!(&call, GroupCall::Http(call) if call.route.is_read()) {
+        return execute(app, call).await;
+    }
+    if !node.owns(group) {
+        return GroupAnswer::Moved;
+    }
+    match execute(app, call).await {
+        // The reason may be that another node owns the group now, which knows more.
+        GroupAnswer::Http(answer) if answer.status >= 400 && !node.owns(group) => {
+            GroupAnswer::Moved
+        }
+        answer => answer,
     }
 }
 
