@@ -13,6 +13,8 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -20,7 +22,7 @@ use tower::ServiceExt;
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
 use crate::cluster::Node;
-use crate::cluster::bus::Bucket;
+use crate::cluster::bus::{Bucket, BusError};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route, decode, encode};
 use crate::cluster::members::{Lease, Members};
 use crate::cluster::node::Group;
@@ -32,10 +34,12 @@ use crate::meters::Call;
 
 /// The time for which a request waits for an owner: a takeover takes the length of a lease and a second.
 const DEADLINE: Duration = Duration::from_millis(crate::cluster::TTL + 3_000);
-/// The time for which one attempt waits for its answer. It covers an append that is repeated.
-const ATTEMPT_MS: u64 = 7_000;
+/// The time after which a request is answered in any case. It covers an append that is repeated.
+const LIMIT: Duration = Duration::from_millis(crate::cluster::TTL + 4_000);
 /// The time between two attempts.
 const RETRY: Duration = Duration::from_millis(15);
+/// The time between two looks at the owner, while an answer is waited for.
+const WATCH: Duration = Duration::from_millis(250);
 
 /// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
 pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
@@ -197,19 +201,20 @@ async fn ask(
     loop {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
+        let left = LIMIT.saturating_sub(begun.elapsed());
         if let (Some(app), true) = (&app, node.owns(group)) {
-            match answer_local(app, &call, bytes.clone()).await {
-                Err(error) if is_moving(&error) || !node.owns(group) => {}
-                Ok(answer) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
-                answered => return answered,
+            let answered = answer_local(app, &call, bytes.clone());
+            match tokio::time::timeout(left, answered).await {
+                Ok(Err(error)) if is_moving(&error) || !node.owns(group) => {}
+                Ok(Ok(answer)) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
+                Ok(answered) => return answered,
+                // It waits behind a write that may take long.
+                Err(_) => {}
             }
         } else {
             let message = encoded.get_or_insert_with(|| encode(&GroupCall::Http(call.clone())));
             let sent = Instant::now();
-            let answer = node
-                .bus
-                .request(&group.name, message.clone(), ATTEMPT_MS)
-                .await;
+            let answer = send(node, group, message, left).await;
             match answer.as_deref().map(decode::<GroupAnswer>) {
                 Ok(Some(GroupAnswer::Http(answer))) => {
                     node.meters.forwarded(sent.elapsed());
@@ -235,6 +240,40 @@ async fn ask(
             ));
         }
         tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// Sends a request to the owner of a group. If there is another owner before the answer comes, it is sent again: the
+/// one before may never answer.
+async fn send(
+    node: &Node,
+    group: &Group,
+    message: &Bytes,
+    limit: Duration,
+) -> Result<Bytes, BusError> {
+    let limit = limit.as_millis() as u64;
+    let attempt = || node.bus.request(&group.name, message.clone(), limit);
+    let owner = || {
+        let mut leases = node.bus.entries(Bucket::Leases).into_iter();
+        leases.find_map(|(key, entry)| (key == group.name).then_some(entry.value))
+    };
+    let mut attempts = FuturesUnordered::from_iter([attempt()]);
+    let mut last_owner = None;
+    loop {
+        tokio::select! {
+            Some(answer) = attempts.next() => {
+                if answer.is_ok() || attempts.is_empty() {
+                    return answer;
+                }
+            }
+            () = tokio::time::sleep(WATCH) => {
+                let owner = owner();
+                if owner.is_some() && owner != last_owner {
+                    last_owner = owner;
+                    attempts.push(attempt());
+                }
+            }
+        }
     }
 }
 
@@ -521,11 +560,12 @@ pub(super) async fn upsert(
     let (changed, position) = loop {
         let app = group.app();
         let is_own = node.owns(group);
+        let left = LIMIT.saturating_sub(begun.elapsed());
         let answer = match (&app, is_own) {
             (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
             _ => {
-                let message = encoded.get_or_insert_with(|| encode(&call)).clone();
-                let answer = node.bus.request(&group.name, message, ATTEMPT_MS).await;
+                let message = encoded.get_or_insert_with(|| encode(&call));
+                let answer = send(node, group, message, left).await;
                 answer.ok().and_then(|answer| decode(&answer))
             }
         };
