@@ -145,8 +145,11 @@ impl TestCluster {
     pub fn signal(&self, i: usize, signal: &str) {
         if let Some(process) = &*self.process(i) {
             let id = process.id().to_string();
-            let sent = Command::new("kill").args([signal, &id]).status();
-            assert!(sent.unwrap().success());
+            // It fails if the process has ended, which is noticed elsewhere.
+            let _ = Command::new("kill")
+                .args([signal, &id])
+                .stderr(Stdio::null())
+                .status();
         }
     }
 
