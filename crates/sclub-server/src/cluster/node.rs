@@ -22,7 +22,7 @@ use crate::env::{Env, Task};
 use crate::identity::Identity;
 use crate::meters::Meters;
 use crate::settings::Settings;
-use crate::store::{Epochs, Folder};
+use crate::store::{Epochs, Folder, Snapshots};
 
 /// The milliseconds between two looks at a group, if nothing happens.
 const TICK: u64 = 200;
@@ -384,8 +384,10 @@ impl Node {
     ) -> Result<Engine, String> {
         let path = self.settings.data.join(&group.name);
         let folder = Folder::open(&self.env, &path).map_err(|error| error.to_string())?;
-        let snapshots = Arc::clone(&folder.snapshots);
-        let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, snapshots);
+        // Not among the folder's own snapshots: those must not be newer than the folder's own log, which is empty.
+        let copies = Snapshots::open(&self.env, &path.join("copies"));
+        let copies = Arc::new(copies.map_err(|error| error.to_string())?);
+        let snapshots = ObjectSnapshots::new(Arc::clone(&self.bus), &group.name, copies);
         let log = self.log(group).map_err(|error| error.to_string())?;
         let replica = Replica {
             folder,
