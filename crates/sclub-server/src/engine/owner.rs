@@ -272,13 +272,14 @@ impl Owner {
         }
         let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
         let mut effect = Effect::default();
+        // The journal reads what is applied.
+        self.shared.log.remember(number, bytes);
         let replayed = self
             .shared
             .state
             .change(|state| state.replay(number, &batch, &mut effect));
         replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
         self.applied(number, effect);
-        self.shared.log.remember(number, bytes);
         Ok(())
     }
 
@@ -420,8 +421,9 @@ impl Owner {
                 shared.log_bytes.fetch_add(appended, Ordering::Relaxed);
                 self.writable();
                 clock.yield_now().await;
-                self.apply(position + 1, &batch);
+                // The journal reads what is applied.
                 shared.log.remember(position + 1, &bytes);
+                self.apply(position + 1, &batch);
                 for (done, reply) in waiting {
                     // The caller may be gone.
                     let _ = reply.send(Ok(done));
