@@ -141,7 +141,7 @@ fn faults_under_load(faults: usize, seed: u64) {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_nodes_and_nats_servers_fail() {
-    faults_under_load(6, 1);
+    faults_under_load(6, 17);
 }
 
 /// The long form: `SCLUB_KILLS=100 cargo test -p sclub-cli --test cluster -- --ignored --nocapture 100_faults`.
