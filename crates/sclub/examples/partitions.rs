@@ -74,17 +74,19 @@ impl Cluster {
         if self.pending.is_none()
             && let Some(gather) = self.spec.gather
         {
-            let part = |policy: &Box<dyn Policy>| Some(policy.as_partitioned_fit()?.progress());
-            let progress: Vec<_> = self.partitions.iter().map(part).collect();
+            let all = self.partitions.iter();
+            let progress: Vec<_> = all
+                .map(|policy| Some(policy.as_partitioned_fit()?.progress()))
+                .collect();
             if let Some(mut gathering) = gather(&SETUP(), &self.values, &progress).unwrap() {
                 while let Some(question) = gathering.question() {
-                    let answer = |policy: &Box<dyn Policy>| {
-                        policy
-                            .as_partitioned_fit()?
-                            .answer(&question, &Sequential)
-                            .ok()
-                    };
-                    let answers: Vec<_> = self.partitions.iter().map(answer).collect();
+                    let all = self.partitions.iter();
+                    let answers: Vec<_> = all
+                        .map(|policy| {
+                            let policy = policy.as_partitioned_fit()?;
+                            policy.answer(&question, &Sequential).ok()
+                        })
+                        .collect();
                     gathering.take(&answers, &Sequential).unwrap();
                 }
                 self.pending = Some((round + self.delay, gathering));

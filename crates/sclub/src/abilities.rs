@@ -5,7 +5,7 @@ use std::io::Write;
 
 use crate::error::Error;
 use crate::policy::{ClusterId, Policy, UserId};
-use crate::refit::{Outlook, Placement, Progress, Refit, Workers};
+use crate::refit::{Answering, Outlook, Placement, Progress, Refit, Workers};
 
 /// One cluster.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -117,10 +117,18 @@ pub trait PartitionedFit: BackgroundFit {
     /// A short summary, for deciding whether a fit is due.
     fn progress(&self) -> Progress;
 
-    /// Answers a question of a [`crate::Gathering`] from the users of this partition. Answers are absolute sums and
-    /// samples. The same state gives the same bytes on any number of threads.
+    /// The answer to a question of a [`crate::Gathering`] from the users of this partition, to be computed. Answers are
+    /// absolute sums and samples.
     ///
     /// # Errors
     /// [`Error::BadSnapshot`] if the bytes are not a question for such a policy.
-    fn answer(&self, question: &[u8], workers: &dyn Workers) -> Result<Vec<u8>, Error>;
+    fn prepare(&self, question: &[u8]) -> Result<Box<dyn Answering>, Error>;
+
+    /// Prepares an answer and computes it.
+    ///
+    /// # Errors
+    /// As [`PartitionedFit::prepare`].
+    fn answer(&self, question: &[u8], workers: &dyn Workers) -> Result<Vec<u8>, Error> {
+        Ok(self.prepare(question)?.compute(workers))
+    }
 }

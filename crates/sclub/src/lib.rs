@@ -71,7 +71,9 @@ pub use policy::{
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;
-pub use refit::{Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers};
+pub use refit::{
+    Answering, Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers,
+};
 pub use registry::lints::LinTs;
 pub use registry::{find_policy, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};

@@ -50,6 +50,13 @@ pub trait Gathering: Send {
     fn fit(&self, partition: usize) -> Vec<u8>;
 }
 
+/// An answer to a question of a [`Gathering`], with a copy of the state that it needs. Making one is cheap; the
+/// policy goes on serving and learning while another thread computes.
+pub trait Answering: Send {
+    /// Computes the answer. The same state gives the same bytes on any number of threads.
+    fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8>;
+}
+
 /// The state of one partition in short, for deciding whether a fit over all partitions is due.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Progress {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use sclub::{Abilities, Spec, registry};
+use sclub::{Abilities, Partitions, Spec, registry};
 
 /// The abilities of a policy in words.
 fn abilities(can: &Abilities) -> String {
@@ -16,7 +16,14 @@ fn abilities(can: &Abilities) -> String {
         (can.item_ids, "item ids"),
     ];
     let some = all.into_iter().filter(|(has, _)| *has);
-    some.map(|(_, name)| name).collect::<Vec<_>>().join(", ")
+    let mut names: Vec<String> = some.map(|(_, name)| name.into()).collect();
+    names.extend(match can.partitions {
+        Partitions::Any => Some("partitions".into()),
+        Partitions::AnyUnless(flag) => Some(format!("partitions, unless `{flag}`")),
+        Partitions::Gathered => Some("partitions, by fits over all of them".into()),
+        Partitions::One => None,
+    });
+    names.join(", ")
 }
 
 /// A row of the table.

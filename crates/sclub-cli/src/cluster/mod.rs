@@ -1,5 +1,6 @@
 //! `sclub cluster`: make a cluster, look at it, move partitions, and try one out.
 
+mod keep;
 mod up;
 
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use anyhow::{Result, anyhow, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_server::cluster::bus::{Bucket, Bus};
-use sclub_server::cluster::members::{Lease, Member, Members, drain_key, pin_key};
+use sclub_server::cluster::members::{Lease, Member, Members, drain_key, node_key, pin_key};
 use sclub_server::cluster::nats::{NatsBus, NatsOptions};
 use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS};
 use sclub_server::env::Env;
@@ -31,6 +32,12 @@ pub enum ClusterCommand {
     Move(MoveArgs),
     /// Hand the partitions of a node to others, and keep them away from it
     Drain(DrainArgs),
+    /// Forget a node that will not come back, with its journal
+    Remove(RemoveArgs),
+    /// Write a backup of all partitions, a file for each
+    Backup(keep::BackupArgs),
+    /// Make a cluster from a backup
+    Restore(keep::RestoreArgs),
     /// Start NATS servers and nodes on this machine, to try a cluster
     Up(up::UpArgs),
 }
@@ -118,6 +125,16 @@ pub struct DrainArgs {
     link: LinkArgs,
 }
 
+/// The flags of `sclub cluster remove`.
+#[derive(Debug, clap::Args)]
+pub struct RemoveArgs {
+    /// Name of the node
+    node: String,
+
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
 /// Runs a command of `sclub cluster`.
 pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -130,6 +147,9 @@ pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
             ClusterCommand::Status(args) => status(&args).await,
             ClusterCommand::Move(args) => move_partition(&args).await,
             ClusterCommand::Drain(args) => drain(&args).await,
+            ClusterCommand::Remove(args) => remove(&args).await,
+            ClusterCommand::Backup(args) => keep::backup(&args).await,
+            ClusterCommand::Restore(args) => keep::restore(&args).await,
             ClusterCommand::Up(args) => up::up(&args).await,
         }
     })
@@ -391,6 +411,24 @@ async fn drain(args: &DrainArgs) -> Result<ExitCode> {
     }
     print_line(&format!(
         "{node} owns nothing. To let it own partitions again: sclub cluster drain {node} --undo"
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(args: &RemoveArgs) -> Result<ExitCode> {
+    let (bus, _) = args.link.join().await?;
+    let node = &args.node;
+    let members = Members::read(&*bus);
+    if members.get(node).is_some() {
+        bail!("{node} is running; stop it first");
+    }
+    if !members.registered.contains(node) {
+        bail!("no node '{node}' has been part of this cluster");
+    }
+    bus.delete(Bucket::Config, &node_key(node), None).await?;
+    bus.delete(Bucket::Config, &drain_key(node), None).await?;
+    print_line(&format!(
+        "{node} is removed. Its data folder may have data of users: delete it"
     ));
     Ok(ExitCode::SUCCESS)
 }

@@ -62,7 +62,10 @@ fn reads_go_on_and_writes_are_refused_without_a_majority_of_nats() {
                     let shown = recommend(node, user);
                     let took = asked.elapsed();
                     let at = lost.elapsed();
-                    eprintln!("{at:.1?}: node{node} {user}: {} in {took:.1?}", shown.status);
+                    eprintln!(
+                        "{at:.1?}: node{node} {user}: {} in {took:.1?}",
+                        shown.status
+                    );
                     assert_eq!(shown.status, 200, "{user} on node {node}: {shown:?}");
                     let sent = reward_of(&shown);
                     let body = json!({"decision": sent.decision, "reward": 1.0}).to_string();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -14,6 +15,7 @@ use tokio::sync::mpsc;
 use super::blocking::start;
 use super::model::{CompactResponse, ExpectRequest, ExpectResponse, Forgotten, SnapshotResponse};
 use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
+use crate::cluster::{Node, export_all};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
@@ -74,6 +76,7 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
         dropped: done.dropped,
         bytes_before: done.bytes_before,
         bytes_after: done.bytes_after,
+        unconfirmed: Vec::new(),
     }))
 }
 
@@ -120,6 +123,55 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
     .await
 }
 
+/// The export of a cluster.
+pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
+    let (sender, parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
+    tokio::task::spawn_blocking(move || {
+        let mut out = Parts {
+            sender: sender.clone(),
+            part: Vec::with_capacity(PART),
+        };
+        let run = || {
+            let done = Handle::current().block_on(export_all(&node, &mut out));
+            let done = done.map_err(io::Error::other)?;
+            if !done.missing.is_empty() {
+                let missing = done.missing.join(", ");
+                tracing::warn!(missing, "the export lacks what only these nodes have");
+            }
+            out.flush()
+        };
+        send_end(&sender, std::panic::catch_unwind(AssertUnwindSafe(run)));
+    });
+    attachment(
+        parts,
+        "application/x-ndjson",
+        "attachment; filename=\"sclub.jsonl\"",
+    )
+}
+
+/// Sends an error if the work failed. A panic would look like the end of the file to the client.
+fn send_end(sender: &mpsc::Sender<io::Result<Bytes>>, done: std::thread::Result<io::Result<()>>) {
+    let done = done.unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+    if let Err(error) = done {
+        tracing::warn!(%error, "a download failed");
+        let _ = sender.blocking_send(Err(io::Error::other("not finished")));
+    }
+}
+
+/// An answer with the parts that come from a channel.
+fn attachment(
+    mut parts: mpsc::Receiver<io::Result<Bytes>>,
+    kind: &'static str,
+    name: &'static str,
+) -> Answer {
+    let stream = futures_util::stream::poll_fn(move |context| parts.poll_recv(context));
+    let mut answer = Response::new(Body::from_stream(stream));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
+    answer
+}
+
 /// An answer that is written while it is sent. If writing fails, the connection is closed, so that the client
 /// cannot take the part for the whole.
 async fn download(
@@ -128,28 +180,17 @@ async fn download(
     name: &'static str,
     work: impl FnOnce(&Engine, &mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> Result<Answer, ApiError> {
-    let (sender, mut parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
+    let (sender, parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
     start(&app, Work::Download, move |_, engine| {
         let mut out = Parts {
             sender: sender.clone(),
             part: Vec::with_capacity(PART),
         };
         let run = || work(engine, &mut out).and_then(|()| out.flush());
-        // A panic would look like the end of the file to the client.
-        let done = std::panic::catch_unwind(AssertUnwindSafe(run))
-            .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        if let Err(error) = done {
-            tracing::warn!(%error, "a download failed");
-            let _ = sender.blocking_send(Err(io::Error::other("not finished")));
-        }
+        send_end(&sender, std::panic::catch_unwind(AssertUnwindSafe(run)));
     })
     .await?;
-    let stream = futures_util::stream::poll_fn(move |context| parts.poll_recv(context));
-    let mut answer = Response::new(Body::from_stream(stream));
-    let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CONTENT_DISPOSITION, HeaderValue::from_static(name));
-    Ok(answer)
+    Ok(attachment(parts, kind, name))
 }
 
 /// A writer that sends its data in parts.

@@ -8,38 +8,37 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts, Request, State};
 use axum::http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use axum::http::{Method, Response, StatusCode};
 use axum::middleware::Next;
 use axum::response::IntoResponse;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tower::ServiceExt;
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
-use crate::cluster::Node;
-use crate::cluster::bus::{Bucket, BusError};
-use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route, decode, encode};
-use crate::cluster::members::{Lease, Members};
+use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode};
+use crate::cluster::members::{Members, Move, owners};
 use crate::cluster::node::Group;
+use crate::cluster::{Node, ask_node, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
-use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::Refusal;
+use crate::edge::{ApiError, Closing};
+use crate::engine::{Compacted, Refusal};
 use crate::meters::Call;
 
 /// The time for which a request waits for an owner: a takeover takes the length of a lease and a second.
 const DEADLINE: Duration = Duration::from_millis(crate::cluster::TTL + 3_000);
-/// The time after which a request is answered in any case. It covers an append that is repeated.
+/// The time after which a request is answered in any case.
 const LIMIT: Duration = Duration::from_millis(crate::cluster::TTL + 4_000);
+/// The time for which one attempt waits for its answer. Then the owner may be another one.
+const ATTEMPT_MS: u64 = 1_500;
+/// The time for which a compaction may take.
+const LONG_MS: u64 = 600_000;
 /// The time between two attempts.
 const RETRY: Duration = Duration::from_millis(15);
-/// The time between two looks at the owner, while an answer is waited for.
-const WATCH: Duration = Duration::from_millis(250);
 
 /// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
 pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
@@ -54,28 +53,6 @@ pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Ne
 async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answer, ApiError> {
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
-    let call = match path.as_str() {
-        "/v1/recommend" => Some(Call::Recommend),
-        "/v1/recommend/batch" => Some(Call::RecommendBatch),
-        "/v1/feedback" => Some(Call::Feedback),
-        "/v1/feedback/batch" => Some(Call::FeedbackBatch),
-        _ => None,
-    };
-    if let Some(call) = call {
-        let begun = Instant::now();
-        let outcome = async {
-            let bytes = body(app, request).await?;
-            match call {
-                Call::RecommendBatch => recommend_batch(&node, bytes).await,
-                Call::FeedbackBatch => feedback_batch(&node, bytes).await,
-                call => {
-                    let group = group_of(&node, call, &bytes)?;
-                    ask(&node, group, route_of(call), bytes).await
-                }
-            }
-        };
-        return calls::timed(&node.meters, call, begun, outcome.await);
-    }
     let query = request.uri().query().map(|query| format!("?{query}"));
     let target = format!("{path}{}", query.unwrap_or_default());
     let route = Route::Other(method.to_string(), target);
@@ -106,19 +83,36 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let id = percent_decoded(id);
             ask(&node, node.group_of(&id), route, nothing).await
         }
-        "/v1/admin/compact" | "/v1/admin/snapshot" => {
-            let answers = ask_all(&node, &route).await?;
-            Ok(json(&answers))
-        }
-        "/v1/admin/backup" | "/v1/admin/export" | "/v1/stream" => Err(ApiError::new(
+        "/v1/admin/snapshot" => Ok(json(&ask_all(&node, &route).await?)),
+        "/v1/admin/compact" => compact(&node).await,
+        "/v1/admin/export" => Ok(super::admin::export_cluster(node)),
+        "/v1/admin/backup" => Err(ApiError::new(
             StatusCode::NOT_IMPLEMENTED,
             "unsupported",
-            "this is not available over HTTP in a cluster; use 'sclub cluster'",
+            "a node has no backup of the cluster; use 'sclub cluster backup'",
         )),
+        "/v1/stream" => {
+            let mut head = request.into_parts().0;
+            let closing = Closing::from_request_parts(&mut head, app).await;
+            let closing = closing.unwrap_or_else(|never| match never {});
+            Ok(super::stream::follow(Arc::clone(app), None, closing))
+        }
         // Clusters and their history: those of the first partition. Fits are the same in all.
         _ => {
             let bytes = body_of(app, &method, request).await?;
             ask(&node, &node.partitions()[0], route, bytes).await
+        }
+    }
+}
+
+/// Answers a call of an application.
+pub(super) async fn call(node: &Arc<Node>, call: Call, bytes: Bytes) -> Result<Answer, ApiError> {
+    match call {
+        Call::RecommendBatch => recommend_batch(node, bytes).await,
+        Call::FeedbackBatch => feedback_batch(node, bytes).await,
+        call => {
+            let group = group_of(node, call, &bytes)?;
+            ask(node, group, route_of(call), bytes).await
         }
     }
 }
@@ -192,35 +186,32 @@ async fn ask(
     bytes: Bytes,
 ) -> Result<Answer, ApiError> {
     let can_be_stale = route.is_read();
-    let call = HttpCall {
-        route,
-        body: bytes.to_vec(),
-    };
-    let mut encoded = None;
     let begun = Instant::now();
     loop {
         let app = group.app();
         let engine = app.as_ref().and_then(|app| app.engine());
-        let left = LIMIT.saturating_sub(begun.elapsed());
         if let (Some(app), true) = (&app, node.owns(group)) {
-            let answered = answer_local(app, &call, bytes.clone());
+            let answered = answer_local(app, &route, bytes.clone());
+            let left = LIMIT.saturating_sub(begun.elapsed());
             match tokio::time::timeout(left, answered).await {
                 Ok(Err(error)) if is_moving(&error) || !node.owns(group) => {}
                 Ok(Ok(answer)) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
                 Ok(answered) => return answered,
-                // It waits behind a write that may take long.
+                // It waits behind a write that takes long.
                 Err(_) => {}
             }
         } else {
-            let message = encoded.get_or_insert_with(|| encode(&GroupCall::Http(call.clone())));
+            let call = GroupCall::Http(HttpCall {
+                route: route.clone(),
+                body: bytes.to_vec(),
+            });
             let sent = Instant::now();
-            let answer = send(node, group, message, left).await;
-            match answer.as_deref().map(decode::<GroupAnswer>) {
-                Ok(Some(GroupAnswer::Http(answer))) => {
+            match node.ask_owner(group, call, ATTEMPT_MS).await {
+                Some(GroupAnswer::Http(answer)) => {
                     node.meters.forwarded(sent.elapsed());
                     return Ok(response(answer));
                 }
-                Ok(Some(GroupAnswer::Failed(reason))) => {
+                Some(GroupAnswer::Failed(reason)) => {
                     tracing::error!(group = group.name, reason, "a forwarded request failed");
                     return Err(ApiError::internal());
                 }
@@ -231,7 +222,7 @@ async fn ask(
                 && can_be_stale
                 && engine.has_led()
             {
-                return answer_local(app, &call, bytes.clone()).await;
+                return answer_local(app, &route, bytes.clone()).await;
             }
         }
         if begun.elapsed() >= DEADLINE {
@@ -243,48 +234,14 @@ async fn ask(
     }
 }
 
-/// Sends a request to the owner of a group. If there is another owner before the answer comes, it is sent again: the
-/// one before may never answer.
-async fn send(
-    node: &Node,
-    group: &Group,
-    message: &Bytes,
-    limit: Duration,
-) -> Result<Bytes, BusError> {
-    let limit = limit.as_millis() as u64;
-    let attempt = || node.bus.request(&group.name, message.clone(), limit);
-    let owner = || {
-        let mut leases = node.bus.entries(Bucket::Leases).into_iter();
-        leases.find_map(|(key, entry)| (key == group.name).then_some(entry.value))
-    };
-    let mut attempts = FuturesUnordered::from_iter([attempt()]);
-    let mut last_owner = None;
-    loop {
-        tokio::select! {
-            Some(answer) = attempts.next() => {
-                if answer.is_ok() || attempts.is_empty() {
-                    return answer;
-                }
-            }
-            () = tokio::time::sleep(WATCH) => {
-                let owner = owner();
-                if owner.is_some() && owner != last_owner {
-                    last_owner = owner;
-                    attempts.push(attempt());
-                }
-            }
-        }
-    }
-}
-
 /// Returns true if an error may be gone after a moment, on this node or another. Every call can be repeated.
 fn is_moving(error: &ApiError) -> bool {
     error.code == "moved" || error.code == "unknown_outcome"
 }
 
 /// Answers a call with the engine of a group.
-async fn answer_local(app: &Shared, call: &HttpCall, bytes: Bytes) -> Result<Answer, ApiError> {
-    let call = match &call.route {
+async fn answer_local(app: &Shared, route: &Route, bytes: Bytes) -> Result<Answer, ApiError> {
+    let call = match route {
         Route::Recommend => Call::Recommend,
         Route::RecommendBatch => Call::RecommendBatch,
         Route::Feedback => Call::Feedback,
@@ -303,9 +260,8 @@ async fn answer_local(app: &Shared, call: &HttpCall, bytes: Bytes) -> Result<Ans
 }
 
 /// Answers a request of another node; `None` if the group has moved.
-pub(crate) async fn answer_call(app: &Shared, mut call: HttpCall) -> Option<HttpAnswer> {
-    let bytes = Bytes::from(std::mem::take(&mut call.body));
-    match answer_local(app, &call, bytes).await {
+pub(crate) async fn answer_call(app: &Shared, call: HttpCall) -> Option<HttpAnswer> {
+    match answer_local(app, &call.route, call.body.into()).await {
         Err(error) if is_moving(&error) => None,
         Err(error) => Some(error_answer(error).await),
         Ok(answer) => Some(whole(answer).await),
@@ -556,22 +512,9 @@ pub(super) async fn upsert(
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);
     let begun = Instant::now();
-    let mut encoded = None;
     let (changed, position) = loop {
-        let app = group.app();
-        let is_own = node.owns(group);
-        let left = LIMIT.saturating_sub(begun.elapsed());
-        let answer = match (&app, is_own) {
-            (Some(app), true) => Some(crate::cluster::execute(app, call.clone()).await),
-            _ => {
-                let message = encoded.get_or_insert_with(|| encode(&call));
-                let answer = send(node, group, message, left).await;
-                answer.ok().and_then(|answer| decode(&answer))
-            }
-        };
+        let answer = node.ask_owner(group, call.clone(), ATTEMPT_MS).await;
         match answer {
-            // The owner is shutting down, or has been replaced.
-            Some(GroupAnswer::Http(_)) if is_own && !node.owns(group) => {}
             Some(GroupAnswer::Changed(changed, position)) => break (changed, position),
             Some(GroupAnswer::Http(answer)) => {
                 let share = Share {
@@ -634,12 +577,92 @@ async fn ask_all(
     Ok(all)
 }
 
+/// Removes the data of forgotten users from all streams, snapshots and journals. Nodes that have not confirmed are
+/// named: repeat it when they are back.
+async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
+    let members = Members::read(&*node.bus);
+    let mut unconfirmed: Vec<String> = members
+        .registered
+        .iter()
+        .filter(|name| members.get(name).is_none())
+        .cloned()
+        .collect();
+    let mut total = super::model::CompactResponse {
+        events: 0,
+        dropped: 0,
+        bytes_before: 0,
+        bytes_after: 0,
+        unconfirmed: Vec::new(),
+    };
+    for group in node.groups() {
+        let result = ask_group(node, group, &GroupCall::Compact).await?;
+        let decoded: Option<(Compacted, Vec<(String, u64)>)> = decode(&result);
+        let (done, users) = decoded.ok_or_else(ApiError::internal)?;
+        total.events += done.events;
+        total.dropped += done.dropped;
+        total.bytes_before += done.bytes_before;
+        total.bytes_after += done.bytes_after;
+        for member in &members.members {
+            let call = NodeCall::Forget {
+                group: group.name.clone(),
+                users: users.clone(),
+            };
+            let done = match member.name == node.name {
+                true => execute_on_node(node, call).await,
+                false => ask_node(node, &member.name, &call).await,
+            };
+            match done {
+                Ok(dropped) => total.dropped += dropped,
+                Err(reason) => {
+                    tracing::warn!(
+                        node = member.name,
+                        group = group.name,
+                        reason,
+                        "not compacted"
+                    );
+                    if !unconfirmed.contains(&member.name) {
+                        unconfirmed.push(member.name.clone());
+                    }
+                }
+            }
+        }
+    }
+    total.unconfirmed = unconfirmed;
+    Ok(json(&total))
+}
+
+/// Asks the owner of a group. Waits while the group moves.
+async fn ask_group(
+    node: &Arc<Node>,
+    group: &Arc<Group>,
+    call: &GroupCall,
+) -> Result<Vec<u8>, ApiError> {
+    let begun = Instant::now();
+    loop {
+        let answer = node.ask_owner(group, call.clone(), LONG_MS).await;
+        match answer {
+            Some(GroupAnswer::Result(result, _)) => return Ok(result),
+            Some(GroupAnswer::Failed(reason)) => {
+                tracing::error!(group = group.name, reason, "the owner of a group failed");
+                return Err(ApiError::internal());
+            }
+            _ => {}
+        }
+        if begun.elapsed() >= DEADLINE {
+            return Err(ApiError::moved(
+                "the owner of a group does not answer; retry",
+            ));
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
 /// The state of the whole cluster: sums over the partitions.
 async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
     let mut parts = ask_all(node, route).await?;
     let catalogue = parts.remove(&node.catalogue().name).unwrap_or_default();
     let mut whole = parts.values().next().cloned().unwrap_or_default();
-    for field in ["events", "rounds", "users", "rewards", "decisions"] {
+    for field in ["events", "rounds", "users", "rewards"] {
         let sum: u64 = parts.values().filter_map(|part| part[field].as_u64()).sum();
         whole[field] = sum.into();
     }
@@ -648,8 +671,11 @@ async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
         .filter_map(|p| p["reward_sum"].as_f64())
         .sum();
     whole["reward_sum"] = sum.into();
+    whole["decisions"] = node.meters.decisions().into();
     whole["items"] = catalogue["items"].clone();
-    whole["dim"] = catalogue["dim"].clone();
+    let dims = std::iter::once(&catalogue).chain(parts.values());
+    let dim = dims.map(|part| &part["dim"]).find(|dim| !dim.is_null());
+    whole["dim"] = dim.cloned().unwrap_or_default();
     let writable = parts.values().all(|part| part["writable"] == true);
     whole["writable"] = writable.into();
     if let Some(whole) = whole.as_object_mut()
@@ -675,6 +701,9 @@ pub(super) struct NodeList {
     nodes: Vec<crate::cluster::members::Member>,
     owners: std::collections::BTreeMap<String, String>,
     drained: Vec<String>,
+    partitions: usize,
+    /// The last changes of owners that this node has seen, the newest first.
+    moves: Vec<Move>,
     /// The state of each group that this node follows or owns.
     #[serde(skip_serializing_if = "Option::is_none")]
     hashes: Option<std::collections::BTreeMap<String, GroupHash>>,
@@ -715,16 +744,13 @@ async fn hashes(
 /// The nodes and the owners of the groups, as a node sees them.
 pub(super) fn node_list(node: &Node) -> NodeList {
     let members = Members::read(&*node.bus);
-    let leases = node.bus.entries(Bucket::Leases);
-    let owners = leases.iter().filter_map(|(group, entry)| {
-        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
-        Some((group.clone(), lease.node))
-    });
     NodeList {
         node: node.name.clone(),
-        owners: owners.collect(),
+        owners: owners(&*node.bus),
         nodes: members.members,
         drained: members.drained,
+        partitions: node.partitions().len(),
+        moves: node.moves(),
         hashes: None,
     }
 }

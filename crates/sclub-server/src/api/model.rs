@@ -488,6 +488,10 @@ pub struct CompactResponse {
     pub bytes_before: u64,
     /// The size of the folder after.
     pub bytes_after: u64,
+    /// The nodes of a cluster that have not confirmed: their journals may still have data of forgotten users. Repeat the
+    /// compaction when they are back. Absent on a single server.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unconfirmed: Vec<String>,
 }
 
 /// A snapshot.

@@ -74,6 +74,7 @@ const FILES: &[File] = &[
     own!(JS, "live_charts.js"),
     own!(JS, "main.js"),
     own!(JS, "map.js"),
+    own!(JS, "nodes.js"),
     own!(JS, "numbers.js"),
     own!(JS, "plane.js"),
     own!(JS, "storage.js"),

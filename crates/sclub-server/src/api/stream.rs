@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::look::entry;
 use super::model::SecondCard;
 use super::{Answer, Shared};
+use crate::cluster::Node;
 use crate::edge::{ApiError, Closing};
 use crate::engine::Engine;
 use crate::state::{Record, Served};
@@ -26,6 +27,15 @@ pub(super) async fn listen(
     closing: Closing,
 ) -> Result<Answer, ApiError> {
     let changes = app.ready()?.changes();
+    Ok(follow(app, Some(changes), closing))
+}
+
+/// The stream, without changes on a node of a cluster.
+pub(super) fn follow(
+    app: Shared,
+    changes: Option<broadcast::Receiver<Record>>,
+    closing: Closing,
+) -> Answer {
     let mut seconds = app.second.subscribe();
     if !seconds.borrow().is_empty() {
         seconds.mark_changed();
@@ -44,12 +54,12 @@ pub(super) async fn listen(
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    Ok(answer)
+    answer
 }
 
 struct Listener {
     app: Shared,
-    changes: broadcast::Receiver<Record>,
+    changes: Option<broadcast::Receiver<Record>>,
     seconds: watch::Receiver<Bytes>,
     closing: Closing,
 }
@@ -57,9 +67,15 @@ struct Listener {
 impl Listener {
     /// The next event; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
+        let change = async {
+            match &mut self.changes {
+                Some(changes) => changes.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = self.closing.clone().wait() => None,
-            change = self.changes.recv() => match change {
+            change = change => match change {
                 Ok(record) => {
                     let state = self.app.engine()?.state();
                     Some(event("change", &entry(&state, &record)))
@@ -101,6 +117,44 @@ pub(super) fn second(engine: &Engine) -> Bytes {
         writable: engine.read_only().is_none(),
     };
     drop(state);
+    event("state", &card)
+}
+
+/// The event with the summary of the last second of a node: its own requests, and the users of the whole cluster.
+pub(super) fn second_of_node(node: &Node) -> Bytes {
+    node.count();
+    let summary = node.meters.second();
+    let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
+    let parts = node.owned_parts();
+    let catalogue = node.catalogue().app();
+    let items = catalogue.as_ref().and_then(|app| app.engine());
+    let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
+    let app = node.partitions().iter().find_map(|group| group.app());
+    let engine = app.as_ref().and_then(|app| app.engine());
+    let (clusters, singletons, fits) = engine.map_or((0, 0, 0), |engine| {
+        let state = engine.state();
+        let policy = state.policy();
+        let singletons = policy.map_or(0, |policy| policy.inspect().singletons());
+        (state.clusters(), singletons, policy.map_or(0, fits))
+    });
+    let card = SecondCard {
+        at: node.now(),
+        events: parts.iter().map(|part| part.events).sum(),
+        rounds: parts.iter().map(|part| part.rounds).sum(),
+        users: parts.iter().map(|part| part.users).sum(),
+        clusters,
+        singletons,
+        items: items as u64,
+        recommends_per_second: summary.recommends as f64,
+        feedbacks_per_second: summary.feedbacks as f64,
+        reward_rate: summary.reward_rate,
+        recommend_p50_ms: milliseconds(summary.recommend_p50),
+        recommend_p99_ms: milliseconds(summary.recommend_p99),
+        feedback_p99_ms: milliseconds(summary.feedback_p99),
+        fitting: false,
+        fits,
+        writable: parts.len() == node.partitions().len(),
+    };
     event("state", &card)
 }
 

@@ -12,7 +12,7 @@ use sclub::{Gathering, Progress, Setup, Users};
 
 use super::TTL;
 use super::bus::{Bucket, BusError};
-use super::call::{GroupAnswer, GroupCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, decode};
 use super::members::Members;
 use super::node::{Group, Node};
 use crate::engine::Threads;
@@ -91,46 +91,7 @@ async fn renew(node: &Node, held: Option<(u64, u64)>) -> Option<(u64, u64)> {
 
 /// Asks a partition. Returns its answer with the last batch that it is from.
 async fn ask(node: &Arc<Node>, group: &Arc<Group>, call: GroupCall) -> Option<(Vec<u8>, u64)> {
-    let app = group.app();
-    let is_own = app
-        .as_ref()
-        .and_then(|app| app.engine())
-        .is_some_and(|engine| engine.is_leading());
-    let answer = match (app, is_own) {
-        (Some(app), true) => {
-            // To answer may take long.
-            let answer: Arc<std::sync::Mutex<Option<GroupAnswer>>> = Arc::default();
-            let result = Arc::clone(&answer);
-            match call {
-                GroupCall::Question(question) => {
-                    let work = move || {
-                        let engine = app.engine().expect("it was there");
-                        let answered = match engine.answer_question(&question) {
-                            Ok((answer, position)) => GroupAnswer::Result(answer, position),
-                            Err(error) => GroupAnswer::Failed(error),
-                        };
-                        *result
-                            .lock()
-                            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answered);
-                    };
-                    node.tasks.blocking(Box::new(work)).await;
-                    let mut answer = answer
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    answer.take()?
-                }
-                call => super::serve::execute(&app, call).await,
-            }
-        }
-        _ => {
-            let answer = node
-                .bus
-                .request(&group.name, encode(&call), ANSWER_MS)
-                .await;
-            decode(&answer.ok()?)?
-        }
-    };
-    match answer {
+    match node.ask_owner(group, call, ANSWER_MS).await? {
         GroupAnswer::Result(result, position) => Some((result, position)),
         GroupAnswer::Changed(..) => Some((Vec::new(), 0)),
         _ => None,
@@ -146,19 +107,23 @@ async fn ask_all(node: &Arc<Node>, call: &GroupCall) -> Vec<Option<(Vec<u8>, u64
     futures_util::future::join_all(asked).await
 }
 
-fn progress_of(answers: &[Option<(Vec<u8>, u64)>]) -> Vec<Option<Progress>> {
+/// The states of the partitions in short, and the number of features of an item if one of them knows it.
+fn progress_of(answers: &[Option<(Vec<u8>, u64)>]) -> (Vec<Option<Progress>>, Option<usize>) {
+    let mut dim = None;
     let progress = answers.iter().map(|answer| {
         let (bytes, _) = answer.as_ref()?;
-        Progress::from_bytes(bytes).ok()
+        let (progress, of): (Vec<u8>, u64) = decode(bytes)?;
+        dim = Some(of as usize);
+        Progress::from_bytes(&progress).ok()
     });
-    progress.collect()
+    (progress.collect(), dim)
 }
 
 /// Computes a fit, if one is due. Returns true if there was one.
 async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<bool, String> {
     let answers = ask_all(node, &GroupCall::Progress).await;
-    let before = progress_of(&answers);
-    let Some(mut gathering) = begin(node, &before)? else {
+    let (before, dim) = progress_of(&answers);
+    let Some(mut gathering) = begin(node, &before, dim)? else {
         return Ok(false);
     };
     let begun = Instant::now();
@@ -184,7 +149,7 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
         }
     }
     // A user who was forgotten meanwhile is in this fit. Another one is due at once.
-    let after = progress_of(&ask_all(node, &GroupCall::Progress).await);
+    let (after, _) = progress_of(&ask_all(node, &GroupCall::Progress).await);
     let forgotten = |all: &[Option<Progress>]| Progress::total(all).forgotten;
     let is_known = before
         .iter()
@@ -224,13 +189,12 @@ async fn fit_if_due(node: &Arc<Node>, held: &mut Option<(u64, u64)>) -> Result<b
 }
 
 /// Begins a fit, if one is due.
-fn begin(node: &Node, progress: &[Option<Progress>]) -> Result<Option<Box<dyn Gathering>>, String> {
-    let Some(gather) = node.identity.policy.gather else {
-        return Ok(None);
-    };
-    let app = node.catalogue().app();
-    let engine = app.as_ref().and_then(|app| app.engine());
-    let Some(dim) = engine.and_then(|engine| engine.state().dim()) else {
+fn begin(
+    node: &Node,
+    progress: &[Option<Progress>],
+    dim: Option<usize>,
+) -> Result<Option<Box<dyn Gathering>>, String> {
+    let (Some(gather), Some(dim)) = (node.identity.policy.gather, dim) else {
         return Ok(None);
     };
     let setup = Setup {
@@ -247,20 +211,10 @@ async fn take(
     answers: Vec<Option<Vec<u8>>>,
 ) -> Result<Box<dyn Gathering>, String> {
     let workers = Threads::new(node.settings.fit_threads);
-    let done: Arc<std::sync::Mutex<Option<Result<Box<dyn Gathering>, String>>>> = Arc::default();
-    let result = Arc::clone(&done);
     let work = move || {
         let mut gathering = gathering;
         let taken = gathering.take(&answers, &workers);
-        let taken = taken.map(|()| gathering).map_err(|error| error.to_string());
-        *result
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(taken);
+        taken.map(|()| gathering).map_err(|error| error.to_string())
     };
-    node.tasks.blocking(Box::new(work)).await;
-    let taken = done
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
-        .take();
-    taken.unwrap_or_else(|| Err("the computation panicked".to_owned()))
+    super::serve::run_blocking(node, work).await
 }

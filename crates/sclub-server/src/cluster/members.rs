@@ -35,6 +35,8 @@ pub struct Part {
     pub users: u64,
     /// The number of events.
     pub events: u64,
+    /// The number of rounds learned.
+    pub rounds: u64,
 }
 
 /// The owner of a group, as its lease says.
@@ -46,11 +48,36 @@ pub struct Lease {
     pub life: u64,
 }
 
+/// A change of the owner of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Move {
+    /// The time, in milliseconds since 1970.
+    pub at: u64,
+    /// The group.
+    pub group: String,
+    /// The owner before.
+    pub from: Option<String>,
+    /// The owner after.
+    pub to: Option<String>,
+}
+
+/// The owners of the groups, by their leases.
+pub fn owners(bus: &dyn Bus) -> BTreeMap<String, String> {
+    let leases = bus.entries(Bucket::Leases);
+    let owners = leases.iter().filter_map(|(group, entry)| {
+        let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
+        Some((group.clone(), lease.node))
+    });
+    owners.collect()
+}
+
 /// The nodes that are running, and what an operator has set about them.
 #[derive(Debug, Clone, Default)]
 pub struct Members {
     /// The nodes, by name.
     pub members: Vec<Member>,
+    /// All nodes that have been part of the cluster.
+    pub registered: Vec<String>,
     /// The nodes that an operator has drained.
     pub drained: Vec<String>,
     /// The nodes that an operator has chosen for groups: group, node.
@@ -60,6 +87,11 @@ pub struct Members {
 /// The key of a node that an operator has drained.
 pub fn drain_key(node: &str) -> String {
     format!("drain.{node}")
+}
+
+/// The key of a node that has been part of the cluster, and may have a journal.
+pub fn node_key(node: &str) -> String {
+    format!("node.{node}")
 }
 
 /// The key of the node that an operator has chosen for a group.
@@ -79,7 +111,9 @@ impl Members {
             ..Self::default()
         };
         for (key, entry) in bus.entries(Bucket::Config) {
-            if let Some(node) = key.strip_prefix("drain.") {
+            if let Some(node) = key.strip_prefix("node.") {
+                all.registered.push(node.to_owned());
+            } else if let Some(node) = key.strip_prefix("drain.") {
                 all.drained.push(node.to_owned());
             } else if let Some(group) = key.strip_prefix("pin.") {
                 let node = String::from_utf8_lossy(&entry.value).into_owned();

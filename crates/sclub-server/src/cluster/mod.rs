@@ -6,12 +6,15 @@
 //! | `log`, `snapshots` | the log of a partition is a stream, its snapshots are objects |
 //! | [`members`] | the nodes, and the order in which they are to own a partition |
 //! | [`node`] | leases: which partitions a node follows and writes |
-//! | [`call`], `serve` | requests between nodes |
+//! | [`call`], `forward`, `serve` | requests between nodes |
 //! | `fitter` | fits over all partitions |
 
+mod backup;
 pub mod bus;
 pub mod call;
+mod export;
 mod fitter;
+mod forward;
 mod log;
 pub mod members;
 pub mod nats;
@@ -20,11 +23,15 @@ mod serve;
 mod snapshots;
 mod wait;
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+pub use backup::backup_group;
+pub(crate) use export::ask_node;
+pub use export::{Export, export_all};
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
-pub(crate) use serve::execute;
+pub(crate) use serve::execute_on_node;
 pub use snapshots::ObjectSnapshots;
 
 use crate::env::Env;
@@ -105,12 +112,17 @@ impl Cluster {
             replicas,
             created: env.clock.wall(),
         };
-        let facts = serde_json::to_vec(&cluster).expect("plain data");
+        cluster.write(bus, identity.encode().into()).await?;
+        Ok(cluster)
+    }
+
+    /// Writes the facts, then the identity: a cluster without one is unfinished, and can be made again.
+    async fn write(&self, bus: &dyn Bus, identity: Bytes) -> Result<(), String> {
+        let facts = serde_json::to_vec(self).expect("plain data");
         let failed = |error: BusError| match error {
             BusError::Conflict => "the cluster exists already".to_owned(),
             error => format!("the cluster cannot be made: {error}"),
         };
-        // A cluster without an identity is unfinished, and can be made again.
         let existing = bus
             .get(Bucket::Config, IDENTITY_KEY)
             .await
@@ -118,12 +130,10 @@ impl Cluster {
         if existing.is_some() {
             return Err(failed(BusError::Conflict));
         }
-        bus.put(Bucket::Config, CLUSTER_KEY, facts.into())
-            .await
-            .map_err(failed)?;
-        let created = bus.create(Bucket::Config, IDENTITY_KEY, identity.encode().into());
-        created.await.map_err(failed)?;
-        Ok(cluster)
+        let written = bus.put(Bucket::Config, CLUSTER_KEY, facts.into());
+        written.await.map_err(failed)?;
+        let created = bus.create(Bucket::Config, IDENTITY_KEY, identity);
+        created.await.map(drop).map_err(failed)
     }
 
     /// Reads the facts and the identity of a cluster.

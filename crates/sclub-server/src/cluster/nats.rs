@@ -78,21 +78,34 @@ impl Names {
         format!("sclub.{}.s.{stream}", self.0)
     }
 
+    /// The subject that stored messages of a stream are sent to.
+    fn stream_live(&self, stream: &str) -> String {
+        format!("sclub.{}.f.{stream}", self.0)
+    }
+
     fn request_subject(&self, subject: &str) -> String {
         format!("sclub.{}.r.{subject}", self.0)
     }
 
     fn bucket(&self, bucket: Bucket) -> String {
-        let name = match bucket {
-            Bucket::Members => "members",
-            Bucket::Leases => "leases",
-            Bucket::Config => "config",
-        };
-        format!("sclub_{}_{name}", self.0)
+        format!("sclub_{}_{}", self.0, bucket_name(bucket))
+    }
+
+    /// The subjects that stored entries of a bucket are sent to.
+    fn bucket_live(&self, bucket: Bucket) -> String {
+        format!("sclub.{}.k.{}.>", self.0, bucket_name(bucket))
     }
 
     fn objects(&self) -> String {
         format!("sclub_{}_objects", self.0)
+    }
+}
+
+fn bucket_name(bucket: Bucket) -> &'static str {
+    match bucket {
+        Bucket::Members => "members",
+        Bucket::Leases => "leases",
+        Bucket::Config => "config",
     }
 }
 
@@ -143,7 +156,10 @@ impl NatsBus {
         let link = Link::connect(&options).await?;
         let names = Names(options.cluster.into());
         let ttl = Some(Duration::from_millis(super::TTL));
-        let keys = |bucket, ttl| Keys::new(link.clone(), names.bucket(bucket), ttl);
+        let keys = |bucket, ttl| {
+            let live = names.bucket_live(bucket);
+            Keys::new(link.clone(), names.bucket(bucket), live, ttl)
+        };
         let members = keys(Bucket::Members, ttl);
         let leases = keys(Bucket::Leases, ttl);
         let config = keys(Bucket::Config, None);
@@ -170,7 +186,20 @@ impl NatsBus {
     /// [`BusError::Failed`] if the servers cannot have them, with what to change in their configuration, or if one
     /// exists with other properties.
     pub async fn init(&self, streams: &[String], replicas: usize) -> Result<(), BusError> {
-        for stream in streams {
+        let streams: Vec<(String, u64)> = streams.iter().map(|s| (s.clone(), 1)).collect();
+        self.init_from(&streams, replicas).await
+    }
+
+    /// As [`NatsBus::init`], with the sequence of the first message of each stream.
+    ///
+    /// # Errors
+    /// As [`NatsBus::init`].
+    pub async fn init_from(
+        &self,
+        streams: &[(String, u64)],
+        replicas: usize,
+    ) -> Result<(), BusError> {
+        for (stream, _) in streams {
             check_name(stream)?;
         }
         let (link, names, streams) = (self.link.clone(), self.names.clone(), streams.to_vec());
@@ -238,8 +267,9 @@ impl Bus for NatsBus {
         stream: &'a str,
         after: u64,
     ) -> Call<'a, mpsc::Receiver<Result<Message, BusError>>> {
-        let (link, stream) = (self.link.clone(), self.names.stream(stream));
-        self.run(async move { follow::follow(link, stream, after).await })
+        let link = self.link.clone();
+        let (live, stream) = (self.names.stream_live(stream), self.names.stream(stream));
+        self.run(async move { follow::follow(link, stream, live, after).await })
     }
 
     fn purge<'a>(&'a self, stream: &'a str, before: u64) -> Call<'a, ()> {
@@ -339,7 +369,9 @@ async fn listen(link: Link, subject: String) -> Result<mpsc::Receiver<Incoming>,
                 () = sender.closed() => break,
             };
             let Some(request) = request else { return };
-            if let Err(mpsc::error::SendError(refused)) = sender.send(incoming(&link, request)).await {
+            if let Err(mpsc::error::SendError(refused)) =
+                sender.send(incoming(&link, request)).await
+            {
                 refused.reply.send(Bytes::new());
                 break;
             }

@@ -14,7 +14,8 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
-use super::members::{Lease, Member, Members, Part, partition_of};
+use super::forward::Forwarder;
+use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
@@ -40,6 +41,9 @@ const MAX_LAG: u64 = 256;
 const MAX_START: u64 = 30_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
+
+/// The number of changes of owners that are kept.
+const MAX_MOVES: usize = 200;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -74,8 +78,8 @@ pub struct Group {
     pub index: usize,
     /// The engine, while this node follows the group.
     app: RwLock<Option<Arc<App>>>,
-    /// The service for requests of other nodes is on while this is true.
-    is_serving: watch::Sender<bool>,
+    /// The node that owned the group last, as far as this one knows.
+    owner: RwLock<Option<Arc<str>>>,
     /// The time at which this node's lease ends if it is not renewed; 0 without one.
     lease_end: AtomicU64,
 }
@@ -85,6 +89,15 @@ impl Group {
     pub fn app(&self) -> Option<Arc<App>> {
         let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
         app.clone()
+    }
+
+    /// Takes note of the owner. Without one, the last one still answers requests that only read.
+    fn set_owner(&self, owner: Option<&String>) {
+        let Some(owner) = owner else { return };
+        let mut known = self.owner.write().unwrap_or_else(PoisonError::into_inner);
+        if known.as_deref() != Some(&**owner) {
+            *known = Some(owner.as_str().into());
+        }
     }
 
     fn set_app(&self, app: Option<Arc<App>>) {
@@ -110,9 +123,12 @@ pub struct Node {
     is_draining: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
+    /// The last changes of owners, the newest first.
+    moves: Mutex<Vec<Move>>,
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
+    pub(super) forwarder: Forwarder,
 }
 
 impl fmt::Debug for Node {
@@ -170,7 +186,7 @@ impl Node {
                     name,
                     index,
                     app: RwLock::default(),
-                    is_serving: watch::channel(false).0,
+                    owner: RwLock::default(),
                     lease_end: AtomicU64::new(0),
                 })
             });
@@ -191,8 +207,10 @@ impl Node {
             is_draining: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
+            moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
+            forwarder: Forwarder::default(),
         }))
     }
 
@@ -203,8 +221,11 @@ impl Node {
             let task = tend(Arc::clone(self), Arc::clone(group));
             self.tasks.spawn(Box::pin(task));
         }
-        self.tasks
-            .spawn(Box::pin(super::fitter::fit_forever(Arc::clone(self))));
+        let fitter = super::fitter::fit_forever(Arc::clone(self));
+        self.tasks.spawn(Box::pin(fitter));
+        self.tasks.spawn(Box::pin(Arc::clone(self).watch_moves()));
+        let service = super::serve::answer_as_node(Arc::clone(self));
+        self.tasks.spawn(Box::pin(service));
     }
 
     /// Sets the address that is shown to operators.
@@ -225,6 +246,11 @@ impl Node {
     /// The catalogue's group.
     pub fn catalogue(&self) -> &Arc<Group> {
         &self.groups[self.cluster.partitions]
+    }
+
+    /// The group of a name.
+    pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
+        self.groups.iter().find(|group| group.name == name)
     }
 
     /// The partition of a user.
@@ -294,6 +320,53 @@ impl Node {
         *self.is_closed.borrow()
     }
 
+    /// The node that owns a group, or owned it last, as far as this one knows.
+    pub(super) fn owner_of(&self, group: &Group) -> Option<Arc<str>> {
+        let owner = group.owner.read().unwrap_or_else(PoisonError::into_inner);
+        owner.clone()
+    }
+
+    /// The last changes of owners that this node has seen, the newest first.
+    pub fn moves(&self) -> Vec<Move> {
+        self.moves
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Records changes of owners for as long as the node runs.
+    async fn watch_moves(self: Arc<Self>) {
+        let mut before = BTreeMap::new();
+        let mut is_first = true;
+        while !self.is_closed() {
+            if !is_first {
+                tokio::select! {
+                    () = self.bus.changed(Bucket::Leases) => {}
+                    () = self.env.clock.sleep(TTL) => {}
+                }
+            }
+            let after = owners(&*self.bus);
+            let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+            for group in &self.groups {
+                let (from, to) = (before.get(&group.name), after.get(&group.name));
+                group.set_owner(to);
+                if from != to && !is_first {
+                    let change = Move {
+                        at: self.env.clock.wall(),
+                        group: group.name.clone(),
+                        from: from.cloned(),
+                        to: to.cloned(),
+                    };
+                    moves.insert(0, change);
+                }
+            }
+            moves.truncate(MAX_MOVES);
+            drop(moves);
+            is_first = false;
+            before = after;
+        }
+    }
+
     /// What this node says about itself.
     pub fn member(&self) -> Member {
         let mut groups = BTreeMap::new();
@@ -307,6 +380,7 @@ impl Node {
                     position: state.position(),
                     users: state.users().len() as u64,
                     events: state.events(),
+                    rounds: state.rounds(),
                 };
                 groups.insert(group.name.clone(), part);
             }
@@ -334,6 +408,7 @@ impl Node {
 
     /// Writes the member entry for as long as the node runs.
     async fn beat(self: Arc<Self>) {
+        let mut is_registered = false;
         while !self.is_closed() {
             let namesake = Members::read(&*self.bus).get(&self.name).map(|m| m.life);
             if namesake.is_some_and(|life| life != self.life) {
@@ -347,6 +422,14 @@ impl Node {
                 }
             }
             let _ = self.write_member().await;
+            if !is_registered {
+                let key = node_key(&self.name);
+                is_registered = self
+                    .bus
+                    .put(Bucket::Config, &key, Bytes::new())
+                    .await
+                    .is_ok();
+            }
             self.env.clock.sleep(RENEW).await;
         }
     }
@@ -362,15 +445,8 @@ impl Node {
             },
         };
         let (node, of) = (Arc::clone(self), Arc::clone(group));
-        let opened: Arc<Mutex<Option<Result<Engine, String>>>> = Arc::default();
-        let result = Arc::clone(&opened);
-        let work = move || {
-            let engine = node.open_engine(&of, catalogue);
-            *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(engine);
-        };
-        self.tasks.blocking(Box::new(work)).await;
-        let engine = opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let engine = engine.unwrap_or_else(|| Err("it could not be opened".to_owned()))?;
+        let open = move || node.open_engine(&of, catalogue);
+        let engine = super::serve::run_blocking(self, open).await?;
         let app = App::new(self.settings.clone());
         app.begin(engine);
         group.set_app(Some(app));
@@ -437,6 +513,28 @@ impl Node {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The time of day, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.env.clock.wall()
+    }
+
+    /// The partitions as their owners describe them.
+    pub fn owned_parts(&self) -> Vec<Part> {
+        let mut members = Members::read(&*self.bus).members;
+        members.retain(|member| member.name != self.name);
+        members.push(self.member());
+        let owned = self.partitions().iter().filter_map(|group| {
+            let parts = members
+                .iter()
+                .filter_map(|member| member.groups.get(&group.name));
+            parts
+                .filter(|part| part.is_leading)
+                .max_by_key(|part| part.position)
+                .cloned()
+        });
+        owned.collect()
     }
 
     /// Updates the metrics of the node.
@@ -587,7 +685,6 @@ impl Tending {
                 return Ok(());
             }
             tracing::error!(group = group.name, reason, "opening the group again");
-            group.is_serving.send_replace(false);
             group.set_app(None);
             engine.close().await;
             return Ok(());
@@ -650,7 +747,6 @@ impl Tending {
         let lease = leases.iter().find(|(key, _)| *key == group.name);
         if lease.is_some() {
             self.vacant_since = None;
-            group.is_serving.send_replace(false);
             return Ok(());
         }
         let since = *self.vacant_since.get_or_insert(now);
@@ -701,10 +797,6 @@ impl Tending {
         };
         led.map_err(|refusal| refusal.to_string())?;
         tracing::info!(group = group.name, batch = last, "leading");
-        if !group.is_serving.send_replace(true) {
-            let task = super::serve::answer(Arc::clone(node), Arc::clone(group));
-            node.tasks.spawn(Box::pin(task));
-        }
         Ok(())
     }
 
@@ -788,13 +880,5 @@ impl Tending {
         self.handover_since = None;
         let resigned = engine.resign().await;
         resigned.map_err(|refusal| refusal.to_string())
-    }
-}
-
-impl Group {
-    /// Waits until this node no longer answers for the group.
-    pub(super) async fn stopped_serving(&self) {
-        let mut serving = self.is_serving.subscribe();
-        let _ = serving.wait_for(|is_serving| !is_serving).await;
     }
 }

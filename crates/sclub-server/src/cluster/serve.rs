@@ -2,73 +2,45 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::bus::Incoming;
-use super::call::{GroupAnswer, GroupCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
 use super::node::{Group, Node};
 use crate::api::{self, App};
-use crate::engine::{Engine, Refusal};
+use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
 
-/// Answers requests of other nodes for as long as this node owns the group.
-pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
-    let mut requests = loop {
-        match node.bus.listen(&group.name).await {
-            Ok(requests) => break requests,
-            Err(error) => {
-                tracing::debug!(group = group.name, %error, "cannot listen; retrying");
-                let is_over = tokio::select! {
-                    () = node.env.clock.sleep(RETRY) => false,
-                    () = group.stopped_serving() => true,
-                };
-                if is_over {
-                    return;
-                }
-            }
-        }
+/// Executes a call on the engine of a group. A call that computes for long has a thread of its own.
+async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
+    let GroupCall::Question(question) = call else {
+        return execute(&app, call).await;
     };
-    let mut is_open = true;
-    loop {
-        let next = tokio::select! {
-            next = requests.recv() => next,
-            () = group.stopped_serving(), if is_open => {
-                // Requests that have arrived are answered that the group has moved.
-                requests.close();
-                is_open = false;
-                continue;
-            }
-        };
-        let Some(Incoming { bytes, reply }) = next else {
-            return;
-        };
-        let (node, group) = (Arc::clone(&node), Arc::clone(&group));
-        let tasks = Arc::clone(&node.tasks);
-        tasks.spawn(Box::pin(async move {
-            let answer = match (decode::<GroupCall>(&bytes), group.app()) {
-                (Some(call), Some(app)) => execute_as_owner(&node, &group, &app, call).await,
-                (None, _) => GroupAnswer::Failed("the request cannot be decoded".to_owned()),
-                (_, None) => GroupAnswer::Moved,
-            };
-            reply.send(encode(&answer));
-        }));
+    let work = move || {
+        let engine = app.engine().filter(|engine| engine.is_leading());
+        let engine = engine.ok_or("the group has moved")?;
+        engine.answer_question(&question)
+    };
+    match run_blocking(node, work).await {
+        Ok((answer, position)) => GroupAnswer::Result(answer, position),
+        Err(reason) => GroupAnswer::Failed(reason),
     }
 }
 
 /// Executes a call if this node owns the group; calls that only read also without.
-async fn execute_as_owner(
-    node: &Node,
-    group: &Group,
-    app: &Arc<App>,
-    call: GroupCall,
-) -> GroupAnswer {
+pub(super) async fn execute_as_owner(node: &Node, group: &Group, call: GroupCall) -> GroupAnswer {
+    let Some(app) = group.app() else {
+        return GroupAnswer::Moved;
+    };
     if matches!(&call, GroupCall::Http(call) if call.route.is_read()) {
-        return execute(app, call).await;
+        return execute(&app, call).await;
     }
     if !node.owns(group) {
         return GroupAnswer::Moved;
     }
-    match execute(app, call).await {
+    match execute_long(node, app, call).await {
         // The reason may be that another node owns the group now, which knows more.
         GroupAnswer::Http(answer) if answer.status >= 400 && !node.owns(group) => {
             GroupAnswer::Moved
@@ -98,7 +70,10 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Err(refusal) => refused(refusal).await,
         },
         GroupCall::Progress => match engine.progress() {
-            Some((progress, position)) => GroupAnswer::Result(progress, position),
+            Some((progress, dim, position)) => {
+                let result = encode(&(progress.to_bytes(), dim as u64));
+                GroupAnswer::Result(result.to_vec(), position)
+            }
             None => GroupAnswer::Result(Vec::new(), position()),
         },
         GroupCall::Question(question) => match engine.answer_question(&question) {
@@ -109,22 +84,101 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Ok(()) => GroupAnswer::Changed(1, position),
             Err(refusal) => refused(refusal).await,
         },
-        GroupCall::Compact => match engine.compact().await {
-            Ok(compacted) => {
-                let compacted = serde_json::to_vec(&compacted).expect("plain data");
-                GroupAnswer::Result(compacted, position())
+        GroupCall::Compact => match engine.compact_with(ForgottenUsers::new()).await {
+            Ok((compacted, gone)) => {
+                let gone: Vec<(String, u64)> = gone.into_iter().collect();
+                let result = encode(&(compacted, gone));
+                GroupAnswer::Result(result.to_vec(), position())
             }
             Err(error) => GroupAnswer::Failed(error.to_string()),
         },
-        GroupCall::Hash => hash(engine),
     }
 }
 
-/// The hash of the state of an engine.
-pub(super) fn hash(engine: &Engine) -> GroupAnswer {
-    let (state, hash) = engine.hashed();
-    let position = state.position();
-    GroupAnswer::Result(hash.unwrap_or_default().into_bytes(), position)
+/// The subject of a node.
+pub(crate) fn subject_of(node: &str) -> String {
+    format!("node.{node}")
+}
+
+/// Answers requests to this node for as long as it runs.
+pub(super) async fn answer_as_node(node: Arc<Node>) {
+    while !node.is_closed() {
+        let Ok(mut requests) = node.bus.listen(&subject_of(&node.name)).await else {
+            node.env.clock.sleep(RETRY).await;
+            continue;
+        };
+        while let Some(Incoming { bytes, reply }) = requests.recv().await {
+            let own = Arc::clone(&node);
+            node.tasks.spawn(Box::pin(async move {
+                let answer = match decode::<NodeCall>(&bytes) {
+                    Some(NodeCall::Groups(calls)) => {
+                        let answers = calls
+                            .into_iter()
+                            .map(|(group, call)| answer(&own, group, call));
+                        encode(&futures_util::future::join_all(answers).await)
+                    }
+                    Some(call) => match execute_on_node(&own, call).await {
+                        Ok(count) => encode(&GroupAnswer::Changed(count, 0)),
+                        Err(reason) => encode(&GroupAnswer::Failed(reason)),
+                    },
+                    None => return,
+                };
+                reply.send(answer);
+            }));
+        }
+    }
+}
+
+/// Answers a request to the owner of a group.
+async fn answer(node: &Node, group: u32, call: GroupCall) -> GroupAnswer {
+    match node.groups().get(group as usize) {
+        Some(group) => execute_as_owner(node, group, call).await,
+        None => GroupAnswer::Moved,
+    }
+}
+
+/// Executes a call on this node.
+pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<u64, String> {
+    match call {
+        NodeCall::Groups(_) => Err("these have several answers".to_owned()),
+        NodeCall::Forget { group, users } => {
+            let gone: ForgottenUsers = users.into_iter().collect();
+            let group = node.group(&group).ok_or("there is no such group")?;
+            if let Some(app) = group.app()
+                && let Some(engine) = app.engine()
+            {
+                let compacted = engine.compact_with(gone).await;
+                return compacted
+                    .map(|(done, _)| done.dropped)
+                    .map_err(|e| e.to_string());
+            }
+            let path = node.settings.data.join(&group.name);
+            let env = node.env.clone();
+            run_blocking(node, move || match env.disk.names(&path) {
+                Ok(_) => forget_in_folder(&env, &path, gone).map_err(|error| error.to_string()),
+                Err(_) => Ok(0),
+            })
+            .await
+        }
+        NodeCall::Export { group, object } => {
+            let group = Arc::clone(node.group(&group).ok_or("there is no such group")?);
+            let own = Arc::clone(node);
+            run_blocking(node, move || super::export::export(&own, &group, &object)).await
+        }
+    }
+}
+
+/// Runs work that blocks, and returns its result.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    node: &Node,
+    work: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, String> {
+    let (sender, result) = oneshot::channel();
+    let work = move || drop(sender.send(work()));
+    node.tasks.blocking(Box::new(work)).await;
+    result
+        .await
+        .unwrap_or_else(|_| Err("the work panicked".to_owned()))
 }
 
 /// The answer to a write that was refused.

@@ -169,6 +169,43 @@ pub fn restore(env: &Env, from: &mut dyn Read, data: &Path) -> Result<(), StoreE
     disk.sync_dir(parent).map_err(unwritable(parent))
 }
 
+/// The contents of a backup.
+#[derive(Debug)]
+pub struct Restored {
+    /// The identity of the folder.
+    pub identity: Identity,
+    /// The state.
+    pub state: State,
+    /// The epochs.
+    pub epochs: Epochs,
+}
+
+impl Restored {
+    /// The last batch.
+    pub fn position(&self) -> u64 {
+        self.state.position()
+    }
+}
+
+/// Reads a backup, by way of a folder that must not exist.
+///
+/// # Errors
+/// If the backup is damaged, or the folder cannot be written.
+pub fn read_backup(env: &Env, from: &mut dyn Read, data: &Path) -> Result<Restored, FoldError> {
+    restore(env, from, data)?;
+    let folder = Folder::open(env, data)?;
+    let Some(identity) = fold::identity(&folder)? else {
+        return Err(FoldError::Empty(data.display().to_string()));
+    };
+    let last = folder.log.last();
+    let state = fold::newest(fold::Sources::of(&folder), &identity, last, &mut |_| {})?;
+    Ok(Restored {
+        identity,
+        state,
+        epochs: folder.epochs()?,
+    })
+}
+
 /// The path of the unfinished folder.
 fn unfinished_path(data: &Path) -> Result<PathBuf, StoreError> {
     let name = data.file_name().ok_or_else(|| {

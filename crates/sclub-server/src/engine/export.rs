@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Engine;
 use super::fold::{self, FoldError};
-use super::journal::{Page, forgotten};
+use super::journal::{ForgottenUsers, Page, forget_in, forgotten};
 use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
@@ -54,6 +54,29 @@ pub fn export_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<u64,
     let folder = Folder::open(env, data)?;
     let context = fold::identity(&folder)?.map(|identity| identity.context);
     Ok(export(&folder.journal, &context.unwrap_or_default(), out)?)
+}
+
+/// Exports the journal of a partition's folder that this node no longer uses.
+///
+/// # Errors
+/// As [`Engine::export`].
+pub fn export_journal(
+    env: &Env,
+    data: &Path,
+    context: &Context,
+    out: &mut dyn Write,
+) -> Result<u64, FoldError> {
+    let folder = Folder::open(env, data)?;
+    Ok(export(&folder.journal, context, out)?)
+}
+
+/// Removes forgotten users from the journal of a partition's folder that this node no longer uses.
+///
+/// # Errors
+/// If a file cannot be read or written. It can be repeated.
+pub fn forget_in_folder(env: &Env, data: &Path, gone: ForgottenUsers) -> Result<u64, FoldError> {
+    let folder = Folder::open(env, data)?;
+    Ok(forget_in(&folder.journal, gone)?.0)
 }
 
 fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<u64, StoreError> {

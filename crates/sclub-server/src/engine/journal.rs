@@ -229,13 +229,19 @@ impl Dictionary {
     }
 }
 
+/// Users who were forgotten, with the number of the event.
+pub type ForgottenUsers = HashMap<String, u64>;
+
 /// A request to the journal's task.
 #[derive(Debug)]
 pub(super) enum JournalRequest {
     /// Write everything. The answer is the batch of the log up to which the journal is complete.
     Flush(oneshot::Sender<Result<u64, StoreError>>),
-    /// Remove the rows of forgotten users from the files. The answer is the number of rows.
-    Forget(oneshot::Sender<Result<u64, StoreError>>),
+    /// Remove the rows of forgotten users from the files, also of users that another node's journal knows of.
+    Forget(
+        ForgottenUsers,
+        oneshot::Sender<Result<(u64, ForgottenUsers), StoreError>>,
+    ),
     Stop(oneshot::Sender<()>),
 }
 
@@ -267,11 +273,14 @@ impl Keeper {
             (position, events) = (page.position, page.events);
         }
         let first = shared.log.first()?;
-        if position + 1 < first {
+        let is_behind = position + 1 < first;
+        if is_behind {
             // The journal was disabled for a while, or this is a copy without one.
             let state = shared.read();
             (position, events) = (state.position(), state.events());
         }
+        // This node may have missed that a user was forgotten.
+        let must_drop = is_behind && shared.is_replicated;
         let context = shared.read().identity().context.clone();
         let mut keeper = Self {
             context,
@@ -286,9 +295,10 @@ impl Keeper {
         };
         if !keeper.shared.has_journal() {
             keeper.position = u64::MAX;
-            if keeper.journal().first()? <= last {
-                keeper.drop_all()?;
-            }
+        }
+        let must_drop = must_drop || !keeper.shared.has_journal();
+        if must_drop && keeper.journal().first()? <= last {
+            keeper.drop_all()?;
         }
         keeper.publish_position();
         Ok(keeper)
@@ -321,8 +331,8 @@ impl Keeper {
                     let flushed = self.write().map(|()| self.position);
                     let _ = reply.send(flushed);
                 }
-                Some(JournalRequest::Forget(reply)) => {
-                    let done = self.write().and_then(|()| self.forget());
+                Some(JournalRequest::Forget(others, reply)) => {
+                    let done = self.write().and_then(|()| self.forget(others));
                     let _ = reply.send(done);
                 }
                 Some(JournalRequest::Stop(reply)) => {
@@ -529,24 +539,10 @@ impl Keeper {
         }
     }
 
-    /// Removes every row of forgotten users from the files.
-    fn forget(&mut self) -> Result<u64, StoreError> {
-        let forgotten = forgotten(self.journal())?;
-        if forgotten.is_empty() {
-            self.journal().sync_names()?;
-            return Ok(0);
-        }
-        let mut rows = 0;
+    /// Removes every row of forgotten users from the files. Returns the number of rows, and the users.
+    fn forget(&mut self, others: ForgottenUsers) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        self.journal().rewrite(&mut |bytes| {
-            let mut page = Page::decode(bytes)?;
-            let before = (page.shown.len() + page.rewards.len()) as u64;
-            let had_requests = !page.forgotten.is_empty();
-            let is_changed = page.forget(&forgotten) || had_requests;
-            rows += before - (page.shown.len() + page.rewards.len()) as u64;
-            Ok(is_changed.then(|| page.encode()))
-        })?;
-        Ok(rows)
+        forget_in(self.journal(), others)
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.
@@ -581,7 +577,12 @@ impl Keeper {
 
     /// Drops the whole journal.
     fn drop_all(&mut self) -> Result<(), StoreError> {
-        tracing::warn!("journal-days is 0: the journal is removed");
+        match self.shared.has_journal() {
+            false => tracing::warn!("journal-days is 0: the journal is removed"),
+            true => {
+                tracing::warn!("the log has moved on without this node: its journal is removed")
+            }
+        }
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
@@ -598,6 +599,32 @@ pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> 
         Some(page) => Page::decode(&page?.1).map(Some),
         None => Ok(None),
     }
+}
+
+/// Removes every row of forgotten users from the files of a journal: of those that it knows of, and of others.
+pub(super) fn forget_in(
+    journal: &Segments,
+    others: ForgottenUsers,
+) -> Result<(u64, ForgottenUsers), StoreError> {
+    let mut gone = forgotten(journal)?;
+    for (user, event) in others {
+        let latest = gone.entry(user).or_default();
+        *latest = event.max(*latest);
+    }
+    if gone.is_empty() {
+        journal.sync_names()?;
+        return Ok((0, gone));
+    }
+    let mut rows = 0;
+    journal.rewrite(&mut |bytes| {
+        let mut page = Page::decode(bytes)?;
+        let before = (page.shown.len() + page.rewards.len()) as u64;
+        let had_requests = !page.forgotten.is_empty();
+        let is_changed = page.forget(&gone) || had_requests;
+        rows += before - (page.shown.len() + page.rewards.len()) as u64;
+        Ok(is_changed.then(|| page.encode()))
+    })?;
+    Ok((rows, gone))
 }
 
 /// Users who were forgotten since the last compaction, with the number of the event.

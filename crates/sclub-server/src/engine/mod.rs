@@ -33,8 +33,8 @@ use sclub::Workers;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use crate::refusal::Refusal;
-pub use backup::{backup_folder, restore};
-pub use export::export_folder;
+pub use backup::{Restored, backup_folder, read_backup, restore};
+pub use export::{export_folder, export_journal, forget_in_folder};
 pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
@@ -52,6 +52,7 @@ use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use fit::{Fits, Watch};
+pub use journal::ForgottenUsers;
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
 use replica::Term;
@@ -472,8 +473,22 @@ impl Engine {
     /// # Errors
     /// If a file cannot be read or written. It can be repeated.
     pub async fn compact(&self) -> Result<Compacted, FoldError> {
+        Ok(self.compact_with(ForgottenUsers::new()).await?.0)
+    }
+
+    /// As [`Engine::compact`], also for users that another node has forgotten. Returns all of them.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`].
+    pub async fn compact_with(
+        &self,
+        others: ForgottenUsers,
+    ) -> Result<(Compacted, ForgottenUsers), FoldError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.upkeep.send(UpkeepRequest::Compact(reply)).await;
+        let sent = self
+            .upkeep
+            .send(UpkeepRequest::Compact(others, reply))
+            .await;
         answered(sent.is_ok(), answer).await
     }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 
-use sclub::Workers;
+use sclub::{Progress, Workers};
 use tokio::sync::watch;
 
 use super::fold::{self, FoldError};
@@ -192,30 +192,30 @@ impl Engine {
         CatalogueSource(Arc::clone(&self.shared))
     }
 
-    /// The state in short, for deciding whether a fit over all partitions is due, and the last batch. `None` if the
-    /// policy takes no part in such fits, or has learned nothing.
-    pub fn progress(&self) -> Option<(Vec<u8>, u64)> {
+    /// The state in short, for deciding whether a fit over all partitions is due, with the number of features of an
+    /// item, and the last batch. `None` if the policy takes no part in such fits, or has learned nothing.
+    pub fn progress(&self) -> Option<(Progress, usize, u64)> {
         let state = self.state();
         let progress = state.policy()?.as_partitioned_fit()?.progress();
-        Some((progress.to_bytes(), state.position()))
+        Some((progress, state.dim()?, state.position()))
     }
 
     /// Answers a question of a fit over all partitions. Returns the last batch that the answer is from. Learning
-    /// waits meanwhile, recommending does not.
+    /// waits while the data is copied, recommending does not.
     ///
     /// # Errors
     /// If the question is not one of the policy's.
     pub fn answer_question(&self, question: &[u8]) -> Result<(Vec<u8>, u64), String> {
-        let workers = Threads::new(self.shared.settings.fit_threads);
-        self.shared.state.read_long(|state| {
+        let (answering, position) = self.shared.state.read_long(|state| {
             let policy = state
                 .policy()
                 .and_then(|policy| policy.as_partitioned_fit());
             let policy = policy.ok_or("this partition has learned nothing")?;
-            let answer = policy.answer(question, &workers);
-            let answer = answer.map_err(|error| error.to_string())?;
-            Ok((answer, state.position()))
-        })
+            let answering = policy.prepare(question);
+            Ok::<_, String>((answering.map_err(|e| e.to_string())?, state.position()))
+        })?;
+        let workers = Threads::new(self.shared.settings.fit_threads);
+        Ok((answering.compute(&workers), position))
     }
 
     async fn command(&self, command: Command) -> Result<(), Refusal> {

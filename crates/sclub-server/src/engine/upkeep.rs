@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fold::{self, FoldError};
-use super::journal::JournalRequest;
+use super::journal::{ForgottenUsers, JournalRequest};
 use super::owner::{Command, Done};
 use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
@@ -26,7 +26,7 @@ const MAX_BYTES_BETWEEN: u64 = 256 << 20;
 const DAY: u64 = 24 * 3600 * 1000;
 
 /// The result of a compaction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Compacted {
     /// The number of the last event that was compacted.
     pub events: u64,
@@ -42,7 +42,10 @@ pub struct Compacted {
 #[derive(Debug)]
 pub(super) enum UpkeepRequest {
     Snapshot(oneshot::Sender<Result<u64, FoldError>>),
-    Compact(oneshot::Sender<Result<Compacted, FoldError>>),
+    Compact(
+        ForgottenUsers,
+        oneshot::Sender<Result<(Compacted, ForgottenUsers), FoldError>>,
+    ),
     Stop(oneshot::Sender<()>),
 }
 
@@ -83,8 +86,8 @@ impl Upkeep {
                     let taken = self.snapshot().await;
                     let _ = reply.send(taken.map(|(_, events)| events));
                 }
-                Some(UpkeepRequest::Compact(reply)) => {
-                    let done = self.compact().await;
+                Some(UpkeepRequest::Compact(others, reply)) => {
+                    let done = self.compact(others).await;
                     let _ = reply.send(done);
                 }
                 Some(UpkeepRequest::Stop(reply)) => {
@@ -217,8 +220,11 @@ impl Upkeep {
     }
 
     /// Removes all data of forgotten users from the snapshots, the log and the journal. It compares event
-    /// numbers, not times.
-    async fn compact(&mut self) -> Result<Compacted, FoldError> {
+    /// numbers, not times. `others` were forgotten on another node.
+    async fn compact(
+        &mut self,
+        others: ForgottenUsers,
+    ) -> Result<(Compacted, ForgottenUsers), FoldError> {
         let shared = Arc::clone(&self.shared);
         let bytes_before = shared.folder.bytes();
         // The journal must have read every request to forget before the log is dropped.
@@ -231,8 +237,9 @@ impl Upkeep {
             false => shared.read().events(),
         };
         let (reply, forgotten) = oneshot::channel();
-        let sent = self.journal.send(JournalRequest::Forget(reply)).await;
-        let dropped = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
+        let request = JournalRequest::Forget(others, reply);
+        let sent = self.journal.send(request).await;
+        let (dropped, gone) = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
         let bytes_after = shared.folder.bytes();
         tracing::info!(
             event = events,
@@ -241,12 +248,13 @@ impl Upkeep {
             bytes_after,
             "compacted"
         );
-        Ok(Compacted {
+        let compacted = Compacted {
             events,
             dropped,
             bytes_before,
             bytes_after,
-        })
+        };
+        Ok((compacted, gone))
     }
 
     /// Removes everything before now from the snapshots and the log. Returns the last event.

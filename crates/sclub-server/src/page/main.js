@@ -10,6 +10,7 @@ import { drawFigures, drawHeader } from "./figures.js";
 import { refusedOr, wireKey } from "./key.js";
 import { drawCharts, remember } from "./live_charts.js";
 import * as map from "./map.js";
+import * as nodes from "./nodes.js";
 import { run } from "./stream.js";
 import { themeSwitch } from "./theme.js";
 import * as userCard from "./user_card.js";
@@ -50,6 +51,7 @@ function takeState(state) {
     map.forget();
   }
   world.state = state;
+  if (state.partitions) nodes.refresh();
   if (world.latest && restarted) world.latest = null;
   drawHeader();
   drawFigures();

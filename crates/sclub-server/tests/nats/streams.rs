@@ -145,3 +145,29 @@ async fn a_purge_of_messages_that_were_read_does_not_disturb_a_follower() {
     }
     assert_eq!(bus.bounds("s").await, Ok((11, 10)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_whose_next_message_was_purged_is_told() {
+    let Some(servers) = NatsServers::shared() else {
+        return;
+    };
+    let bus = new_cluster(&servers, "behind").await;
+    let mut messages = bus.follow("s", 0).await.unwrap();
+    // More than the channel holds, so the follower is behind.
+    let last = 1_100;
+    for sequence in 1..=last {
+        append(&bus, sequence - 1, &format!("m{sequence}")).await;
+    }
+    bus.purge("s", last).await.unwrap();
+    let mut expected = 1;
+    let error = loop {
+        match next(&mut messages).await {
+            Ok((sequence, _)) => assert_eq!(sequence, expected),
+            Err(error) => break error,
+        }
+        expected += 1;
+    };
+    assert!(matches!(error, BusError::Missing(_)), "{error}");
+    assert!(expected < last, "{expected}");
+    assert_eq!(messages.recv().await, None);
+}

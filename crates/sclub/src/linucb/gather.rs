@@ -7,7 +7,7 @@ use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError, MAX_MAGNITUDE, check_dim};
 use crate::kernels;
 use crate::policy::MAX_ROUNDS;
-use crate::refit::{Gathering, Progress, Workers};
+use crate::refit::{Answering, Gathering, Progress, Workers};
 use crate::spec::{Setup, Values};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
@@ -288,10 +288,6 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    pub fn to_bytes(&self) -> Vec<u8> {
-        bytes::save_to_vec(self)
-    }
-
     fn load(bytes: &[u8], shape: Shape) -> Result<Self, Error> {
         bytes::load_slice(bytes, |input: &mut dyn Read| {
             let mut reader = Reader::new(input)?;
@@ -307,6 +303,12 @@ impl Answer {
             reader.end()?;
             Ok(answer)
         })
+    }
+}
+
+impl Answering for Answer {
+    fn compute(self: Box<Self>, _workers: &dyn Workers) -> Vec<u8> {
+        bytes::save_to_vec(&*self)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::policy::{
     Change, Clock, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId,
     check_items, check_round, offers, rank_by_basis,
 };
-use crate::refit::{Progress, Refit, Workers};
+use crate::refit::{Answering, Progress, Refit};
 use crate::spec::{Abilities, Load, Partitions, Spec};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 use crate::ucb::Ranking;
@@ -122,16 +122,15 @@ impl LinUcbShared {
     }
 
     /// The answer to a question of a fit over partitions.
-    fn answer_for(&self, users: &[u64], question: &[u8]) -> Result<Vec<u8>, Error> {
+    fn answer_for(&self, users: &[u64], question: &[u8]) -> Result<Box<dyn Answering>, Error> {
         gather::check_question(question, self.dim())?;
         let groups = users.iter().enumerate();
-        let answer = Answer {
+        Ok(Box::new(Answer {
             dim: self.dim(),
             rounds: self.clock.rounds(),
             forgotten: self.forgotten,
             own: groups.map(|(g, &users)| self.own_sums(g, users)).collect(),
-        };
-        Ok(answer.to_bytes())
+        }))
     }
 
     fn progress_for(&self, users: u64) -> Progress {
@@ -289,7 +288,7 @@ impl PartitionedFit for LinUcbShared {
         self.progress_for(0)
     }
 
-    fn answer(&self, question: &[u8], _workers: &dyn Workers) -> Result<Vec<u8>, Error> {
+    fn prepare(&self, question: &[u8]) -> Result<Box<dyn Answering>, Error> {
         self.answer_for(&vec![0; self.groups.len()], question)
     }
 }
@@ -428,7 +427,7 @@ impl PartitionedFit for ForgettableLinUcb {
         self.shared.progress_for(self.ledger.len() as u64)
     }
 
-    fn answer(&self, question: &[u8], _workers: &dyn Workers) -> Result<Vec<u8>, Error> {
+    fn prepare(&self, question: &[u8]) -> Result<Box<dyn Answering>, Error> {
         let mut users = vec![0; self.shared.groups.len()];
         for &user in self.ledger.users() {
             users[self.shared.group(user)] += 1;

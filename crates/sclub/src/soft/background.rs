@@ -80,6 +80,22 @@ impl Background {
         Self::diagonal(&vec![variance; dim]).expect("a variance with a finite inverse")
     }
 
+    /// True if C⁻¹ can be factorised, as beliefs about users need it. It cannot if C is nearly singular.
+    pub fn is_usable(&self) -> bool {
+        let dim = self.mean.len();
+        let triangle = dim * (dim - 1) / 2;
+        let (mut lower, mut factor) = (vec![0.0; triangle], vec![0.0; triangle]);
+        let mut scale = vec![0.0; dim];
+        kernels::factorise(
+            dim,
+            &self.precision,
+            0.0,
+            &mut lower,
+            &mut factor,
+            &mut scale,
+        )
+    }
+
     pub fn prior(&self, noise: f64) -> Prior<'_> {
         Prior {
             precision: &self.precision,

@@ -23,7 +23,7 @@ use crate::abilities::PartitionedFit;
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError, MAX_MAGNITUDE, check_dim};
 use crate::policy::MAX_ROUNDS;
-use crate::refit::{Gathering, Progress, Workers};
+use crate::refit::{Answering, Gathering, Progress, Workers};
 use crate::spec::{Setup, Values};
 
 /// Begins a fit over all partitions, if one is due.
@@ -107,7 +107,7 @@ impl Save for RefineQuestion<'_> {
 /// A question as a partition reads it.
 enum Question {
     Sample(SampleQuestion),
-    Refine(Fit),
+    Refine(Box<Fit>),
 }
 
 impl Question {
@@ -115,7 +115,7 @@ impl Question {
         bytes::load_slice(bytes, |input: &mut dyn Read| {
             let mut reader = Reader::new(input)?;
             let question = if reader.expect(RefineQuestion::MAGIC).is_ok() {
-                Self::Refine(load_start(dim, &mut reader)?)
+                Self::Refine(Box::new(load_start(dim, &mut reader)?))
             } else {
                 reader.expect(SampleQuestion::MAGIC)?;
                 check_same_dim(dim, &mut reader)?;
@@ -205,32 +205,46 @@ struct Counts {
 }
 
 /// The answer to a [`SampleQuestion`], as it is written.
-struct SampleAnswer<'a> {
-    policy: &'a SclubSoft,
-    start: Option<&'a Fit>,
+struct SampleAnswer {
+    counts: Counts,
+    start: Option<Fit>,
+    sums: Sums,
+    /// The maximum number of users whose sums are sent.
+    quota: usize,
     slots: Vec<u32>,
 }
 
-impl Save for SampleAnswer<'_> {
+impl Answering for SampleAnswer {
+    fn compute(mut self: Box<Self>, _workers: &dyn Workers) -> Vec<u8> {
+        self.slots = sample(&slots(&self.sums), self.quota);
+        bytes::save_to_vec(&*self)
+    }
+}
+
+impl Save for SampleAnswer {
     const MAGIC: u64 = u64::from_le_bytes(*b"sclub a1");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        let policy = self.policy;
-        let layout = policy.layout;
+        let layout = self.sums.layout();
         writer.word(layout.dim as u64)?;
-        writer.word(policy.rounds)?;
-        writer.word(policy.sums.len() as u64)?;
-        writer.word(policy.counts.iter().sum())?;
-        writer.word(policy.forgotten)?;
-        writer.number(policy.gain)?;
+        writer.word(self.counts.rounds)?;
+        writer.word(self.counts.users)?;
+        writer.word(self.counts.observations)?;
+        writer.word(self.counts.forgotten)?;
+        writer.number(self.counts.gain)?;
         writer.word(u64::from(self.start.is_some()))?;
-        if let Some(fit) = self.start {
+        if let Some(fit) = &self.start {
             save_start(fit, &fit.mixture, &fit.others, writer)?;
         }
         writer.word(self.slots.len() as u64)?;
-        let mut rows = self.slots.iter().map(|&s| policy.sums.row(s as usize));
+        let mut rows = self.slots.iter().map(|&s| self.sums.row(s as usize));
         rows.try_for_each(|row| writer.numbers(&row[..layout.used()]))
     }
+}
+
+/// All slots.
+fn slots(sums: &Sums) -> Vec<u32> {
+    (0..sums.len() as u32).collect()
 }
 
 /// The answer to a [`SampleQuestion`], as it is read.
@@ -294,6 +308,25 @@ fn check_row(layout: Layout, row: &[f64]) -> Result<(), LoadError> {
     }
 }
 
+/// The answer to a [`RefineQuestion`], to be computed.
+struct Refining {
+    fit: Box<Fit>,
+    sums: Sums,
+}
+
+impl Answering for Refining {
+    fn compute(self: Box<Self>, workers: &dyn Workers) -> Vec<u8> {
+        let Self { fit, sums } = *self;
+        let all = slots(&sums);
+        let panel = Panel::new(&sums, &all);
+        let pass = background::pass(&panel, &fit.background, fit.noise, false, workers);
+        let mixture = &fit.mixture;
+        let expected = mixture.expect(&panel, &pass.evidence, fit.noise, false, workers);
+        let layout = sums.layout();
+        bytes::save_to_vec(&RefineAnswer { layout, expected })
+    }
+}
+
 /// The answer to a [`RefineQuestion`], as it is written.
 struct RefineAnswer {
     layout: Layout,
@@ -341,30 +374,28 @@ impl PartitionedFit for SclubSoft {
         }
     }
 
-    fn answer(&self, question: &[u8], workers: &dyn Workers) -> Result<Vec<u8>, Error> {
-        let layout = self.layout;
-        let all: Vec<u32> = (0..self.sums.len() as u32).collect();
-        Ok(match Question::load(question, layout.dim)? {
+    fn prepare(&self, question: &[u8]) -> Result<Box<dyn Answering>, Error> {
+        let sums = self.sums.clone();
+        Ok(match Question::load(question, self.layout.dim)? {
             Question::Sample(question) => {
-                let Progress {
-                    fit, fitted_rounds, ..
-                } = self.progress();
-                let is_newest = (fit, fitted_rounds) == question.fit;
+                let progress = self.progress();
+                let is_newest = (progress.fit, progress.fitted_rounds) == question.fit;
                 let served = self.served.as_ref().filter(|_| is_newest);
-                bytes::save_to_vec(&SampleAnswer {
-                    policy: self,
-                    start: served.map(|served| &served.fit),
-                    slots: sample(&all, question.quota(all.len())),
+                Box::new(SampleAnswer {
+                    counts: Counts {
+                        rounds: progress.rounds,
+                        users: progress.users,
+                        observations: progress.observations,
+                        forgotten: progress.forgotten,
+                        gain: progress.gain,
+                    },
+                    start: served.map(|served| served.fit.clone()),
+                    quota: question.quota(sums.len()),
+                    slots: Vec::new(),
+                    sums,
                 })
             }
-            Question::Refine(fit) => {
-                let panel = Panel::new(&self.sums, &all);
-                let pass = background::pass(&panel, &fit.background, fit.noise, false, workers);
-                let expected =
-                    fit.mixture
-                        .expect(&panel, &pass.evidence, fit.noise, false, workers);
-                bytes::save_to_vec(&RefineAnswer { layout, expected })
-            }
+            Question::Refine(fit) => Box::new(Refining { fit, sums }),
         })
     }
 }
@@ -421,7 +452,7 @@ impl SoftGathering {
             forgotten: 0,
             before,
         };
-        let slots: Vec<u32> = (0..job.sums.len() as u32).collect();
+        let slots = slots(&job.sums);
         let mut fit = Box::new(job.search(&Panel::new(&job.sums, &slots), users, workers));
         // Numbers go on even if no partition that has the last fit has answered.
         fit.number = fit.number.max(self.question.fit.0);

@@ -128,6 +128,7 @@ impl Fit {
         let mean = finite(dim, reader)?;
         let covariance = finite(dim * (dim + 1) / 2, reader)?;
         let background = Background::new(mean, covariance)
+            .filter(Background::is_usable)
             .ok_or_else(|| bad("its covariance is not positive definite"))?;
         let (users, observations, information) = match is_0_1 {
             true => (0, 0, background.precision.clone()),
@@ -165,7 +166,7 @@ impl Fit {
         } else {
             let covariance = finite(dim * (dim + 1) / 2, reader)?;
             let prior = Background::new(vec![0.0; dim], covariance)
-                .filter(|_| (0.0..=1.0).contains(&weight))
+                .filter(|prior| prior.is_usable() && (0.0..=1.0).contains(&weight))
                 .ok_or_else(|| bad("its plain prior is not valid"))?;
             Some(Plain { weight, prior })
         };

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::bus::{BusError, Entry};
 use super::link::{Link, TIMEOUT, code};
-use super::tail::{Delivered, Next, Start, Tail};
+use super::tail::{Delivered, Next, Tail};
 
 /// The time between two checks for expired entries.
 const EXPIRY_CHECK: Duration = Duration::from_millis(100);
@@ -33,6 +33,8 @@ pub(super) struct Keys {
     stream: Arc<str>,
     /// The subject of a key without the key.
     prefix: Arc<str>,
+    /// The subjects of new entries.
+    live: Arc<str>,
     copy: Arc<Copy>,
 }
 
@@ -59,11 +61,12 @@ enum Last {
 }
 
 impl Keys {
-    pub fn new(link: Link, bucket: String, ttl: Option<Duration>) -> Keys {
+    pub fn new(link: Link, bucket: String, live: String, ttl: Option<Duration>) -> Keys {
         Keys {
             link,
             stream: format!("KV_{bucket}").into(),
             prefix: format!("$KV.{bucket}.").into(),
+            live: live.into(),
             copy: Arc::new(Copy::new(ttl)),
         }
     }
@@ -195,82 +198,66 @@ impl Keys {
         Ok(format!("{}{key}", self.prefix))
     }
 
-    /// Reads the bucket, then its changes, again and again.
+    /// Reads the bucket, then its changes. A deletion is a message, too.
     async fn keep_copy(&self) {
-        loop {
-            let result = self.read_until_broken().await;
-            self.copy.tried.send_replace(true);
-            if let Err(error) = result {
-                tracing::debug!(%error, bucket = &*self.stream, "the bucket is read again");
-                sleep(READ_AGAIN).await;
+        let mut tail = loop {
+            let live = Some(self.live.to_string());
+            match Tail::open(&self.link, &self.stream, 0, live, None).await {
+                Ok(tail) => break tail,
+                Err(_) => sleep(READ_AGAIN).await,
             }
-        }
-    }
-
-    async fn read_until_broken(&self) -> Result<(), BusError> {
-        let filter = format!("{}>", self.prefix);
-        let start = Start::LastPerSubject;
-        let (mut tail, pending) =
-            Tail::open(&self.link, &self.stream, Some(&filter), start).await?;
-        let mut all = BTreeMap::new();
-        let mut complete = pending == 0;
-        loop {
-            if complete {
-                break;
-            }
-            match tail.next().await {
-                Next::Message(message) => {
-                    complete = message.pending == 0;
-                    let (key, slot) = self.slot(message);
-                    all.insert(key, slot);
-                }
-                // Messages that expired meanwhile do not come.
-                Next::Idle => complete = true,
-                Next::Broken => return Ok(()),
-            }
-        }
-        self.copy.replace(all);
-        self.copy.tried.send_replace(true);
-        loop {
-            match tail.next().await {
-                Next::Message(message) => {
-                    let (key, slot) = self.slot(message);
-                    self.copy.apply(key, slot);
-                }
-                Next::Idle => {}
-                Next::Broken => return Ok(()),
-            }
-        }
-    }
-
-    fn slot(&self, message: Delivered) -> (String, Slot) {
-        let subject = message.subject.as_str();
-        let key = subject.strip_prefix(&*self.prefix).unwrap_or(subject);
-        let deleted = message
-            .headers
-            .is_some_and(|headers| headers.get(OPERATION).is_some());
-        let slot = Slot {
-            revision: message.sequence,
-            value: (!deleted).then_some(message.bytes),
-            seen: Instant::now(),
         };
-        (key.to_owned(), slot)
+        // All or nothing is seen of what was there before.
+        let mut all = Some(Vec::new());
+        loop {
+            match tail.next().await {
+                Next::Message(message) => {
+                    let change = self.change(message);
+                    match &mut all {
+                        Some(all) => all.push(change),
+                        None => self.copy.apply([change]),
+                    }
+                }
+                Next::CaughtUp => {
+                    self.copy.apply(all.take().unwrap_or_default());
+                    self.copy.tried.send_replace(true);
+                }
+                Next::Unreachable => {
+                    self.copy.tried.send_replace(true);
+                    sleep(READ_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    fn change(&self, message: Delivered) -> Change {
+        let subject = &message.subject;
+        let key = subject.strip_prefix(&*self.prefix).unwrap_or(subject);
+        let entry = Entry {
+            revision: message.sequence,
+            value: message.bytes,
+        };
+        let is_deleted = message.headers.get(OPERATION).is_some();
+        Change {
+            key: key.to_owned(),
+            entry: (!is_deleted).then_some(entry),
+            seen: Instant::now(),
+        }
     }
 }
 
-/// The last message of a key, as this node knows it.
+/// A change of a key: its new entry, or its deletion.
 #[derive(Debug)]
-struct Slot {
-    revision: u64,
-    /// None if the key was deleted or has expired. Then an older message does not bring it back.
-    value: Option<Bytes>,
+struct Change {
+    key: String,
+    entry: Option<Entry>,
     seen: Instant,
 }
 
-/// A copy of a bucket.
+/// A copy of a bucket: the entries, and when this node saw them.
 struct Copy {
     ttl: Option<Duration>,
-    slots: Mutex<BTreeMap<String, Slot>>,
+    entries: Mutex<BTreeMap<String, (Entry, Instant)>>,
     /// Rises with each change.
     version: watch::Sender<u64>,
     /// True when the bucket has been read once, or could not be.
@@ -281,83 +268,58 @@ impl Copy {
     fn new(ttl: Option<Duration>) -> Copy {
         Copy {
             ttl,
-            slots: Mutex::default(),
+            entries: Mutex::default(),
             version: watch::channel(0).0,
             tried: watch::channel(false).0,
         }
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<String, Slot>> {
-        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Entry, Instant)>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn notify(&self) {
         self.version.send_modify(|version| *version += 1);
     }
 
-    fn is_expired(&self, slot: &Slot, now: Instant) -> bool {
-        self.ttl
-            .is_some_and(|ttl| now.duration_since(slot.seen) >= ttl)
+    fn is_live(&self, seen: Instant, now: Instant) -> bool {
+        self.ttl.is_none_or(|ttl| now.duration_since(seen) < ttl)
     }
 
     fn entries(&self, now: Instant) -> Vec<(String, Entry)> {
-        let slots = self.slots();
-        let live = slots.iter().filter(|(_, slot)| !self.is_expired(slot, now));
-        live.filter_map(|(key, slot)| {
-            let entry = Entry {
-                revision: slot.revision,
-                value: slot.value.clone()?,
-            };
-            Some((key.clone(), entry))
-        })
-        .collect()
+        let entries = self.lock();
+        let live = entries
+            .iter()
+            .filter(|(_, (_, seen))| self.is_live(*seen, now));
+        live.map(|(key, (entry, _))| (key.clone(), entry.clone()))
+            .collect()
     }
 
-    /// Takes over a message, unless a later one of its key is known.
-    fn apply(&self, key: String, slot: Slot) {
-        let mut slots = self.slots();
-        if slots
-            .get(&key)
-            .is_some_and(|old| old.revision >= slot.revision)
-        {
+    /// Takes over changes, all at once.
+    fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        let mut changes = changes.into_iter().peekable();
+        if changes.peek().is_none() {
             return;
         }
-        slots.insert(key, slot);
-        drop(slots);
-        self.notify();
-    }
-
-    /// Takes over the whole bucket. Keys that are not in it vanish, except those that are newer than all of it: the
-    /// replica that was read may be behind.
-    fn replace(&self, all: BTreeMap<String, Slot>) {
-        let mut slots = self.slots();
-        let last = all.values().map(|slot| slot.revision).max().unwrap_or(0);
-        slots.retain(|key, slot| slot.revision > last || all.contains_key(key));
-        for (key, slot) in all {
-            match slots.get(&key) {
-                Some(old) if old.revision >= slot.revision => {}
-                _ => drop(slots.insert(key, slot)),
+        let mut entries = self.lock();
+        for Change { key, entry, seen } in changes {
+            match entry {
+                Some(entry) => drop(entries.insert(key, (entry, seen))),
+                None => drop(entries.remove(&key)),
             }
         }
-        drop(slots);
+        drop(entries);
         self.notify();
     }
 
-    /// Deletes the values of expired entries.
+    /// Drops expired entries.
     fn expire(&self, now: Instant) {
-        let Some(ttl) = self.ttl else { return };
-        let mut slots = self.slots();
-        let mut changed = false;
-        for slot in slots.values_mut() {
-            if slot.value.is_some() && self.is_expired(slot, now) {
-                slot.value = None;
-                changed = true;
-            }
-        }
-        // Messages that are this old are no more in the bucket.
-        slots.retain(|_, slot| now.duration_since(slot.seen) < 10 * ttl);
-        drop(slots);
-        if changed {
+        let mut entries = self.lock();
+        let before = entries.len();
+        entries.retain(|_, (_, seen)| self.is_live(*seen, now));
+        let is_changed = entries.len() != before;
+        drop(entries);
+        if is_changed {
             self.notify();
         }
     }
@@ -369,10 +331,11 @@ mod tests {
 
     const TTL: Duration = Duration::from_secs(3);
 
-    fn slot(revision: u64, seen: Instant) -> Slot {
-        Slot {
-            revision,
-            value: Some(Bytes::from(revision.to_string())),
+    fn change(key: &str, revision: u64, seen: Instant) -> Change {
+        let value = Bytes::from(revision.to_string());
+        Change {
+            key: key.to_owned(),
+            entry: Some(Entry { revision, value }),
             seen,
         }
     }
@@ -383,48 +346,39 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_gone_vanish_when_the_bucket_is_read_again() {
-        let now = Instant::now();
-        let copy = Copy::new(None);
-        copy.apply("a".into(), slot(1, now));
-        copy.apply("b".into(), slot(2, now));
-        copy.apply("c".into(), slot(9, now));
-        // The replica has got as far as 5.
-        copy.replace(BTreeMap::from([("b".into(), slot(5, now))]));
-        assert_eq!(seen(&copy, now), [("b".into(), 5), ("c".into(), 9)]);
-    }
-
-    #[test]
-    fn a_replica_that_is_behind_does_not_bring_back_a_deleted_key() {
-        let now = Instant::now();
-        let copy = Copy::new(None);
-        copy.apply("a".into(), slot(1, now));
-        let deleted = Slot {
-            value: None,
-            ..slot(4, now)
-        };
-        copy.apply("a".into(), deleted);
-        copy.replace(BTreeMap::from([("a".into(), slot(1, now))]));
-        copy.apply("a".into(), slot(1, now));
-        assert_eq!(seen(&copy, now), []);
-        copy.apply("a".into(), slot(6, now));
-        assert_eq!(seen(&copy, now), [("a".into(), 6)]);
-    }
-
-    #[test]
-    fn to_read_an_entry_again_does_not_prolong_its_life() {
+    fn an_entry_is_gone_when_it_is_deleted_or_expires() {
         let now = Instant::now();
         let copy = Copy::new(Some(TTL));
-        copy.apply("a".into(), slot(1, now));
-        let later = now + TTL / 2;
-        copy.replace(BTreeMap::from([("a".into(), slot(1, later))]));
+        copy.apply([
+            change("b", 1, now),
+            change("a", 2, now),
+            change("c", 3, now),
+        ]);
+        let all = [("a".into(), 2), ("b".into(), 1), ("c".into(), 3)];
+        assert_eq!(seen(&copy, now), all);
+        let deletion = Change {
+            key: "c".to_owned(),
+            entry: None,
+            seen: now,
+        };
+        copy.apply([change("b", 4, now + TTL / 2), deletion]);
+        assert_eq!(seen(&copy, now), [("a".into(), 2), ("b".into(), 4)]);
         let end = now + TTL;
-        assert_eq!(seen(&copy, end - EXPIRY_CHECK), [("a".into(), 1)]);
-        assert_eq!(seen(&copy, end), []);
         let version = copy.version.subscribe();
+        copy.expire(end - EXPIRY_CHECK);
+        assert!(!version.has_changed().unwrap());
+        assert_eq!(seen(&copy, end), [("b".into(), 4)]);
         copy.expire(end);
         assert!(version.has_changed().unwrap());
-        copy.replace(BTreeMap::from([("a".into(), slot(1, end))]));
-        assert_eq!(seen(&copy, end), []);
+    }
+
+    #[test]
+    fn entries_of_a_bucket_without_expiry_stay() {
+        let now = Instant::now();
+        let copy = Copy::new(None);
+        copy.apply([change("a", 1, now)]);
+        let later = now + 100 * TTL;
+        copy.expire(later);
+        assert_eq!(seen(&copy, later), [("a".into(), 1)]);
     }
 }

@@ -24,6 +24,9 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(2);
 /// The time between two attempts.
 pub(super) const RETRY: Duration = Duration::from_millis(50);
 
+/// The time for servers to tell each other who takes the writes of a stream.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// A server that does not answer is left after three of these. The sum with the time to connect to a second one that
 /// does not answer is less than the lifetime of a lease.
 const PING_INTERVAL: Duration = Duration::from_millis(500);
@@ -222,6 +225,20 @@ impl Link {
         self.client.publish(subject, message).await.map_err(failed)
     }
 
+    /// Sends a question whose answers go to a subject. Nothing is sent without a connection.
+    pub async fn ask_for_many(
+        &self,
+        subject: String,
+        reply: String,
+        question: Bytes,
+    ) -> Result<(), BusError> {
+        if !self.is_connected() {
+            return Err(BusError::Timeout);
+        }
+        let sent = self.client.publish_with_reply(subject, reply, question);
+        sent.await.map_err(failed)
+    }
+
     /// Sends a request once, and waits for the answer.
     pub async fn request(
         &self,
@@ -273,7 +290,8 @@ impl Link {
         headers: &[(&'static str, String)],
         message: Bytes,
     ) -> Result<u64, BusError> {
-        let deadline = Instant::now() + TIMEOUT;
+        let start = Instant::now();
+        let deadline = start + TIMEOUT;
         let mut all = HeaderMap::new();
         all.insert("Nats-Msg-Id", id);
         for (name, value) in headers {
@@ -281,15 +299,20 @@ impl Link {
         }
         let mut unknown = false;
         loop {
-            let answer = self
-                .ask(
-                    &subject,
-                    Some(&all),
-                    message.clone(),
-                    deadline,
-                    &mut unknown,
-                )
-                .await?;
+            let asked = self.ask(
+                &subject,
+                Some(&all),
+                message.clone(),
+                deadline,
+                &mut unknown,
+            );
+            let answer = match asked.await {
+                Err(BusError::NoResponders) if start.elapsed() < GRACE => {
+                    sleep(RETRY).await;
+                    continue;
+                }
+                asked => asked?,
+            };
             match parse::<Ack>(&answer)? {
                 Answer::Ok(ack) => return Ok(ack.seq),
                 Answer::Error { error } if error.is_temporary() => {

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::super::bus::BusError;
 use super::link::{Link, RETRY, code};
-use super::tail::{Next, Start, Tail};
+use super::tail::{Next, Tail};
 
 const CHUNK: usize = 128 * 1024;
 /// The number of chunks that wait for the receiver of a download.
@@ -193,30 +193,22 @@ impl Objects {
     ) -> Result<(), BusError> {
         let subject = self.chunk_subject(&description.nuid);
         let mut digest = Context::new(&SHA256);
-        let (mut size, mut chunks, mut last) = (0, 0, 0);
+        let (mut size, mut chunks) = (0, 0);
+        let mut tail = Tail::open(&self.link, &self.stream, 0, None, Some(subject)).await?;
         let mut progress = Instant::now();
         while chunks < description.chunks {
-            let start = Start::After(last);
-            let opened = Tail::open(&self.link, &self.stream, Some(&subject), start).await;
-            let Ok((mut tail, _)) = opened else {
-                self.check_stall(progress, description).await?;
-                sleep(RETRY).await;
-                continue;
-            };
-            while chunks < description.chunks {
-                match tail.next().await {
-                    Next::Message(message) => {
-                        last = message.sequence;
-                        chunks += 1;
-                        size += message.bytes.len() as u64;
-                        digest.update(&message.bytes);
-                        if sender.send(Ok(message.bytes)).await.is_err() {
-                            return Ok(());
-                        }
-                        progress = Instant::now();
+            match tail.next().await {
+                Next::Message(message) => {
+                    chunks += 1;
+                    size += message.bytes.len() as u64;
+                    digest.update(&message.bytes);
+                    if sender.send(Ok(message.bytes)).await.is_err() {
+                        return Ok(());
                     }
-                    Next::Idle => self.check_stall(progress, description).await?,
-                    Next::Broken => break,
+                    progress = Instant::now();
+                }
+                Next::CaughtUp | Next::Unreachable => {
+                    self.check_stall(progress, description).await?;
                 }
             }
         }
@@ -235,13 +227,13 @@ impl Objects {
         progress: Instant,
         description: &Description,
     ) -> Result<(), BusError> {
-        if let Ok(now) = self.describe(&description.name).await {
-            if now.is_none_or(|now| now.nuid != description.nuid) {
-                let name = &description.name;
-                return Err(BusError::Missing(format!(
-                    "this version of the object {name}"
-                )));
-            }
+        if let Ok(now) = self.describe(&description.name).await
+            && now.is_none_or(|now| now.nuid != description.nuid)
+        {
+            let name = &description.name;
+            return Err(BusError::Missing(format!(
+                "this version of the object {name}"
+            )));
         }
         match progress.elapsed() < MAX_STALL {
             true => Ok(()),

@@ -15,6 +15,9 @@ const MIN_MAX_PAYLOAD: usize = 8 << 20;
 /// An append that is repeated within this time is found to be a duplicate.
 const DUPLICATE_WINDOW_MS: u64 = 120_000;
 
+/// The number of attempts to make a stream: slow servers, or an election, take longer than one.
+const MAX_ATTEMPTS: u32 = 10;
+
 const NOT_ENABLED: u64 = 10076;
 const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
 const NO_SUITABLE_SERVERS: u64 = 10005;
@@ -25,18 +28,22 @@ const NAME_IN_USE: u64 = 10058;
 pub(super) async fn init(
     link: &Link,
     names: &Names,
-    streams: &[String],
+    streams: &[(String, u64)],
     replicas: usize,
 ) -> Result<(), BusError> {
     check_server(link)?;
     check_jetstream(link).await?;
-    for stream in streams {
-        let subjects = [names.stream_subject(stream)];
-        let config = json!({
+    for (stream, first) in streams {
+        let subject = names.stream_subject(stream);
+        let mut config = json!({
             "name": names.stream(stream),
-            "subjects": subjects,
+            "subjects": [subject],
             "duplicate_window": nanos(DUPLICATE_WINDOW_MS),
+            "republish": { "src": subject, "dest": names.stream_live(stream) },
         });
+        if *first > 1 {
+            config["first_seq"] = (*first).into();
+        }
         create(link, config, replicas).await?;
     }
     let objects = names.objects();
@@ -52,10 +59,13 @@ pub(super) async fn init(
         let expires = bucket != Bucket::Config;
         let max_age = if expires { TTL } else { 0 };
         let window = if expires { TTL } else { DUPLICATE_WINDOW_MS };
+        let live = names.bucket_live(bucket);
         let bucket = names.bucket(bucket);
+        let keys = format!("$KV.{bucket}.>");
         let config = json!({
             "name": format!("KV_{bucket}"),
-            "subjects": [format!("$KV.{bucket}.>")],
+            "subjects": [keys],
+            "republish": { "src": keys, "dest": live },
             "max_msgs_per_subject": 1,
             "max_age": nanos(max_age),
             "allow_rollup_hdrs": true,
@@ -97,10 +107,16 @@ async fn create(link: &Link, mut config: Value, replicas: usize) -> Result<(), B
         config.extend(common);
     }
     let subject = format!("STREAM.CREATE.{name}");
-    let created = link.api::<Value>(&subject, &config).await?;
-    created
-        .map(drop)
-        .map_err(|error| explain(error, &name, replicas))
+    let mut attempt = 1;
+    loop {
+        match link.api::<Value>(&subject, &config).await {
+            // To make it again does nothing.
+            Err(BusError::Timeout) if attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => return Err(explain(error, &name, replicas)),
+        }
+    }
 }
 
 /// Validates the server of the connection. The others of its cluster should have the same configuration.

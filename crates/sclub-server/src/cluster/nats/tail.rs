@@ -1,232 +1,255 @@
-//! Reads the messages of a stream from a sequence on, and those that are written later.
+//! Reads the messages of a stream after a sequence, and those that are written later.
+//!
+//! The leader of a stream sends each message that it has stored to a subject, too. Old messages, and those that were
+//! lost on the way, are asked for: every replica answers. So nothing has to be made for a reader, and nothing has to
+//! be made again when a server dies, which would take a leader of all of JetStream.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Message, Subject, Subscriber};
+use async_nats::{HeaderMap, Message, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::super::bus::BusError;
-use super::link::Link;
+use super::link::{Link, RETRY};
 
-/// The time between signs of life of an idle consumer.
-const HEARTBEAT: Duration = Duration::from_millis(500);
-/// A consumer without a sign of life for this time is given up.
-const MAX_SILENCE: Duration = Duration::from_millis(1_500);
-/// The server removes a consumer that has no reader for this time.
-const MAX_UNUSED: Duration = Duration::from_secs(5);
-
-/// The first message that is read.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Start {
-    /// The first one after a sequence.
-    After(u64),
-    /// The last one of each subject, then all later ones.
-    LastPerSubject,
-}
+/// The time between two questions for new messages if none come: the last one may have been lost. It is shorter at
+/// first, because servers tell each other of a new reader while messages are sent.
+const POLL: Duration = Duration::from_millis(500);
+const FIRST_POLL: Duration = Duration::from_millis(30);
+/// The time for the next part of an answer.
+const ANSWER: Duration = Duration::from_millis(500);
+/// The time until a replica is asked again that is known to be behind, and the largest number of such questions.
+const BEHIND: Duration = Duration::from_millis(5);
+const MAX_BEHIND: u32 = 100;
+/// The limits of an answer. At least one message comes.
+const MAX_MESSAGES: u64 = 1000;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// A message of a stream.
 #[derive(Debug)]
 pub(super) struct Delivered {
     pub sequence: u64,
-    /// The number of messages that are still to come. 0: the reader has caught up.
-    pub pending: u64,
-    pub subject: Subject,
-    pub headers: Option<HeaderMap>,
+    pub subject: String,
+    pub headers: HeaderMap,
     pub bytes: Bytes,
 }
 
 #[derive(Debug)]
 pub(super) enum Next {
+    /// The next message. If there are none between it and the one before, they have been removed.
     Message(Delivered),
     /// There are no more messages at the moment.
-    Idle,
-    /// Messages may have been lost: the stream must be read again, after the last message.
-    Broken,
+    CaughtUp,
+    /// No server has the stream, or none answers.
+    Unreachable,
 }
 
-/// A reader of a stream, by a consumer that exists as long as this.
+/// A reader of a stream.
 pub(super) struct Tail {
     link: Link,
     stream: String,
-    consumer: String,
-    messages: Subscriber,
+    /// Only messages of this subject are read.
+    filter: Option<String>,
+    /// New messages. None if only those are read that are there.
+    live: Option<Subscriber>,
+    answers: Subscriber,
+    /// The subject of an answer, without the number of the question.
+    inbox: String,
+    questions: u64,
     connections: watch::Receiver<u64>,
-    /// The number of messages so far, as the consumer counts them.
-    received: u64,
-}
-
-#[derive(Debug, Deserialize)]
-struct ConsumerInfo {
-    #[serde(default)]
-    num_pending: u64,
+    /// The sequence of the last message.
+    last: u64,
+    /// The largest sequence that is known to exist.
+    known: u64,
+    /// True if there may be messages that have to be asked for.
+    is_behind: bool,
+    /// The number of questions since the last message.
+    unanswered: u32,
+    fetched: VecDeque<Delivered>,
+    poll: Duration,
 }
 
 impl Tail {
-    /// Starts to read. Returns the number of messages that are there already, too.
+    /// Reads after a sequence. `live` is the subject of new messages.
     pub async fn open(
         link: &Link,
         stream: &str,
-        filter: Option<&str>,
-        start: Start,
-    ) -> Result<(Tail, u64), BusError> {
-        let connections = link.connections();
-        let consumer = link.unique();
+        after: u64,
+        live: Option<String>,
+        filter: Option<String>,
+    ) -> Result<Tail, BusError> {
+        let live = match live {
+            Some(subject) => Some(link.subscribe(subject).await?),
+            None => None,
+        };
         let inbox = link.client().new_inbox();
-        let messages = link.subscribe(inbox.clone()).await?;
-        let nanos = |time: Duration| time.as_nanos() as u64;
-        let mut config = json!({
-            "name": consumer,
-            "deliver_subject": inbox,
-            "ack_policy": "none",
-            "max_deliver": 1,
-            "replay_policy": "instant",
-            "flow_control": true,
-            "idle_heartbeat": nanos(HEARTBEAT),
-            "inactive_threshold": nanos(MAX_UNUSED),
-            "mem_storage": true,
-            "num_replicas": 1,
-        });
-        match start {
-            Start::After(sequence) => {
-                config["deliver_policy"] = "by_start_sequence".into();
-                config["opt_start_seq"] = (sequence + 1).into();
-            }
-            Start::LastPerSubject => {
-                config["deliver_policy"] = "last_per_subject".into();
-            }
-        }
-        if let Some(filter) = filter {
-            config["filter_subject"] = filter.into();
-        }
-        let subject = format!("CONSUMER.CREATE.{stream}.{consumer}");
-        let body = json!({ "stream_name": stream, "config": config, "action": "create" });
-        let info: ConsumerInfo = link
-            .api(&subject, &body)
-            .await?
-            .map_err(|error| error.of(stream))?;
-        let tail = Tail {
+        let answers = link.subscribe(format!("{inbox}.*")).await?;
+        Ok(Tail {
             link: link.clone(),
             stream: stream.to_owned(),
-            consumer,
-            messages,
-            connections,
-            received: 0,
-        };
-        Ok((tail, info.num_pending))
+            filter,
+            live,
+            answers,
+            inbox,
+            questions: 0,
+            connections: link.connections(),
+            last: after,
+            known: after,
+            is_behind: true,
+            unanswered: 0,
+            fetched: VecDeque::new(),
+            poll: FIRST_POLL,
+        })
     }
 
-    /// The next message. It may be called again if it was dropped while it waited.
+    /// The next message.
     pub async fn next(&mut self) -> Next {
         loop {
-            let message = tokio::select! {
-                message = timeout(MAX_SILENCE, self.messages.next()) => message,
-                // What was sent meanwhile is lost.
-                _ = self.connections.changed() => return Next::Broken,
-            };
-            let Ok(Some(message)) = message else {
-                return Next::Broken;
-            };
-            if let Some(status) = message.status {
-                if status.as_u16() != 100 {
-                    return Next::Broken;
+            if let Some(message) = self.fetched.pop_front() {
+                self.last = message.sequence;
+                return Next::Message(message);
+            }
+            if self.is_behind {
+                let fetched = self.fetch().await;
+                if !self.fetched.is_empty() {
+                    self.unanswered = 0;
+                    continue;
                 }
-                if let Some(next) = self.control(message) {
-                    return next;
+                match fetched {
+                    // The replica may be behind. Or the message has been removed again.
+                    Ok(()) if self.known > self.last && self.unanswered < MAX_BEHIND => {
+                        self.unanswered += 1;
+                        sleep(BEHIND).await;
+                    }
+                    Ok(()) => {
+                        self.known = self.last;
+                        self.is_behind = false;
+                        return Next::CaughtUp;
+                    }
+                    Err(_) => {
+                        sleep(RETRY).await;
+                        return Next::Unreachable;
+                    }
                 }
                 continue;
             }
-            let Some(position) = message.reply.as_deref().and_then(Position::parse) else {
-                return Next::Broken;
-            };
-            if position.consumer != self.received + 1 {
-                return Next::Broken;
+            if let Some(message) = self.wait().await {
+                return Next::Message(message);
             }
-            self.received += 1;
-            return Next::Message(Delivered {
-                sequence: position.stream,
-                pending: position.pending,
-                subject: message.subject,
-                headers: message.headers,
-                bytes: message.payload,
-            });
         }
     }
 
-    /// A message of the consumer itself: a sign of life, or a question if messages are being read.
-    fn control(&self, message: Message) -> Option<Next> {
-        let header = |name| Some(message.headers.as_ref()?.get(name)?.as_str());
-        let reply = match header("Nats-Consumer-Stalled") {
-            Some(stalled) => Some(Subject::from(stalled)),
-            None => message.reply.clone(),
+    /// Drops a new message: it will be asked for. For readers that have no place at the moment.
+    pub async fn discard(&mut self) {
+        match &mut self.live {
+            Some(live) => drop(live.next().await),
+            None => std::future::pending().await,
+        }
+        self.is_behind = true;
+    }
+
+    /// Waits for a new message that is the next one. None if messages have to be asked for.
+    async fn wait(&mut self) -> Option<Delivered> {
+        let Some(live) = &mut self.live else {
+            sleep(self.poll).await;
+            self.poll = POLL.min(2 * self.poll);
+            self.is_behind = true;
+            return None;
         };
-        if let Some(reply) = reply {
-            let link = self.link.clone();
-            tokio::spawn(async move { link.send(reply, Bytes::new()).await });
-        }
-        let last = header("Nats-Last-Consumer")?.parse::<u64>().ok()?;
-        match last == self.received {
-            true => Some(Next::Idle),
-            false => Some(Next::Broken),
+        loop {
+            let message = tokio::select! {
+                message = live.next() => message.and_then(delivered),
+                // What was sent meanwhile is lost.
+                _ = self.connections.changed() => {
+                    self.poll = FIRST_POLL;
+                    None
+                }
+                () = sleep(self.poll) => {
+                    self.poll = POLL.min(2 * self.poll);
+                    None
+                }
+            };
+            match message {
+                Some(message) if message.sequence <= self.last => continue,
+                Some(message) if message.sequence == self.last + 1 => {
+                    self.last = message.sequence;
+                    return Some(message);
+                }
+                Some(message) => self.known = self.known.max(message.sequence),
+                None => {}
+            }
+            self.is_behind = true;
+            return None;
         }
     }
-}
 
-impl Drop for Tail {
-    /// Removes the consumer. If that fails, the server does it later.
-    fn drop(&mut self) {
-        let link = self.link.clone();
-        let subject = format!("CONSUMER.DELETE.{}.{}", self.stream, self.consumer);
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { link.api::<Value>(&subject, &json!({})).await });
-        }
-    }
-}
-
-/// The place of a message: its sequence in the stream and for the consumer, and the number of messages after it.
-#[derive(Debug, PartialEq, Eq)]
-struct Position {
-    stream: u64,
-    consumer: u64,
-    pending: u64,
-}
-
-impl Position {
-    /// Reads `$JS.ACK.[domain.account.]stream.consumer.deliveries.<stream>.<consumer>.time.<pending>[.more]`.
-    fn parse(reply: &str) -> Option<Position> {
-        let tokens: Vec<&str> = reply.strip_prefix("$JS.ACK.")?.split('.').collect();
-        let after_names = match tokens.len() {
-            7 => 2,
-            9.. => 4,
-            _ => return None,
-        };
-        let number = |at: usize| tokens.get(after_names + at)?.parse().ok();
-        Some(Position {
-            stream: number(1)?,
-            consumer: number(2)?,
-            pending: number(4)?,
-        })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_forms_of_a_position_are_read() {
-        let expected = Some(Position {
-            stream: 20,
-            consumer: 3,
-            pending: 5,
+    /// Asks for the messages after the last one. There may be more than those that it gets.
+    async fn fetch(&mut self) -> Result<(), BusError> {
+        self.connections.mark_unchanged();
+        self.questions += 1;
+        let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
+        let reply = format!("{}.{}", self.inbox, self.questions);
+        let mut question = json!({
+            "seq": self.last + 1,
+            "batch": MAX_MESSAGES,
+            "max_bytes": MAX_BYTES,
         });
-        assert_eq!(Position::parse("$JS.ACK.S.c.1.20.3.1700000000.5"), expected);
-        let with_domain = "$JS.ACK.hub.ACCOUNT.S.c.1.20.3.1700000000.5.x";
-        assert_eq!(Position::parse(with_domain), expected);
-        assert_eq!(Position::parse("_INBOX.1"), None);
+        if let Some(filter) = &self.filter {
+            question["next_by_subj"] = filter.as_str().into();
+        }
+        let question = Bytes::from(question.to_string());
+        let ask = self.link.ask_for_many(subject, reply.clone(), question);
+        timeout(ANSWER, ask)
+            .await
+            .map_err(|_| BusError::Timeout)??;
+        let mut previous = 0;
+        loop {
+            let answer = tokio::select! {
+                answer = timeout(ANSWER, self.answers.next()) => answer,
+                _ = self.connections.changed() => return Err(BusError::Timeout),
+            };
+            let Ok(Some(answer)) = answer else {
+                return Err(BusError::Timeout);
+            };
+            if answer.subject.as_str() != reply {
+                continue;
+            }
+            match answer.status.map(|status| status.as_u16()) {
+                None => {}
+                Some(204 | 404) => return Ok(()),
+                Some(503) => return Err(BusError::NoResponders),
+                Some(status) => return Err(BusError::Failed(format!("status {status}"))),
+            }
+            if number(&answer.headers, "Nats-Last-Sequence") != Some(previous) {
+                return Err(BusError::Failed("a part of an answer was lost".to_owned()));
+            }
+            let Some(message) = delivered(answer) else {
+                return Err(BusError::Failed("a message without a sequence".to_owned()));
+            };
+            previous = message.sequence;
+            self.fetched.push_back(message);
+        }
     }
+}
+
+/// A message of a stream with its place, which is in its headers.
+fn delivered(message: Message) -> Option<Delivered> {
+    let sequence = number(&message.headers, "Nats-Sequence")?;
+    let headers = message.headers?;
+    Some(Delivered {
+        sequence,
+        subject: headers.get("Nats-Subject")?.as_str().to_owned(),
+        headers,
+        bytes: message.payload,
+    })
+}
+
+/// The last one, because the message may have had headers of its own.
+fn number(headers: &Option<HeaderMap>, name: &'static str) -> Option<u64> {
+    headers.as_ref()?.get_last(name)?.as_str().parse().ok()
 }

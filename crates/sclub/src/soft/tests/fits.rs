@@ -22,7 +22,7 @@ use crate::statistics::Shape;
 const NOISE: f64 = 0.2;
 
 /// Seven threads that begin with the last piece.
-struct Crowd;
+pub(super) struct Crowd;
 
 impl Workers for Crowd {
     fn each(&self, pieces: usize, work: &(dyn Fn(usize) + Sync)) {

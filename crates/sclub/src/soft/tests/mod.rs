@@ -4,6 +4,7 @@ mod background;
 mod decide;
 mod evidence;
 mod fits;
+mod gather;
 mod look;
 mod mixture;
 mod path;
