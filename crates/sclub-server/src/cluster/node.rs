@@ -261,8 +261,7 @@ impl Node {
     /// Returns true if this node writes the log of a group, and its lease has not ended. A process that was paused may
     /// not have noticed that another node owns the group by now.
     pub fn owns(&self, group: &Group) -> bool {
-        is_leading(group)
-            && self.env.clock.monotonic() < group.lease_end.load(Ordering::Relaxed)
+        is_leading(group) && self.env.clock.monotonic() < group.lease_end.load(Ordering::Relaxed)
     }
 
     /// The reason why the node cannot go on, when there is one.
