@@ -223,7 +223,7 @@ impl Owner {
             }
             let followed = tokio::select! {
                 biased;
-                request = self.requests.recv() => {
+                request = next_request(&mut self.held, &mut self.requests) => {
                     let WriteRequest { command, reply } = request?;
                     match command {
                         Command::Stop => return Some(reply),
@@ -524,6 +524,17 @@ struct Commit {
     ahead: Ahead,
     bytes: usize,
     waiting: Vec<(Done, Reply)>,
+}
+
+/// The request that was left for later, or the next one; `None` if there are no more.
+async fn next_request(
+    held: &mut Option<WriteRequest>,
+    requests: &mut mpsc::Receiver<WriteRequest>,
+) -> Option<WriteRequest> {
+    match held.take() {
+        Some(held) => Some(held),
+        None => requests.recv().await,
+    }
 }
 
 /// The next batch; `None` if the receiver has ended. Without one it waits for ever.
