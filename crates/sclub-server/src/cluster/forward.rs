@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
+use super::members::owners;
 use super::node::{Group, Node};
 use super::serve::{execute_as_owner, subject_of};
 
@@ -60,7 +61,12 @@ impl Node {
             let answer = execute_as_owner(self, group, call).await;
             return (answer != GroupAnswer::Moved).then_some(answer);
         }
-        let owner = self.owner_of(group).filter(|owner| **owner != *self.name)?;
+        let is_other = |owner: &Arc<str>| **owner != *self.name;
+        let owner = self.owner_of(group).filter(is_other).or_else(|| {
+            // A node that shuts down no longer takes note of owners, but finishes its requests.
+            let owner = owners(&*self.bus).remove(&group.name)?;
+            Some(Arc::from(owner)).filter(is_other)
+        })?;
         let is_read = matches!(&call, GroupCall::Http(call) if call.route.is_read());
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting {
