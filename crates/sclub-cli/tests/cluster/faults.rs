@@ -76,8 +76,18 @@ fn is_too_much(faulty: &[Target], target: Target) -> bool {
     }
 }
 
-fn faults_under_load(faults: usize, seed: u64) {
-    let flags = ["--snapshot-every", "150"];
+/// Waits until clients have got further rewards acknowledged, but not longer than a takeover takes: the next fault may
+/// come while the last one is not overcome.
+fn wait_for_rewards(load: &Load, more: usize) {
+    let count = || load.acknowledged.lock().unwrap().len();
+    let (begun, before) = (Instant::now(), count());
+    while count() < before + more && begun.elapsed() < Duration::from_secs(5) {
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn faults_under_load(faults: usize, seed: u64, snapshot_every: &str) {
+    let flags = ["--snapshot-every", snapshot_every];
     let Some(cluster) = TestCluster::start(NODES, 8, &flags) else {
         return;
     };
@@ -94,7 +104,8 @@ fn faults_under_load(faults: usize, seed: u64) {
         let faulty = Mutex::new(Vec::new());
         thread::scope(|scope| {
             for number in 0..faults {
-                thread::sleep(Duration::from_millis(300 + dice.below(1_500)));
+                wait_for_rewards(&load, 50);
+                thread::sleep(Duration::from_millis(dice.below(1_000)));
                 let fault = loop {
                     let fault = Fault::draw(&mut dice);
                     let mut faulty = faulty.lock().unwrap();
@@ -121,7 +132,7 @@ fn faults_under_load(faults: usize, seed: u64) {
     let audit = recorder.check(cluster, &load, 1);
     eprintln!("{:.1?}: {audit:?}", begun.elapsed());
     assert!(
-        audit.rewards > 100 * faults,
+        audit.rewards > 50 * faults,
         "there was hardly any load: {audit:?}"
     );
     assert!(audit.purged > 0, "nothing was purged: {audit:?}");
@@ -130,7 +141,7 @@ fn faults_under_load(faults: usize, seed: u64) {
 
 #[test]
 fn nothing_is_lost_or_doubled_when_nodes_and_nats_servers_fail() {
-    faults_under_load(6, 1);
+    faults_under_load(6, 17, "40");
 }
 
 /// The long form: `SCLUB_KILLS=100 cargo test -p sclub-cli --test cluster -- --ignored --nocapture 100_faults`.
@@ -139,5 +150,7 @@ fn nothing_is_lost_or_doubled_when_nodes_and_nats_servers_fail() {
 fn nothing_is_lost_or_doubled_by_100_faults() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let faults = number("SCLUB_KILLS").unwrap_or(100);
-    faults_under_load(faults as usize, number("SCLUB_SEED").unwrap_or(7));
+    let seed = number("SCLUB_SEED").unwrap_or(7);
+    // The recorder may be behind by some hundred batches while NATS elects leaders. It needs what is purged after that.
+    faults_under_load(faults as usize, seed, "150");
 }

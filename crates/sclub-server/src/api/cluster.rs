@@ -21,7 +21,7 @@ use tower::ServiceExt;
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode};
 use crate::cluster::members::{Members, Move, owners};
-use crate::cluster::node::{Group, is_leading};
+use crate::cluster::node::Group;
 use crate::cluster::{Node, ask_node, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::error::ErrorBody;
@@ -31,6 +31,8 @@ use crate::meters::Call;
 
 /// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
 const DEADLINE: u64 = crate::cluster::TTL + 3_000;
+/// The milliseconds after which a request is answered in any case.
+const LIMIT: u64 = crate::cluster::TTL + 4_000;
 /// The milliseconds for which one attempt waits for its answer. Then the owner may be another one.
 const ATTEMPT_MS: u64 = 1_500;
 /// The milliseconds for which a compaction may take.
@@ -188,12 +190,20 @@ async fn ask(
     let begun = clock.monotonic();
     loop {
         // Not held while another node is asked: the group could not be closed and opened again meanwhile.
-        let own = group.app().filter(|_| is_leading(group));
+        let own = group.app().filter(|_| node.owns(group));
         if let Some(app) = own {
-            let answered = answer_local(&app, &route, bytes.clone()).await;
+            let left = LIMIT.saturating_sub(clock.monotonic() - begun);
+            let answered = tokio::select! {
+                biased;
+                answered = answer_local(&app, &route, bytes.clone()) => Some(answered),
+                () = clock.sleep(left) => None,
+            };
             match answered {
-                Err(error) if is_moving(&error) => {}
-                answered => return answered,
+                Some(Err(error)) if is_moving(&error) || !node.owns(group) => {}
+                Some(Ok(answer)) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
+                Some(answered) => return answered,
+                // It waits behind a write that takes long.
+                None => {}
             }
         } else {
             let call = GroupCall::Http(HttpCall {

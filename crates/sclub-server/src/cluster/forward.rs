@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{Group, Node, is_leading};
-use super::serve::{execute_long, subject_of};
+use super::members::owners;
+use super::node::{Group, Node};
+use super::serve::{execute_as_owner, subject_of};
 
 /// The maximum number of requests, and of bytes, in a message.
 const MAX_CALLS: usize = 256;
@@ -56,13 +57,16 @@ impl Node {
         call: GroupCall,
         timeout_ms: u64,
     ) -> Option<GroupAnswer> {
-        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
-        let own = group.app().filter(|_| is_leading(group));
-        if let Some(app) = own {
-            let answer = execute_long(self, app, call).await;
+        if self.owns(group) {
+            let answer = execute_as_owner(self, group, call).await;
             return (answer != GroupAnswer::Moved).then_some(answer);
         }
-        let owner = self.owner_of(group).filter(|owner| **owner != *self.name)?;
+        let is_other = |owner: &Arc<str>| **owner != *self.name;
+        let owner = self.owner_of(group).filter(is_other).or_else(|| {
+            // A node that shuts down no longer takes note of owners, but finishes its requests.
+            let owner = owners(&*self.bus).remove(&group.name)?;
+            Some(Arc::from(owner)).filter(is_other)
+        })?;
         let is_read = matches!(&call, GroupCall::Http(call) if call.route.is_read());
         let (reply, answer) = oneshot::channel();
         let waiting = Waiting {

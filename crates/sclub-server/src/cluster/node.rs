@@ -37,6 +37,8 @@ const DEFER: u64 = 500;
 const LINGER: u64 = 10_000;
 /// The number of batches that a node may be behind to take over a group.
 const MAX_LAG: u64 = 256;
+/// The milliseconds for which a node that starts waits for the bus.
+const MAX_START: u64 = 30_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
 
@@ -81,6 +83,8 @@ pub struct Group {
     app: RwLock<Option<Arc<App>>>,
     /// The node that owned the group last, as far as this one knows.
     owner: RwLock<Option<Arc<str>>>,
+    /// The time at which this node's lease ends if it is not renewed; 0 without one.
+    lease_end: AtomicU64,
 }
 
 impl Group {
@@ -168,6 +172,7 @@ impl Node {
             name,
             standby,
         } = parts;
+        wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check(&settings)
@@ -186,6 +191,7 @@ impl Node {
                     index,
                     app: RwLock::default(),
                     owner: RwLock::default(),
+                    lease_end: AtomicU64::new(0),
                 })
             });
         check_folder(&env, &settings.data, &identity)?;
@@ -255,6 +261,12 @@ impl Node {
     /// The partition of a user.
     pub fn group_of(&self, user: &str) -> &Arc<Group> {
         &self.groups[partition_of(user, self.cluster.partitions)]
+    }
+
+    /// Returns true if this node writes the log of a group, and its lease has not ended. A process that was paused may
+    /// not have noticed that another node owns the group by now.
+    pub fn owns(&self, group: &Group) -> bool {
+        is_leading(group) && self.env.clock.monotonic() < group.lease_end.load(Ordering::Relaxed)
     }
 
     /// The reason why the node cannot go on, when there is one.
@@ -591,7 +603,20 @@ impl Node {
     }
 }
 
-pub(crate) fn is_leading(group: &Group) -> bool {
+/// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
+async fn wait_for_answer(bus: &dyn Bus, env: &Env) {
+    let begun = env.clock.monotonic();
+    while let Err(BusError::Timeout | BusError::NoResponders) =
+        bus.get(Bucket::Config, super::CLUSTER_KEY).await
+    {
+        if env.clock.monotonic() - begun >= MAX_START {
+            return;
+        }
+        env.clock.sleep(TICK).await;
+    }
+}
+
+fn is_leading(group: &Group) -> bool {
     let app = group.app();
     let engine = app.as_ref().and_then(|app| app.engine());
     engine.is_some_and(Engine::is_leading)
@@ -758,14 +783,17 @@ impl Tending {
             .create(Bucket::Leases, &group.name, node.lease())
             .await;
         let revision = revision.map_err(|error| error.to_string())?;
-        self.held = Some(Held {
-            revision,
-            renewed: sent,
-        });
+        self.hold(group, revision, sent);
         self.vacant_since = None;
         self.handover_since = None;
         node.takeovers.fetch_add(1, Ordering::Relaxed);
         self.lead(node, group, engine).await
+    }
+
+    /// Takes note of the lease, which was acquired or renewed by a request that was sent at a time.
+    fn hold(&mut self, group: &Group, revision: u64, renewed: u64) {
+        self.held = Some(Held { revision, renewed });
+        group.lease_end.store(renewed + TTL, Ordering::Relaxed);
     }
 
     /// Writes the log from now on.
@@ -819,12 +847,7 @@ impl Tending {
                 .bus
                 .update(Bucket::Leases, &group.name, node.lease(), held.revision);
             match renewed.await {
-                Ok(revision) => {
-                    self.held = Some(Held {
-                        revision,
-                        renewed: sent,
-                    });
-                }
+                Ok(revision) => self.hold(group, revision, sent),
                 Err(BusError::Conflict) => {
                     // Another node has it; or the answer to the last renewal was lost.
                     let entry = node.bus.get(Bucket::Leases, &group.name).await;

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{COPIES, Node};
+use super::node::{COPIES, Group, Node};
 use crate::api::{self, App};
 use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 
@@ -14,7 +14,7 @@ use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 const RETRY: u64 = 100;
 
 /// Executes a call on the engine of a group. A call that computes for long has a thread of its own.
-pub(super) async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
+async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
     let GroupCall::Question(question) = call else {
         return execute(&app, call).await;
     };
@@ -26,6 +26,26 @@ pub(super) async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) ->
     match run_blocking(node, work).await {
         Ok((answer, position)) => GroupAnswer::Result(answer, position),
         Err(reason) => GroupAnswer::Failed(reason),
+    }
+}
+
+/// Executes a call if this node owns the group; calls that only read also without.
+pub(super) async fn execute_as_owner(node: &Node, group: &Group, call: GroupCall) -> GroupAnswer {
+    let Some(app) = group.app() else {
+        return GroupAnswer::Moved;
+    };
+    if matches!(&call, GroupCall::Http(call) if call.route.is_read()) {
+        return execute(&app, call).await;
+    }
+    if !node.owns(group) {
+        return GroupAnswer::Moved;
+    }
+    match execute_long(node, app, call).await {
+        // The reason may be that another node owns the group now, which knows more.
+        GroupAnswer::Http(answer) if answer.status >= 400 && !node.owns(group) => {
+            GroupAnswer::Moved
+        }
+        answer => answer,
     }
 }
 
@@ -111,12 +131,8 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
 
 /// Answers a request to the owner of a group.
 async fn answer(node: &Node, group: u32, call: GroupCall) -> GroupAnswer {
-    let app = node
-        .groups()
-        .get(group as usize)
-        .and_then(|group| group.app());
-    match app {
-        Some(app) => execute_long(node, app, call).await,
+    match node.groups().get(group as usize) {
+        Some(group) => execute_as_owner(node, group, call).await,
         None => GroupAnswer::Moved,
     }
 }

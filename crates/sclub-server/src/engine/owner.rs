@@ -242,7 +242,7 @@ impl Owner {
             }
             let followed = tokio::select! {
                 biased;
-                request = self.requests.recv() => {
+                request = next_request(&mut self.held, &mut self.requests) => {
                     let WriteRequest { command, reply } = request?;
                     match command {
                         Command::Stop => return Some(reply),
@@ -291,6 +291,8 @@ impl Owner {
         }
         let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
         let mut effect = Effect::default();
+        // The journal reads what is applied.
+        self.shared.log.remember(number, bytes);
         let replayed = self
             .shared
             .state
@@ -301,7 +303,6 @@ impl Owner {
         let offset = batch.stamp.clock.wrapping_sub(now);
         self.shared.clock_offset.store(offset, Ordering::Relaxed);
         self.applied(number, effect);
-        self.shared.log.remember(number, bytes);
         Ok(())
     }
 
@@ -474,8 +475,9 @@ impl Owner {
                 shared.log_bytes.fetch_add(appended, Ordering::Relaxed);
                 self.writable();
                 clock.yield_now().await;
-                self.apply(position + 1, &batch);
+                // The journal reads what is applied.
                 shared.log.remember(position + 1, &bytes);
+                self.apply(position + 1, &batch);
                 for (done, reply) in waiting {
                     // The caller may be gone.
                     let _ = reply.send(Ok(done));
@@ -576,6 +578,17 @@ struct Commit {
     ahead: Ahead,
     bytes: usize,
     waiting: Vec<(Done, Reply)>,
+}
+
+/// The request that was left for later, or the next one; `None` if there are no more.
+async fn next_request(
+    held: &mut Option<WriteRequest>,
+    requests: &mut mpsc::Receiver<WriteRequest>,
+) -> Option<WriteRequest> {
+    match held.take() {
+        Some(held) => Some(held),
+        None => requests.recv().await,
+    }
 }
 
 /// The next batch; `None` if the receiver has ended. Without one it waits for ever.
