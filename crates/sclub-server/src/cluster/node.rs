@@ -355,15 +355,21 @@ impl Node {
             for group in &self.groups {
                 let (from, to) = (before.get(&group.name), after.get(&group.name));
                 group.set_owner(to);
-                if from != to && !is_first {
-                    let change = Move {
-                        at: self.env.clock.wall(),
-                        group: group.name.clone(),
-                        from: from.cloned(),
-                        to: to.cloned(),
-                    };
-                    moves.insert(0, change);
+                if from == to || is_first {
+                    continue;
                 }
+                let mut change = Move {
+                    at: self.env.clock.wall(),
+                    group: group.name.clone(),
+                    from: from.cloned(),
+                    to: to.cloned(),
+                };
+                // Between two owners there is a moment without one.
+                let last = moves.iter().position(|known| known.group == group.name);
+                if let Some(place) = last.filter(|&place| moves[place].to.is_none()) {
+                    change.from = moves.remove(place).from;
+                }
+                moves.insert(0, change);
             }
             moves.truncate(MAX_MOVES);
             drop(moves);
