@@ -149,6 +149,15 @@ impl Identity {
         Ok(identity)
     }
 
+    /// The same identity for a cluster, whose logs have fits if partitions are fitted together.
+    #[must_use]
+    pub fn with_fits(mut self) -> Self {
+        if self.policy.gather.is_some() {
+            self.format = self.format.max(2);
+        }
+        self
+    }
+
     /// Decodes the identity of an existing folder.
     ///
     /// # Errors

@@ -151,7 +151,7 @@ pub async fn up(args: &UpArgs) -> Result<ExitCode> {
         urls[0],
         args.data.display()
     ));
-    tokio::signal::ctrl_c().await?;
+    crate::serve::stop_requested(None).await;
     print_line("stopping");
     drop(children);
     Ok(ExitCode::SUCCESS)

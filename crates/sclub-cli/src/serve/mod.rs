@@ -98,7 +98,7 @@ fn start(settings: &Settings) -> Result<ExitCode> {
 
 /// Waits for Ctrl-C or SIGTERM, and passes each SIGHUP on.
 #[cfg(unix)]
-async fn stop_requested(reload: Option<Sender<()>>) {
+pub async fn stop_requested(reload: Option<Sender<()>>) {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = [
         SignalKind::interrupt(),
@@ -125,7 +125,7 @@ async fn stop_requested(reload: Option<Sender<()>>) {
 
 /// Waits for Ctrl-C.
 #[cfg(not(unix))]
-async fn stop_requested(_: Option<Sender<()>>) {
+pub async fn stop_requested(_: Option<Sender<()>>) {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }

@@ -41,12 +41,17 @@ pub(super) async fn recommend(
 /// Answers a call of an application.
 async fn answer(app: &Shared, call: Call, request: Request) -> Result<Answer, ApiError> {
     let begun = Instant::now();
-    let engine = app.ready()?;
+    let Some(meters) = app.meters() else {
+        return app.ready().and(Err(ApiError::internal()));
+    };
     let outcome = async {
         let bytes = body(app, request).await?;
-        answer_bytes(app, call, bytes).await
+        match app.node() {
+            Some(node) => super::cluster::call(node, call, bytes).await,
+            None => answer_bytes(app, call, bytes).await,
+        }
     };
-    timed(engine.meters(), call, begun, outcome.await)
+    timed(meters, call, begun, outcome.await)
 }
 
 /// Answers a call of an application whose body is known.

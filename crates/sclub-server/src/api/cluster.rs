@@ -19,12 +19,10 @@ use serde_json::value::RawValue;
 use tower::ServiceExt;
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
-use crate::cluster::call::{
-    GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode, encode,
-};
+use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, NodeCall, Route, decode};
 use crate::cluster::members::{Members, Move, owners};
 use crate::cluster::node::Group;
-use crate::cluster::{Node, ask_node, execute, execute_on_node};
+use crate::cluster::{Node, ask_node, execute_on_node};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::error::ErrorBody;
 use crate::edge::{ApiError, Closing};
@@ -33,8 +31,10 @@ use crate::meters::Call;
 
 /// The milliseconds for which a request waits for an owner: a takeover takes the length of a lease and a second.
 const DEADLINE: u64 = crate::cluster::TTL + 3_000;
-/// The milliseconds for which one attempt waits for its answer. It covers an append that is repeated.
-const ATTEMPT_MS: u64 = 7_000;
+/// The milliseconds after which a request is answered in any case.
+const LIMIT: u64 = crate::cluster::TTL + 4_000;
+/// The milliseconds for which one attempt waits for its answer. Then the owner may be another one.
+const ATTEMPT_MS: u64 = 1_500;
 /// The milliseconds for which a compaction may take.
 const LONG_MS: u64 = 600_000;
 /// The milliseconds between two attempts.
@@ -53,34 +53,18 @@ pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Ne
 async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answer, ApiError> {
     let path = request.uri().path().to_owned();
     let method = request.method().clone();
-    let call = match path.as_str() {
-        "/v1/recommend" => Some(Call::Recommend),
-        "/v1/recommend/batch" => Some(Call::RecommendBatch),
-        "/v1/feedback" => Some(Call::Feedback),
-        "/v1/feedback/batch" => Some(Call::FeedbackBatch),
-        _ => None,
-    };
-    if let Some(call) = call {
-        let begun = Instant::now();
-        let outcome = async {
-            let bytes = body(app, request).await?;
-            match call {
-                Call::RecommendBatch => recommend_batch(&node, bytes).await,
-                Call::FeedbackBatch => feedback_batch(&node, bytes).await,
-                call => {
-                    let group = group_of(&node, call, &bytes)?;
-                    ask(&node, group, route_of(call), bytes).await
-                }
-            }
-        };
-        return calls::timed(&node.meters, call, begun, outcome.await);
-    }
     let query = request.uri().query().map(|query| format!("?{query}"));
     let target = format!("{path}{}", query.unwrap_or_default());
     let route = Route::Other(method.to_string(), target);
     let nothing = Bytes::new();
     match path.as_str() {
-        "/v1/nodes" => Ok(json(&node_list(&node))),
+        "/v1/nodes" => {
+            let mut list = node_list(&node);
+            if request.uri().query() == Some("hash=true") {
+                list.hashes = Some(hashes(&node).await?);
+            }
+            Ok(json(&list))
+        }
         "/v1/state" => state(&node, &route).await,
         "/metrics" => Ok(metrics(&node)),
         "/v1/items" if method == Method::PUT => {
@@ -117,6 +101,18 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
         _ => {
             let bytes = body_of(app, &method, request).await?;
             ask(&node, &node.partitions()[0], route, bytes).await
+        }
+    }
+}
+
+/// Answers a call of an application.
+pub(super) async fn call(node: &Arc<Node>, call: Call, bytes: Bytes) -> Result<Answer, ApiError> {
+    match call {
+        Call::RecommendBatch => recommend_batch(node, bytes).await,
+        Call::FeedbackBatch => feedback_batch(node, bytes).await,
+        call => {
+            let group = group_of(node, call, &bytes)?;
+            ask(node, group, route_of(call), bytes).await
         }
     }
 }
@@ -190,35 +186,37 @@ async fn ask(
     bytes: Bytes,
 ) -> Result<Answer, ApiError> {
     let can_be_stale = route.is_read();
-    let call = HttpCall {
-        route,
-        body: bytes.to_vec(),
-    };
-    let mut encoded = None;
     let clock = &node.env.clock;
     let begun = clock.monotonic();
     loop {
         // Not held while another node is asked: the group could not be closed and opened again meanwhile.
-        let own = group.app().filter(|_| is_owner(group));
+        let own = group.app().filter(|_| node.owns(group));
         if let Some(app) = own {
-            let answered = answer_local(&app, &call, bytes.clone()).await;
+            let left = LIMIT.saturating_sub(clock.monotonic() - begun);
+            let answered = tokio::select! {
+                biased;
+                answered = answer_local(&app, &route, bytes.clone()) => Some(answered),
+                () = clock.sleep(left) => None,
+            };
             match answered {
-                Err(error) if is_moving(&error) => {}
-                answered => return answered,
+                Some(Err(error)) if is_moving(&error) || !node.owns(group) => {}
+                Some(Ok(answer)) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
+                Some(answered) => return answered,
+                // It waits behind a write that takes long.
+                None => {}
             }
         } else {
-            let message = encoded.get_or_insert_with(|| encode(&GroupCall::Http(call.clone())));
+            let call = GroupCall::Http(HttpCall {
+                route: route.clone(),
+                body: bytes.to_vec(),
+            });
             let sent = Instant::now();
-            let answer = node
-                .bus
-                .request(&group.name, message.clone(), ATTEMPT_MS)
-                .await;
-            match answer.as_deref().map(decode::<GroupAnswer>) {
-                Ok(Some(GroupAnswer::Http(answer))) => {
+            match node.ask_owner(group, call, ATTEMPT_MS).await {
+                Some(GroupAnswer::Http(answer)) => {
                     node.meters.forwarded(sent.elapsed());
                     return Ok(response(answer));
                 }
-                Ok(Some(GroupAnswer::Failed(reason))) => {
+                Some(GroupAnswer::Failed(reason)) => {
                     tracing::error!(group = group.name, reason, "a forwarded request failed");
                     return Err(ApiError::internal());
                 }
@@ -229,7 +227,7 @@ async fn ask(
                 && can_be_stale
                 && app.engine().is_some_and(Engine::has_led)
             {
-                return answer_local(&app, &call, bytes.clone()).await;
+                return answer_local(&app, &route, bytes.clone()).await;
             }
         }
         if clock.monotonic() - begun >= DEADLINE {
@@ -247,8 +245,8 @@ fn is_moving(error: &ApiError) -> bool {
 }
 
 /// Answers a call with the engine of a group.
-async fn answer_local(app: &Shared, call: &HttpCall, bytes: Bytes) -> Result<Answer, ApiError> {
-    let call = match &call.route {
+async fn answer_local(app: &Shared, route: &Route, bytes: Bytes) -> Result<Answer, ApiError> {
+    let call = match route {
         Route::Recommend => Call::Recommend,
         Route::RecommendBatch => Call::RecommendBatch,
         Route::Feedback => Call::Feedback,
@@ -267,9 +265,8 @@ async fn answer_local(app: &Shared, call: &HttpCall, bytes: Bytes) -> Result<Ans
 }
 
 /// Answers a request of another node; `None` if the group has moved.
-pub(crate) async fn answer_call(app: &Shared, mut call: HttpCall) -> Option<HttpAnswer> {
-    let bytes = Bytes::from(std::mem::take(&mut call.body));
-    match answer_local(app, &call, bytes).await {
+pub(crate) async fn answer_call(app: &Shared, call: HttpCall) -> Option<HttpAnswer> {
+    match answer_local(app, &call.route, call.body.into()).await {
         Err(error) if is_moving(&error) => None,
         Err(error) => Some(error_answer(error).await),
         Ok(answer) => Some(whole(answer).await),
@@ -521,18 +518,8 @@ pub(super) async fn upsert(
     let call = GroupCall::Upsert(items);
     let clock = &node.env.clock;
     let begun = clock.monotonic();
-    let mut encoded = None;
     let (changed, position) = loop {
-        let app = group.app();
-        let is_own = is_owner(group);
-        let answer = match (&app, is_own) {
-            (Some(app), true) => Some(execute(app, call.clone()).await),
-            _ => {
-                let message = encoded.get_or_insert_with(|| encode(&call)).clone();
-                let answer = node.bus.request(&group.name, message, ATTEMPT_MS).await;
-                answer.ok().and_then(|answer| decode(&answer))
-            }
-        };
+        let answer = node.ask_owner(group, call.clone(), ATTEMPT_MS).await;
         match answer {
             Some(GroupAnswer::Changed(changed, position)) => break (changed, position),
             Some(GroupAnswer::Http(answer)) => {
@@ -659,15 +646,7 @@ async fn ask_group(
     let clock = &node.env.clock;
     let begun = clock.monotonic();
     loop {
-        // Not held while another node is asked: the group could not be closed and opened again meanwhile.
-        let own = group.app().filter(|_| is_owner(group));
-        let answer = match own {
-            Some(app) => Some(execute(&app, call.clone()).await),
-            None => {
-                let answer = node.bus.request(&group.name, encode(call), LONG_MS).await;
-                answer.ok().and_then(|answer| decode(&answer))
-            }
-        };
+        let answer = node.ask_owner(group, call.clone(), LONG_MS).await;
         match answer {
             Some(GroupAnswer::Result(result, _)) => return Ok(result),
             Some(GroupAnswer::Failed(reason)) => {
@@ -683,12 +662,6 @@ async fn ask_group(
         }
         clock.sleep(RETRY).await;
     }
-}
-
-fn is_owner(group: &Group) -> bool {
-    let app = group.app();
-    let engine = app.as_ref().and_then(|app| app.engine());
-    engine.is_some_and(|engine| engine.is_leading())
 }
 
 /// The state of the whole cluster: sums over the partitions.
@@ -738,6 +711,41 @@ pub(super) struct NodeList {
     partitions: usize,
     /// The last changes of owners that this node has seen, the newest first.
     moves: Vec<Move>,
+    /// The state of each group that this node follows or owns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hashes: Option<std::collections::BTreeMap<String, GroupHash>>,
+}
+
+/// The state of a group on one node.
+#[derive(Debug, Serialize)]
+struct GroupHash {
+    is_leading: bool,
+    /// The last batch.
+    position: u64,
+    hash: String,
+}
+
+/// The states of the groups that a node follows or owns. This takes time with many users.
+async fn hashes(
+    node: &Arc<Node>,
+) -> Result<std::collections::BTreeMap<String, GroupHash>, ApiError> {
+    let node = Arc::clone(node);
+    let work = move || {
+        let hashed = node.groups().iter().filter_map(|group| {
+            let app = group.app()?;
+            let engine = app.engine()?;
+            let (state, hash) = engine.hashed();
+            let hash = GroupHash {
+                is_leading: engine.is_leading(),
+                position: state.position(),
+                hash: hash.unwrap_or_default(),
+            };
+            Some((group.name.clone(), hash))
+        });
+        hashed.collect()
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::internal())
 }
 
 /// The nodes and the owners of the groups, as a node sees them.
@@ -750,10 +758,12 @@ pub(super) fn node_list(node: &Node) -> NodeList {
         drained: members.drained,
         partitions: node.partitions().len(),
         moves: node.moves(),
+        hashes: None,
     }
 }
 
-/// Returns the nodes of the cluster, and the owner of each partition.
+/// Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each
+/// partition that this node has, which takes time with many users.
 #[utoipa::path(get, path = "/v1/nodes", tag = "look", responses(
     (status = 200, body = serde_json::Value, description = "The nodes"),
     (status = 404, body = ErrorBody, description = "The server is not part of a cluster")))]

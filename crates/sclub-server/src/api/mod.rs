@@ -168,16 +168,6 @@ impl Routes {
         }
     }
 
-    /// Changes each part.
-    fn map(self, change: impl Fn(Router<Shared>) -> Router<Shared>) -> Self {
-        Self {
-            read: change(self.read),
-            calls: change(self.calls),
-            items: change(self.items),
-            admin: change(self.admin),
-        }
-    }
-
     /// All routes, without roles.
     fn merge(self) -> Router<Shared> {
         let Self {
@@ -193,7 +183,11 @@ impl Routes {
 /// The router with every path of the service.
 pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     let spread = from_fn_with_state(Arc::clone(&app), cluster::spread);
-    let routes = Routes::new().map(|routes| routes.route_layer(spread.clone()));
+    let mut routes = Routes::new();
+    // The calls of an application look for a cluster themselves: that is faster.
+    for part in [&mut routes.read, &mut routes.items, &mut routes.admin] {
+        *part = std::mem::take(part).route_layer(spread.clone());
+    }
     let open = Router::new()
         .route("/healthz", get(look::healthz))
         .route("/readyz", get(look::readyz))

@@ -25,13 +25,13 @@ pub enum GroupCall {
     },
     /// Removes the data of forgotten users.
     Compact,
-    /// The hash of the state.
-    Hash,
 }
 
 /// A request to a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum NodeCall {
+    /// Requests to the owner of groups, by the number of the group. The answer is a list of answers.
+    Groups(Vec<(u32, GroupCall)>),
     /// Removes users from the journal of a group.
     Forget {
         /// The name of the group.

@@ -12,7 +12,7 @@ use sclub::{Gathering, Progress, Setup, Users};
 
 use super::TTL;
 use super::bus::{Bucket, BusError};
-use super::call::{GroupAnswer, GroupCall, decode, encode};
+use super::call::{GroupAnswer, GroupCall, decode};
 use super::members::Members;
 use super::node::{Group, Node};
 use crate::engine::Threads;
@@ -91,22 +91,7 @@ async fn renew(node: &Node, held: Option<(u64, u64)>) -> Option<(u64, u64)> {
 
 /// Asks a partition. Returns its answer with the last batch that it is from.
 async fn ask(node: &Arc<Node>, group: &Arc<Group>, call: GroupCall) -> Option<(Vec<u8>, u64)> {
-    let app = group.app();
-    let is_own = app
-        .as_ref()
-        .and_then(|app| app.engine())
-        .is_some_and(|engine| engine.is_leading());
-    let answer = match (app, is_own) {
-        (Some(app), true) => super::serve::execute_long(node, app, call).await,
-        _ => {
-            let answer = node
-                .bus
-                .request(&group.name, encode(&call), ANSWER_MS)
-                .await;
-            decode(&answer.ok()?)?
-        }
-    };
-    match answer {
+    match node.ask_owner(group, call, ANSWER_MS).await? {
         GroupAnswer::Result(result, position) => Some((result, position)),
         GroupAnswer::Changed(..) => Some((Vec::new(), 0)),
         _ => None,

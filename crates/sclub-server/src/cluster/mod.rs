@@ -6,7 +6,7 @@
 //! | `log`, `snapshots` | the log of a partition is a stream, its snapshots are objects |
 //! | [`members`] | the nodes, and the order in which they are to own a partition |
 //! | [`node`] | leases: which partitions a node follows and writes |
-//! | [`call`], `serve` | requests between nodes |
+//! | [`call`], `forward`, `serve` | requests between nodes |
 //! | `fitter` | fits over all partitions |
 
 mod backup;
@@ -14,6 +14,7 @@ pub mod bus;
 pub mod call;
 mod export;
 mod fitter;
+mod forward;
 mod log;
 pub mod members;
 pub mod nats;
@@ -30,7 +31,7 @@ pub(crate) use export::ask_node;
 pub use export::{Export, export_all};
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
-pub(crate) use serve::{execute, execute_on_node};
+pub(crate) use serve::execute_on_node;
 pub use snapshots::ObjectSnapshots;
 
 use crate::env::Env;
@@ -106,6 +107,7 @@ impl Cluster {
         let identity =
             Identity::new(settings, &*env.random).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, partitions)?;
+        let identity = identity.with_fits();
         let cluster = Self {
             partitions,
             replicas,

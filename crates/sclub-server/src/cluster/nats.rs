@@ -32,6 +32,7 @@ use futures_util::StreamExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, timeout_at};
 
 use super::bus::{Bucket, Bus, BusError, Call, Entry, Incoming, Message, Reply};
 use keys::Keys;
@@ -355,7 +356,8 @@ impl Bus for NatsBus {
     }
 }
 
-/// Subscribes to a subject, and hands the requests on until the receiver is dropped.
+/// Subscribes to a subject, and hands the requests on until the receiver is dropped. Requests that were on the way then
+/// get an empty answer, so that the caller does not wait for the timeout.
 async fn listen(link: Link, subject: String) -> Result<mpsc::Receiver<Incoming>, BusError> {
     let mut requests = link.subscribe(subject).await?;
     link.round_trip().await?;
@@ -364,24 +366,36 @@ async fn listen(link: Link, subject: String) -> Result<mpsc::Receiver<Incoming>,
         loop {
             let request = tokio::select! {
                 request = requests.next() => request,
-                () = sender.closed() => None,
+                () = sender.closed() => break,
             };
             let Some(request) = request else { return };
-            let reply = NatsReply {
-                runtime: Handle::current(),
-                link: link.clone(),
-                to: request.reply,
-            };
-            let incoming = Incoming {
-                bytes: request.payload,
-                reply: Box::new(reply),
-            };
-            if sender.send(incoming).await.is_err() {
-                return;
+            if let Err(mpsc::error::SendError(refused)) =
+                sender.send(incoming(&link, request)).await
+            {
+                refused.reply.send(Bytes::new());
+                break;
+            }
+        }
+        let end = Instant::now() + link::TIMEOUT;
+        if requests.drain().await.is_ok() {
+            while let Ok(Some(request)) = timeout_at(end, requests.next()).await {
+                incoming(&link, request).reply.send(Bytes::new());
             }
         }
     });
     Ok(receiver)
+}
+
+fn incoming(link: &Link, request: async_nats::Message) -> Incoming {
+    let reply = NatsReply {
+        runtime: Handle::current(),
+        link: link.clone(),
+        to: request.reply,
+    };
+    Incoming {
+        bytes: request.payload,
+        reply: Box::new(reply),
+    }
 }
 
 /// The subject that an answer goes to.

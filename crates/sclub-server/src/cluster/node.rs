@@ -14,6 +14,7 @@ use tokio::sync::watch;
 
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
+use super::forward::Forwarder;
 use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
@@ -36,6 +37,8 @@ const DEFER: u64 = 500;
 const LINGER: u64 = 10_000;
 /// The number of batches that a node may be behind to take over a group.
 const MAX_LAG: u64 = 256;
+/// The milliseconds for which a node that starts waits for the bus.
+const MAX_START: u64 = 30_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
 
@@ -78,8 +81,10 @@ pub struct Group {
     pub index: usize,
     /// The engine, while this node follows the group.
     app: RwLock<Option<Arc<App>>>,
-    /// The service for requests of other nodes is on while this is true.
-    is_serving: watch::Sender<bool>,
+    /// The node that owned the group last, as far as this one knows.
+    owner: RwLock<Option<Arc<str>>>,
+    /// The time at which this node's lease ends if it is not renewed; 0 without one.
+    lease_end: AtomicU64,
 }
 
 impl Group {
@@ -87,6 +92,15 @@ impl Group {
     pub fn app(&self) -> Option<Arc<App>> {
         let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
         app.clone()
+    }
+
+    /// Takes note of the owner. Without one, the last one still answers requests that only read.
+    fn set_owner(&self, owner: Option<&String>) {
+        let Some(owner) = owner else { return };
+        let mut known = self.owner.write().unwrap_or_else(PoisonError::into_inner);
+        if known.as_deref() != Some(&**owner) {
+            *known = Some(owner.as_str().into());
+        }
     }
 
     fn set_app(&self, app: Option<Arc<App>>) {
@@ -118,6 +132,7 @@ pub struct Node {
     /// The number of groups taken over since the start.
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
+    pub(super) forwarder: Forwarder,
 }
 
 impl fmt::Debug for Node {
@@ -157,6 +172,7 @@ impl Node {
             name,
             standby,
         } = parts;
+        wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check(&settings)
@@ -174,7 +190,8 @@ impl Node {
                     name,
                     index,
                     app: RwLock::default(),
-                    is_serving: watch::channel(false).0,
+                    owner: RwLock::default(),
+                    lease_end: AtomicU64::new(0),
                 })
             });
         check_folder(&env, &settings.data, &identity)?;
@@ -198,6 +215,7 @@ impl Node {
             moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
+            forwarder: Forwarder::default(),
         }))
     }
 
@@ -243,6 +261,12 @@ impl Node {
     /// The partition of a user.
     pub fn group_of(&self, user: &str) -> &Arc<Group> {
         &self.groups[partition_of(user, self.cluster.partitions)]
+    }
+
+    /// Returns true if this node writes the log of a group, and its lease has not ended. A process that was paused may
+    /// not have noticed that another node owns the group by now.
+    pub fn owns(&self, group: &Group) -> bool {
+        is_leading(group) && self.env.clock.monotonic() < group.lease_end.load(Ordering::Relaxed)
     }
 
     /// The reason why the node cannot go on, when there is one.
@@ -300,6 +324,12 @@ impl Node {
         *self.is_closed.borrow()
     }
 
+    /// The node that owns a group, or owned it last, as far as this one knows.
+    pub(super) fn owner_of(&self, group: &Group) -> Option<Arc<str>> {
+        let owner = group.owner.read().unwrap_or_else(PoisonError::into_inner);
+        owner.clone()
+    }
+
     /// The last changes of owners that this node has seen, the newest first.
     pub fn moves(&self) -> Vec<Move> {
         self.moves
@@ -310,29 +340,40 @@ impl Node {
 
     /// Records changes of owners for as long as the node runs.
     async fn watch_moves(self: Arc<Self>) {
-        let mut before = owners(&*self.bus);
+        let mut before = BTreeMap::new();
+        let mut is_first = true;
         while !self.is_closed() {
-            tokio::select! {
-                biased;
-                () = self.bus.changed(Bucket::Leases) => {}
-                () = self.env.clock.sleep(TTL) => {}
+            if !is_first {
+                tokio::select! {
+                    biased;
+                    () = self.bus.changed(Bucket::Leases) => {}
+                    () = self.env.clock.sleep(TTL) => {}
+                }
             }
             let after = owners(&*self.bus);
             let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
             for group in &self.groups {
                 let (from, to) = (before.get(&group.name), after.get(&group.name));
-                if from != to {
-                    let change = Move {
-                        at: self.env.clock.wall(),
-                        group: group.name.clone(),
-                        from: from.cloned(),
-                        to: to.cloned(),
-                    };
-                    moves.insert(0, change);
+                group.set_owner(to);
+                if from == to || is_first {
+                    continue;
                 }
+                let mut change = Move {
+                    at: self.env.clock.wall(),
+                    group: group.name.clone(),
+                    from: from.cloned(),
+                    to: to.cloned(),
+                };
+                // Between two owners there is a moment without one.
+                let last = moves.iter().position(|known| known.group == group.name);
+                if let Some(place) = last.filter(|&place| moves[place].to.is_none()) {
+                    change.from = moves.remove(place).from;
+                }
+                moves.insert(0, change);
             }
             moves.truncate(MAX_MOVES);
             drop(moves);
+            is_first = false;
             before = after;
         }
     }
@@ -568,6 +609,19 @@ impl Node {
     }
 }
 
+/// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
+async fn wait_for_answer(bus: &dyn Bus, env: &Env) {
+    let begun = env.clock.monotonic();
+    while let Err(BusError::Timeout | BusError::NoResponders) =
+        bus.get(Bucket::Config, super::CLUSTER_KEY).await
+    {
+        if env.clock.monotonic() - begun >= MAX_START {
+            return;
+        }
+        env.clock.sleep(TICK).await;
+    }
+}
+
 fn is_leading(group: &Group) -> bool {
     let app = group.app();
     let engine = app.as_ref().and_then(|app| app.engine());
@@ -657,7 +711,6 @@ impl Tending {
                 return Ok(());
             }
             tracing::error!(group = group.name, reason, "opening the group again");
-            group.is_serving.send_replace(false);
             group.set_app(None);
             engine.close().await;
             return Ok(());
@@ -720,7 +773,6 @@ impl Tending {
         let lease = leases.iter().find(|(key, _)| *key == group.name);
         if lease.is_some() {
             self.vacant_since = None;
-            group.is_serving.send_replace(false);
             return Ok(());
         }
         let since = *self.vacant_since.get_or_insert(now);
@@ -737,14 +789,17 @@ impl Tending {
             .create(Bucket::Leases, &group.name, node.lease())
             .await;
         let revision = revision.map_err(|error| error.to_string())?;
-        self.held = Some(Held {
-            revision,
-            renewed: sent,
-        });
+        self.hold(group, revision, sent);
         self.vacant_since = None;
         self.handover_since = None;
         node.takeovers.fetch_add(1, Ordering::Relaxed);
         self.lead(node, group, engine).await
+    }
+
+    /// Takes note of the lease, which was acquired or renewed by a request that was sent at a time.
+    fn hold(&mut self, group: &Group, revision: u64, renewed: u64) {
+        self.held = Some(Held { revision, renewed });
+        group.lease_end.store(renewed + TTL, Ordering::Relaxed);
     }
 
     /// Writes the log from now on.
@@ -768,10 +823,6 @@ impl Tending {
         };
         led.map_err(|refusal| refusal.to_string())?;
         tracing::info!(group = group.name, batch = last, "leading");
-        if !group.is_serving.send_replace(true) {
-            let task = super::serve::answer(Arc::clone(node), Arc::clone(group));
-            node.tasks.spawn(Box::pin(task));
-        }
         Ok(())
     }
 
@@ -802,12 +853,7 @@ impl Tending {
                 .bus
                 .update(Bucket::Leases, &group.name, node.lease(), held.revision);
             match renewed.await {
-                Ok(revision) => {
-                    self.held = Some(Held {
-                        revision,
-                        renewed: sent,
-                    });
-                }
+                Ok(revision) => self.hold(group, revision, sent),
                 Err(BusError::Conflict) => {
                     // Another node has it; or the answer to the last renewal was lost.
                     let entry = node.bus.get(Bucket::Leases, &group.name).await;
@@ -860,13 +906,5 @@ impl Tending {
         self.handover_since = None;
         let resigned = engine.resign().await;
         resigned.map_err(|refusal| refusal.to_string())
-    }
-}
-
-impl Group {
-    /// Waits until this node no longer answers for the group.
-    pub(super) async fn stopped_serving(&self) {
-        let mut serving = self.is_serving.subscribe();
-        let _ = serving.wait_for(|is_serving| !is_serving).await;
     }
 }

@@ -13,54 +13,8 @@ use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
 
-/// Answers requests of other nodes for as long as this node owns the group.
-pub(super) async fn answer(node: Arc<Node>, group: Arc<Group>) {
-    let mut requests = loop {
-        match node.bus.listen(&group.name).await {
-            Ok(requests) => break requests,
-            Err(error) => {
-                tracing::debug!(group = group.name, %error, "cannot listen; retrying");
-                let is_over = tokio::select! {
-                    biased;
-                    () = node.env.clock.sleep(RETRY) => false,
-                    () = group.stopped_serving() => true,
-                };
-                if is_over {
-                    return;
-                }
-            }
-        }
-    };
-    let mut is_open = true;
-    loop {
-        let next = tokio::select! {
-            biased;
-            next = requests.recv() => next,
-            () = group.stopped_serving(), if is_open => {
-                // Requests that have arrived are answered that the group has moved.
-                requests.close();
-                is_open = false;
-                continue;
-            }
-        };
-        let Some(Incoming { bytes, reply }) = next else {
-            return;
-        };
-        let group = Arc::clone(&group);
-        let own = Arc::clone(&node);
-        node.tasks.spawn(Box::pin(async move {
-            let answer = match (decode::<GroupCall>(&bytes), group.app()) {
-                (Some(call), Some(app)) => execute_long(&own, app, call).await,
-                (None, _) => GroupAnswer::Failed("the request cannot be decoded".to_owned()),
-                (_, None) => GroupAnswer::Moved,
-            };
-            reply.send(encode(&answer));
-        }));
-    }
-}
-
 /// Executes a call on the engine of a group. A call that computes for long has a thread of its own.
-pub(super) async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
+async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
     let GroupCall::Question(question) = call else {
         return execute(&app, call).await;
     };
@@ -72,6 +26,26 @@ pub(super) async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) ->
     match run_blocking(node, work).await {
         Ok((answer, position)) => GroupAnswer::Result(answer, position),
         Err(reason) => GroupAnswer::Failed(reason),
+    }
+}
+
+/// Executes a call if this node owns the group; calls that only read also without.
+pub(super) async fn execute_as_owner(node: &Node, group: &Group, call: GroupCall) -> GroupAnswer {
+    let Some(app) = group.app() else {
+        return GroupAnswer::Moved;
+    };
+    if matches!(&call, GroupCall::Http(call) if call.route.is_read()) {
+        return execute(&app, call).await;
+    }
+    if !node.owns(group) {
+        return GroupAnswer::Moved;
+    }
+    match execute_long(node, app, call).await {
+        // The reason may be that another node owns the group now, which knows more.
+        GroupAnswer::Http(answer) if answer.status >= 400 && !node.owns(group) => {
+            GroupAnswer::Moved
+        }
+        answer => answer,
     }
 }
 
@@ -118,7 +92,6 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             }
             Err(error) => GroupAnswer::Failed(error.to_string()),
         },
-        GroupCall::Hash => hash(engine),
     }
 }
 
@@ -138,22 +111,36 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
             let own = Arc::clone(&node);
             node.tasks.spawn(Box::pin(async move {
                 let answer = match decode::<NodeCall>(&bytes) {
-                    Some(call) => execute_on_node(&own, call).await,
-                    None => Err("the request cannot be decoded".to_owned()),
+                    Some(NodeCall::Groups(calls)) => {
+                        let answers = calls
+                            .into_iter()
+                            .map(|(group, call)| answer(&own, group, call));
+                        encode(&futures_util::future::join_all(answers).await)
+                    }
+                    Some(call) => match execute_on_node(&own, call).await {
+                        Ok(count) => encode(&GroupAnswer::Changed(count, 0)),
+                        Err(reason) => encode(&GroupAnswer::Failed(reason)),
+                    },
+                    None => return,
                 };
-                let answer = match answer {
-                    Ok(count) => GroupAnswer::Changed(count, 0),
-                    Err(reason) => GroupAnswer::Failed(reason),
-                };
-                reply.send(encode(&answer));
+                reply.send(answer);
             }));
         }
+    }
+}
+
+/// Answers a request to the owner of a group.
+async fn answer(node: &Node, group: u32, call: GroupCall) -> GroupAnswer {
+    match node.groups().get(group as usize) {
+        Some(group) => execute_as_owner(node, group, call).await,
+        None => GroupAnswer::Moved,
     }
 }
 
 /// Executes a call on this node.
 pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<u64, String> {
     match call {
+        NodeCall::Groups(_) => Err("these have several answers".to_owned()),
         NodeCall::Forget { group, users } => {
             let gone: ForgottenUsers = users.into_iter().collect();
             let group = node.group(&group).ok_or("there is no such group")?;
@@ -198,13 +185,6 @@ pub(super) async fn run_blocking<T: Send + 'static>(
     result
         .await
         .unwrap_or_else(|_| Err("the work panicked".to_owned()))
-}
-
-/// The hash of the state of an engine.
-pub(super) fn hash(engine: &Engine) -> GroupAnswer {
-    let (state, hash) = engine.hashed();
-    let position = state.position();
-    GroupAnswer::Result(hash.unwrap_or_default().into_bytes(), position)
 }
 
 /// The answer to a write that was refused.

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::thread::{self, Thread};
 
 use super::bus::{Bus, BusError, Call};
@@ -25,7 +25,7 @@ pub fn block_on(future: impl Future<Output = ()>) {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future);
-    while let Poll::Pending = future.as_mut().poll(&mut context) {
+    while future.as_mut().poll(&mut context).is_pending() {
         thread::park();
     }
 }

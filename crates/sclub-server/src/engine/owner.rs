@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
@@ -29,8 +29,9 @@ const MAX_BYTES_PER_COMMIT: usize = 4 << 20;
 /// After a batch of at least this many rounds more are likely to come, so the owner waits a moment: more
 /// rounds share a sync. A single writer never waits.
 const MIN_ROUNDS_TO_WAIT: usize = 4;
-/// The microseconds of this wait.
+/// The microseconds of this wait, and the maximum number of further ones for an append to a stream.
 const GROUP_WAIT: u64 = 60;
+const MAX_WAITS: u64 = 50;
 
 /// The milliseconds between two attempts to write after a failure.
 const RETRY_INTERVAL: u64 = 200;
@@ -120,6 +121,8 @@ pub(super) struct Owner {
     tried_at: u64,
     /// The number of rounds in the previous batch.
     last_rounds: usize,
+    /// The time that the last append took.
+    last_append: Duration,
     /// The last batch at which a user was forgotten.
     forgot_at: u64,
     /// The term that begins as soon as every batch before it is applied.
@@ -138,6 +141,7 @@ impl Owner {
             is_in_doubt: false,
             tried_at: 0,
             last_rounds: 0,
+            last_append: Duration::ZERO,
             forgot_at: 0,
             candidate: None,
         }
@@ -287,6 +291,8 @@ impl Owner {
         }
         let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
         let mut effect = Effect::default();
+        // The journal reads what is applied.
+        self.shared.log.remember(number, bytes);
         let replayed = self
             .shared
             .state
@@ -297,7 +303,6 @@ impl Owner {
         let offset = batch.stamp.clock.wrapping_sub(now);
         self.shared.clock_offset.store(offset, Ordering::Relaxed);
         self.applied(number, effect);
-        self.shared.log.remember(number, bytes);
         Ok(())
     }
 
@@ -353,7 +358,7 @@ impl Owner {
         let shares = |request: &WriteRequest| matches!(request.command, Command::Learn(_));
         let can_share = shares(&first) && self.shared.read().dim().is_some();
         if can_share && self.last_rounds >= MIN_ROUNDS_TO_WAIT {
-            self.shared.env().clock.pause(GROUP_WAIT);
+            self.gather();
         }
         let mut commit = Commit::default();
         let mut next = Some(first);
@@ -373,6 +378,25 @@ impl Owner {
         }
         self.last_rounds = commit.waiting.len();
         self.commit(commit).await;
+    }
+
+    /// Waits for more rounds to share the next append: a moment if the log is on a disk. An append to a stream takes
+    /// longer, so then it waits until most of the writers of the last batch are back, for a quarter of the last
+    /// append at most.
+    fn gather(&self) {
+        let clock = &self.shared.env().clock;
+        clock.pause(GROUP_WAIT);
+        if !self.shared.is_replicated {
+            return;
+        }
+        let enough = self.last_rounds * 3 / 4;
+        let max = self.last_append.as_micros() as u64 / 4 / GROUP_WAIT;
+        for _ in 0..max.min(MAX_WAITS) {
+            if self.requests.len() + 1 >= enough {
+                return;
+            }
+            clock.pause(GROUP_WAIT);
+        }
     }
 
     /// Turns a request into an event, if it is valid.
@@ -445,13 +469,15 @@ impl Owner {
         clock.yield_now().await;
         match shared.log.append(position, bytes.clone()).await {
             Ok(()) => {
-                shared.meters.commit(begun.elapsed(), batch.events.len());
+                self.last_append = begun.elapsed();
+                shared.meters.commit(self.last_append, batch.events.len());
                 let appended = bytes.len() as u64;
                 shared.log_bytes.fetch_add(appended, Ordering::Relaxed);
                 self.writable();
                 clock.yield_now().await;
-                self.apply(position + 1, &batch);
+                // The journal reads what is applied.
                 shared.log.remember(position + 1, &bytes);
+                self.apply(position + 1, &batch);
                 for (done, reply) in waiting {
                     // The caller may be gone.
                     let _ = reply.send(Ok(done));
@@ -554,13 +580,13 @@ struct Commit {
     waiting: Vec<(Done, Reply)>,
 }
 
-/// The request that was left for the next batch, or the next one.
+/// The request that was left for later, or the next one; `None` if there are no more.
 async fn next_request(
     held: &mut Option<WriteRequest>,
     requests: &mut mpsc::Receiver<WriteRequest>,
 ) -> Option<WriteRequest> {
     match held.take() {
-        Some(request) => Some(request),
+        Some(held) => Some(held),
         None => requests.recv().await,
     }
 }

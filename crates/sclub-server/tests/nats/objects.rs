@@ -32,7 +32,7 @@ async fn download(bus: &NatsBus, name: &str) -> Result<Vec<u8>, BusError> {
 }
 
 fn bytes(len: usize, factor: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * factor >> 3) as u8).collect()
+    (0..len).map(|i| ((i * factor) >> 3) as u8).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

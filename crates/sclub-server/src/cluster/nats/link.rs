@@ -250,6 +250,8 @@ impl Link {
         self.wait_until_connected(deadline).await?;
         let request = Request::new().payload(request).timeout(None);
         match timeout_at(deadline, self.client.send_request(subject, request)).await {
+            // The node has stopped to listen before it took the request.
+            Ok(Ok(answer)) if answer.payload.is_empty() => Err(BusError::NoResponders),
             Ok(Ok(answer)) => Ok(answer.payload),
             Ok(Err(error)) => Err(request_error(error)),
             Err(_) => Err(BusError::Timeout),

@@ -227,13 +227,13 @@ impl Objects {
         progress: Instant,
         description: &Description,
     ) -> Result<(), BusError> {
-        if let Ok(now) = self.describe(&description.name).await {
-            if now.is_none_or(|now| now.nuid != description.nuid) {
-                let name = &description.name;
-                return Err(BusError::Missing(format!(
-                    "this version of the object {name}"
-                )));
-            }
+        if let Ok(now) = self.describe(&description.name).await
+            && now.is_none_or(|now| now.nuid != description.nuid)
+        {
+            let name = &description.name;
+            return Err(BusError::Missing(format!(
+                "this version of the object {name}"
+            )));
         }
         match progress.elapsed() < MAX_STALL {
             true => Ok(()),

@@ -15,6 +15,9 @@ const MIN_MAX_PAYLOAD: usize = 8 << 20;
 /// An append that is repeated within this time is found to be a duplicate.
 const DUPLICATE_WINDOW_MS: u64 = 120_000;
 
+/// The number of attempts to make a stream: slow servers, or an election, take longer than one.
+const MAX_ATTEMPTS: u32 = 10;
+
 const NOT_ENABLED: u64 = 10076;
 const NOT_ENABLED_FOR_ACCOUNT: u64 = 10039;
 const NO_SUITABLE_SERVERS: u64 = 10005;
@@ -104,10 +107,16 @@ async fn create(link: &Link, mut config: Value, replicas: usize) -> Result<(), B
         config.extend(common);
     }
     let subject = format!("STREAM.CREATE.{name}");
-    let created = link.api::<Value>(&subject, &config).await?;
-    created
-        .map(drop)
-        .map_err(|error| explain(error, &name, replicas))
+    let mut attempt = 1;
+    loop {
+        match link.api::<Value>(&subject, &config).await {
+            // To make it again does nothing.
+            Err(BusError::Timeout) if attempt < MAX_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => return Err(explain(error, &name, replicas)),
+        }
+    }
 }
 
 /// Validates the server of the connection. The others of its cluster should have the same configuration.

@@ -203,11 +203,13 @@ impl Executor {
     }
 
     /// Stops the tasks of a group, as SIGSTOP stops a process. Time goes on.
+    #[allow(dead_code, reason = "the simulation of a cluster uses it")]
     pub fn pause(&self, group: Group) {
         self.shared.lock().paused.insert(group);
     }
 
     /// Lets the tasks of a paused group go on.
+    #[allow(dead_code, reason = "the simulation of a cluster uses it")]
     pub fn resume(&self, group: Group) {
         let mut queues = self.shared.lock();
         queues.paused.remove(&group);
@@ -248,6 +250,7 @@ impl Executor {
     }
 
     /// Makes choices independent of the order in which tasks are woken.
+    #[allow(dead_code, reason = "the simulation of a cluster uses it")]
     pub fn set_ordered(&self) {
         self.is_ordered.set(true);
     }
