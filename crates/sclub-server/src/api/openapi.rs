@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{admin, calls, items, look, model, stream};
+use super::{admin, calls, cluster, items, look, model, stream};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -27,6 +27,7 @@ use super::{admin, calls, items, look, model, stream};
         look::cluster,
         look::history,
         look::state,
+        cluster::nodes,
         stream::listen,
         look::metrics,
         look::healthz,

@@ -1,7 +1,9 @@
 //! A node of a cluster: it follows groups, owns some of them, and answers for them.
 //!
 //! A *group* is a stream with an engine: one for each partition of the users, and one for the catalogue. Each has a
-//! task ([`tend`]) that decides whether this node follows it, and acquires, renews and hands over its lease.
+//! task (`tend`) that decides whether this node follows it, and acquires, renews and hands over its lease.
+
+mod tend;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +20,7 @@ use super::forward::Forwarder;
 use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
-use crate::engine::{CatalogueSource, Engine, Replica, Role, Threads};
+use crate::engine::{CatalogueSource, Engine, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
 use crate::meters::Meters;
@@ -29,18 +31,8 @@ use crate::store::{Epochs, Folder, Snapshots};
 const TICK: u64 = 200;
 /// The milliseconds between two renewals of a lease.
 const RENEW: u64 = TTL / 3;
-/// The milliseconds before the end of a lease at which its owner stops writing.
-const MARGIN: u64 = 300;
-/// The milliseconds for which a node that is not the first choice lets the others go first.
-const DEFER: u64 = 500;
-/// The milliseconds for which a node keeps following a group that it no longer needs.
-const LINGER: u64 = 10_000;
-/// The number of batches that a node may be behind to take over a group, by what it said up to a second ago.
-const MAX_LAG: u64 = 2_000;
 /// The milliseconds for which a node that starts waits for the bus.
 const MAX_START: u64 = 30_000;
-/// The milliseconds for which an owner waits for its successor to catch up.
-const MAX_HANDOVER: u64 = 5_000;
 
 /// The folder with the copies of a group's snapshots.
 pub(super) const COPIES: &str = "copies";
@@ -223,7 +215,7 @@ impl Node {
     pub fn start(self: &Arc<Self>) {
         self.tasks.spawn(Box::pin(Arc::clone(self).beat()));
         for group in &self.groups {
-            let task = tend(Arc::clone(self), Arc::clone(group));
+            let task = tend::tend(Arc::clone(self), Arc::clone(group));
             self.tasks.spawn(Box::pin(task));
         }
         let fitter = super::fitter::fit_forever(Arc::clone(self));
@@ -639,272 +631,5 @@ fn check_folder(env: &Env, data: &Path, identity: &Identity) -> Result<(), Strin
         )),
         Some(_) => Ok(()),
         None => folder.set_identity(&own).map_err(|error| error.to_string()),
-    }
-}
-
-/// A lease that this node has.
-#[derive(Debug, Clone, Copy)]
-struct Held {
-    revision: u64,
-    /// The time when the last renewal that succeeded was sent.
-    renewed: u64,
-}
-
-/// The state of [`tend`].
-#[derive(Debug, Default)]
-struct Tending {
-    held: Option<Held>,
-    /// The time since which no other node has the lease.
-    vacant_since: Option<u64>,
-    /// The time since which this node does not need to follow the group.
-    unneeded_since: Option<u64>,
-    /// The time since which another node is to own the group.
-    handover_since: Option<u64>,
-}
-
-/// Tends a group for as long as the node runs.
-async fn tend(node: Arc<Node>, group: Arc<Group>) {
-    let mut tending = Tending::default();
-    while !node.is_closed() {
-        if let Err(error) = tending.step(&node, &group).await {
-            tracing::debug!(group = group.name, %error, "retrying");
-        }
-        let app = group.app();
-        let mut roles = app.as_ref().and_then(|app| app.engine()).map(Engine::roles);
-        let role_changed = async {
-            match &mut roles {
-                Some(roles) => drop(roles.changed().await),
-                None => std::future::pending().await,
-            }
-        };
-        // In order, so that a simulation can be repeated.
-        tokio::select! {
-            biased;
-            () = node.env.clock.sleep(TICK) => {}
-            () = node.bus.changed(Bucket::Leases) => {}
-            () = role_changed => {}
-        }
-    }
-}
-
-impl Tending {
-    /// Looks at the group once, and does what is due.
-    async fn step(&mut self, node: &Arc<Node>, group: &Arc<Group>) -> Result<(), String> {
-        let now = node.env.clock.monotonic();
-        let members = Members::read(&*node.bus);
-        let ranking = members.ranking(&group.name);
-        let rank = ranking.iter().position(|member| member.name == node.name);
-        let is_catalogue = group.index == node.cluster.partitions;
-        let is_needed =
-            is_catalogue || self.held.is_some() || rank.is_some_and(|rank| rank <= node.standby);
-        self.keep_open(node, group, is_needed, now).await?;
-        let Some(app) = group.app() else {
-            return Ok(());
-        };
-        let Some(engine) = app.engine() else {
-            return Ok(());
-        };
-        if let Role::Broken(reason) = engine.role() {
-            if is_catalogue {
-                node.fatal
-                    .send_replace(Some(format!("the catalogue: {reason}")));
-                return Ok(());
-            }
-            tracing::error!(group = group.name, reason, "opening the group again");
-            group.set_app(None);
-            engine.close().await;
-            return Ok(());
-        }
-        match self.held {
-            Some(held) => self.keep(node, group, engine, held, &ranking).await,
-            None => self.acquire(node, group, engine, &ranking, rank, now).await,
-        }
-    }
-
-    /// Opens or closes the engine.
-    async fn keep_open(
-        &mut self,
-        node: &Arc<Node>,
-        group: &Arc<Group>,
-        is_needed: bool,
-        now: u64,
-    ) -> Result<(), String> {
-        match (group.app(), is_needed) {
-            (None, true) => {
-                self.unneeded_since = None;
-                let opened = node.open(group).await;
-                if let Err(error) = &opened {
-                    tracing::warn!(group = group.name, error, "the group cannot be opened");
-                }
-                opened
-            }
-            (Some(app), false) => {
-                let since = *self.unneeded_since.get_or_insert(now);
-                if now - since >= LINGER {
-                    group.set_app(None);
-                    if let Some(engine) = app.engine() {
-                        engine.close().await;
-                    }
-                }
-                Ok(())
-            }
-            _ => {
-                self.unneeded_since = None;
-                Ok(())
-            }
-        }
-    }
-
-    /// Takes the lease of a group that has no owner.
-    async fn acquire(
-        &mut self,
-        node: &Arc<Node>,
-        group: &Arc<Group>,
-        engine: &Engine,
-        ranking: &[&Member],
-        rank: Option<usize>,
-        now: u64,
-    ) -> Result<(), String> {
-        if engine.is_leading() {
-            // The lease ended while this node was paused.
-            let _ = engine.resign().await;
-        }
-        let leases = node.bus.entries(Bucket::Leases);
-        let lease = leases.iter().find(|(key, _)| *key == group.name);
-        if lease.is_some() {
-            self.vacant_since = None;
-            return Ok(());
-        }
-        let since = *self.vacant_since.get_or_insert(now);
-        // The first choice that follows the group goes first.
-        let Some(rank) = rank else { return Ok(()) };
-        let before = ranking[..rank].iter();
-        let before = before.filter(|member| member.groups.contains_key(&group.name));
-        if now - since < DEFER * before.count() as u64 {
-            return Ok(());
-        }
-        let sent = node.env.clock.monotonic();
-        let revision = node
-            .bus
-            .create(Bucket::Leases, &group.name, node.lease())
-            .await;
-        let revision = revision.map_err(|error| error.to_string())?;
-        self.hold(group, revision, sent);
-        self.vacant_since = None;
-        self.handover_since = None;
-        node.takeovers.fetch_add(1, Ordering::Relaxed);
-        self.lead(node, group, engine).await
-    }
-
-    /// Takes note of the lease, which was acquired or renewed by a request that was sent at a time.
-    fn hold(&mut self, group: &Group, revision: u64, renewed: u64) {
-        self.held = Some(Held { revision, renewed });
-        group.lease_end.store(renewed + TTL, Ordering::Relaxed);
-    }
-
-    /// Writes the log from now on.
-    async fn lead(
-        &mut self,
-        node: &Arc<Node>,
-        group: &Arc<Group>,
-        engine: &Engine,
-    ) -> Result<(), String> {
-        let failed = |error: BusError| error.to_string();
-        let (_, last) = node.bus.bounds(&group.name).await.map_err(failed)?;
-        let epochs = node.begin_epoch(group).await.map_err(failed)?;
-        let led = tokio::select! {
-            biased;
-            led = engine.lead(last, epochs) => led,
-            () = node.env.clock.sleep(RENEW) => {
-                // Still catching up: the lease must be renewed first.
-                let _ = engine.resign().await;
-                return Ok(());
-            }
-        };
-        led.map_err(|refusal| refusal.to_string())?;
-        tracing::info!(group = group.name, batch = last, "leading");
-        Ok(())
-    }
-
-    /// Renews the lease, or gives it up.
-    async fn keep(
-        &mut self,
-        node: &Arc<Node>,
-        group: &Arc<Group>,
-        engine: &Engine,
-        held: Held,
-        ranking: &[&Member],
-    ) -> Result<(), String> {
-        let sent = node.env.clock.monotonic();
-        if sent - held.renewed >= TTL - MARGIN {
-            tracing::warn!(group = group.name, "the lease could not be renewed in time");
-            return self.give_up(engine).await;
-        }
-        if self.is_handed_over(node, group, engine, ranking, sent) {
-            tracing::info!(group = group.name, "handing over");
-            self.give_up(engine).await?;
-            let deleted = node
-                .bus
-                .delete(Bucket::Leases, &group.name, Some(held.revision));
-            return deleted.await.map_err(|error| error.to_string());
-        }
-        if sent - held.renewed >= RENEW {
-            let renewed = node
-                .bus
-                .update(Bucket::Leases, &group.name, node.lease(), held.revision);
-            match renewed.await {
-                Ok(revision) => self.hold(group, revision, sent),
-                Err(BusError::Conflict) => {
-                    // Another node has it; or the answer to the last renewal was lost.
-                    let entry = node.bus.get(Bucket::Leases, &group.name).await;
-                    match entry {
-                        Ok(Some(entry)) if entry.value == node.lease() => {
-                            self.held = Some(Held {
-                                revision: entry.revision,
-                                ..held
-                            });
-                        }
-                        Ok(_) => return self.give_up(engine).await,
-                        Err(error) => return Err(error.to_string()),
-                    }
-                }
-                Err(error) => return Err(error.to_string()),
-            }
-        }
-        match engine.is_leading() {
-            true => Ok(()),
-            // Another node has written, or an append is in doubt.
-            false => self.lead(node, group, engine).await,
-        }
-    }
-
-    /// Returns true if another node is to own the group, and is ready for it.
-    fn is_handed_over(
-        &mut self,
-        node: &Node,
-        group: &Group,
-        engine: &Engine,
-        ranking: &[&Member],
-        now: u64,
-    ) -> bool {
-        let Some(first) = ranking.first().filter(|first| first.name != node.name) else {
-            self.handover_since = None;
-            return false;
-        };
-        let since = *self.handover_since.get_or_insert(now);
-        let position = engine.state().position();
-        let part = first.groups.get(&group.name);
-        let is_ready = part.is_some_and(|part| part.position + MAX_LAG >= position);
-        let must_go = node.is_draining.load(Ordering::SeqCst) && now - since >= MAX_HANDOVER;
-        is_ready || must_go
-    }
-
-    /// Stops writing, and no longer has the lease. Until another node has it, this one still answers requests that
-    /// only read.
-    async fn give_up(&mut self, engine: &Engine) -> Result<(), String> {
-        self.held = None;
-        self.handover_since = None;
-        let resigned = engine.resign().await;
-        resigned.map_err(|refusal| refusal.to_string())
     }
 }

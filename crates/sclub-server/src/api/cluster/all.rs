@@ -1,0 +1,243 @@
+//! Requests about the whole cluster: every group is asked.
+
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::http::Response;
+use axum::http::header::{CONTENT_TYPE, HeaderValue};
+use serde::Serialize;
+
+use super::batch::{Share, of_whole_batch};
+use super::{DEADLINE, LONG_MS, RETRY, ask, whole};
+use crate::api::model::CompactResponse;
+use crate::api::{Answer, json};
+use crate::cluster::call::{GroupAnswer, GroupCall, NodeCall, Route, decode};
+use crate::cluster::members::{Members, Move, owners};
+use crate::cluster::node::Group;
+use crate::cluster::{Node, ask_node, execute_on_node};
+use crate::edge::ApiError;
+use crate::edge::error::ErrorBody;
+use crate::engine::Compacted;
+
+/// Asks every partition, and returns the answers by name. The first error is the answer.
+pub(super) async fn ask_all(
+    node: &Arc<Node>,
+    route: &Route,
+) -> Result<std::collections::BTreeMap<String, serde_json::Value>, ApiError> {
+    let asked = node.groups().iter().map(|group| async move {
+        let answer = ask(node, group, route.clone(), Bytes::new()).await?;
+        Ok::<_, ApiError>((group, whole(answer).await))
+    });
+    let mut all = std::collections::BTreeMap::new();
+    for answer in futures_util::future::join_all(asked).await {
+        let (group, answer) = answer?;
+        if answer.status >= 400 {
+            let share = Share {
+                group,
+                places: Vec::new(),
+                entries: Vec::new(),
+            };
+            return Err(of_whole_batch(&answer, &share, ""));
+        }
+        let value = serde_json::from_slice(&answer.body).map_err(|_| ApiError::internal())?;
+        all.insert(group.name.clone(), value);
+    }
+    Ok(all)
+}
+
+/// Removes the data of forgotten users from all streams, snapshots and journals. Nodes that have not confirmed are
+/// named: repeat it when they are back.
+pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
+    let members = Members::read(&*node.bus);
+    let mut unconfirmed: Vec<String> = members
+        .registered
+        .iter()
+        .filter(|name| members.get(name).is_none())
+        .cloned()
+        .collect();
+    let mut total = CompactResponse {
+        events: 0,
+        dropped: 0,
+        bytes_before: 0,
+        bytes_after: 0,
+        unconfirmed: Vec::new(),
+    };
+    for group in node.groups() {
+        let result = ask_group(node, group, &GroupCall::Compact).await?;
+        let decoded: Option<(Compacted, Vec<(String, u64)>)> = decode(&result);
+        let (done, users) = decoded.ok_or_else(ApiError::internal)?;
+        total.events += done.events;
+        total.dropped += done.dropped;
+        total.bytes_before += done.bytes_before;
+        total.bytes_after += done.bytes_after;
+        for member in &members.members {
+            let call = NodeCall::Forget {
+                group: group.name.clone(),
+                users: users.clone(),
+            };
+            let done = match member.name == node.name {
+                true => execute_on_node(node, call).await,
+                false => ask_node(node, &member.name, &call).await,
+            };
+            match done {
+                Ok(dropped) => total.dropped += dropped,
+                Err(reason) => {
+                    tracing::warn!(
+                        node = member.name,
+                        group = group.name,
+                        reason,
+                        "not compacted"
+                    );
+                    if !unconfirmed.contains(&member.name) {
+                        unconfirmed.push(member.name.clone());
+                    }
+                }
+            }
+        }
+    }
+    total.unconfirmed = unconfirmed;
+    Ok(json(&total))
+}
+
+/// Asks the owner of a group. Waits while the group moves.
+async fn ask_group(
+    node: &Arc<Node>,
+    group: &Arc<Group>,
+    call: &GroupCall,
+) -> Result<Vec<u8>, ApiError> {
+    let clock = &node.env.clock;
+    let begun = clock.monotonic();
+    loop {
+        let answer = node.ask_owner(group, call.clone(), LONG_MS).await;
+        match answer {
+            Some(GroupAnswer::Result(result, _)) => return Ok(result),
+            Some(GroupAnswer::Failed(reason)) => {
+                tracing::error!(group = group.name, reason, "the owner of a group failed");
+                return Err(ApiError::internal());
+            }
+            _ => {}
+        }
+        if clock.monotonic() - begun >= DEADLINE {
+            return Err(ApiError::moved(
+                "the owner of a group does not answer; retry",
+            ));
+        }
+        clock.sleep(RETRY).await;
+    }
+}
+
+/// The state of the whole cluster: sums over the partitions.
+pub(super) async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
+    let mut parts = ask_all(node, route).await?;
+    let catalogue = parts.remove(&node.catalogue().name).unwrap_or_default();
+    let mut whole = parts.values().next().cloned().unwrap_or_default();
+    for field in ["events", "rounds", "users", "rewards"] {
+        let sum: u64 = parts.values().filter_map(|part| part[field].as_u64()).sum();
+        whole[field] = sum.into();
+    }
+    let sum: f64 = parts
+        .values()
+        .filter_map(|p| p["reward_sum"].as_f64())
+        .sum();
+    whole["reward_sum"] = sum.into();
+    whole["decisions"] = node.meters.decisions().into();
+    whole["items"] = catalogue["items"].clone();
+    let dims = std::iter::once(&catalogue).chain(parts.values());
+    let dim = dims.map(|part| &part["dim"]).find(|dim| !dim.is_null());
+    whole["dim"] = dim.cloned().unwrap_or_default();
+    let writable = parts.values().all(|part| part["writable"] == true);
+    whole["writable"] = writable.into();
+    if let Some(whole) = whole.as_object_mut()
+        && whole.remove("hash").is_some()
+    {
+        let hashes = parts
+            .iter()
+            .map(|(name, part)| (name.clone(), part["hash"].clone()));
+        whole.insert(
+            "hashes".to_owned(),
+            hashes.collect::<serde_json::Map<_, _>>().into(),
+        );
+    }
+    whole["partitions"] = (parts.len() as u64).into();
+    whole["node"] = node.name.clone().into();
+    Ok(json(&whole))
+}
+
+/// A node, and a group of a cluster.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeList {
+    node: String,
+    nodes: Vec<crate::cluster::members::Member>,
+    owners: std::collections::BTreeMap<String, String>,
+    drained: Vec<String>,
+    partitions: usize,
+    /// The last changes of owners that this node has seen, the newest first.
+    moves: Vec<Move>,
+    /// The state of each group that this node follows or owns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hashes: Option<std::collections::BTreeMap<String, GroupHash>>,
+}
+
+/// The state of a group on one node.
+#[derive(Debug, Serialize)]
+pub(super) struct GroupHash {
+    is_leading: bool,
+    /// The last batch.
+    position: u64,
+    hash: String,
+}
+
+/// The states of the groups that a node follows or owns. This takes time with many users.
+pub(super) async fn hashes(
+    node: &Arc<Node>,
+) -> Result<std::collections::BTreeMap<String, GroupHash>, ApiError> {
+    let node = Arc::clone(node);
+    let work = move || {
+        let hashed = node.groups().iter().filter_map(|group| {
+            let app = group.app()?;
+            let engine = app.engine()?;
+            let (state, hash) = engine.hashed();
+            let hash = GroupHash {
+                is_leading: engine.is_leading(),
+                position: state.position(),
+                hash: hash.unwrap_or_default(),
+            };
+            Some((group.name.clone(), hash))
+        });
+        hashed.collect()
+    };
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|_| ApiError::internal())
+}
+
+/// The nodes and the owners of the groups, as a node sees them.
+pub(super) fn node_list(node: &Node) -> NodeList {
+    let members = Members::read(&*node.bus);
+    NodeList {
+        node: node.name.clone(),
+        owners: owners(&*node.bus),
+        nodes: members.members,
+        drained: members.drained,
+        partitions: node.partitions().len(),
+        moves: node.moves(),
+        hashes: None,
+    }
+}
+
+/// Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each
+/// partition that this node has, which takes time with many users.
+#[utoipa::path(get, path = "/v1/nodes", tag = "look", responses(
+    (status = 200, body = serde_json::Value, description = "The nodes"),
+    (status = 404, body = ErrorBody, description = "The server is not part of a cluster")))]
+pub(in crate::api) async fn nodes() -> ApiError {
+    ApiError::unknown("unknown_path", "this server is not part of a cluster")
+}
+
+/// The metrics of a node.
+pub(super) fn metrics(node: &Node) -> Answer {
+    node.count();
+    let mut answer = Response::new(Body::from(node.meters.render()));
+    let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, name);
+    answer
+}
