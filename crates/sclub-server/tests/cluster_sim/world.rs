@@ -69,6 +69,9 @@ pub struct Machine {
     renamed: Cell<u64>,
 }
 
+/// A node and its routes, once it has joined.
+type Joined = Rc<RefCell<Option<(Arc<Node>, Router)>>>;
+
 /// The process of a node.
 #[derive(Clone)]
 pub struct Process {
@@ -76,7 +79,7 @@ pub struct Process {
     disk: SimDisk,
     pub bus: Arc<SimBus>,
     /// The node and its routes, once it has joined.
-    joined: Rc<RefCell<Option<(Arc<Node>, Router)>>>,
+    joined: Joined,
     pub is_closing: Rc<Cell<bool>>,
     pub is_paused: Rc<Cell<bool>>,
 }
@@ -262,7 +265,7 @@ impl World {
         let (env, disk, group) = self.environment(&machine.disk);
         let spawner = self.executor.spawner(group);
         let bus = SimBus::connect(&self.nats, Arc::clone(&spawner));
-        let joined: Rc<RefCell<Option<(Arc<Node>, Router)>>> = Rc::default();
+        let joined = Joined::default();
         *machine.process.borrow_mut() = Some(Process {
             group,
             disk,
