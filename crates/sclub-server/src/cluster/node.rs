@@ -35,8 +35,8 @@ const MARGIN: u64 = 300;
 const DEFER: u64 = 500;
 /// The milliseconds for which a node keeps following a group that it no longer needs.
 const LINGER: u64 = 10_000;
-/// The number of batches that a node may be behind to take over a group.
-const MAX_LAG: u64 = 256;
+/// The number of batches that a node may be behind to take over a group, by what it said up to a second ago.
+const MAX_LAG: u64 = 2_000;
 /// The milliseconds for which a node that starts waits for the bus.
 const MAX_START: u64 = 30_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
