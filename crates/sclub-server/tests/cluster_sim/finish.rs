@@ -375,12 +375,16 @@ fn check_group(world: &World, index: usize, identity: &Identity) -> Result<Fold,
         ));
     }
     let hash = state.hash();
-    // Also from the oldest snapshot.
+    // Also from the oldest snapshot that the stream reaches.
     let prefix = format!("{group}/");
     let oldest = {
         let core = world.nats.core();
-        let all = core.objects.iter();
-        let mut all = all.filter(|(name, _)| name.starts_with(&prefix));
+        // A node that was replaced may have written an older one late.
+        let is_needed = |name: &str| {
+            let at = name.strip_prefix(&prefix).and_then(|at| at.parse().ok());
+            at.is_some_and(|at: u64| at + 1 >= first)
+        };
+        let mut all = core.objects.iter().filter(|(name, _)| is_needed(name));
         all.next().map(|(_, object)| object.clone())
     };
     let state = match oldest {
