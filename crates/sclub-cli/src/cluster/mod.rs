@@ -12,7 +12,9 @@ use anyhow::{Result, anyhow, bail};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_server::cluster::bus::{Bucket, Bus};
-use sclub_server::cluster::members::{Lease, Member, Members, drain_key, node_key, pin_key};
+use sclub_server::cluster::members::{
+    Lease, Member, Members, drain_key, forget_key, node_key, pin_key,
+};
 use sclub_server::cluster::nats::{NatsBus, NatsOptions};
 use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS};
 use sclub_server::env::Env;
@@ -427,6 +429,12 @@ async fn remove(args: &RemoveArgs) -> Result<ExitCode> {
     }
     bus.delete(Bucket::Config, &node_key(node), None).await?;
     bus.delete(Bucket::Config, &drain_key(node), None).await?;
+    let forgotten = forget_key(node, "");
+    for (key, _) in bus.entries(Bucket::Config) {
+        if key.starts_with(&forgotten) {
+            bus.delete(Bucket::Config, &key, None).await?;
+        }
+    }
     print_line(&format!(
         "{node} is removed. Its data folder may have data of users: delete it"
     ));

