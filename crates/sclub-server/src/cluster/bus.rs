@@ -56,7 +56,7 @@ pub struct Incoming {
 
 /// Takes the answer to a request.
 pub trait Reply: fmt::Debug + Send {
-    /// Sends the answer. It may be lost.
+    /// Sends the answer, which must not be empty. It may be lost.
     fn send(self: Box<Self>, answer: Bytes);
 }
 
