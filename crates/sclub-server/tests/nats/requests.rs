@@ -38,7 +38,9 @@ async fn a_request_is_answered_by_the_node_that_listens() {
         assert_eq!(answer.len(), size);
     }
     // An empty answer is that of a node that stops listening.
-    let gone = asks.request("n1.ask", Bytes::from_static(b"0"), 5_000).await;
+    let gone = asks
+        .request("n1.ask", Bytes::from_static(b"0"), 5_000)
+        .await;
     assert_eq!(gone, Err(BusError::NoResponders));
     let start = Instant::now();
     let silent = asks.request("n1.ask", hello.clone(), 200).await;
