@@ -56,7 +56,7 @@ pub type NewPolicy = fn(&Setup<'_>, &Values) -> Result<Box<dyn Policy>, Error>;
 pub type NewGathering =
     fn(&Setup<'_>, &Values, &[Option<Progress>]) -> Result<Option<Box<dyn Gathering>>, Error>;
 
-/// Whether the users of a policy can be split into partitions, each with a policy of its own.
+/// The ways in which the users of a policy can be split into partitions, each with a policy of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Partitions {
     /// They can: users share nothing.

@@ -370,7 +370,7 @@ impl Node {
         }
     }
 
-    /// What this node says about itself.
+    /// The entry of this node among the members.
     pub fn member(&self) -> Member {
         let mut groups = BTreeMap::new();
         for group in &self.groups {

@@ -64,7 +64,7 @@ pub struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Those of a data folder.
+    /// The log and the snapshots of a data folder.
     pub fn of(folder: &'a Folder) -> Self {
         Self {
             log: &*folder.log,

@@ -100,7 +100,7 @@ enum Next {
     Request(WriteRequest),
     /// Retry after an append that failed.
     Retry,
-    /// Nothing was written for long: write a stamp.
+    /// Write a stamp, because nothing was written for long.
     Stamp,
     Closed,
 }

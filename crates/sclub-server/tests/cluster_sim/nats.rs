@@ -65,7 +65,7 @@ pub enum Broken {
     Dedup,
 }
 
-/// What happens to a message.
+/// The fate of a message.
 #[derive(Debug, Clone, Copy)]
 pub struct Fate {
     pub is_lost: bool,

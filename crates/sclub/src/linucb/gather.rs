@@ -104,7 +104,7 @@ fn load_groups(
         .collect()
 }
 
-/// What a policy has from the other partitions of the users, and its own part.
+/// The sums of the other partitions of the users, and those of this one.
 #[derive(Debug, Clone)]
 pub(super) struct Elsewhere {
     fit: Fit,

@@ -67,7 +67,7 @@ pub(crate) struct Fit {
     pub unplaced: f64,
     /// The number of parameters that the data determine.
     pub effective: f64,
-    /// What it has from the other partitions of the users.
+    /// The share of the other partitions of the users.
     pub elsewhere: Elsewhere,
 }
 

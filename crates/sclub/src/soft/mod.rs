@@ -168,7 +168,7 @@ impl SclubSoft {
         fit.is_some_and(|fit| fit.forgotten != self.forgotten && fit.forgotten != Fit::LEFT_OUT)
     }
 
-    /// What the fit has from the other partitions of the users.
+    /// The part of the fit that comes from the other partitions of the users.
     fn elsewhere(&self) -> Elsewhere {
         let fit = self.served.as_ref().map(|served| &served.fit);
         fit.map_or_else(Elsewhere::default, |fit| fit.elsewhere)
