@@ -81,7 +81,7 @@ pub async fn faults(world: Rc<World>) {
                 });
             }
             Kind::Kills | Kind::PowerLosses => {
-                world.note(|| format!("{name}: {kind}, for {away} ms"));
+                world.note(|| format!("{name}: {kind:?}, for {away} ms"));
                 world.count(match kind {
                     Kind::Kills => "kills",
                     _ => "power losses",

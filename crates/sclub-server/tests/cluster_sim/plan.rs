@@ -1,14 +1,13 @@
 //! The plan of a run, drawn from its seed.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
 use rand::RngExt;
 use sclub_server::settings::Settings;
 
 use crate::nats::{Broken, Network};
 use crate::seed::{chance, pick, stream};
+use crate::seeds::Planned;
 
 /// A kind of trouble that can be left out of a run, to find the smallest run that still fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,22 +57,6 @@ impl Kind {
     ];
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:?}")
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let mut all = Kind::ALL.into_iter();
-        all.find(|kind| kind.to_string() == name)
-            .ok_or_else(|| format!("'{name}' is none of {:?}", Kind::ALL))
-    }
-}
-
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -95,6 +78,30 @@ pub struct Plan {
     pub pause: u64,
     /// The maximum number of milliseconds between two faults.
     pub peace: u64,
+}
+
+impl Planned for Plan {
+    type Kind = Kind;
+    const KINDS: &'static [Kind] = &Kind::ALL;
+    const BINARY: &'static str = "cluster_sim";
+
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    fn without(&self) -> &BTreeSet<Kind> {
+        &self.without
+    }
+
+    fn changed(&self, ops: u64, without: &BTreeSet<Kind>) -> Self {
+        let mut plan = Plan::new(self.seed, ops).leave_out(without);
+        plan.broken = self.broken;
+        plan
+    }
 }
 
 impl Plan {

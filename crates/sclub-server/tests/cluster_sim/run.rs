@@ -1,26 +1,18 @@
 //! Runs of seeds, and the smallest run that still fails.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::clients::client;
 use crate::finish::finish;
 use crate::operators::{faults, first_items, operator, set_network, supervisor};
-use crate::plan::{Kind, Plan};
-use crate::world::{Counts, World};
+use crate::plan::Plan;
+use crate::seeds::Counts;
+use crate::world::World;
 
 /// A run whose promises were broken.
-#[derive(Debug)]
-pub struct Failure {
-    pub plan: Plan,
-    /// Operations that had begun.
-    pub ops: u64,
-    pub what: String,
-    pub last: Vec<String>,
-}
+pub type Failure = crate::seeds::Failure<Plan>;
 
 /// A run that went well.
 #[derive(Debug, PartialEq)]
@@ -86,58 +78,4 @@ async fn root(world: Rc<World>) {
         world.sleep(50).await;
     }
     finish(&world).await;
-}
-
-/// Finds a smaller run that fails: fewer kinds of trouble, then fewer operations.
-pub fn shrink(failure: Box<Failure>) -> Box<Failure> {
-    let (seed, broken) = (failure.plan.seed, failure.plan.broken);
-    let mut smallest = failure;
-    let again = |ops: u64, without: &BTreeSet<Kind>| {
-        let mut plan = Plan::new(seed, ops).leave_out(without);
-        plan.broken = broken;
-        run(plan, false).err()
-    };
-    for kind in Kind::ALL {
-        let mut without = smallest.plan.without.clone();
-        without.insert(kind);
-        if let Some(failure) = again(smallest.plan.ops, &without) {
-            smallest = failure;
-        }
-    }
-    let (mut passes, mut fails) = (0, smallest.ops);
-    while passes < fails {
-        let middle = passes.midpoint(fails);
-        match again(middle, &smallest.plan.without) {
-            Some(failure) => {
-                fails = middle.min(failure.ops);
-                smallest = failure;
-            }
-            None => passes = middle + 1,
-        }
-    }
-    smallest
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure {
-            plan,
-            ops,
-            what,
-            last,
-        } = self;
-        writeln!(f, "seed {}, operation {ops}: {what}", plan.seed)?;
-        writeln!(f, "the last operations:")?;
-        for line in last {
-            writeln!(f, "  {line}")?;
-        }
-        let without: Vec<String> = plan.without.iter().map(Kind::to_string).collect();
-        let without = without.join(",");
-        write!(
-            f,
-            "again: SCLUB_SIM_SEED={} SCLUB_SIM_OPS={} SCLUB_SIM_WITHOUT={without} cargo test -p \
-             sclub-server --test cluster_sim one_seed -- --nocapture",
-            plan.seed, plan.ops
-        )
-    }
 }

@@ -1,7 +1,7 @@
 //! Machines with a disk each, and the processes of nodes on them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use crate::executor::{Executor, Group};
 use crate::model::Model;
 use crate::nats::Nats;
 use crate::plan::Plan;
+use crate::seeds::Counts;
 
 /// Tasks that no crash ends: clients, network, operators.
 pub const OUTSIDE: Group = 1;
@@ -37,9 +38,6 @@ const SHOWN: usize = 40;
 
 /// The milliseconds for which a node that shuts down waits for its successors.
 const MAX_DRAIN: u64 = 15_000;
-
-/// The number of times that each thing happened in a run.
-pub type Counts = BTreeMap<&'static str, u64>;
 
 pub struct World {
     pub plan: Plan,

@@ -26,66 +26,33 @@ mod operators;
 mod plan;
 mod run;
 mod seed;
+#[path = "../common/seeds.rs"]
+mod seeds;
 mod serve;
 mod subject;
 mod world;
 
-use std::collections::BTreeSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use plan::{Kind, Plan};
-use run::{Failure, run, shrink};
-use world::Counts;
+use plan::Plan;
+use run::run;
+use seeds::{Outcome, asked, run_range, run_seeds};
 
 /// The number of operations of a run.
 pub const OPS: u64 = 400;
 
-/// Runs seeds on two threads. Returns the counts of what happened, or the first failure, minimized.
-fn run_seeds(from: u64, to: u64, watch: impl Fn(u64) + Sync) -> Result<Counts, String> {
-    let next = AtomicU64::new(from);
-    let failed: Mutex<Option<String>> = Mutex::default();
-    let counts: Mutex<Counts> = Mutex::default();
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                while failed.lock().unwrap().is_none() {
-                    let seed = next.fetch_add(1, Ordering::SeqCst);
-                    if seed >= to {
-                        return;
-                    }
-                    watch(seed);
-                    match run(Plan::new(seed, OPS), false) {
-                        Ok(passed) => {
-                            let mut counts = counts.lock().unwrap();
-                            for (what, count) in passed.counts {
-                                *counts.entry(what).or_default() += count;
-                            }
-                        }
-                        Err(failure) => {
-                            let report = report(failure);
-                            failed.lock().unwrap().get_or_insert(report);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    match failed.into_inner().unwrap() {
-        Some(failure) => Err(failure),
-        None => Ok(counts.into_inner().unwrap()),
-    }
+/// The plan of a seed.
+fn planned(seed: u64) -> Plan {
+    Plan::new(seed, OPS)
 }
 
-/// The report of a failure and of its minimized form.
-fn report(failure: Box<Failure>) -> String {
-    let first = failure.to_string();
-    format!("{first}\n\nsmaller: {}", shrink(failure))
+/// Runs a plan. Returns the counts of what happened.
+fn counted(plan: Plan) -> Outcome<Plan> {
+    run(plan, false).map(|passed| passed.counts)
 }
 
 #[test]
 fn three_hundred_seeds() {
-    let counts = run_seeds(0, 300, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
+    let counts =
+        run_seeds(0, 300, planned, counted, |_| {}).unwrap_or_else(|failure| panic!("{failure}"));
     println!("{counts:#?}");
     // A broken simulation would no longer do each of these.
     for what in [
@@ -145,32 +112,14 @@ fn a_disk_that_lies_is_found_out() {
 #[test]
 #[ignore = "runs until told to stop"]
 fn seeds_until_told_to_stop() {
-    let range = std::env::var("SCLUB_SIM_SEEDS").unwrap_or_default();
-    let (from, to) = range.split_once("..").unwrap_or(("", ""));
-    let from = from.parse().unwrap_or(0);
-    let to = to.parse().unwrap_or(u64::MAX);
-    let ended = run_seeds(from, to, |seed| {
-        if seed % 100 == 0 {
-            eprintln!("seed {seed}");
-        }
-    });
-    match ended {
-        Ok(counts) => eprintln!("{counts:#?}"),
-        Err(failure) => panic!("{failure}"),
-    }
+    run_range(planned, counted);
 }
 
 #[test]
 fn one_seed() {
-    let Ok(seed) = std::env::var("SCLUB_SIM_SEED") else {
+    let Some((seed, ops, without)) = asked::<Plan>(OPS) else {
         return;
     };
-    let seed = seed.parse().expect("SCLUB_SIM_SEED is a number");
-    let ops = std::env::var("SCLUB_SIM_OPS").ok();
-    let ops = ops.map_or(OPS, |ops| ops.parse().expect("SCLUB_SIM_OPS is a number"));
-    let without = std::env::var("SCLUB_SIM_WITHOUT").unwrap_or_default();
-    let names = without.split(',').filter(|name| !name.is_empty());
-    let without: BTreeSet<Kind> = names.map(|name| name.parse().unwrap()).collect();
     match run(Plan::new(seed, ops).leave_out(&without), true) {
         Ok(passed) => eprintln!("{passed:#?}"),
         Err(failure) => panic!("{failure}"),

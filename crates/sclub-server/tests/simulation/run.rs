@@ -1,28 +1,20 @@
 //! Runs of seeds, and the smallest run that still fails.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
-use std::fmt;
 use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::clients::{client, features, item_name, new_user};
 use crate::finish::finish;
 use crate::operators::{operator, reaper, supervisor, weather};
-use crate::plan::{Kind, Plan};
+use crate::plan::Plan;
 use crate::seed::stream;
+use crate::seeds::Counts;
 use crate::serve::Request;
-use crate::world::{Counts, OUTSIDE, World};
+use crate::world::{OUTSIDE, World};
 
 /// A run whose promises were broken.
-#[derive(Debug)]
-pub struct Failure {
-    pub plan: Plan,
-    /// Operations that had begun.
-    pub ops: u64,
-    pub what: String,
-    pub last: Vec<String>,
-}
+pub type Failure = crate::seeds::Failure<Plan>;
 
 /// A run that went well.
 #[derive(Debug, PartialEq)]
@@ -103,56 +95,4 @@ async fn root(world: Rc<World>) {
 
 pub fn spawn(world: &World, name: &str, task: impl Future<Output = ()> + 'static) {
     world.executor.spawn(OUTSIDE, name, task);
-}
-
-/// Finds a smaller run that fails: fewer kinds of trouble, then fewer operations.
-pub fn shrink(failure: Box<Failure>) -> Box<Failure> {
-    let seed = failure.plan.seed;
-    let mut smallest = failure;
-    let again = |ops: u64, without: &BTreeSet<Kind>| {
-        run(Plan::new(seed, ops).leave_out(without), false).err()
-    };
-    for kind in Kind::ALL {
-        let mut without = smallest.plan.without.clone();
-        without.insert(kind);
-        if let Some(failure) = again(smallest.plan.ops, &without) {
-            smallest = failure;
-        }
-    }
-    let (mut passes, mut fails) = (0, smallest.ops);
-    while passes < fails {
-        let middle = passes.midpoint(fails);
-        match again(middle, &smallest.plan.without) {
-            Some(failure) => {
-                fails = middle.min(failure.ops);
-                smallest = failure;
-            }
-            None => passes = middle + 1,
-        }
-    }
-    smallest
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure {
-            plan,
-            ops,
-            what,
-            last,
-        } = self;
-        writeln!(f, "seed {}, operation {ops}: {what}", plan.seed)?;
-        writeln!(f, "the last operations:")?;
-        for line in last {
-            writeln!(f, "  {line}")?;
-        }
-        let without: Vec<String> = plan.without.iter().map(Kind::to_string).collect();
-        let without = without.join(",");
-        write!(
-            f,
-            "again: SCLUB_SIM_SEED={} SCLUB_SIM_OPS={} SCLUB_SIM_WITHOUT={without} cargo test -p \
-             sclub-server --test simulation one_seed -- --nocapture",
-            plan.seed, plan.ops
-        )
-    }
 }

@@ -4,7 +4,7 @@ mod copies;
 mod gone;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use crate::disk::{Faults, SimDisk};
 use crate::executor::{Executor, Group};
 use crate::model::{DecisionId, Model, Tick};
 use crate::plan::Plan;
+use crate::seeds::Counts;
 use crate::subject::{self, Engine};
 use copies::Ancestor;
 pub use copies::{Backup, Owner};
@@ -68,9 +69,6 @@ pub struct World {
     pub in_network: Cell<u64>,
     counts: RefCell<Counts>,
 }
-
-/// The number of times that each thing happened in a run, to see that runs cover everything.
-pub type Counts = BTreeMap<&'static str, u64>;
 
 /// The kind of a crash.
 #[derive(Debug, Clone, Copy, PartialEq)]
