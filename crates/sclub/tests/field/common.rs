@@ -1,0 +1,134 @@
+//! A small world for the tests, and two policies compared on it.
+
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, StandardNormal};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use sclub::{Decision, ItemSet, Policy, Preset, Setup, UserId, Users, Value, find_policy};
+
+/// Features of an item.
+pub const DIM: usize = 4;
+
+/// Users of the world, known from the start.
+pub const USERS: u64 = 12;
+
+/// The items shown in a round.
+pub const CANDIDATES: usize = 6;
+
+/// A policy by name, with its default preset and given constants.
+pub fn make(name: &str, given: &[(&str, Value)]) -> Box<dyn Policy> {
+    make_for(name, DIM, Users::Declared(USERS), given)
+}
+
+/// As [`make`], for other dimensions and users.
+pub fn make_for(name: &str, dim: usize, users: Users, given: &[(&str, Value)]) -> Box<dyn Policy> {
+    let spec = find_policy(name).unwrap_or_else(|| panic!("there is no policy '{name}'"));
+    let setup = Setup {
+        users,
+        seed: 5,
+        ..Setup::new(dim)
+    };
+    let preset = spec.presets.first().copied().unwrap_or(Preset::Default);
+    let values = spec.values(preset, given, &setup).expect("valid constants");
+    values.make(&setup).expect("valid constants")
+}
+
+/// A number as a constant.
+pub fn number(value: f64) -> Value {
+    Value::Number(value)
+}
+
+/// One round of a world: the user, the candidates, the mean reward of each, and the noise of the reward.
+pub struct Round {
+    pub user: UserId,
+    pub items: ItemSet,
+    pub means: Vec<f64>,
+    pub noise: f64,
+}
+
+impl Round {
+    /// The features of a candidate.
+    pub fn features(&self, index: usize) -> Vec<f64> {
+        self.items.item(index).collect()
+    }
+
+    /// The reward of a candidate.
+    pub fn reward(&self, index: usize) -> f64 {
+        self.means[index] + self.noise
+    }
+
+    /// Has the policy choose, and learn from its choice.
+    pub fn play(&self, policy: &mut dyn Policy) -> Decision {
+        let decision = policy
+            .recommend(self.user, &self.items)
+            .expect("valid items");
+        let (item, reward) = (self.features(decision.index), self.reward(decision.index));
+        policy
+            .learn(self.user, &item, reward)
+            .expect("a valid round");
+        decision
+    }
+}
+
+/// Rounds of a world with `clusters` clusters of users: unit items, unit weight vectors, Gaussian noise of 0.1.
+/// User u belongs to cluster u mod `clusters`.
+pub fn rounds(seed: u64, clusters: u64, count: usize) -> Vec<Round> {
+    rounds_of(seed, USERS, DIM, clusters, count)
+}
+
+/// As [`rounds`], for other numbers of users and features.
+pub fn rounds_of(seed: u64, users: u64, dim: usize, clusters: u64, count: usize) -> Vec<Round> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let weights: Vec<Vec<f64>> = (0..clusters).map(|_| unit(&mut rng, dim)).collect();
+    let round = |_| {
+        let user = rng.random_range(0..users);
+        let rows: Vec<Vec<f64>> = (0..CANDIDATES).map(|_| unit(&mut rng, dim)).collect();
+        let weight = &weights[(user % clusters) as usize];
+        let mean = |row: &Vec<f64>| row.iter().zip(weight).map(|(x, w)| x * w).sum();
+        let noise: f64 = StandardNormal.sample(&mut rng);
+        Round {
+            user,
+            items: ItemSet::from_rows(dim, &rows.concat()).expect("valid items"),
+            means: rows.iter().map(mean).collect(),
+            noise: 0.1 * noise,
+        }
+    };
+    (0..count).map(round).collect()
+}
+
+fn unit(rng: &mut Xoshiro256PlusPlus, dim: usize) -> Vec<f64> {
+    let draws: Vec<f64> = (0..dim).map(|_| StandardNormal.sample(rng)).collect();
+    let length = draws.iter().map(|x| x * x).sum::<f64>().sqrt();
+    draws.iter().map(|x| x / length).collect()
+}
+
+/// Checks that two policies choose the same items, each learning from its own choices. If `tolerance` is 0, their
+/// scores must have the same bits too.
+pub fn assert_same(a: &mut dyn Policy, b: &mut dyn Policy, rounds: &[Round], tolerance: f64) {
+    for (number, round) in rounds.iter().enumerate() {
+        let (x, y) = (round.play(a), round.play(b));
+        assert_eq!(x.index, y.index, "round {number}: {x:?} and {y:?}");
+        let difference = (x.score.score - y.score.score).abs();
+        assert!(difference <= tolerance, "round {number}: {x:?} and {y:?}");
+    }
+}
+
+/// The sum of regrets of a policy, and that of choosing at random.
+pub fn regrets(policy: &mut dyn Policy, rounds: &[Round]) -> (f64, f64) {
+    let (mut regret, mut random) = (0.0, 0.0);
+    for round in rounds {
+        let best = round.means.iter().copied().fold(f64::MIN, f64::max);
+        regret += best - round.means[round.play(policy).index];
+        random += best - round.means.iter().sum::<f64>() / round.means.len() as f64;
+    }
+    (regret, random)
+}
+
+/// The world must be one that a policy can learn.
+#[test]
+fn linucb_learns_it() {
+    let rounds = rounds(1, 3, 2000);
+    let (regret, random) = regrets(&mut *make("linucb-ind", &[]), &rounds);
+    assert!(regret < random / 4.0, "{regret} of {random}");
+}

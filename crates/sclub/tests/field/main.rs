@@ -1,0 +1,3 @@
+//! The policies of other papers: their exact limits and invariants, a file for each.
+
+mod common;
