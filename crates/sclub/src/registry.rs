@@ -8,8 +8,18 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/bass.rs"]
+mod bass;
+#[path = "policies/chi_square.rs"]
+mod chi_square;
+#[path = "policies/dyclu.rs"]
+mod dyclu;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/neighbours.rs"]
+mod neighbours;
+#[path = "policies/rclumb.rs"]
+mod rclumb;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -20,6 +30,9 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &rclumb::SPEC,
+    &dyclu::SPEC,
+    &bass::SPEC,
 ];
 
 /// Names of the lab's reference policies.
