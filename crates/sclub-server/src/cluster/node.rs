@@ -3,13 +3,13 @@
 //! A *group* is a stream with an engine: one for each partition of the users, and one for the catalogue. Each has a
 //! task (`tend`) that decides whether this node follows it, and acquires, renews and hands over its lease.
 
+mod status;
 mod tend;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -17,12 +17,13 @@ use tokio::sync::watch;
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
 use super::forward::Forwarder;
-use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
+use super::members::{Lease, Members, Move, node_key, partition_of};
 use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
+use crate::locks::{read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::store::{Epochs, Folder, Snapshots};
@@ -36,9 +37,6 @@ const MAX_START: u64 = 30_000;
 
 /// The folder with the copies of a group's snapshots.
 pub(super) const COPIES: &str = "copies";
-
-/// The number of changes of owners that are kept.
-const MAX_MOVES: usize = 200;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -82,21 +80,21 @@ pub struct Group {
 impl Group {
     /// The group's application, if this node follows it.
     pub fn app(&self) -> Option<Arc<App>> {
-        let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
+        let app = read(&self.app);
         app.clone()
     }
 
     /// Takes note of the owner. Without one, the last one still answers requests that only read.
     fn set_owner(&self, owner: Option<&String>) {
         let Some(owner) = owner else { return };
-        let mut known = self.owner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = write(&self.owner);
         if known.as_deref() != Some(&**owner) {
             *known = Some(owner.as_str().into());
         }
     }
 
     fn set_app(&self, app: Option<Arc<App>>) {
-        *self.app.write().unwrap_or_else(PoisonError::into_inner) = app;
+        *write(&self.app) = app;
     }
 }
 
@@ -112,7 +110,6 @@ pub struct Node {
     /// The name of the node.
     pub name: String,
     life: u64,
-    addr: Mutex<String>,
     standby: usize,
     groups: Vec<Arc<Group>>,
     is_draining: AtomicBool,
@@ -173,9 +170,8 @@ impl Node {
         env.random
             .fill(&mut life)
             .map_err(|error| error.to_string())?;
-        let names = (0..cluster.partitions).map(|number| format!("p{number}"));
-        let groups = names
-            .chain(["catalogue".to_owned()])
+        let groups = Cluster::streams(cluster.partitions)
+            .into_iter()
             .enumerate()
             .map(|(index, name)| {
                 Arc::new(Group {
@@ -189,7 +185,7 @@ impl Node {
         check_folder(&env, &settings.data, &identity)?;
         Ok(Arc::new(Self {
             groups: groups.collect(),
-            addr: Mutex::new(settings.addr.to_string()),
+
             bus,
             env,
             tasks,
@@ -223,11 +219,6 @@ impl Node {
         self.tasks.spawn(Box::pin(Arc::clone(self).watch_moves()));
         let service = super::serve::answer_as_node(Arc::clone(self));
         self.tasks.spawn(Box::pin(service));
-    }
-
-    /// Sets the address that is shown to operators.
-    pub fn set_addr(&self, addr: String) {
-        *self.addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
     }
 
     /// The groups: the partitions, then the catalogue.
@@ -274,11 +265,13 @@ impl Node {
         }
     }
 
-    /// Returns true if this node leads every group that it is the first choice for, and has the catalogue.
+    /// Returns true if this node is a member, leads every group that it is the first choice for, and has the
+    /// catalogue.
     pub fn is_ready(&self) -> bool {
         let members = Members::read(&*self.bus);
-        let catalogue = self.catalogue().app().is_some();
-        catalogue
+        let is_member = members.get(&self.name).is_some_and(|m| m.life == self.life);
+        is_member
+            && self.catalogue().app().is_some()
             && self.groups.iter().all(|group| {
                 let first = members.ranking(&group.name).first().map(|m| m.name.clone());
                 first.as_deref() != Some(&*self.name) || is_leading(group)
@@ -318,88 +311,8 @@ impl Node {
 
     /// The node that owns a group, or owned it last, as far as this one knows.
     pub(super) fn owner_of(&self, group: &Group) -> Option<Arc<str>> {
-        let owner = group.owner.read().unwrap_or_else(PoisonError::into_inner);
+        let owner = read(&group.owner);
         owner.clone()
-    }
-
-    /// The last changes of owners that this node has seen, the newest first.
-    pub fn moves(&self) -> Vec<Move> {
-        self.moves
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Records changes of owners for as long as the node runs.
-    async fn watch_moves(self: Arc<Self>) {
-        let mut before = BTreeMap::new();
-        let mut is_first = true;
-        while !self.is_closed() {
-            if !is_first {
-                tokio::select! {
-                    biased;
-                    () = self.bus.changed(Bucket::Leases) => {}
-                    () = self.env.clock.sleep(TTL) => {}
-                }
-            }
-            let after = owners(&*self.bus);
-            let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
-            for group in &self.groups {
-                let (from, to) = (before.get(&group.name), after.get(&group.name));
-                group.set_owner(to);
-                if from == to || is_first {
-                    continue;
-                }
-                let mut change = Move {
-                    at: self.env.clock.wall(),
-                    group: group.name.clone(),
-                    from: from.cloned(),
-                    to: to.cloned(),
-                };
-                // Between two owners there is a moment without one.
-                let last = moves.iter().position(|known| known.group == group.name);
-                if let Some(place) = last.filter(|&place| moves[place].to.is_none()) {
-                    change.from = moves.remove(place).from;
-                }
-                moves.insert(0, change);
-            }
-            moves.truncate(MAX_MOVES);
-            drop(moves);
-            is_first = false;
-            before = after;
-        }
-    }
-
-    /// The entry of this node among the members.
-    pub fn member(&self) -> Member {
-        let mut groups = BTreeMap::new();
-        for group in &self.groups {
-            if let Some(app) = group.app()
-                && let Some(engine) = app.engine()
-            {
-                let state = engine.state();
-                let part = Part {
-                    is_leading: engine.is_leading(),
-                    position: state.position(),
-                    users: state.users().len() as u64,
-                    events: state.events(),
-                    rounds: state.rounds(),
-                };
-                groups.insert(group.name.clone(), part);
-            }
-        }
-        Member {
-            name: self.name.clone(),
-            life: self.life,
-            addr: self
-                .addr
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            is_draining: self.is_draining.load(Ordering::SeqCst),
-            groups,
-        }
     }
 
     async fn write_member(&self) -> Result<u64, BusError> {
@@ -534,62 +447,6 @@ impl Node {
     /// The time of day, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.env.clock.wall()
-    }
-
-    /// The partitions as their owners describe them.
-    pub fn owned_parts(&self) -> Vec<Part> {
-        let mut members = Members::read(&*self.bus).members;
-        members.retain(|member| member.name != self.name);
-        members.push(self.member());
-        let owned = self.partitions().iter().filter_map(|group| {
-            let parts = members
-                .iter()
-                .filter_map(|member| member.groups.get(&group.name));
-            parts
-                .filter(|part| part.is_leading)
-                .max_by_key(|part| part.position)
-                .cloned()
-        });
-        owned.collect()
-    }
-
-    /// Updates the metrics of the node.
-    pub fn count(&self) {
-        let mut owned = 0;
-        let mut lag = 0;
-        let members = Members::read(&*self.bus);
-        let apps: Vec<Arc<App>> = self.partitions().iter().filter_map(|g| g.app()).collect();
-        for (group, app) in self.groups.iter().filter_map(|g| Some((g, g.app()?))) {
-            let Some(engine) = app.engine() else { continue };
-            if engine.is_leading() {
-                owned += u64::from(group.index < self.cluster.partitions);
-            } else {
-                let leaders = members.members.iter();
-                let leaders = leaders.filter_map(|member| member.groups.get(&group.name));
-                let last = leaders
-                    .filter(|part| part.is_leading)
-                    .map(|part| part.position);
-                lag += last
-                    .max()
-                    .unwrap_or(0)
-                    .saturating_sub(engine.state().position());
-            }
-        }
-        let catalogue = self.catalogue().app();
-        let engines = apps
-            .iter()
-            .filter_map(|app| app.engine())
-            .filter(|e| e.is_leading());
-        let engines: Vec<&Engine> = engines.collect();
-        let items = catalogue.as_ref().and_then(|app| app.engine());
-        let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
-        self.meters
-            .node(&engines, items, owned, lag, members.members.len());
-        let fits = &self.fits;
-        let at = fits.at.load(Ordering::Relaxed);
-        let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
-        self.meters
-            .cluster(self.takeovers.load(Ordering::Relaxed), age);
     }
 
     pub(super) fn lease(&self) -> Bytes {

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::bus::{Bus, BusError};
 use super::wait::wait;
+use crate::locks::lock;
 use crate::store::{SnapshotStore, Snapshots, StoreError, WriteSnapshot};
 
 /// The length of a piece of an object that is sent.
@@ -156,8 +157,4 @@ impl SnapshotStore for ObjectSnapshots {
         }
         self.local.keep_only(keep)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

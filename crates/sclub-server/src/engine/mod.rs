@@ -26,7 +26,7 @@ mod verify;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use sclub::Workers;
@@ -47,6 +47,7 @@ use crate::decision::Sealer;
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
+use crate::locks::lock;
 use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
@@ -541,9 +542,4 @@ async fn answered<T, E: From<StoreError>>(
         true => answer.await.unwrap_or_else(|_| closing()),
         false => closing(),
     }
-}
-
-/// Locks a mutex whose data stays valid even if a holder panics.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
