@@ -95,6 +95,9 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let index: Index = serde_json::from_slice(&index).context("cluster.json is damaged")?;
     let replicas = args.replicas.unwrap_or(index.replicas);
     let bus = args.link.connect().await?;
+    Cluster::check_absent(&*bus)
+        .await
+        .map_err(|error| anyhow!(error))?;
     let groups = Cluster::streams(index.partitions);
     // Everything is read and checked before anything is made.
     let mut states = Vec::new();
@@ -128,12 +131,14 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let Some(identity) = states.first().map(|restored| restored.identity.encode()) else {
         bail!("the backup is empty");
     };
+    let env = Env::real();
     let made = Cluster::restore(
         &*bus,
         identity.into(),
         index.partitions,
         replicas,
         index.created,
+        &env,
     );
     made.await.map_err(|error| anyhow!(error))?;
     print_line("the cluster is made; start nodes with new data folders");

@@ -385,12 +385,15 @@ pub(super) async fn healthz() -> &'static str {
     (status = 503, body = Ready, description = "Not yet")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
     if let Some(node) = app.node() {
-        let is_ready = node.is_ready();
-        let reason = "the node does not own all partitions that it should";
+        let (is_ready, is_writable) = (node.is_ready(), node.is_ready() && node.is_writable());
+        let reason = match is_ready {
+            true => "NATS does not answer",
+            false => "the node does not own all partitions that it should, or shuts down",
+        };
         let mut answer = json(&Ready {
             ready: is_ready,
-            writable: is_ready,
-            reason: (!is_ready).then(|| reason.to_owned()),
+            writable: is_writable,
+            reason: (!is_writable).then(|| reason.to_owned()),
         });
         if !is_ready {
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

@@ -27,8 +27,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use backup::backup_group;
-pub(crate) use export::ask_node;
 pub use export::{Export, export_all};
+pub(crate) use export::{ask_node, sweep_exports};
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
 pub(crate) use serve::execute_on_node;
@@ -61,6 +61,17 @@ pub struct Cluster {
     pub replicas: usize,
     /// The time when it was made, in milliseconds since 1970.
     pub created: u64,
+    /// A random number. A cluster that was restored has another one than before: data folders from before have another
+    /// history.
+    pub life: u64,
+}
+
+/// A random number.
+fn random(env: &Env) -> Result<u64, String> {
+    let mut bytes = [0; 8];
+    let filled = env.random.fill(&mut bytes);
+    filled.map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 impl Cluster {
@@ -112,6 +123,7 @@ impl Cluster {
             partitions,
             replicas,
             created: env.clock.wall(),
+            life: random(env)?,
         };
         cluster.write(bus, identity.encode().into()).await?;
         Ok(cluster)
@@ -120,21 +132,24 @@ impl Cluster {
     /// Writes the facts, then the identity: a cluster without one is unfinished, and can be made again.
     async fn write(&self, bus: &dyn Bus, identity: Bytes) -> Result<(), String> {
         let facts = serde_json::to_vec(self).expect("plain data");
-        let failed = |error: BusError| match error {
-            BusError::Conflict => "the cluster exists already".to_owned(),
-            error => format!("the cluster cannot be made: {error}"),
-        };
-        let existing = bus
-            .get(Bucket::Config, IDENTITY_KEY)
-            .await
-            .map_err(failed)?;
-        if existing.is_some() {
-            return Err(failed(BusError::Conflict));
-        }
+        Self::check_absent(bus).await?;
+        let failed = cannot_make;
         let written = bus.put(Bucket::Config, CLUSTER_KEY, facts.into());
         written.await.map_err(failed)?;
         let created = bus.create(Bucket::Config, IDENTITY_KEY, identity);
         created.await.map(drop).map_err(failed)
+    }
+
+    /// Checks that there is no cluster yet.
+    ///
+    /// # Errors
+    /// If there is one, or it cannot be found out.
+    pub async fn check_absent(bus: &dyn Bus) -> Result<(), String> {
+        match bus.get(Bucket::Config, IDENTITY_KEY).await {
+            Ok(None) | Err(BusError::Missing(_)) => Ok(()),
+            Ok(Some(_)) => Err(cannot_make(BusError::Conflict)),
+            Err(error) => Err(cannot_make(error)),
+        }
     }
 
     /// Reads the facts and the identity of a cluster.
@@ -159,6 +174,13 @@ impl Cluster {
         let identity = Identity::decode(&identity.value).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, facts.partitions)?;
         Ok((facts, identity))
+    }
+}
+
+fn cannot_make(error: BusError) -> String {
+    match error {
+        BusError::Conflict => "the cluster exists already".to_owned(),
+        error => format!("the cluster cannot be made: {error}"),
     }
 }
 

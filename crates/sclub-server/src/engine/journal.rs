@@ -122,9 +122,9 @@ pub type ForgottenUsers = HashMap<String, u64>;
 pub(super) enum JournalRequest {
     /// Write everything. The answer is the batch of the log up to which the journal is complete.
     Flush(oneshot::Sender<Result<u64, StoreError>>),
-    /// Remove the rows of forgotten users from the files, also of users that another node's journal knows of.
+    /// Remove the rows of forgotten users from the files ([`forget_in`]).
     Forget(
-        ForgottenUsers,
+        Option<ForgottenUsers>,
         oneshot::Sender<Result<(u64, ForgottenUsers), StoreError>>,
     ),
     Stop(oneshot::Sender<()>),
@@ -216,8 +216,9 @@ impl Keeper {
                     let flushed = self.write().map(|()| self.position);
                     let _ = reply.send(flushed);
                 }
-                Some(JournalRequest::Forget(others, reply)) => {
-                    let done = self.write().and_then(|()| self.forget(others));
+                Some(JournalRequest::Forget(confirmed, reply)) => {
+                    let written = self.write();
+                    let done = written.and_then(|()| self.forget(confirmed.as_ref()));
                     let _ = reply.send(done);
                 }
                 Some(JournalRequest::Stop(reply)) => {
@@ -440,9 +441,12 @@ impl Keeper {
     }
 
     /// Removes every row of forgotten users from the files. Returns the number of rows, and the users.
-    fn forget(&mut self, others: ForgottenUsers) -> Result<(u64, ForgottenUsers), StoreError> {
+    fn forget(
+        &mut self,
+        confirmed: Option<&ForgottenUsers>,
+    ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        forget_in(self.journal(), others)
+        forget_in(self.journal(), confirmed)
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.
@@ -501,16 +505,23 @@ pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> 
     }
 }
 
-/// Removes every row of forgotten users from the files of a journal: of those that it knows of, and of others.
+/// Removes every row of forgotten users from the files of a journal. Returns the number of rows, and the users.
+///
+/// `confirmed` are users of whom every node of a cluster knows that they are forgotten: their rows are removed even
+/// if this journal has no request to forget them, and such requests are removed. Requests of other users stay, for
+/// the nodes that do not know of them yet. `None` stands for all users: a single server.
 pub(super) fn forget_in(
     journal: &Segments,
-    others: ForgottenUsers,
+    confirmed: Option<&ForgottenUsers>,
 ) -> Result<(u64, ForgottenUsers), StoreError> {
     let mut gone = forgotten(journal)?;
-    for (user, event) in others {
-        let latest = gone.entry(user).or_default();
-        *latest = event.max(*latest);
+    for (user, event) in confirmed.into_iter().flatten() {
+        let latest = gone.entry(user.clone()).or_default();
+        *latest = (*event).max(*latest);
     }
+    let is_done = |user: &str, event: u64| {
+        confirmed.is_none_or(|users| users.get(user).is_some_and(|&at| event <= at))
+    };
     if gone.is_empty() {
         journal.sync_names()?;
         return Ok((0, gone));
@@ -519,8 +530,7 @@ pub(super) fn forget_in(
     journal.rewrite(&mut |bytes| {
         let mut page = Page::decode(bytes)?;
         let before = (page.shown.len() + page.rewards.len()) as u64;
-        let had_requests = !page.forgotten.is_empty();
-        let is_changed = page.forget(&gone) || had_requests;
+        let is_changed = page.forget(&gone, is_done);
         rows += before - (page.shown.len() + page.rewards.len()) as u64;
         Ok(is_changed.then(|| page.encode()))
     })?;

@@ -114,13 +114,20 @@ impl Page {
         Ok(page)
     }
 
-    /// Removes the rows of users who were forgotten later. Returns true if there were any.
-    pub fn forget(&mut self, forgotten: &HashMap<String, u64>) -> bool {
+    /// Removes the rows of users who were forgotten later, and the requests to forget that `is_done` names. Returns
+    /// true if there were any.
+    pub fn forget(
+        &mut self,
+        forgotten: &HashMap<String, u64>,
+        is_done: impl Fn(&str, u64) -> bool,
+    ) -> bool {
         let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
-        let before = self.shown.len() + self.rewards.len() + self.forgotten.len();
+        let rows = |page: &Self| page.shown.len() + page.rewards.len() + page.forgotten.len();
+        let before = rows(self);
         self.shown.retain(|row| !is_gone(&row.user, row.event));
         self.rewards.retain(|row| !is_gone(&row.user, row.event));
-        self.forgotten.clear();
-        before != self.shown.len() + self.rewards.len()
+        self.forgotten
+            .retain(|(user, event)| !is_done(user, *event));
+        before != rows(self)
     }
 }
