@@ -72,6 +72,63 @@ fn any_number_of_threads_gives_the_same_bits() {
 }
 
 #[test]
+fn worlds_of_other_papers_are_the_same_on_any_number_of_threads() {
+    let none = Twists::default();
+    let fixed = Twists {
+        items_fixed: Some(30),
+        ..none
+    };
+    for twists in [
+        Twists {
+            misspecified: 0.2,
+            corrupted: 0.2,
+            corrupted_rounds: 300,
+            overlap: 0.8,
+            ..none
+        },
+        Twists {
+            item_clusters: Some(2),
+            misspecified: 0.2,
+            cascade: Some(3),
+            reward_scale: 0.2,
+            ..fixed
+        },
+        Twists {
+            smoothed: Some(0.1),
+            ..fixed
+        },
+        Twists {
+            smoothed: Some(0.1),
+            cascade: Some(4),
+            corrupted: 0.5,
+            ..none
+        },
+    ] {
+        let of = |threads| {
+            let experiment = Experiment {
+                world: Setting::Synthetic(Recipe {
+                    twists,
+                    ..recipe(Frequencies::Users)
+                }),
+                rounds: 700,
+                ..experiment(threads)
+            };
+            experiment.run(&()).unwrap()
+        };
+        let one = of(1);
+        assert_eq!(one.len(), 3 * everyone().len());
+        assert_eq!(bits(&one), bits(&of(3)), "{twists:?}");
+        let runs = one.iter().filter(|run| run.policy == Name::RANDOM);
+        for run in runs {
+            assert!(
+                (run.regret / run.random_regret - 1.0).abs() < 0.2,
+                "{run:?}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_policy_does_the_same_whatever_plays_beside_it() {
     let all = experiment(2).run(&()).unwrap();
     for name in everyone() {
