@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sclub::{ItemSet, Observation, Policy, Preset};
+use sclub::{Abilities, Constant, ItemSet, Observation, Policy, Preset, Range, Spec, Value};
 use sclub_lab::policies::{Knowledge, Name, choose};
 use sclub_lab::run::{Experiment, Observer, Run};
 use sclub_lab::setting::Setting;
@@ -126,6 +126,54 @@ fn worlds_of_other_papers_are_the_same_on_any_number_of_threads() {
             );
         }
     }
+}
+
+/// A policy with a number of servers.
+static SERVED: Spec = Spec {
+    name: "served",
+    title: "Served",
+    summary: "A policy with several servers",
+    citation: "none",
+    colors: ["#A0522D", "#DEB887"],
+    revision: 1,
+    presets: &[Preset::Default],
+    constants: &[Constant::new(
+        "servers",
+        "Number of servers",
+        Range::POSITIVE,
+        |_, _| Ok(Value::Number(1.0)),
+    )],
+    can: Abilities::NONE,
+    new: |_, _| Err(sclub::Error::NoUsers),
+    load: None,
+    gather: None,
+};
+
+#[test]
+fn policies_with_several_servers_are_told_their_number_and_others_are_not() {
+    let of = |servers, given: &[(&str, &str)]| {
+        let given = given
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()));
+        let experiment = Experiment {
+            world: Setting::Synthetic(Recipe {
+                twists: Twists {
+                    servers,
+                    ..Twists::default()
+                },
+                ..recipe(Frequencies::Users)
+            }),
+            policies: vec![Name::from(&SERVED), Name::SCLUB],
+            given: given.collect(),
+            ..experiment(1)
+        };
+        let entries = experiment.entries().unwrap();
+        assert_eq!(entries[1].values.number("servers"), None);
+        entries[0].values.number("servers")
+    };
+    assert_eq!(of(None, &[]), Some(1.0), "its default");
+    assert_eq!(of(Some(5), &[]), Some(5.0));
+    assert_eq!(of(Some(5), &[("servers", "7")]), Some(7.0));
 }
 
 #[test]
