@@ -7,6 +7,7 @@
 
 pub mod ablation;
 pub mod adjusted_rand;
+pub mod cascade;
 pub mod catalogue;
 pub mod clustering;
 pub mod data;

@@ -281,10 +281,18 @@ impl Experiment {
     pub fn entries(&self) -> Result<Vec<Entry>, RunError> {
         let assumptions = self.world.assumptions(self.rounds);
         let setup = self.world.setup(&assumptions);
+        let mut given = self.given.clone();
+        for (name, value) in self.world.told() {
+            let has = |policy: &Name| policy.constant(name).is_some();
+            // A constant that was given has priority.
+            if self.policies.iter().any(has) && given.iter().all(|(given, _)| given != name) {
+                given.push((name.to_owned(), value.to_string()));
+            }
+        }
         Ok(policies::entries(
             &self.policies,
             self.preset,
-            &self.given,
+            &given,
             &setup,
         )?)
     }
