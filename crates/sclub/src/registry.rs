@@ -10,6 +10,8 @@ use crate::spec::Spec;
 
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/uniclub.rs"]
+mod uniclub;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -20,6 +22,8 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &uniclub::UNICLUB,
+    &uniclub::UNISCLUB,
 ];
 
 /// Names of the lab's reference policies.

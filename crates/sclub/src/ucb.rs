@@ -87,6 +87,17 @@ pub(crate) fn choose(items: &ItemSet, mut fill: impl FnMut(Group<'_>, &mut Score
     best
 }
 
+/// The products of a weight vector with the items of a group.
+#[inline]
+pub(crate) fn products(weights: &[f64], group: &Group<'_>, products: &mut [f64; GROUP]) {
+    products.fill(0.0);
+    for (weight, row) in weights.iter().zip(group.features.chunks_exact(group.width)) {
+        for (product, x) in products.iter_mut().zip(row) {
+            *product += weight * x;
+        }
+    }
+}
+
 /// The scores of all items, in their order; replaces the contents of `out`.
 pub(crate) fn explain(
     items: &ItemSet,

@@ -118,15 +118,8 @@ impl LinTs {
 
 /// Scores a group of items: the mean by the estimate, the score by the draw.
 fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Scores) {
-    scores.mean.fill(0.0);
-    scores.score.fill(0.0);
-    let rows = group.features.chunks_exact(group.width);
-    for ((mean, sampled), row) in estimate.iter().zip(draw).zip(rows) {
-        for (lane, x) in row.iter().enumerate() {
-            scores.mean[lane] += mean * x;
-            scores.score[lane] += sampled * x;
-        }
-    }
+    ucb::products(estimate, group, &mut scores.mean);
+    ucb::products(draw, group, &mut scores.score);
     for lane in 0..group.width {
         scores.width[lane] = scores.score[lane] - scores.mean[lane];
     }

@@ -30,6 +30,7 @@ pub use inspect::Statistics;
 pub(crate) use nearby::{Nearby, SketchIndex};
 pub(crate) use phase::phase_of;
 
+use crate::base::Base;
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -113,8 +114,27 @@ impl Sclub {
     /// Line 10: the statistics that a user is scored with, and β.
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
-        let (view, count) = self.partition.basis(user);
-        (view, self.ranking.beta(count, self.clock.log_rounds()))
+        let (view, count) = self.sums(user);
+        (view, self.beta(count))
+    }
+}
+
+impl Base for Sclub {
+    #[inline]
+    fn sums(&self, user: UserId) -> (View<'_>, u64) {
+        self.partition.basis(user)
+    }
+
+    #[inline]
+    fn beta(&self, count: u64) -> f64 {
+        self.ranking.beta(count, self.clock.log_rounds())
+    }
+
+    fn appearance(&self, user: UserId) -> (u64, u64) {
+        match self.partition.roster.slot(user) {
+            Some(slot) => (slot as u64, self.partition.profiles.places[slot].count),
+            None => (self.partition.roster.len() as u64, 0),
+        }
     }
 }
 
