@@ -10,6 +10,8 @@ use crate::spec::Spec;
 
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/rsclumb.rs"]
+mod rsclumb;
 #[path = "policies/uniclub.rs"]
 mod uniclub;
 
@@ -24,6 +26,7 @@ static BUILT_IN: &[&Spec] = &[
     &lints::SPEC,
     &uniclub::UNICLUB,
     &uniclub::UNISCLUB,
+    &rsclumb::SPEC,
 ];
 
 /// Names of the lab's reference policies.

@@ -43,20 +43,26 @@ impl Ranking {
         }
     }
 
+    /// The scores of a group.
+    #[inline(always)]
+    pub fn fill(&self, view: View<'_>, beta: f64, group: Group<'_>, scores: &mut Scores) {
+        scores.fill(self.index, view, beta, group);
+    }
+
     /// Algorithm 1, line 11: the candidate with the largest score, the first of them on a tie.
     ///
     /// `items` is not empty and has the dimension of `view`; the caller has checked.
     #[inline]
     pub fn choose(&self, view: View<'_>, beta: f64, items: &ItemSet) -> Decision {
         choose(items, |group, scores| {
-            scores.fill(self.index, view, beta, group);
+            self.fill(view, beta, group, scores);
         })
     }
 
     /// Score, mean and width of every candidate.
     pub fn explain(&self, view: View<'_>, beta: f64, items: &ItemSet, out: &mut Vec<Score>) {
         explain(items, out, |group, scores| {
-            scores.fill(self.index, view, beta, group);
+            self.fill(view, beta, group, scores);
         });
     }
 }

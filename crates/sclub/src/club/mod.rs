@@ -277,6 +277,12 @@ impl Club {
         let (view, count) = self.sums(user);
         (view, self.beta(count))
     }
+
+    /// β for an estimate from `count` observations.
+    #[inline]
+    pub(crate) fn beta(&self, count: u64) -> f64 {
+        self.ranking.beta(count, self.clock.log_rounds())
+    }
 }
 
 impl Base for Club {
@@ -287,11 +293,6 @@ impl Base for Club {
             None => (self.nodes.blocks.empty(), 0),
         };
         (self.shape.view(block), count)
-    }
-
-    #[inline]
-    fn beta(&self, count: u64) -> f64 {
-        self.ranking.beta(count, self.clock.log_rounds())
     }
 
     fn appearance(&self, user: UserId) -> (u64, u64) {
@@ -345,9 +346,13 @@ impl Policy for Club {
             };
             self.update(node, observation.item, observation.reward);
         }
+        let mut last = None;
         for observation in round {
             let node = self.node(observation.user).expect("admitted above");
-            self.cut_edges(node, changes);
+            // One comparison is enough for observations of one user in a row, such as those of a list.
+            if last.replace(node) != Some(node) {
+                self.cut_edges(node, changes);
+            }
         }
         Ok(())
     }

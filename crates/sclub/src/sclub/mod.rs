@@ -89,7 +89,21 @@ impl Sclub {
     /// # Errors
     /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
     pub fn new(dim: usize, users: Users, params: &Params) -> Result<Self, Error> {
+        Self::with_slack(dim, users, params, 0.0)
+    }
+
+    /// As [`Sclub::new`], with a distance that two estimates may have beyond their radii.
+    pub(crate) fn with_slack(
+        dim: usize,
+        users: Users,
+        params: &Params,
+        slack: f64,
+    ) -> Result<Self, Error> {
         params.check()?;
+        let thresholds = Thresholds {
+            slack,
+            ..Thresholds::new(params)
+        };
         let shape = Shape {
             dim: check_dim(dim)?,
         };
@@ -97,9 +111,9 @@ impl Sclub {
             params: *params,
             shape,
             ranking: Ranking::new(dim, params),
-            thresholds: Thresholds::new(params),
+            thresholds,
             clock: Clock::new(),
-            partition: Partition::new(shape, users.declared()?, params.alpha_theta),
+            partition: Partition::new(shape, users.declared()?, thresholds),
             served: Vec::new(),
             near: Vec::new(),
         })
@@ -117,17 +131,18 @@ impl Sclub {
         let (view, count) = self.sums(user);
         (view, self.beta(count))
     }
+
+    /// β for an estimate from `count` observations.
+    #[inline]
+    pub(crate) fn beta(&self, count: u64) -> f64 {
+        self.ranking.beta(count, self.clock.log_rounds())
+    }
 }
 
 impl Base for Sclub {
     #[inline]
     fn sums(&self, user: UserId) -> (View<'_>, u64) {
         self.partition.basis(user)
-    }
-
-    #[inline]
-    fn beta(&self, count: u64) -> f64 {
-        self.ranking.beta(count, self.clock.log_rounds())
     }
 
     fn appearance(&self, user: UserId) -> (u64, u64) {

@@ -1,4 +1,5 @@
 //! The policies of other papers: their exact limits and invariants, a file for each.
 
 mod common;
+mod rsclumb;
 mod uniclub;
