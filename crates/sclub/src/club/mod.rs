@@ -154,13 +154,22 @@ impl Club {
         })
     }
 
-    /// The policy of a setup, with the constants of [`Params`] and [`GRAPH`].
+    /// The policy of a setup, with the constants that the values have.
     pub(crate) fn from_values(setup: &Setup<'_>, values: &Values) -> Result<Self, Error> {
+        Self::with_params(setup, values, &Params::from_values(values))
+    }
+
+    /// The policy of a setup, with the graph that the values have.
+    pub(crate) fn with_params(
+        setup: &Setup<'_>,
+        values: &Values,
+        params: &Params,
+    ) -> Result<Self, Error> {
         let graph = match values.choice("graph") {
             "complete" => Graph::Complete,
             _ => Graph::Random { seed: setup.seed },
         };
-        Self::new(setup.dim, setup.users, graph, &Params::from_values(values))
+        Self::new(setup.dim, setup.users, graph, params)
     }
 
     /// Edges left in the graph.

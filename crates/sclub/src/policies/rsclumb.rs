@@ -23,9 +23,7 @@ use crate::digest::Digest;
 use crate::error::Error;
 use crate::items::{GROUP, Group, ItemSet};
 use crate::params::{self, Params};
-use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
-};
+use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items};
 use crate::sclub::Sclub;
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
 use crate::statistics::View;

@@ -160,3 +160,32 @@ pub fn assert_sound(name: &str, given: &[(&str, Value)]) {
     one.learn(1, &rounds[0].features(1), 0.5).unwrap();
     assert_ne!(one.digest(), again.digest());
 }
+
+/// (ridge I + Σ x xᵀ)⁻¹ v over some items, by Gauss elimination.
+pub fn solve(ridge: f64, items: &[Vec<f64>], v: &[f64]) -> Vec<f64> {
+    let dim = v.len();
+    let mut rows: Vec<Vec<f64>> = (0..dim)
+        .map(|i| {
+            let diagonal = |j| if i == j { ridge } else { 0.0 };
+            let entry = |j: usize| items.iter().map(|x| x[i] * x[j]).sum::<f64>() + diagonal(j);
+            (0..dim).map(entry).chain([v[i]]).collect()
+        })
+        .collect();
+    for pivot in 0..dim {
+        let lead = rows[pivot][pivot];
+        let own: Vec<f64> = rows[pivot].iter().map(|value| value / lead).collect();
+        for (at, row) in rows.iter_mut().enumerate() {
+            let factor = if at == pivot { 0.0 } else { row[pivot] };
+            row.iter_mut()
+                .zip(&own)
+                .for_each(|(value, own)| *value -= factor * own);
+        }
+        rows[pivot] = own;
+    }
+    rows.iter().map(|row| row[dim]).collect()
+}
+
+/// aᵀb
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

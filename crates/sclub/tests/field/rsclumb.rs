@@ -5,29 +5,6 @@ use sclub::{ItemSet, Users};
 
 use crate::common::*;
 
-/// x / (I + Σ x xᵀ), by Gauss elimination.
-fn solve(items: &[Vec<f64>], x: &[f64]) -> Vec<f64> {
-    let mut rows: Vec<Vec<f64>> = (0..DIM)
-        .map(|i| {
-            let entry = |j| items.iter().map(|x| x[i] * x[j]).sum::<f64>() + f64::from(i == j);
-            (0..DIM).map(entry).chain([x[i]]).collect()
-        })
-        .collect();
-    for pivot in 0..DIM {
-        let own = rows[pivot].iter().map(|v| v / rows[pivot][pivot]).collect::<Vec<_>>();
-        for (at, row) in rows.iter_mut().enumerate() {
-            let factor = if at == pivot { 0.0 } else { row[pivot] };
-            row.iter_mut().zip(&own).for_each(|(v, own)| *v -= factor * own);
-        }
-        rows[pivot] = own;
-    }
-    rows.iter().map(|row| row[DIM]).collect()
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
 
@@ -60,7 +37,7 @@ proptest! {
         policy.explain(round.user, &round.items, &mut scores).unwrap();
         for (index, score) in scores.iter().enumerate() {
             let x = round.features(index);
-            let solved = solve(&history, &x);
+            let solved = solve(1.0, &history, &x);
             let sum: f64 = history.iter().map(|past| dot(&solved, past).abs()).sum();
             let most = (count as f64 * dot(&x, &solved)).sqrt();
             // xᵀS⁻¹(S − I)S⁻¹x is the sum of squares of which the sum above has the absolute values.
@@ -105,7 +82,11 @@ proptest! {
 #[test]
 fn the_error_widens_the_radius_of_merges() {
     let merged = |error: f64| {
-        let given = [("alpha_theta", number(0.5)), ("alpha_error", number(1.0)), ("error", number(error))];
+        let given = [
+            ("alpha_theta", number(0.5)),
+            ("alpha_error", number(1.0)),
+            ("error", number(error)),
+        ];
         let mut policy = make_for("rsclumb", 1, Users::Declared(3), &given);
         let mut merges = Vec::new();
         // User 0 likes at first nothing, later everything, as user 1 does.
@@ -113,7 +94,11 @@ fn the_error_widens_the_radius_of_merges() {
             let user = visit % 3;
             let reward = f64::from(user == 1 || (user == 0 && visit > 60));
             for change in policy.learn(user, &[1.0], reward).unwrap() {
-                if let sclub::Change::Merge { why: sclub::Why::Both { estimates, .. }, .. } = change {
+                if let sclub::Change::Merge {
+                    why: sclub::Why::Both { estimates, .. },
+                    ..
+                } = change
+                {
                     assert!(estimates.distance < estimates.threshold);
                     merges.push((visit, estimates.threshold));
                 }
@@ -124,8 +109,14 @@ fn the_error_widens_the_radius_of_merges() {
     let (narrow, wide) = (merged(0.0), merged(0.3));
     let first = |merges: &[(u64, f64)]| merges.iter().map(|m| m.0).find(|&visit| visit > 60);
     assert!(first(&wide).is_some(), "{wide:?}");
-    assert!(first(&wide) < first(&narrow).or(Some(u64::MAX)), "{wide:?} {narrow:?}");
-    assert!(wide.iter().all(|m| m.1 > 0.15), "half of the part for the error");
+    assert!(
+        first(&wide) < first(&narrow).or(Some(u64::MAX)),
+        "{wide:?} {narrow:?}"
+    );
+    assert!(
+        wide.iter().all(|m| m.1 > 0.15),
+        "half of the part for the error"
+    );
 }
 
 #[test]
