@@ -8,8 +8,16 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/club_cascade.rs"]
+mod club_cascade;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/rsclumb.rs"]
+mod rsclumb;
+#[path = "policies/ts.rs"]
+mod ts;
+#[path = "policies/uniclub.rs"]
+mod uniclub;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -20,7 +28,17 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &lints::ONE,
+    &ts::CLUB,
+    &ts::SCLUB,
+    &uniclub::UNICLUB,
+    &uniclub::UNISCLUB,
+    &rsclumb::SPEC,
+    &club_cascade::SPEC,
 ];
+
+/// Second names of policies.
+static SECOND_NAMES: &[(&str, &Spec)] = &[("ts:linucb-ind", &lints::SPEC)];
 
 /// Names of the lab's reference policies.
 const RESERVED: [&str; 3] = ["random", "oracle", "informed"];
@@ -34,9 +52,13 @@ pub fn registry() -> Vec<&'static Spec> {
     BUILT_IN.iter().chain(added.iter()).copied().collect()
 }
 
-/// A policy by name.
+/// A policy by name. `ts:linucb-ind` is a second name of `lints`.
 pub fn find_policy(name: &str) -> Option<&'static Spec> {
-    registry().into_iter().find(|spec| spec.name == name)
+    let second = SECOND_NAMES.iter().find(|(second, _)| *second == name);
+    let all = registry().into_iter();
+    second
+        .map(|&(_, spec)| spec)
+        .or_else(|| all.into_iter().find(|spec| spec.name == name))
 }
 
 /// Adds a policy from outside the library. From now on everything that looks policies up knows it:

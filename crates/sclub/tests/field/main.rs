@@ -1,3 +1,7 @@
 //! The policies of other papers: their exact limits and invariants, a file for each.
 
+mod club_cascade;
 mod common;
+mod rsclumb;
+mod ts;
+mod uniclub;
