@@ -4,13 +4,13 @@ use crate::digest::mix;
 use crate::statistics::View;
 
 /// Independent standard normal numbers (Marsaglia's polar method). A key gives the same ones again.
-struct Normals {
+pub(crate) struct Normals {
     state: u64,
     spare: Option<f64>,
 }
 
 impl Normals {
-    fn new(key: u64) -> Self {
+    pub fn new(key: u64) -> Self {
         Self {
             state: mix(key),
             spare: None,
@@ -23,7 +23,7 @@ impl Normals {
         (mix(self.state) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }

@@ -8,8 +8,14 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/fclub.rs"]
+mod fclub;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/pairs.rs"]
+mod pairs;
+#[path = "policies/row.rs"]
+mod row;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -20,6 +26,7 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &fclub::SPEC,
 ];
 
 /// Names of the lab's reference policies.

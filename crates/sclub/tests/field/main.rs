@@ -1,3 +1,4 @@
 //! The policies of other papers: their exact limits and invariants, a file for each.
 
 mod common;
+mod fclub;
