@@ -8,10 +8,16 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/dccb.rs"]
+mod dccb;
 #[path = "policies/fclub.rs"]
 mod fclub;
+#[path = "policies/hier_ts.rs"]
+mod hier_ts;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/mix_ts.rs"]
+mod mix_ts;
 #[path = "policies/pairs.rs"]
 mod pairs;
 #[path = "policies/row.rs"]
@@ -26,7 +32,10 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &hier_ts::SPEC,
+    &mix_ts::SPEC,
     &fclub::SPEC,
+    &dccb::SPEC,
 ];
 
 /// Names of the lab's reference policies.

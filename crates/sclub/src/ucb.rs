@@ -151,6 +151,22 @@ impl Scores {
         self.finish(index, beta, group.width);
     }
 
+    /// The mean by the expectation of a weight vector, the score by a draw of it.
+    pub fn by_draw(&mut self, estimate: &[f64], draw: &[f64], group: &Group<'_>) {
+        self.mean.fill(0.0);
+        self.score.fill(0.0);
+        let rows = group.features.chunks_exact(group.width);
+        for ((mean, sampled), row) in estimate.iter().zip(draw).zip(rows) {
+            for (lane, x) in row.iter().enumerate() {
+                self.mean[lane] += mean * x;
+                self.score[lane] += sampled * x;
+            }
+        }
+        for lane in 0..group.width {
+            self.width[lane] = self.score[lane] - self.mean[lane];
+        }
+    }
+
     /// Widths and scores from the means and the squared norms, which stand where the widths will.
     #[inline(always)]
     fn finish(&mut self, index: Index, beta: f64, lanes: usize) {

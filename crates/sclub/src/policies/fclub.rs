@@ -289,6 +289,9 @@ impl Fclub {
     fn repartition(&mut self) {
         let shape = self.shape;
         let parts = self.local_parts();
+        if parts.is_empty() {
+            return;
+        }
         self.count_messages(2 * parts.len());
         let sums = |part: &Vec<u32>, scratch: &mut Scratch| {
             let mut sums = Aggregate::new(shape);

@@ -17,11 +17,11 @@ use crate::bytes::{self, Reader, Save, Writer};
 use crate::digest::mix;
 use crate::draws;
 use crate::error::{Error, LoadError, check_dim};
-use crate::items::{Group, ItemSet};
+use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::policy::{
     Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
-    check_round, largest, offers,
+    check_round, largest, offers, rank_by_draw,
 };
 use crate::spec::{Abilities, Constant, Load, Partitions, Preset, Range, Spec, Value};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
@@ -116,22 +116,6 @@ impl LinTs {
     }
 }
 
-/// Scores a group of items: the mean by the estimate, the score by the draw.
-fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Scores) {
-    scores.mean.fill(0.0);
-    scores.score.fill(0.0);
-    let rows = group.features.chunks_exact(group.width);
-    for ((mean, sampled), row) in estimate.iter().zip(draw).zip(rows) {
-        for (lane, x) in row.iter().enumerate() {
-            scores.mean[lane] += mean * x;
-            scores.score[lane] += sampled * x;
-        }
-    }
-    for lane in 0..group.width {
-        scores.width[lane] = scores.score[lane] - scores.mean[lane];
-    }
-}
-
 impl Policy for LinTs {
     fn dim(&self) -> usize {
         self.shape.dim
@@ -141,51 +125,7 @@ impl Policy for LinTs {
         self.rounds
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        self.recommend_drawn(self.default_draw(user), user, items)
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        self.explain_drawn(self.default_draw(user), user, items, scores)
-    }
-
-    fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(draw, user);
-        Ok(ucb::choose(items, |group, scores| {
-            score(estimate, &draw, &group, scores);
-        }))
-    }
-
-    fn explain_drawn(
-        &self,
-        draw: u64,
-        user: UserId,
-        items: &ItemSet,
-        scores: &mut Vec<Score>,
-    ) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(draw, user);
-        ucb::explain(items, scores, |group, scores| {
-            score(estimate, &draw, &group, scores);
-        });
-        Ok(())
-    }
-
-    fn recommend_list_drawn(
-        &self,
-        draw: u64,
-        user: UserId,
-        items: &ItemSet,
-        k: usize,
-        exclude: &dyn Fn(usize) -> bool,
-        list: &mut Vec<Decision>,
-    ) -> Result<(), Error> {
-        let mut scores = Vec::new();
-        self.explain_drawn(draw, user, items, &mut scores)?;
-        largest(&scores, k, exclude, list);
-        Ok(())
-    }
+    rank_by_draw!();
 
     fn learn_round(
         &mut self,

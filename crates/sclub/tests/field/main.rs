@@ -1,4 +1,6 @@
 //! The policies of other papers: their exact limits and invariants, a file for each.
 
 mod common;
+mod dccb;
 mod fclub;
+mod hier_ts;
