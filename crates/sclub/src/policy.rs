@@ -52,6 +52,23 @@ pub struct Decision {
     pub score: Score,
 }
 
+/// The messages that the parts of a distributed policy have sent to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Messages {
+    /// The number of messages.
+    pub sent: u64,
+    /// The numbers in all of them.
+    pub numbers: u64,
+}
+
+impl Messages {
+    /// Counts some messages of equal length.
+    pub(crate) fn count(&mut self, messages: usize, numbers_each: usize) {
+        self.sent += messages as u64;
+        self.numbers += (messages * numbers_each) as u64;
+    }
+}
+
 /// The users known before the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
@@ -283,6 +300,12 @@ pub trait Policy: Send + Sync {
 
     /// The weight vector that a recommendation to `user` would be made from, if there is one.
     fn estimate(&self, _user: UserId) -> Option<Vec<f64>> {
+        None
+    }
+
+    /// The messages sent so far, if the policy is one of several servers or peers. `None` for a policy in one
+    /// place, which sends none.
+    fn messages(&self) -> Option<Messages> {
         None
     }
 

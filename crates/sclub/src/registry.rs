@@ -10,8 +10,20 @@ use crate::spec::Spec;
 
 #[path = "policies/club_cascade.rs"]
 mod club_cascade;
+#[path = "policies/dccb.rs"]
+mod dccb;
+#[path = "policies/fclub.rs"]
+mod fclub;
+#[path = "policies/hier_ts.rs"]
+mod hier_ts;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/mix_ts.rs"]
+mod mix_ts;
+#[path = "policies/pairs.rs"]
+mod pairs;
+#[path = "policies/row.rs"]
+mod row;
 #[path = "policies/rsclumb.rs"]
 mod rsclumb;
 #[path = "policies/ts.rs"]
@@ -35,6 +47,10 @@ static BUILT_IN: &[&Spec] = &[
     &uniclub::UNISCLUB,
     &rsclumb::SPEC,
     &club_cascade::SPEC,
+    &hier_ts::SPEC,
+    &mix_ts::SPEC,
+    &fclub::SPEC,
+    &dccb::SPEC,
 ];
 
 /// Second names of policies.

@@ -2,6 +2,9 @@
 
 mod club_cascade;
 mod common;
+mod dccb;
+mod fclub;
+mod hier_ts;
 mod rsclumb;
 mod ts;
 mod uniclub;
