@@ -8,8 +8,14 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/dynucb.rs"]
+mod dynucb;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/locb.rs"]
+mod locb;
+#[path = "policies/log_index.rs"]
+mod log_index;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -20,6 +26,8 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &dynucb::SPEC,
+    &locb::SPEC,
 ];
 
 /// Names of the lab's reference policies.
