@@ -8,6 +8,8 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/cab.rs"]
+mod cab;
 #[path = "policies/dynucb.rs"]
 mod dynucb;
 #[path = "policies/lints.rs"]
@@ -28,6 +30,7 @@ static BUILT_IN: &[&Spec] = &[
     &lints::SPEC,
     &dynucb::SPEC,
     &locb::SPEC,
+    &cab::SPEC,
 ];
 
 /// Names of the lab's reference policies.

@@ -1,5 +1,6 @@
 //! The policies of other papers: their exact limits and invariants, a file for each.
 
+mod cab;
 mod common;
 mod dynucb;
 mod locb;
