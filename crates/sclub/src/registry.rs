@@ -8,16 +8,24 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/cab.rs"]
+mod cab;
 #[path = "policies/club_cascade.rs"]
 mod club_cascade;
 #[path = "policies/dccb.rs"]
 mod dccb;
+#[path = "policies/dynucb.rs"]
+mod dynucb;
 #[path = "policies/fclub.rs"]
 mod fclub;
 #[path = "policies/hier_ts.rs"]
 mod hier_ts;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/locb.rs"]
+mod locb;
+#[path = "policies/log_index.rs"]
+mod log_index;
 #[path = "policies/mix_ts.rs"]
 mod mix_ts;
 #[path = "policies/pairs.rs"]
@@ -51,6 +59,9 @@ static BUILT_IN: &[&Spec] = &[
     &mix_ts::SPEC,
     &fclub::SPEC,
     &dccb::SPEC,
+    &dynucb::SPEC,
+    &locb::SPEC,
+    &cab::SPEC,
 ];
 
 /// Second names of policies.
