@@ -50,6 +50,18 @@ pub enum Command {
     /// LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
+    /// Compare all policies in all worlds, in one table with ranks and tests
+    ///
+    /// Plays every policy in the worlds of the papers on online clustering of bandits, with constants that were chosen for all of
+    /// them by the same procedure. Writes one page with regrets, paired tests, ranks and costs.
+    Field(Box<crate::field::FieldArgs>),
+
+    /// Choose the constants of policies, all by the same procedure and budget
+    ///
+    /// Successive halving over the numbers among a policy's constants, on seeds that no table uses. Results are kept: the same
+    /// command again goes on.
+    Tune(crate::field::TuneArgs),
+
     /// Show what each part of sclub-soft is worth: the policy with one part off or changed at a time, in one table
     ///
     /// One row for the policy as it is and one for each change, one column for each world: users in clusters, users who

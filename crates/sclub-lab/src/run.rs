@@ -135,6 +135,12 @@ pub struct Run<N = Name> {
     /// The items shown and their clicks, stage by stage, in such worlds; else empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+    /// The messages sent, and the numbers in them, if the policy is one of several servers or peers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<(u64, u64)>,
+    /// The size of the policy's final state in bytes, if it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_bytes: Option<u64>,
     /// A digest of the policy's final state.
     #[serde(skip)]
     pub digest: u64,

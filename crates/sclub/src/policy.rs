@@ -312,6 +312,11 @@ pub trait Policy: Send + Sync {
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
 
+    /// The size of the state in bytes, as it is saved. `None` if the policy does not tell.
+    fn state_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The policy as one that can be inspected.
     fn as_inspect(&self) -> Option<&dyn Inspect> {
         None

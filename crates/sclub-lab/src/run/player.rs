@@ -264,6 +264,8 @@ impl<N> Player<N> {
             by_age: self.counts.by_age(),
             distinct_items: self.counts.distinct_items(),
             stages: self.counts.stages().to_vec(),
+            messages: self.policy.messages().map(|m| (m.sent, m.numbers)),
+            state_bytes: self.policy.state_bytes(),
             digest: self.policy.digest(),
         }
     }

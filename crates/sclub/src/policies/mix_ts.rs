@@ -308,6 +308,10 @@ impl Policy for MixTs {
     fn digest(&self) -> u64 {
         bytes::digest(self)
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
 }
 
 impl Save for MixTs {
