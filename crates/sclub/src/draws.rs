@@ -32,7 +32,7 @@ macro_rules! rank_by_draw {
             crate::policy::check_items(items, self.dim())?;
             let (estimate, draw) = self.draw(draw, user);
             Ok(crate::ucb::choose(items, |group, scores| {
-                crate::draws::score(estimate, &draw, &group, scores);
+                crate::draws::score(&estimate, &draw, &group, scores);
             }))
         }
 
@@ -46,7 +46,7 @@ macro_rules! rank_by_draw {
             crate::policy::check_items(items, self.dim())?;
             let (estimate, draw) = self.draw(draw, user);
             crate::ucb::explain(items, scores, |group, scores| {
-                crate::draws::score(estimate, &draw, &group, scores);
+                crate::draws::score(&estimate, &draw, &group, scores);
             });
             Ok(())
         }
@@ -79,13 +79,13 @@ pub(crate) fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &
 }
 
 /// Independent standard normal numbers (Marsaglia's polar method). A key gives the same ones again.
-struct Normals {
+pub(crate) struct Normals {
     state: u64,
     spare: Option<f64>,
 }
 
 impl Normals {
-    fn new(key: u64) -> Self {
+    pub fn new(key: u64) -> Self {
         Self {
             state: mix(key),
             spare: None,
@@ -98,7 +98,7 @@ impl Normals {
         (mix(self.state) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }

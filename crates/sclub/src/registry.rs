@@ -8,10 +8,30 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
+#[path = "policies/cab.rs"]
+mod cab;
 #[path = "policies/club_cascade.rs"]
 mod club_cascade;
+#[path = "policies/dccb.rs"]
+mod dccb;
+#[path = "policies/dynucb.rs"]
+mod dynucb;
+#[path = "policies/fclub.rs"]
+mod fclub;
+#[path = "policies/hier_ts.rs"]
+mod hier_ts;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
+#[path = "policies/locb.rs"]
+mod locb;
+#[path = "policies/log_index.rs"]
+mod log_index;
+#[path = "policies/mix_ts.rs"]
+mod mix_ts;
+#[path = "policies/pairs.rs"]
+mod pairs;
+#[path = "policies/row.rs"]
+mod row;
 #[path = "policies/rsclumb.rs"]
 mod rsclumb;
 #[path = "policies/ts.rs"]
@@ -35,6 +55,13 @@ static BUILT_IN: &[&Spec] = &[
     &uniclub::UNISCLUB,
     &rsclumb::SPEC,
     &club_cascade::SPEC,
+    &hier_ts::SPEC,
+    &mix_ts::SPEC,
+    &fclub::SPEC,
+    &dccb::SPEC,
+    &dynucb::SPEC,
+    &locb::SPEC,
+    &cab::SPEC,
 ];
 
 /// Second names of policies.

@@ -128,7 +128,7 @@ pub(crate) struct Scores {
 
 impl Scores {
     #[inline(always)]
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             score: [0.0; GROUP],
             mean: [0.0; GROUP],
@@ -145,8 +145,9 @@ impl Scores {
         }
     }
 
+    /// Scores a group by an estimate and its uncertainty.
     #[inline(always)]
-    fn fill(&mut self, index: Index, view: View<'_>, beta: f64, group: Group<'_>) {
+    pub fn fill(&mut self, index: Index, view: View<'_>, beta: f64, group: Group<'_>) {
         let View {
             factor,
             scale,

@@ -379,6 +379,10 @@ impl Policy for Club {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(inspect, persist);
 }
 

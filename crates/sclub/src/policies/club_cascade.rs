@@ -152,6 +152,10 @@ impl Policy for Cascade {
         Some(estimate.iter().map(|value| value / self.root).collect())
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        self.base.state_bytes()
+    }
+
     fn digest(&self) -> u64 {
         let base = Digest::new().word(self.base.digest());
         base.numbers(&[self.root]).finish()

@@ -168,6 +168,10 @@ impl Policy for LinTs {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(inspect, persist, forget);
 }
 

@@ -143,6 +143,10 @@ impl Policy for Rsclumb {
         self.base.estimate(user)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        self.base.state_bytes()
+    }
+
     fn digest(&self) -> u64 {
         let base = Digest::new().word(self.base.digest());
         base.numbers(&[self.error, self.slack]).finish()

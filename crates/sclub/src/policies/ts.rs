@@ -93,6 +93,10 @@ impl<B: Base + 'static> Policy for Thompson<B> {
         self.base.estimate(user)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        self.base.state_bytes()
+    }
+
     fn digest(&self) -> u64 {
         let base = Digest::new().word(self.base.digest()).word(self.seed);
         base.numbers(&[self.draw_scale]).finish()

@@ -160,6 +160,10 @@ impl<B: Base> Policy for Uniform<B> {
         self.base.estimate(user)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        self.base.state_bytes()
+    }
+
     fn digest(&self) -> u64 {
         let digest = Digest::new().word(self.base.digest()).word(self.seed);
         match self.explore {

@@ -204,6 +204,10 @@ impl Policy for Sclub {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(inspect, persist, forget);
 }
 

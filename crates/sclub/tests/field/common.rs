@@ -125,6 +125,32 @@ pub fn regrets(policy: &mut dyn Policy, rounds: &[Round]) -> (f64, f64) {
     (regret, random)
 }
 
+/// The ridge estimate (I + Σ x xᵀ)⁻¹ Σ y x, by elimination.
+pub fn ridge<'a>(dim: usize, observations: impl Iterator<Item = (&'a [f64], f64)>) -> Vec<f64> {
+    let mut rows: Vec<Vec<f64>> = (0..dim)
+        .map(|i| (0..=dim).map(|j| f64::from(u8::from(i == j))).collect())
+        .collect();
+    for (item, reward) in observations {
+        for (row, x) in rows.iter_mut().zip(item) {
+            for (sum, y) in row.iter_mut().zip(item.iter().chain([&reward])) {
+                *sum += x * y;
+            }
+        }
+    }
+    for i in 0..dim {
+        let pivot = rows[i].clone();
+        for (other, row) in rows.iter_mut().enumerate() {
+            if other != i {
+                let weight = row[i] / pivot[i];
+                row.iter_mut()
+                    .zip(&pivot)
+                    .for_each(|(x, p)| *x -= weight * p);
+            }
+        }
+    }
+    (0..dim).map(|i| rows[i][dim] / rows[i][i]).collect()
+}
+
 /// The world must be one that a policy can learn.
 #[test]
 fn linucb_learns_it() {
