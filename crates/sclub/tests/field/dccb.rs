@@ -11,7 +11,9 @@ fn alpha(value: f64) -> [(&'static str, Value); 1] {
 
 /// The smallest k with 2^k ≥ count^4.
 fn limit(count: usize) -> usize {
-    (0..).find(|&k| (1u128 << k) >= (count as u128).pow(4)).unwrap()
+    (0..)
+        .find(|&k| (1u128 << k) >= (count as u128).pow(4))
+        .unwrap()
 }
 
 proptest! {
