@@ -22,6 +22,7 @@
 //! ```
 
 mod abilities;
+mod base;
 pub mod bytes;
 mod change;
 pub mod club;

@@ -312,6 +312,11 @@ pub trait Policy: Send + Sync {
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
 
+    /// The size of the state in bytes, as it is saved. `None` if the policy does not tell.
+    fn state_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// The policy as one that can be inspected.
     fn as_inspect(&self) -> Option<&dyn Inspect> {
         None
@@ -406,69 +411,6 @@ macro_rules! rank_by_basis {
     };
 }
 pub(crate) use rank_by_basis;
-
-/// `recommend`, `explain` and their siblings of a policy that ranks items by a random weight vector: it has `draw(draw, user)`,
-/// the expectation and a draw of the vector, and `default_draw(user)`, the random number of a decision that has none of its own.
-macro_rules! rank_by_draw {
-    () => {
-        fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-            self.recommend_drawn(self.default_draw(user), user, items)
-        }
-
-        fn explain(
-            &self,
-            user: UserId,
-            items: &ItemSet,
-            scores: &mut Vec<Score>,
-        ) -> Result<(), Error> {
-            self.explain_drawn(self.default_draw(user), user, items, scores)
-        }
-
-        fn recommend_drawn(
-            &self,
-            draw: u64,
-            user: UserId,
-            items: &ItemSet,
-        ) -> Result<Decision, Error> {
-            check_items(items, self.dim())?;
-            let (estimate, draw) = self.draw(draw, user);
-            Ok(ucb::choose(items, |group, scores| {
-                scores.by_draw(&estimate, &draw, &group);
-            }))
-        }
-
-        fn explain_drawn(
-            &self,
-            draw: u64,
-            user: UserId,
-            items: &ItemSet,
-            scores: &mut Vec<Score>,
-        ) -> Result<(), Error> {
-            check_items(items, self.dim())?;
-            let (estimate, draw) = self.draw(draw, user);
-            ucb::explain(items, scores, |group, scores| {
-                scores.by_draw(&estimate, &draw, &group);
-            });
-            Ok(())
-        }
-
-        fn recommend_list_drawn(
-            &self,
-            draw: u64,
-            user: UserId,
-            items: &ItemSet,
-            k: usize,
-            exclude: &dyn Fn(usize) -> bool,
-            list: &mut Vec<Decision>,
-        ) -> Result<(), Error> {
-            let mut scores = Vec::new();
-            self.explain_drawn(draw, user, items, &mut scores)?;
-            largest(&scores, k, exclude, list);
-            Ok(())
-        }
-    };
-}
-pub(crate) use rank_by_draw;
 
 /// `as_inspect` and its siblings of a policy that implements the traits of these abilities.
 macro_rules! offers {

@@ -15,17 +15,18 @@ use std::io::{self, Write};
 use crate::abilities::{ClusterView, Forget, Inspect, Persist};
 use crate::bytes::{self, Reader, Save, Writer};
 use crate::digest::mix;
-use crate::draws;
+use crate::draws::{self, rank_by_draw};
 use crate::error::{Error, LoadError, check_dim};
 use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::policy::{
-    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
-    check_round, largest, offers, rank_by_draw,
+    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_round,
+    offers,
 };
-use crate::spec::{Abilities, Constant, Load, Partitions, Preset, Range, Spec, Value};
+use crate::spec::{
+    Abilities, Constant, Load, Partitions, Preset, Range, Setup, Spec, Value, Values,
+};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
-use crate::ucb;
 
 /// The slot of a user who has not appeared.
 const NEWCOMER: u64 = u64::MAX;
@@ -81,11 +82,11 @@ impl LinTs {
     /// The estimate of a user's weight vector, and a draw from its posterior.
     fn draw(&self, draw: u64, user: UserId) -> (&[f64], Vec<f64>) {
         let view = self.view(user);
-        let mut draw = draws::from_posterior(mix(self.seed) ^ draw, view, self.draw_scale);
-        for (value, mean) in draw.iter_mut().zip(view.estimate) {
-            *value += mean;
-        }
-        (view.estimate, draw)
+        let key = mix(self.seed) ^ draw;
+        (
+            view.estimate,
+            draws::from_posterior(key, view, self.draw_scale),
+        )
     }
 
     fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
@@ -165,6 +166,10 @@ impl Policy for LinTs {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 
     offers!(inspect, persist, forget);
@@ -257,7 +262,7 @@ impl Persist for LinTs {
     }
 }
 
-const DRAW_SCALE: Constant = Constant {
+pub(crate) const DRAW_SCALE: Constant = Constant {
     name: "draw_scale",
     meaning: "Scale v of the draws from the posterior N(theta, v^2 S^-1)",
     range: Range::NOT_NEGATIVE,
@@ -267,38 +272,56 @@ const DRAW_SCALE: Constant = Constant {
     advanced: false,
 };
 
-const SHARED: Constant = Constant {
-    name: "shared",
-    meaning: "One posterior for all users instead of one for each",
-    range: Range::Flag,
-    default: |_, _| Ok(Value::Flag(false)),
-    instead_of: None,
-    advanced: false,
-};
-
-/// `lints`
+/// `lints`, also `ts:linucb-ind`
 pub static SPEC: Spec = Spec {
     name: "lints",
     title: "LinTS",
-    summary: "Linear Thompson sampling with a posterior for each user, or one for all",
-    citation: "Agrawal and Goyal, ICML 2013",
+    summary: "Linear Thompson sampling with a posterior for each user",
     colors: ["#8C564B", "#C99A8F"],
-    revision: 2,
-    presets: &[Preset::Default],
-    constants: &[DRAW_SCALE, SHARED],
     can: Abilities {
         draws: true,
-        partitions: Partitions::AnyUnless("shared"),
+        partitions: Partitions::Any,
         ..Abilities::SERVED
     },
-    new: |setup, values| {
-        let draw_scale = values.number("draw_scale").unwrap_or(0.0);
-        let policy = LinTs::new(setup.dim, draw_scale, values.flag("shared"), setup.seed)?;
-        Ok(Box::new(policy))
+    new: |setup, values| new(setup, values, false),
+    ..COMMON
+};
+
+/// `ts:linucb-one`
+pub static ONE: Spec = Spec {
+    name: "ts:linucb-one",
+    title: "TS of LinUCB-One",
+    summary: "Linear Thompson sampling with one posterior for all users",
+    colors: ["#5E3A32", "#B08A80"],
+    can: Abilities {
+        draws: true,
+        ..Abilities::SERVED
     },
+    new: |setup, values| new(setup, values, true),
+    ..COMMON
+};
+
+/// The parts that both have in common.
+const COMMON: Spec = Spec {
+    name: "",
+    title: "",
+    summary: "",
+    citation: "Agrawal and Goyal, ICML 2013",
+    colors: ["", ""],
+    revision: 2,
+    presets: &[Preset::Default],
+    constants: &[DRAW_SCALE],
+    can: Abilities::SERVED,
+    new: |setup, values| new(setup, values, false),
     load: Some(Load {
         magic: LinTs::MAGIC,
         load: |reader| Ok(Box::new(LinTs::load_words(reader)?)),
     }),
     gather: None,
 };
+
+fn new(setup: &Setup<'_>, values: &Values, is_shared: bool) -> Result<Box<dyn Policy>, Error> {
+    let draw_scale = values.number("draw_scale").unwrap_or(0.0);
+    let policy = LinTs::new(setup.dim, draw_scale, is_shared, setup.seed)?;
+    Ok(Box::new(policy))
+}

@@ -33,18 +33,14 @@ use std::io;
 use super::row;
 use crate::bytes::{self, Save, Writer};
 use crate::digest::mix;
-use crate::draws;
+use crate::draws::{self, rank_by_draw};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::kernels::{self, Batch, LANES};
 use crate::ledger::Ledger;
-use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-    largest, rank_by_draw,
-};
+use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_round};
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Aggregate, Scratch, Shape};
-use crate::ucb;
 
 /// What draws are for: each has random numbers of its own.
 const FOR_CENTRE: u64 = 1;
@@ -311,6 +307,10 @@ impl Policy for MixTs {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 }
 
