@@ -10,6 +10,10 @@ use crate::spec::Spec;
 
 #[path = "policies/cab.rs"]
 mod cab;
+#[path = "policies/cofiba.rs"]
+mod cofiba;
+#[path = "policies/crowd.rs"]
+mod crowd;
 #[path = "policies/dynucb.rs"]
 mod dynucb;
 #[path = "policies/lints.rs"]
@@ -31,6 +35,7 @@ static BUILT_IN: &[&Spec] = &[
     &dynucb::SPEC,
     &locb::SPEC,
     &cab::SPEC,
+    &cofiba::SPEC,
 ];
 
 /// Names of the lab's reference policies.
