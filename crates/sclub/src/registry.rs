@@ -12,6 +12,10 @@ use crate::spec::Spec;
 mod cab;
 #[path = "policies/club_cascade.rs"]
 mod club_cascade;
+#[path = "policies/cofiba.rs"]
+mod cofiba;
+#[path = "policies/crowd.rs"]
+mod crowd;
 #[path = "policies/dccb.rs"]
 mod dccb;
 #[path = "policies/dynucb.rs"]
@@ -62,6 +66,7 @@ static BUILT_IN: &[&Spec] = &[
     &dynucb::SPEC,
     &locb::SPEC,
     &cab::SPEC,
+    &cofiba::SPEC,
 ];
 
 /// Second names of policies.

@@ -112,6 +112,8 @@ dispatched! {
     fn quadratic<'a>(dim: usize, matrix: &'a [f64], items: &'a [f64], out: &'a mut [f64])
         = batch::quadratic;
     fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
+    fn norm<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], item: &'a [f64]) -> f64
+        = lanes::norm;
     fn dot<'a>(a: &'a [f64], b: &'a [f64]) -> f64 = lanes::dot;
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
     fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;

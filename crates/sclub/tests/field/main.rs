@@ -2,6 +2,7 @@
 
 mod cab;
 mod club_cascade;
+mod cofiba;
 mod common;
 mod dccb;
 mod dynucb;
