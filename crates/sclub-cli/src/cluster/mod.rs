@@ -29,6 +29,7 @@ use crate::serve::{ClusterSettingArgs, EffectiveSettings, ServeArgs};
 #[derive(Debug, clap::Subcommand)]
 pub enum ClusterCommand {
     /// Make a cluster: its streams, its policy and the number of its partitions
+    #[command(override_usage = "sclub cluster init --cluster <URL> [OPTIONS]")]
     Init(InitArgs),
     /// Show the nodes, and the owner of each partition
     Status(StatusArgs),

@@ -298,7 +298,7 @@ def warn_of_missing_nodes(headers: Mapping[str, str]) -> None:
             f"the export is not complete: {nodes} did not take part, and may have decisions that no other node has; "
             "repeat it when all nodes are running",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
