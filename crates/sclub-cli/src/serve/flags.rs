@@ -297,12 +297,15 @@ impl FromArgMatches for SettingArgs {
 pub struct ClusterSettingArgs(pub SettingArgs);
 
 impl ClusterSettingArgs {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 12] = [
         "policy",
         "preset",
         "dim",
         "context",
         "context-mode",
+        "reward-min",
+        "reward-max",
+        "lifetime",
         "cluster",
         "cluster-name",
         "nats-creds",

@@ -153,19 +153,10 @@ impl Cluster {
     ///
     /// # Errors
     /// If it exists already.
-    pub async fn restore(
-        bus: &dyn Bus,
-        identity: Bytes,
-        partitions: usize,
-        replicas: usize,
-        created: u64,
-        env: &Env,
-    ) -> Result<Self, String> {
+    pub async fn restore(self, bus: &dyn Bus, env: &Env, identity: Bytes) -> Result<Self, String> {
         let cluster = Self {
-            partitions,
-            replicas,
-            created,
             life: random(env)?,
+            ..self
         };
         cluster.write(bus, identity).await?;
         Ok(cluster)

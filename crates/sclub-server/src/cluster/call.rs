@@ -36,7 +36,7 @@ pub enum NodeCall {
     Forget {
         /// The name of the group.
         group: String,
-        /// The users, each with the number of the event.
+        /// The hashes of the users, each with the number of the event.
         users: Vec<(String, u64)>,
         /// The batch up to which the node must have applied the log before.
         position: u64,

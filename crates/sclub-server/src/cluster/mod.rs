@@ -53,7 +53,7 @@ const CLUSTER_KEY: &str = "cluster";
 const IDENTITY_KEY: &str = "identity";
 
 /// The facts of a cluster that are fixed when it is made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
     /// The number of partitions.
     pub partitions: usize,
@@ -64,6 +64,61 @@ pub struct Cluster {
     /// A random number. A cluster that was restored has another one than before: data folders from before have another
     /// history.
     pub life: u64,
+    /// The settings that all nodes have in common.
+    pub rules: Rules,
+}
+
+/// Settings that must be the same on all nodes, because every node validates requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The minimum reward.
+    pub reward_min: f64,
+    /// The maximum reward.
+    pub reward_max: f64,
+    /// The number of seconds for which a decision can be answered.
+    pub lifetime: u64,
+}
+
+impl Rules {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            reward_min: settings.reward_min,
+            reward_max: settings.reward_max,
+            lifetime: settings.lifetime,
+        }
+    }
+
+    /// Applies the rules to the settings of a node. A setting that has its default value counts as not given.
+    fn apply(&self, settings: &mut Settings) -> Result<(), String> {
+        let default = Settings::default();
+        let differs = |name: &str, asked: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {
+            format!("{name} is {asked}, and the cluster was made with {has}; omit {name}")
+        };
+        for (name, asked, default, has) in [
+            (
+                "reward-min",
+                &mut settings.reward_min,
+                default.reward_min,
+                self.reward_min,
+            ),
+            (
+                "reward-max",
+                &mut settings.reward_max,
+                default.reward_max,
+                self.reward_max,
+            ),
+        ] {
+            if *asked != default && *asked != has {
+                return Err(differs(name, asked, &has));
+            }
+            *asked = has;
+        }
+        if ![default.lifetime, self.lifetime].contains(&settings.lifetime) {
+            return Err(differs("lifetime", &settings.lifetime, &self.lifetime));
+        }
+        settings.lifetime = self.lifetime;
+        Ok(())
+    }
 }
 
 /// A random number.
@@ -92,7 +147,7 @@ impl Cluster {
             ));
         }
         let policy = identity.policy;
-        let spread = policy.can.partitions.with(&identity.constants);
+        let spread = policy.can.partitions;
         if partitions > 1 && spread == sclub::Partitions::One {
             return Err(format!(
                 "policy {} compares users of all partitions with each other, so it runs on one partition \
@@ -124,6 +179,7 @@ impl Cluster {
             replicas,
             created: env.clock.wall(),
             life: random(env)?,
+            rules: Rules::of(settings),
         };
         cluster.write(bus, identity.encode().into()).await?;
         Ok(cluster)

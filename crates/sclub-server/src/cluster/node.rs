@@ -23,7 +23,7 @@ use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
-use crate::locks::{read, write};
+use crate::locks::{lock, read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::store::{COPIES, Epochs, Folder, Snapshots};
@@ -123,6 +123,8 @@ pub struct Node {
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
     pub(super) forwarder: Forwarder,
+    /// The data folder, until the node is closed.
+    folder: Mutex<Option<Folder>>,
 }
 
 impl fmt::Debug for Node {
@@ -158,7 +160,7 @@ impl Node {
             bus,
             env,
             tasks,
-            settings,
+            mut settings,
             name,
             standby,
         } = parts;
@@ -173,6 +175,7 @@ impl Node {
         identity
             .check_for_cluster(&settings)
             .map_err(|misfit| misfit.to_string())?;
+        cluster.rules.apply(&mut settings)?;
         let groups = Cluster::streams(cluster.partitions)
             .into_iter()
             .enumerate()
@@ -185,7 +188,7 @@ impl Node {
                     lease_end: AtomicU64::new(0),
                 })
             });
-        check_folder(&env, &settings.data, &identity, cluster.life)?;
+        let folder = open_folder(&env, &settings.data, &identity, cluster.life)?;
         let life = random(&env)?;
         Ok(Arc::new(Self {
             groups: groups.collect(),
@@ -209,6 +212,7 @@ impl Node {
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
             forwarder: Forwarder::default(),
+            folder: Mutex::new(Some(folder)),
         }))
     }
 
@@ -283,11 +287,9 @@ impl Node {
             })
     }
 
-    /// Returns true if this node can write to the groups that it is to own.
+    /// Returns true if NATS answers, so that the node can write. Its own entry expires soon after NATS is lost.
     pub fn is_writable(&self) -> bool {
-        let owns = |group: &&Arc<Group>| self.owns(group);
-        let leading = self.groups.iter().filter(|group| is_leading(group));
-        self.bus.is_connected() && leading.clone().count() == leading.filter(owns).count()
+        Members::read(&*self.bus).get(&self.name).is_some()
     }
 
     /// Hands all groups to other nodes, then stops. Waits for `patience` milliseconds at most.
@@ -328,6 +330,8 @@ impl Node {
             }
         }
         let _ = self.bus.delete(Bucket::Members, &self.name, None).await;
+        // Another process may use it.
+        lock(&self.folder).take();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -413,6 +417,12 @@ impl Node {
             let bounds = self.bus.bounds(&self.catalogue().name).await;
             let (_, last) = bounds.map_err(|error| error.to_string())?;
             let is_read = catalogue.state().position() >= last;
+            if let (Some(asked), Some(has)) = (self.settings.dim, catalogue.state().dim())
+                && asked != has
+            {
+                let reason = format!("dim is {asked}, and the cluster has {has}; omit dim");
+                self.fatal.send_replace(Some(reason));
+            }
             self.has_catalogue.store(is_read, Ordering::SeqCst);
         }
         Ok(self.has_catalogue.load(Ordering::SeqCst))
@@ -528,8 +538,8 @@ fn is_leading(group: &Group) -> bool {
     engine.is_some_and(Engine::is_leading)
 }
 
-/// Checks that a data folder is of this cluster.
-fn check_folder(env: &Env, data: &Path, identity: &Identity, life: u64) -> Result<(), String> {
+/// Opens the data folder, and checks that it is of this cluster.
+fn open_folder(env: &Env, data: &Path, identity: &Identity, life: u64) -> Result<Folder, String> {
     let folder = Folder::open(env, data).map_err(|error| error.to_string())?;
     let mut own = identity.encode();
     own.extend(life.to_le_bytes());
@@ -539,7 +549,11 @@ fn check_folder(env: &Env, data: &Path, identity: &Identity, life: u64) -> Resul
              use another one",
             data.display()
         )),
-        Some(_) => Ok(()),
-        None => folder.set_identity(&own).map_err(|error| error.to_string()),
+        Some(_) => Ok(folder),
+        None => {
+            let written = folder.set_identity(&own);
+            written.map_err(|error| error.to_string())?;
+            Ok(folder)
+        }
     }
 }

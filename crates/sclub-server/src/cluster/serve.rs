@@ -8,7 +8,7 @@ use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
 use super::node::{Group, Node};
 use crate::api::{self, App};
-use crate::engine::{Compaction, Engine, ForgottenUsers, Refusal, forget_in_folder};
+use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
 use crate::store::COPIES;
 
 /// The milliseconds between two attempts to listen.
@@ -156,7 +156,7 @@ pub(crate) async fn execute_on_node(
             users,
             position,
         } => {
-            let gone: ForgottenUsers = users.into_iter().collect();
+            let gone = Confirmed::new(node.identity.user_hash(), users);
             let group = node.group(&group).ok_or("there is no such group")?;
             if let Some(app) = group.app()
                 && let Some(engine) = app.engine()

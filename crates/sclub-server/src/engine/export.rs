@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Engine;
 use super::fold::{self, FoldError};
-use super::journal::{ForgottenUsers, Page, forget_in, forgotten};
+use super::journal::{Confirmed, ForgottenUsers, Page, forget_in, forgotten};
 use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
@@ -78,7 +78,7 @@ pub fn export_journal(
 pub fn forget_in_folder(
     env: &Env,
     data: &Path,
-    confirmed: &ForgottenUsers,
+    confirmed: &Confirmed,
 ) -> Result<(u64, ForgottenUsers), FoldError> {
     let folder = Folder::open(env, data)?;
     Ok(forget_in(&folder.journal, Some(confirmed))?)

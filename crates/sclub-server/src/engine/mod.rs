@@ -53,7 +53,7 @@ use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use fit::{Fits, Watch};
-pub use journal::ForgottenUsers;
+pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
 use replica::Term;

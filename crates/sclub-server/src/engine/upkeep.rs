@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fold::{self, FoldError};
-use super::journal::{ForgottenUsers, JournalRequest};
+use super::journal::{Confirmed, ForgottenUsers, JournalRequest};
 use super::owner::{Command, Done};
 use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
@@ -35,7 +35,7 @@ pub enum Compaction {
     Owner,
     /// As any node of a cluster, from the journal and the copies of snapshots. Every node knows that these users are
     /// forgotten.
-    Journal(ForgottenUsers),
+    Journal(Confirmed),
 }
 
 /// The result of a compaction.
@@ -245,7 +245,10 @@ impl Upkeep {
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
         let (events, confirmed) = match compaction {
             Compaction::Whole => (self.compact_log().await?, None),
-            Compaction::Owner => (self.compact_log().await?, Some(ForgottenUsers::new())),
+            Compaction::Owner => (
+                self.compact_log().await?,
+                Some(Confirmed::new(shared.read().identity().user_hash(), [])),
+            ),
             Compaction::Journal(confirmed) => {
                 if !shared.is_leading() {
                     shared.snapshots.drop_copies()?;

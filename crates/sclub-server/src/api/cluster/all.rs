@@ -20,6 +20,7 @@ use crate::cluster::{Node, ask_node, execute_on_node, sweep_exports};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::Compacted;
+use crate::identity::UserHash;
 
 /// Asks every partition, and returns the answers by name. The first error is the answer.
 pub(super) async fn ask_all(
@@ -63,21 +64,23 @@ pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
     for group in node.partitions() {
         let (result, position) = ask_group(node, group, &GroupCall::Compact).await?;
         let decoded: Option<(Compacted, Vec<(String, u64)>)> = decode(&result);
-        let (done, users) = decoded.ok_or_else(ApiError::internal)?;
+        let (done, known) = decoded.ok_or_else(ApiError::internal)?;
         total.events += done.events;
         total.dropped += done.dropped;
         total.bytes_before += done.bytes_before;
         total.bytes_after += done.bytes_after;
         // Each journal has its requests to forget until they are kept for every node. A node that followed the
         // partition earlier may have some that the owner does not have.
-        let mut users: BTreeMap<String, u64> = users.into_iter().collect();
+        let hash = node.identity.user_hash();
+        let mut users = BTreeMap::new();
+        merge(&mut users, hashed(&hash, known));
         let running: Vec<&String> = members.members.iter().map(|member| &member.name).collect();
         let mut refused = BTreeSet::new();
         for name in &running {
             match forget(node, group, name, Vec::new(), position).await {
                 Ok((dropped, known)) => {
                     total.dropped += dropped;
-                    merge(&mut users, known);
+                    merge(&mut users, hashed(&hash, known));
                 }
                 Err(reason) => {
                     tracing::warn!(node = name, group = group.name, reason, "not compacted");
@@ -122,7 +125,7 @@ pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
     Ok(json(&total))
 }
 
-/// Has a node remove users from its journal of a group. Returns the number of rows, and the users that its journal has
+/// Has a node remove users, who are given by hash, from its journal of a group. Returns the number of rows, and the users that its journal has
 /// requests to forget of.
 async fn forget(
     node: &Arc<Node>,
@@ -140,6 +143,12 @@ async fn forget(
         true => execute_on_node(node, call).await,
         false => ask_node(node, name, &call).await,
     }
+}
+
+/// Users by hash.
+fn hashed(hash: &UserHash, users: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let users = users.into_iter();
+    users.map(|(user, event)| (hash.of(&user), event)).collect()
 }
 
 /// Adds users to others; of two events the later one counts.
