@@ -223,7 +223,15 @@ fn up_has_the_folder_for_itself_restarts_processes_and_refuses_wrong_commands() 
     // One `up` a folder.
     let program = server.to_str().unwrap();
     let other = free_ports(1)[0].to_string();
-    let again = ["cluster", "up", "--nats-server", program, "--port", &other, "--data"];
+    let again = [
+        "cluster",
+        "up",
+        "--nats-server",
+        program,
+        "--port",
+        &other,
+        "--data",
+    ];
     let again = [&again[..], &[data.to_str().unwrap()]].concat();
     let error = refused(&[&again[..], &["--nats", "1"]].concat());
     assert!(
@@ -316,5 +324,8 @@ fn up_has_the_folder_for_itself_restarts_processes_and_refuses_wrong_commands() 
     assert!(error.contains("has 1; use --nats 1"), "{error}");
     let error = refused(&[&again[..], &["--nats", "1", "--partitions", "4"]].concat());
     let expected = "has 1; omit --partitions";
-    assert!(error.contains("partitions is 4") && error.contains(expected), "{error}");
+    assert!(
+        error.contains("partitions is 4") && error.contains(expected),
+        "{error}"
+    );
 }
