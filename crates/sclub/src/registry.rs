@@ -8,8 +8,7 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
-#[path = "policies/lints.rs"]
-pub(crate) mod lints;
+use crate::policies::*;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -22,6 +21,31 @@ static BUILT_IN: &[&Spec] = &[
     &lints::SPEC,
 ];
 
+/// The policies of other papers, for comparison with them.
+static FIELD: &[&Spec] = &[
+    &lints::ONE,
+    &ts::CLUB,
+    &ts::SCLUB,
+    &hier_ts::SPEC,
+    &mix_ts::SPEC,
+    &uniclub::UNICLUB,
+    &uniclub::UNISCLUB,
+    &rclumb::SPEC,
+    &rsclumb::SPEC,
+    &dyclu::SPEC,
+    &bass::SPEC,
+    &locb::SPEC,
+    &dynucb::SPEC,
+    &cab::SPEC,
+    &cofiba::SPEC,
+    &club_cascade::SPEC,
+    &fclub::SPEC,
+    &dccb::SPEC,
+];
+
+/// Second names of policies.
+static SECOND_NAMES: &[(&str, &Spec)] = &[("ts:linucb-ind", &lints::SPEC)];
+
 /// Names of the lab's reference policies.
 const RESERVED: [&str; 3] = ["random", "oracle", "informed"];
 
@@ -31,12 +55,22 @@ static ADDED: RwLock<Vec<&'static Spec>> = RwLock::new(Vec::new());
 /// All policies: those of this library, then those that were registered.
 pub fn registry() -> Vec<&'static Spec> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
-    BUILT_IN.iter().chain(added.iter()).copied().collect()
+    let built_in = BUILT_IN.iter().chain(FIELD);
+    built_in.chain(added.iter()).copied().collect()
 }
 
-/// A policy by name.
+/// Returns true for a policy that is there to compare others with, and that no one needs to run by default.
+pub fn is_for_comparison(spec: &Spec) -> bool {
+    FIELD.contains(&spec)
+}
+
+/// A policy by name. `ts:linucb-ind` is a second name of `lints`.
 pub fn find_policy(name: &str) -> Option<&'static Spec> {
-    registry().into_iter().find(|spec| spec.name == name)
+    let second = SECOND_NAMES.iter().find(|(second, _)| *second == name);
+    let all = registry().into_iter();
+    second
+        .map(|&(_, spec)| spec)
+        .or_else(|| all.into_iter().find(|spec| spec.name == name))
 }
 
 /// Adds a policy from outside the library. From now on everything that looks policies up knows it:

@@ -147,7 +147,7 @@ impl Cluster {
             ));
         }
         let policy = identity.policy;
-        let spread = policy.can.partitions.with(&identity.constants);
+        let spread = policy.can.partitions;
         if partitions > 1 && spread == sclub::Partitions::One {
             return Err(format!(
                 "policy {} compares users of all partitions with each other, so it runs on one partition \
