@@ -55,6 +55,8 @@ def _run(values: Any, place: str) -> Run:
             values[name] = [(count, number) for count, number in values.get(name, [])]
     except (TypeError, ValueError):
         raise ValueError(f"{place}: {name} is not a list of pairs") from None
+    if isinstance(values.get("messages"), list):
+        values["messages"] = tuple(values["messages"])
     # Files have no curves at equal distances.
     values["even_curve"] = values["curve"]
     known = {}

@@ -58,13 +58,17 @@ class Run:
     #: In a catalogue: items shown, expected and actual clicks by rounds ("from", "to", "shown",
     #: "expected_clicks", "clicks").
     stages: list[dict[str, float]] = field(default_factory=list, repr=False)
+    #: (messages sent, numbers in them) of a policy of several servers or peers; else None.
+    messages: tuple[int, int] | None = None
+    #: The size of the policy's final state in bytes; None if the policy does not tell.
+    state_bytes: int | None = None
 
     def _json(self) -> dict[str, Any]:
         """As ``sclub run --json`` writes it."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["even_curve"]
-        for name in ("clustering", "by_age", "distinct_items", "stages"):
-            if not values[name]:
+        for name in ("clustering", "by_age", "distinct_items", "stages", "messages", "state_bytes"):
+            if values[name] is None or values[name] == []:
                 del values[name]
         return values
 
@@ -88,6 +92,8 @@ def _run(text: str, even_curve: list[tuple[int, float]], is_guest: bool, has_clu
         values["clusters"] = values["adjusted_rand"] = None
     for name in ("curve", "by_age"):
         values[name] = [(count, number) for count, number in values.get(name, [])]
+    if values.get("messages") is not None:
+        values["messages"] = tuple(values["messages"])
     return Run(even_curve=even_curve, **values)
 
 
@@ -278,10 +284,10 @@ class Results(Sequence[Run]):
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame of one row a run, without curves."""
         pandas = _pandas()
-        left_out = {"curve", "even_curve", "clustering", "by_age"}
+        left_out = {"curve", "even_curve", "clustering", "by_age", "messages"}
         names = [item.name for item in fields(Run) if item.name not in left_out]
         rows = [[getattr(run, name) for name in names] for run in self]
-        kinds = {"clusters": "Int64", "adjusted_rand": "float64"}
+        kinds = {"clusters": "Int64", "adjusted_rand": "float64", "state_bytes": "Int64"}
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=names).astype(kinds)
         return frame
 
