@@ -162,8 +162,8 @@ def films() -> pd.DataFrame:
     """Three kinds of users, who take all kinds of films and like one."""
     draws = random.Random(5)
     rows = []
-    for user in range(150):
-        for film in range(60):
+    for user in range(300):
+        for film in range(120):
             if draws.random() < 0.5:
                 liked = film % 3 == user % 3
                 rows.append((user, film, draws.choice([3, 4, 5] if liked else [1, 2, 3])))
@@ -223,7 +223,8 @@ def test_values_are_rewards(films: pd.DataFrame) -> None:
 def test_tastes_are_made_of_a_table_or_are_one(films: pd.DataFrame, tmp_path: Path) -> None:
     films.to_csv(tmp_path / "films.csv", index=False)
     options: dict[str, Any] = {"users": 100, "dim": 4, "user_column": "viewer"}
-    ours, theirs = lab.Vectors(films, **options), lab.Vectors(tmp_path / "films.csv", **options)
+    with pytest.warns(UserWarning, match="there are 120 items, not 1000"):
+        ours, theirs = lab.Vectors(films, **options), lab.Vectors(tmp_path / "films.csv", **options)
     run: dict[str, Any] = {"policies": ["linucb-one"], "rounds": 100, "seeds": 1}
     assert lab.run(ours, **run)[0].regret == lab.run(theirs, **run)[0].regret
     tastes = pd.DataFrame([[0.5, 0.5], [0.1, 0.9]], columns=["x", "y"])

@@ -218,7 +218,7 @@ class Results(Sequence[Run]):
 
         >>> import sclub
         >>> world = sclub.lab.Synthetic(users=20, clusters=2, dim=4)
-        >>> results = sclub.lab.run(world, ["sclub", "random"], rounds=500, seeds=5, progress=False)
+        >>> results = sclub.lab.run(world, ["sclub", "random"], rounds=1000, seeds=10, progress=False)
         >>> found = results.compare("sclub", "random")
         >>> found.difference < 0 and found.p < 0.01
         True
