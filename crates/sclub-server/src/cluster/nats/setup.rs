@@ -11,7 +11,7 @@ use super::link::{ApiError, Link, code};
 /// The oldest version of the NATS servers: major and minor.
 const MIN_VERSION: (u64, u64) = (2, 12);
 /// The smallest allowed limit of a message's size. A batch of events is one message.
-const MIN_MAX_PAYLOAD: usize = 8 << 20;
+const MIN_MAX_PAYLOAD: usize = MIN_MAX_MESSAGE;
 /// An append that is repeated within this time is found to be a duplicate.
 const DUPLICATE_WINDOW_MS: u64 = 120_000;
 
@@ -120,7 +120,7 @@ async fn create(link: &Link, mut config: Value, replicas: usize) -> Result<(), B
 }
 
 /// Validates the server of the connection. The others of its cluster should have the same configuration.
-fn check_server(link: &Link) -> Result<(), BusError> {
+pub(super) fn check_server(link: &Link) -> Result<(), BusError> {
     let info = link.client().server_info();
     if version(&info.version) < MIN_VERSION {
         let (major, minor) = MIN_VERSION;
