@@ -10,7 +10,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-/// The smallest [`Bus::max_message`] that a cluster needs.
+/// The smallest [`Bus::max_message`] that a cluster needs. A batch of events is one message.
 pub const MIN_MAX_MESSAGE: usize = 8 << 20;
 
 /// The future result of a call.

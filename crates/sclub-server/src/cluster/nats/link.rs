@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, PublishErrorKind, Request, RequestErrorKind, ServerAddr, Subject,
-    Subscriber,
+    Client, ConnectOptions, Event, HeaderMap, PublishErrorKind, Request, RequestErrorKind,
+    ServerAddr, Subject, Subscriber,
 };
 use bytes::Bytes;
 use serde::Deserialize;
