@@ -55,8 +55,14 @@ impl Ledger {
     /// (S, b) and T of a user, who need not have appeared.
     #[inline]
     pub fn basis(&self, user: UserId) -> (View<'_>, u64) {
-        match self.roster.slot(user) {
-            Some(slot) => (self.blocks.view(slot), self.counts[slot]),
+        self.at(self.roster.slot(user).unwrap_or(usize::MAX))
+    }
+
+    /// (S, b) and T of a slot; those of no observation if it is free.
+    #[inline]
+    pub fn at(&self, slot: usize) -> (View<'_>, u64) {
+        match self.counts.get(slot) {
+            Some(&count) => (self.blocks.view(slot), count),
             None => (self.shape.view(self.blocks.empty()), 0),
         }
     }

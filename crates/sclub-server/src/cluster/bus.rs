@@ -165,6 +165,9 @@ pub trait Bus: fmt::Debug + Send + Sync {
         MIN_MAX_MESSAGE
     }
 
+    /// Removes the parts of objects whose upload did not end. If there are any, it takes some seconds.
+    fn sweep(&self) -> Call<'_, ()>;
+
     /// Returns true if there is a connection at the moment.
     fn is_connected(&self) -> bool;
 

@@ -363,6 +363,11 @@ impl Bus for NatsBus {
         self.link.client().max_payload()
     }
 
+    fn sweep(&self) -> Call<'_, ()> {
+        let objects = self.objects.clone();
+        self.run(async move { objects.sweep().await })
+    }
+
     fn is_connected(&self) -> bool {
         self.link.is_connected()
     }

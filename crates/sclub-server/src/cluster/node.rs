@@ -18,12 +18,12 @@ use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
 use super::forward::Forwarder;
 use super::members::{Lease, Members, Move, node_key, partition_of};
-use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
+use super::{Cluster, ObjectSnapshots, StreamLog, TTL, random};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
-use crate::locks::{read, write};
+use crate::locks::{lock, read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::store::{Epochs, Folder, Snapshots};
@@ -109,11 +109,13 @@ pub struct Node {
     pub(crate) meters: Arc<Meters>,
     /// The name of the node.
     pub name: String,
-    life: u64,
+    pub(super) life: u64,
     standby: usize,
     groups: Vec<Arc<Group>>,
     is_draining: AtomicBool,
     has_catalogue: AtomicBool,
+    /// True once the node is among the members.
+    is_member: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
     /// The last changes of owners, the newest first.
@@ -122,6 +124,8 @@ pub struct Node {
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
     pub(super) forwarder: Forwarder,
+    /// The data folder, until the node is closed.
+    folder: Mutex<Option<Folder>>,
 }
 
 impl fmt::Debug for Node {
@@ -157,19 +161,22 @@ impl Node {
             bus,
             env,
             tasks,
-            settings,
+            mut settings,
             name,
             standby,
         } = parts;
+        if !is_node_name(&name) {
+            return Err(format!(
+                "the name of a node has only letters, digits, '.', '-' and '_', and does not begin or end with '.'; \
+                 this is '{name}'"
+            ));
+        }
         wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check(&settings)
             .map_err(|misfit| misfit.to_string())?;
-        let mut life = [0; 8];
-        env.random
-            .fill(&mut life)
-            .map_err(|error| error.to_string())?;
+        cluster.rules.apply(&mut settings)?;
         let groups = Cluster::streams(cluster.partitions)
             .into_iter()
             .enumerate()
@@ -182,7 +189,8 @@ impl Node {
                     lease_end: AtomicU64::new(0),
                 })
             });
-        check_folder(&env, &settings.data, &identity)?;
+        let folder = open_folder(&env, &settings.data, &identity, cluster.life)?;
+        let life = random(&env)?;
         Ok(Arc::new(Self {
             groups: groups.collect(),
 
@@ -194,16 +202,18 @@ impl Node {
             identity,
             meters: Arc::default(),
             name,
-            life: u64::from_le_bytes(life),
+            life,
             standby,
             is_draining: AtomicBool::new(false),
             has_catalogue: AtomicBool::new(false),
+            is_member: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
             moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
             forwarder: Forwarder::default(),
+            folder: Mutex::new(Some(folder)),
         }))
     }
 
@@ -265,17 +275,22 @@ impl Node {
         }
     }
 
-    /// Returns true if this node is a member, leads every group that it is the first choice for, and has the
-    /// catalogue.
+    /// Returns true if this node leads every group that it is the first choice for, has the catalogue, and does not
+    /// shut down. While NATS does not answer, a node that was ready stays ready: it answers requests that only read.
     pub fn is_ready(&self) -> bool {
         let members = Members::read(&*self.bus);
-        let is_member = members.get(&self.name).is_some_and(|m| m.life == self.life);
-        is_member
-            && self.catalogue().app().is_some()
+        self.has_catalogue.load(Ordering::SeqCst)
+            && self.is_member.load(Ordering::SeqCst)
+            && !self.is_draining.load(Ordering::SeqCst)
             && self.groups.iter().all(|group| {
                 let first = members.ranking(&group.name).first().map(|m| m.name.clone());
                 first.as_deref() != Some(&*self.name) || is_leading(group)
             })
+    }
+
+    /// Returns true if NATS answers, so that the node can write. Its own entry expires soon after NATS is lost.
+    pub fn is_writable(&self) -> bool {
+        Members::read(&*self.bus).get(&self.name).is_some()
     }
 
     /// Hands all groups to other nodes, then stops. Waits for `patience` milliseconds at most.
@@ -297,12 +312,22 @@ impl Node {
             {
                 if engine.is_leading() {
                     let _ = engine.resign().await;
-                    let _ = self.bus.delete(Bucket::Leases, &group.name, None).await;
+                    // Not the lease of another node.
+                    if let Ok(Some(entry)) = self.bus.get(Bucket::Leases, &group.name).await
+                        && entry.value == self.lease()
+                    {
+                        let deleted =
+                            self.bus
+                                .delete(Bucket::Leases, &group.name, Some(entry.revision));
+                        let _ = deleted.await;
+                    }
                 }
                 engine.close().await;
             }
         }
         let _ = self.bus.delete(Bucket::Members, &self.name, None).await;
+        // Another process may use it.
+        lock(&self.folder).take();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -337,7 +362,9 @@ impl Node {
                     return;
                 }
             }
-            let _ = self.write_member().await;
+            if self.write_member().await.is_ok() {
+                self.is_member.store(true, Ordering::SeqCst);
+            }
             if !is_registered {
                 let key = node_key(&self.name);
                 is_registered = self
@@ -371,12 +398,27 @@ impl Node {
         Ok(())
     }
 
+    /// Closes the engine of a group.
+    async fn close_group(&self, group: &Group) {
+        let app = group.app();
+        group.set_app(None);
+        if let Some(engine) = app.as_ref().and_then(|app| app.engine()) {
+            engine.close().await;
+        }
+    }
+
     /// Returns true if this node has once had the whole catalogue.
     async fn has_read_catalogue(&self, catalogue: &Engine) -> Result<bool, String> {
         if !self.has_catalogue.load(Ordering::SeqCst) {
             let bounds = self.bus.bounds(&self.catalogue().name).await;
             let (_, last) = bounds.map_err(|error| error.to_string())?;
             let is_read = catalogue.state().position() >= last;
+            if let (Some(asked), Some(has)) = (self.settings.dim, catalogue.state().dim())
+                && asked != has
+            {
+                let reason = format!("dim is {asked}, and the cluster has {has}; omit dim");
+                self.fatal.send_replace(Some(reason));
+            }
             self.has_catalogue.store(is_read, Ordering::SeqCst);
         }
         Ok(self.has_catalogue.load(Ordering::SeqCst))
@@ -458,6 +500,15 @@ impl Node {
     }
 }
 
+/// Returns true for a name that can be a part of subjects and keys.
+fn is_node_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        !part.is_empty() && part.bytes().all(allowed)
+    };
+    name.split('.').all(is_part)
+}
+
 /// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
 async fn wait_for_answer(bus: &dyn Bus, env: &Env) {
     let begun = env.clock.monotonic();
@@ -477,16 +528,22 @@ fn is_leading(group: &Group) -> bool {
     engine.is_some_and(Engine::is_leading)
 }
 
-/// Checks that a data folder is of this cluster.
-fn check_folder(env: &Env, data: &Path, identity: &Identity) -> Result<(), String> {
+/// Opens the data folder, and checks that it is of this cluster.
+fn open_folder(env: &Env, data: &Path, identity: &Identity, life: u64) -> Result<Folder, String> {
     let folder = Folder::open(env, data).map_err(|error| error.to_string())?;
-    let own = identity.encode();
+    let mut own = identity.encode();
+    own.extend(life.to_le_bytes());
     match folder.identity().map_err(|error| error.to_string())? {
         Some(other) if other != own => Err(format!(
-            "{} is a data folder of another cluster, or of a single server; use another one",
+            "{} is a data folder of another cluster, of this one before it was restored, or of a single server; \
+             use another one",
             data.display()
         )),
-        Some(_) => Ok(()),
-        None => folder.set_identity(&own).map_err(|error| error.to_string()),
+        Some(_) => Ok(folder),
+        None => {
+            let written = folder.set_identity(&own);
+            written.map_err(|error| error.to_string())?;
+            Ok(folder)
+        }
     }
 }

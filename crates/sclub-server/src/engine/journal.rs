@@ -21,6 +21,7 @@ use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
 use crate::event::{Batch, Event, Item, Reward, RewardedList};
+use crate::identity::UserHash;
 use crate::state::Catalogue;
 use crate::store::{Segments, StoreError};
 
@@ -117,14 +118,41 @@ impl Dictionary {
 /// Users who were forgotten, with the number of the event.
 pub type ForgottenUsers = HashMap<String, u64>;
 
+/// Users of whom all nodes of a cluster know that they are forgotten, by hash: so their ids are not stored once more.
+#[derive(Debug, Clone)]
+pub struct Confirmed {
+    hash: UserHash,
+    events: HashMap<String, u64>,
+}
+
+impl Confirmed {
+    /// Users by hash, with the number of the event.
+    pub fn new(hash: UserHash, events: impl IntoIterator<Item = (String, u64)>) -> Self {
+        let events = events.into_iter().collect();
+        Self { hash, events }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The event at which a user was forgotten.
+    fn event(&self, user: &str) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        self.events.get(&self.hash.of(user)).copied()
+    }
+}
+
 /// A request to the journal's task.
 #[derive(Debug)]
 pub(super) enum JournalRequest {
     /// Write everything. The answer is the batch of the log up to which the journal is complete.
     Flush(oneshot::Sender<Result<u64, StoreError>>),
-    /// Remove the rows of forgotten users from the files, also of users that another node's journal knows of.
+    /// Remove the rows of forgotten users from the files ([`forget_in`]).
     Forget(
-        ForgottenUsers,
+        Option<Confirmed>,
         oneshot::Sender<Result<(u64, ForgottenUsers), StoreError>>,
     ),
     Stop(oneshot::Sender<()>),
@@ -216,8 +244,9 @@ impl Keeper {
                     let flushed = self.write().map(|()| self.position);
                     let _ = reply.send(flushed);
                 }
-                Some(JournalRequest::Forget(others, reply)) => {
-                    let done = self.write().and_then(|()| self.forget(others));
+                Some(JournalRequest::Forget(confirmed, reply)) => {
+                    let written = self.write();
+                    let done = written.and_then(|()| self.forget(confirmed.as_ref()));
                     let _ = reply.send(done);
                 }
                 Some(JournalRequest::Stop(reply)) => {
@@ -440,9 +469,12 @@ impl Keeper {
     }
 
     /// Removes every row of forgotten users from the files. Returns the number of rows, and the users.
-    fn forget(&mut self, others: ForgottenUsers) -> Result<(u64, ForgottenUsers), StoreError> {
+    fn forget(
+        &mut self,
+        confirmed: Option<&Confirmed>,
+    ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        forget_in(self.journal(), others)
+        forget_in(self.journal(), confirmed)
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.
@@ -501,30 +533,38 @@ pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> 
     }
 }
 
-/// Removes every row of forgotten users from the files of a journal: of those that it knows of, and of others.
+/// Removes every row of forgotten users from the files of a journal. Returns the number of rows, and the users of the
+/// requests to forget in this journal.
+///
+/// `confirmed` are users of whom every node of a cluster knows that they are forgotten: their rows are removed even
+/// if this journal has no request to forget them, and such requests are removed. Requests of other users stay, for
+/// the nodes that do not know of them yet. `None` stands for all users: a single server.
 pub(super) fn forget_in(
     journal: &Segments,
-    others: ForgottenUsers,
+    confirmed: Option<&Confirmed>,
 ) -> Result<(u64, ForgottenUsers), StoreError> {
-    let mut gone = forgotten(journal)?;
-    for (user, event) in others {
-        let latest = gone.entry(user).or_default();
-        *latest = event.max(*latest);
-    }
-    if gone.is_empty() {
+    let known = forgotten(journal)?;
+    if known.is_empty() && confirmed.is_none_or(|users| users.is_empty()) {
         journal.sync_names()?;
-        return Ok((0, gone));
+        return Ok((0, known));
     }
+    let confirmed_at = |user: &str| confirmed.and_then(|users| users.event(user));
+    let is_gone = |user: &str, event: u64| {
+        let at = known.get(user).copied().max(confirmed_at(user));
+        at.is_some_and(|at| event < at)
+    };
+    let is_done = |user: &str, event: u64| {
+        confirmed.is_none() || confirmed_at(user).is_some_and(|at| event <= at)
+    };
     let mut rows = 0;
     journal.rewrite(&mut |bytes| {
         let mut page = Page::decode(bytes)?;
         let before = (page.shown.len() + page.rewards.len()) as u64;
-        let had_requests = !page.forgotten.is_empty();
-        let is_changed = page.forget(&gone) || had_requests;
+        let is_changed = page.forget(is_gone, is_done);
         rows += before - (page.shown.len() + page.rewards.len()) as u64;
         Ok(is_changed.then(|| page.encode()))
     })?;
-    Ok((rows, gone))
+    Ok((rows, known))
 }
 
 /// Users who were forgotten since the last compaction, with the number of the event.

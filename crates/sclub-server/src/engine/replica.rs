@@ -188,6 +188,15 @@ impl Engine {
         self.command(Command::LogFit { fit, position }).await
     }
 
+    /// Reads the catalogue that goes with a state of this engine.
+    pub fn with_catalogue<T>(
+        &self,
+        state: &State,
+        read: impl FnOnce(Option<&Catalogue>) -> T,
+    ) -> T {
+        read(self.shared.catalogue_of(state).get())
+    }
+
     /// The catalogue, for other engines.
     pub fn catalogue_source(&self) -> CatalogueSource {
         CatalogueSource(Arc::clone(&self.shared))

@@ -595,6 +595,10 @@ impl Bus for SimBus {
         self.nats.core().max_message
     }
 
+    fn sweep(&self) -> Call<'_, ()> {
+        self.call(|_, _| Ok(()))
+    }
+
     fn is_connected(&self) -> bool {
         self.nats.core().is_up(self.link)
     }

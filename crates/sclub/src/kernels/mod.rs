@@ -1,6 +1,6 @@
 //! The arithmetic of the hot path, chosen for the machine at run time.
 //!
-//! [`lanes`], [`score`], [`length`] and [`near`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
+//! [`lanes`], [`score`], [`length`], [`near`] and [`poll`] hold the one source. `pulp` compiles it for each instruction set (AVX-512,
 //! AVX2 with FMA, NEON, none) and picks one when it runs. All give the same bits: the operations of
 //! a lane and their order are fixed, and a multiply-add is fused in each, in software where the
 //! processor has none.
@@ -14,6 +14,7 @@ pub(crate) mod batch;
 pub(crate) mod lanes;
 pub(crate) mod length;
 pub(crate) mod near;
+pub(crate) mod poll;
 pub(crate) mod score;
 
 use pulp::{Arch, Simd, WithSimd};
@@ -22,6 +23,7 @@ pub(crate) use batch::Batch;
 pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
+pub(crate) use poll::Poll;
 pub(crate) use score::Scoring;
 
 /// Largest dimension the library accepts.
@@ -110,6 +112,7 @@ dispatched! {
     fn quadratic<'a>(dim: usize, matrix: &'a [f64], items: &'a [f64], out: &'a mut [f64])
         = batch::quadratic;
     fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
+    fn dot<'a>(a: &'a [f64], b: &'a [f64]) -> f64 = lanes::dot;
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
     fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;
     fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
@@ -125,6 +128,12 @@ pub(crate) fn near(near: Near<'_>) {
 #[inline]
 pub(crate) fn lengths(lengths: Lengths<'_>) {
     arch().dispatch(lengths);
+}
+
+/// See [`Poll`].
+#[inline]
+pub(crate) fn poll(poll: Poll<'_>) {
+    arch().dispatch(poll);
 }
 
 /// See [`Scoring`].

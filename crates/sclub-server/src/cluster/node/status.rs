@@ -20,6 +20,14 @@ impl Node {
         lock(&self.moves).clone()
     }
 
+    /// The nodes that have been part of the cluster and are not running.
+    pub fn missing(&self) -> Vec<String> {
+        let members = Members::read(&*self.bus);
+        let mut names = members.registered.clone();
+        names.retain(|name| members.get(name).is_none());
+        names
+    }
+
     /// Records changes of owners for as long as the node runs.
     pub(super) async fn watch_moves(self: Arc<Self>) {
         let mut before = BTreeMap::new();
@@ -140,7 +148,10 @@ impl Node {
         let fits = &self.fits;
         let at = fits.at.load(Ordering::Relaxed);
         let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
-        self.meters
-            .cluster(self.takeovers.load(Ordering::Relaxed), age);
+        self.meters.cluster(
+            self.takeovers.load(Ordering::Relaxed),
+            fits.left_out.load(Ordering::Relaxed),
+            age,
+        );
     }
 }

@@ -1,7 +1,5 @@
 //! Batches of the journal.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::event::{
@@ -114,13 +112,18 @@ impl Page {
         Ok(page)
     }
 
-    /// Removes the rows of users who were forgotten later. Returns true if there were any.
-    pub fn forget(&mut self, forgotten: &HashMap<String, u64>) -> bool {
-        let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
-        let before = self.shown.len() + self.rewards.len() + self.forgotten.len();
+    /// Removes the rows and the requests to forget that are named by user and event. Returns true if there were any.
+    pub fn forget(
+        &mut self,
+        is_gone: impl Fn(&str, u64) -> bool,
+        is_done: impl Fn(&str, u64) -> bool,
+    ) -> bool {
+        let rows = |page: &Self| page.shown.len() + page.rewards.len() + page.forgotten.len();
+        let before = rows(self);
         self.shown.retain(|row| !is_gone(&row.user, row.event));
         self.rewards.retain(|row| !is_gone(&row.user, row.event));
-        self.forgotten.clear();
-        before != self.shown.len() + self.rewards.len()
+        self.forgotten
+            .retain(|(user, event)| !is_done(user, *event));
+        before != rows(self)
     }
 }

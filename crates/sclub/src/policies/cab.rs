@@ -1,0 +1,291 @@
+//! CAB: neighbours of a user anew for each item.
+//!
+//! Each user has an estimate and a confidence width for each item. For an item, the neighbours of a user are the users
+//! whose means lie within the sum of the two widths of the user's own. The item is scored by the average mean plus the
+//! average width of the neighbours. A reward of an item about which the user is sure is learned by all neighbours who
+//! are sure about it too. There are no clusters to keep: users may agree about one item and not about another.
+//!
+//! After Gentile, Li, Kar, Karatzoglou, Zappella and Etrue: "On Context-Dependent Clustering of Bandits", ICML 2017.
+//! The steps were recalled, not read in the authors' code, which was not found; an independent port agrees.
+//!
+//! # Decisions
+//! - The width is CB_j(x) = α √ln(t + 1) ‖x‖_j (`log_index.rs`).
+//! - A user is sure about an item if their width is below γ/4. Widths and neighbours are those before the reward.
+//! - Declared users exist from the start, with the estimate 0, and can be neighbours before they appear. Other users
+//!   exist from their first reward. A user who does not exist yet is their own neighbour.
+//! - Observations of one round are learned one after another.
+//! - Users are not sampled: the published port looks at a fifth of them, and at those who have been seen often.
+//! - `estimate` reports the user's own estimate. There is no `cluster_of`.
+//! - An observation enters the sums of several users, so that a user cannot be forgotten.
+//!
+//! # Cost
+//! Memory d(d + 5)/2 numbers a user, declared ones included. A recommendation takes O(n L d²) for n users and L items,
+//! since the average width needs the width of every neighbour. A reward takes O(d²) while the user is not sure about
+//! the item; else O(n d) to rule out users by their means, and O(d²) for each other.
+
+use std::io;
+
+use super::log_index::{self, Factor};
+use crate::bytes::{self, Save, Writer};
+use crate::error::{Error, check_dim};
+use crate::items::{GROUP, Group, ItemSet};
+use crate::kernels::{self, LANES, Poll, Scoring};
+use crate::params::Index;
+use crate::policy::{
+    Change, Decision, Observation, Policy, Score, UserId, Users, check_items, check_round,
+};
+use crate::roster::Roster;
+use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
+use crate::statistics::{Blocks, Shape, View};
+use crate::ucb::{self, Scores};
+
+struct Cab {
+    shape: Shape,
+    factor: Factor,
+    index: Index,
+    gamma: f64,
+    rounds: u64,
+    declared: u64,
+    /// Users beyond the declared ones; their blocks follow.
+    newcomers: Roster,
+    blocks: Blocks,
+    /// An item alone in a group; a buffer that is reused.
+    lone: Vec<f64>,
+}
+
+/// Memory is taken for each declared user.
+const MAX_DECLARED: u64 = 1_000_000;
+
+impl Cab {
+    fn new(setup: &Setup<'_>, values: &Values) -> Result<Self, Error> {
+        let shape = Shape {
+            dim: check_dim(setup.dim)?,
+        };
+        let declared = setup.users.declared()?;
+        if declared > MAX_DECLARED {
+            return Err(Error::TooMany {
+                what: "the number of declared users",
+                limit: MAX_DECLARED,
+            });
+        }
+        let mut blocks = Blocks::new(shape);
+        (0..declared).for_each(|_| blocks.push());
+        Ok(Self {
+            shape,
+            factor: Factor::from_values(values),
+            index: log_index::index(values),
+            gamma: values.number(GAMMA.name).unwrap_or(0.0),
+            rounds: 0,
+            declared,
+            newcomers: Roster::default(),
+            blocks,
+            lone: vec![0.0; shape.dim * LANES],
+        })
+    }
+
+    fn slot(&self, user: UserId) -> Option<usize> {
+        match user < self.declared {
+            true => Some(user as usize),
+            false => Some(self.declared as usize + self.newcomers.slot(user)?),
+        }
+    }
+
+    fn view(&self, slot: Option<usize>) -> View<'_> {
+        let block = slot.map_or(self.blocks.empty(), |slot| self.blocks.get(slot));
+        self.shape.view(block)
+    }
+
+    /// The averages over the neighbours of a user, for each item of a group.
+    fn fill(&self, slot: Option<usize>, weight: f64, group: Group<'_>, scores: &mut Scores) {
+        let width = group.width;
+        scores.fill(self.index, self.view(slot), weight, group);
+        let (own_mean, own_width) = (scores.mean, scores.width);
+        let (mut mean, mut norm) = ([0.0; GROUP], [0.0; GROUP]);
+        // The user is their own neighbour.
+        let mut users = [1.0; GROUP];
+        for other in (0..self.blocks.len()).filter(|&other| Some(other) != slot) {
+            let View {
+                factor,
+                scale,
+                estimate,
+                ..
+            } = self.blocks.view(other);
+            kernels::poll(Poll {
+                scoring: Scoring {
+                    factor,
+                    scale,
+                    estimate,
+                    items: group.features,
+                    mean: &mut mean[..width],
+                    norm: &mut norm[..width],
+                },
+                weight,
+                is_squared: self.index == Index::SquaredNorm,
+                own_mean: &own_mean[..width],
+                own_width: &own_width[..width],
+                users: &mut users[..width],
+                means: &mut scores.mean[..width],
+                widths: &mut scores.width[..width],
+            });
+        }
+        for lane in 0..width {
+            scores.mean[lane] /= users[lane];
+            scores.width[lane] /= users[lane];
+            scores.score[lane] = scores.mean[lane] + scores.width[lane];
+        }
+    }
+
+    /// The mean and the width of the item in `lone` for a user.
+    fn judge(&self, slot: usize, weight: f64) -> (f64, f64) {
+        let mut scores = Scores::new();
+        let group = Group {
+            first: 0,
+            len: 1,
+            width: LANES,
+            features: &self.lone,
+        };
+        scores.fill(self.index, self.blocks.view(slot), weight, group);
+        (scores.mean[0], scores.width[0])
+    }
+
+    fn update(&mut self, observation: &Observation<'_>, weight: f64) {
+        let Observation {
+            user, item, reward, ..
+        } = *observation;
+        let slot = self.slot(user).unwrap_or_else(|| {
+            self.newcomers.admit(user);
+            self.blocks.push();
+            self.blocks.len() - 1
+        });
+        for (lanes, x) in self.lone.chunks_exact_mut(LANES).zip(item) {
+            lanes[0] = *x;
+        }
+        let dim = self.shape.dim;
+        let sure = self.gamma / 4.0;
+        let (own_mean, own_width) = self.judge(slot, weight);
+        if own_width < sure {
+            for other in (0..self.blocks.len()).filter(|&other| other != slot) {
+                // Of those who are sure, none farther off can be a neighbour. This mean is summed in another order.
+                let rough = kernels::dot(self.blocks.view(other).estimate, item);
+                let rounding = 1e-9 * (rough.abs() + own_mean.abs());
+                if (rough - own_mean).abs() > 1.001 * (own_width + sure) + rounding {
+                    continue;
+                }
+                let (mean, width) = self.judge(other, weight);
+                if width < sure && (mean - own_mean).abs() <= width + own_width {
+                    kernels::observe(dim, self.blocks.get_mut(other), item, reward);
+                }
+            }
+        }
+        kernels::observe(dim, self.blocks.get_mut(slot), item, reward);
+    }
+}
+
+impl Policy for Cab {
+    fn dim(&self) -> usize {
+        self.shape.dim
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rounds
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        check_items(items, self.shape.dim)?;
+        let (slot, weight) = (self.slot(user), self.factor.after(self.rounds));
+        Ok(ucb::choose(items, |group, scores| {
+            self.fill(slot, weight, group, scores);
+        }))
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let (slot, weight) = (self.slot(user), self.factor.after(self.rounds));
+        ucb::explain(items, scores, |group, scores| {
+            self.fill(slot, weight, group, scores);
+        });
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        _changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        check_round(round, self.shape.dim)?;
+        if (self.blocks.len() + round.len()) as u64 > Users::LIMIT {
+            return Err(Error::TooMany {
+                what: "the number of users",
+                limit: Users::LIMIT,
+            });
+        }
+        let weight = self.factor.after(self.rounds);
+        self.rounds += 1;
+        for observation in round {
+            self.update(observation, weight);
+        }
+        Ok(())
+    }
+
+    fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        Some(self.view(self.slot(user)).estimate.to_vec())
+    }
+
+    fn digest(&self) -> u64 {
+        bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+}
+
+impl Save for Cab {
+    const MAGIC: u64 = u64::from_le_bytes(*b"sclub ca");
+
+    fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
+        writer.word(self.rounds)?;
+        writer.words(self.newcomers.users().iter().copied())?;
+        (0..self.blocks.len()).try_for_each(|slot| writer.numbers(self.blocks.get(slot)))
+    }
+}
+
+/// α and γ.
+const TUNED: [f64; 2] = [0.2, 0.2];
+const RELEASED: [f64; 2] = [1.0, 0.2];
+
+const fn of(preset: Preset) -> [f64; 2] {
+    match preset {
+        Preset::Released => RELEASED,
+        _ => TUNED,
+    }
+}
+
+const ALPHA: Constant = Constant {
+    default: |preset, _| Ok(Value::Number(of(preset)[0])),
+    ..log_index::ALPHA
+};
+
+const GAMMA: Constant = Constant::new(
+    "gamma",
+    "Distance between the mean rewards of users who differ about an item. A user is sure about an item if its width \
+     is below X/4; neighbours who are sure learn from each other's rewards",
+    Range::NOT_NEGATIVE,
+    |preset, _| Ok(Value::Number(of(preset)[1])),
+);
+
+/// `cab`
+pub static SPEC: Spec = Spec {
+    name: "cab",
+    title: "CAB",
+    summary: "For each item, the average over users who agree about it",
+    citation: "after Gentile et al., ICML 2017",
+    colors: ["#00796B", "#4DB6AC"],
+    revision: 1,
+    presets: &[Preset::Tuned, Preset::Released],
+    constants: &[ALPHA, log_index::BETA, log_index::INDEX, GAMMA],
+    can: Abilities::NONE,
+    new: |setup, values| Ok(Box::new(Cab::new(setup, values)?)),
+    load: None,
+    gather: None,
+};

@@ -1,0 +1,192 @@
+//! CAB.
+
+use proptest::prelude::*;
+use sclub::{ItemSet, Users, Value};
+
+use crate::common::*;
+use crate::naive::{Sums, assert_close, dot};
+
+const BETA: (&str, Value) = ("beta", Value::Number(0.4));
+const NORM: (&str, Value) = ("index", Value::Choice("norm"));
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn one_user_is_linucb_ind(seed: u64, gamma in 0.0f64..4.0, index in prop::sample::select(vec!["norm", "squared"])) {
+        let index = ("index", Value::Choice(index));
+        let mut policy = make_for("cab", DIM, Users::Declared(1), &[BETA, index, ("gamma", number(gamma))]);
+        let mut ind = make("linucb-ind", &[BETA, index]);
+        assert_same(&mut *policy, &mut *ind, &rounds_of(seed, 1, DIM, 1, 200), 0.0);
+    }
+
+    #[test]
+    fn without_gamma_users_learn_alone(seed: u64) {
+        let mut policy = make("cab", &[("gamma", number(0.0))]);
+        let mut ind = make("linucb-ind", &[]);
+        for round in rounds(seed, 3, 200) {
+            let shown = round.play(&mut *policy).index;
+            ind.learn(round.user, &round.features(shown), round.reward(shown)).unwrap();
+            prop_assert_eq!(policy.estimate(round.user), ind.estimate(round.user));
+        }
+        for user in 0..USERS {
+            prop_assert_eq!(policy.estimate(user), ind.estimate(user));
+        }
+    }
+
+    #[test]
+    fn without_limits_all_learn_everything(seed: u64) {
+        let mut policy = make("cab", &[("beta", number(1e6)), ("gamma", number(1e12))]);
+        let mut one = make("linucb-one", &[]);
+        for round in rounds(seed, 3, 200) {
+            let shown = round.play(&mut *policy).index;
+            one.learn(round.user, &round.features(shown), round.reward(shown)).unwrap();
+            for user in 0..USERS {
+                prop_assert_eq!(policy.estimate(user), one.estimate(user));
+            }
+        }
+    }
+
+    /// The steps one by one, on sums that are solved anew each time.
+    #[test]
+    fn scores_are_those_of_a_naive_transcription(seed: u64, gamma in prop::sample::select(vec![0.0, 0.5, 1.0, 2.0]), alpha in 0.1f64..0.4) {
+        let declares = seed % 2 == 0;
+        let users = if declares { Users::Declared(USERS) } else { Users::Appear };
+        let mut policy = make_for("cab", DIM, users, &[("alpha", number(alpha)), NORM, ("gamma", number(gamma))]);
+        let mut sums: Vec<Option<Sums>> = vec![declares.then(|| Sums::new(DIM)); USERS as usize];
+        let (mut strangers, mut pupils) = (0, 0);
+        for (number, round) in rounds(seed, 3, 150).iter().enumerate() {
+            let weight = alpha * (number as f64 + 2.0).ln().sqrt();
+            let user = round.user as usize;
+            let judge = |sums: &Sums, item: &[f64]| (dot(&sums.estimate(), item), weight * sums.norm(item));
+            // Neighbours with their means and widths.
+            let neighbours = |sums: &[Option<Sums>], item: &[f64]| {
+                let (mean, width) = judge(&sums[user].clone().unwrap_or_else(|| Sums::new(DIM)), item);
+                let mut found = vec![(user, mean, width)];
+                for (other, theirs) in sums.iter().enumerate().filter(|(other, _)| *other != user) {
+                    let Some(theirs) = theirs else { continue };
+                    let (their_mean, their_width) = judge(theirs, item);
+                    if (mean - their_mean).abs() <= width + their_width {
+                        found.push((other, their_mean, their_width));
+                    }
+                }
+                found
+            };
+            let known = sums.iter().flatten().count();
+            let expected: Vec<f64> = (0..CANDIDATES)
+                .map(|index| {
+                    let found = neighbours(&sums, &round.features(index));
+                    strangers += usize::from(found.len() < known);
+                    found.iter().map(|(_, mean, width)| mean + width).sum::<f64>() / found.len() as f64
+                })
+                .collect();
+            let mut scores = Vec::new();
+            policy.explain(round.user, &round.items, &mut scores).unwrap();
+            let scores: Vec<f64> = scores.iter().map(|score| score.score).collect();
+            assert_close(&scores, &expected);
+
+            let shown = round.play(&mut *policy).index;
+            let (item, reward) = (round.features(shown), round.reward(shown));
+            let found = neighbours(&sums, &item);
+            sums[user].get_or_insert_with(|| Sums::new(DIM)).observe(&item, reward);
+            if found[0].2 < gamma / 4.0 {
+                for &(other, _, width) in &found[1..] {
+                    if width < gamma / 4.0 {
+                        pupils += 1;
+                        sums[other].as_mut().unwrap().observe(&item, reward);
+                    }
+                }
+            }
+        }
+        prop_assert!(strangers + pupils > 0, "all are neighbours for ever");
+        prop_assert!(pupils > 0 || gamma < 2.0, "users learn alone");
+        for (user, sums) in sums.iter().enumerate() {
+            if let Some(sums) = sums {
+                assert_close(&policy.estimate(user as u64).unwrap(), &sums.estimate());
+            }
+        }
+    }
+
+    #[test]
+    fn widths_only_fall(seed: u64, gamma in 0.0f64..4.0) {
+        // Widths of one user: no other exists.
+        let mut policy = make_for("cab", DIM, Users::Declared(1), &[BETA, NORM, ("gamma", number(gamma))]);
+        let rounds = rounds_of(seed, 1, DIM, 1, 100);
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        policy.explain(0, &rounds[0].items, &mut before).unwrap();
+        for round in &rounds {
+            round.play(&mut *policy);
+            policy.explain(0, &rounds[0].items, &mut after).unwrap();
+            prop_assert!(before.iter().zip(&after).all(|(b, a)| a.width <= b.width + 1e-12));
+            std::mem::swap(&mut before, &mut after);
+        }
+    }
+
+    /// Two users with the same history have the score of either alone: each is the other's neighbour for every item.
+    #[test]
+    fn identical_users_are_neighbours(seed: u64) {
+        let given = [BETA, NORM, ("gamma", number(0.0))];
+        let mut policy = make_for("cab", DIM, Users::Declared(2), &given);
+        let mut ind = make("linucb-ind", &[BETA, NORM]);
+        for round in rounds_of(seed, 1, DIM, 1, 60) {
+            let own = ind.recommend(0, &round.items).unwrap();
+            prop_assert_eq!(policy.recommend(0, &round.items).unwrap(), own);
+            prop_assert_eq!(policy.recommend(1, &round.items).unwrap(), own);
+            let (item, reward) = (round.features(own.index), round.reward(own.index));
+            ind.learn(0, &item, reward).unwrap();
+            for user in 0..2 {
+                policy.learn(user, &item, reward).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_users_do_not_matter(seed: u64) {
+        let (mut one, mut other) = (make("cab", &[("gamma", number(1.0))]), make("cab", &[("gamma", number(1.0))]));
+        for mut round in rounds(seed, 3, 150) {
+            let shown = round.play(&mut *one);
+            round.user = USERS - 1 - round.user;
+            let again = round.play(&mut *other);
+            prop_assert_eq!(shown.index, again.index);
+            prop_assert!((shown.score.score - again.score.score).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn the_same_history_gives_the_same_state(seed: u64) {
+        let rounds = rounds(seed, 3, 150);
+        let (mut one, mut other) = (make("cab", &[]), make("cab", &[]));
+        for (number, round) in rounds.iter().enumerate() {
+            let (a, b) = (one.digest(), round.play(&mut *one));
+            prop_assert_eq!((a, b), (other.digest(), round.play(&mut *other)), "round {}", number);
+            prop_assert_ne!(one.digest(), a);
+        }
+    }
+
+    /// Items are ruled out by a bound: the choice must be that of the full scan.
+    #[test]
+    fn the_choice_is_that_of_all_scores(seed: u64, count in 1usize..90) {
+        let mut policy = make("cab", &[("gamma", number(1.0))]);
+        let rounds = rounds(seed, 3, 120);
+        let rows: Vec<f64> = rounds.iter().flat_map(|round| round.features(0)).take(count * DIM).collect();
+        let items = ItemSet::from_rows(DIM, &rows).unwrap();
+        for round in rounds {
+            round.play(&mut *policy);
+            let mut scores = Vec::new();
+            policy.explain(round.user, &items, &mut scores).unwrap();
+            let shown = policy.recommend(round.user, &items).unwrap();
+            prop_assert_eq!(shown.score, scores[shown.index]);
+            let best = scores.iter().position(|score| score.score >= shown.score.score);
+            prop_assert_eq!(best, Some(shown.index));
+        }
+    }
+}
+
+#[test]
+fn it_learns() {
+    let (regret, random) = regrets(&mut *make("cab", &[]), &rounds(1, 3, 2000));
+    assert!(
+        (0.0..random / 4.0).contains(&regret),
+        "{regret} of {random}"
+    );
+}
