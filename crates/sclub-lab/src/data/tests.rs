@@ -673,10 +673,7 @@ fn missing_values_of_a_table_make_bad_rows() {
         ..LENIENT
     };
     let found = read(&path, &likes, &|_, _| {}).unwrap();
-    assert_eq!(
-        pairs(&found.interactions),
-        set(&[("a", "1"), ("b", big)])
-    );
+    assert_eq!(pairs(&found.interactions), set(&[("a", "1"), ("b", big)]));
     assert_eq!((found.rows, found.below, found.bad_lines), (2, 0, 2));
 }
 

@@ -42,7 +42,7 @@ pub static SPEC: Spec = Spec {
     summary: "Thompson sampling under a Gaussian prior whose mean is learned from all users",
     citation: "after Hong, Kveton, Zaheer and Ghavamzadeh, AISTATS 2022",
     colors: ["#7A5230", "#CFA37A"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned],
     constants: CONSTANTS,
     can: Abilities {
