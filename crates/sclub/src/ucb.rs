@@ -137,7 +137,7 @@ impl Scores {
     }
 
     #[inline(always)]
-    fn of(&self, lane: usize) -> Score {
+    pub fn of(&self, lane: usize) -> Score {
         Score {
             score: self.score[lane],
             mean: self.mean[lane],

@@ -273,6 +273,18 @@ pub(super) fn solve(
     }
 }
 
+/// xᵀS⁻¹x = Σ g (M x)², of one item.
+#[inline(always)]
+pub(super) fn norm(dim: usize, factor: &[f64], scale: &[f64], item: &[f64]) -> f64 {
+    let (mut sum, mut start) = (0.0, 0);
+    for i in 0..dim {
+        let z = dot(&factor[start..start + i], &item[..i]) + item[i];
+        sum = (scale[i] * z).mul_add(z, sum);
+        start += i;
+    }
+    sum
+}
+
 /// S⁻¹ = Mᵀ diag(g) M, row by row.
 #[inline(always)]
 pub(super) fn inverse(dim: usize, factor: &[f64], scale: &[f64], target: &mut [f64]) {

@@ -25,18 +25,18 @@
 
 use std::io;
 
+use super::crowd::Crowd;
 use super::log_index::{self, Factor};
 use crate::bytes::{self, Save, Writer};
 use crate::error::{Error, check_dim};
 use crate::items::{GROUP, Group, ItemSet};
-use crate::kernels::{self, LANES, Poll, Scoring};
+use crate::kernels::{self, Poll, Scoring};
 use crate::params::Index;
 use crate::policy::{
-    Change, Decision, Observation, Policy, Score, UserId, Users, check_items, check_round,
+    Change, Decision, Observation, Policy, Score, UserId, check_items, check_round,
 };
-use crate::roster::Roster;
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
-use crate::statistics::{Blocks, Shape, View};
+use crate::statistics::{Shape, View};
 use crate::ucb::{self, Scores};
 
 struct Cab {
@@ -45,71 +45,39 @@ struct Cab {
     index: Index,
     gamma: f64,
     rounds: u64,
-    declared: u64,
-    /// Users beyond the declared ones; their blocks follow.
-    newcomers: Roster,
-    blocks: Blocks,
-    /// An item alone in a group; a buffer that is reused.
-    lone: Vec<f64>,
+    crowd: Crowd,
 }
-
-/// Memory is taken for each declared user.
-const MAX_DECLARED: u64 = 1_000_000;
 
 impl Cab {
     fn new(setup: &Setup<'_>, values: &Values) -> Result<Self, Error> {
         let shape = Shape {
             dim: check_dim(setup.dim)?,
         };
-        let declared = setup.users.declared()?;
-        if declared > MAX_DECLARED {
-            return Err(Error::TooMany {
-                what: "the number of declared users",
-                limit: MAX_DECLARED,
-            });
-        }
-        let mut blocks = Blocks::new(shape);
-        (0..declared).for_each(|_| blocks.push());
         Ok(Self {
             shape,
             factor: Factor::from_values(values),
             index: log_index::index(values),
             gamma: values.number(GAMMA.name).unwrap_or(0.0),
             rounds: 0,
-            declared,
-            newcomers: Roster::default(),
-            blocks,
-            lone: vec![0.0; shape.dim * LANES],
+            crowd: Crowd::new(shape, setup.users)?,
         })
-    }
-
-    fn slot(&self, user: UserId) -> Option<usize> {
-        match user < self.declared {
-            true => Some(user as usize),
-            false => Some(self.declared as usize + self.newcomers.slot(user)?),
-        }
-    }
-
-    fn view(&self, slot: Option<usize>) -> View<'_> {
-        let block = slot.map_or(self.blocks.empty(), |slot| self.blocks.get(slot));
-        self.shape.view(block)
     }
 
     /// The averages over the neighbours of a user, for each item of a group.
     fn fill(&self, slot: Option<usize>, weight: f64, group: Group<'_>, scores: &mut Scores) {
         let width = group.width;
-        scores.fill(self.index, self.view(slot), weight, group);
+        scores.fill(self.index, self.crowd.view(slot), weight, group);
         let (own_mean, own_width) = (scores.mean, scores.width);
         let (mut mean, mut norm) = ([0.0; GROUP], [0.0; GROUP]);
         // The user is their own neighbour.
         let mut users = [1.0; GROUP];
-        for other in (0..self.blocks.len()).filter(|&other| Some(other) != slot) {
+        for other in (0..self.crowd.len()).filter(|&other| Some(other) != slot) {
             let View {
                 factor,
                 scale,
                 estimate,
                 ..
-            } = self.blocks.view(other);
+            } = self.crowd.view(Some(other));
             kernels::poll(Poll {
                 scoring: Scoring {
                     factor,
@@ -135,49 +103,31 @@ impl Cab {
         }
     }
 
-    /// The mean and the width of the item in `lone` for a user.
-    fn judge(&self, slot: usize, weight: f64) -> (f64, f64) {
-        let mut scores = Scores::new();
-        let group = Group {
-            first: 0,
-            len: 1,
-            width: LANES,
-            features: &self.lone,
-        };
-        scores.fill(self.index, self.blocks.view(slot), weight, group);
-        (scores.mean[0], scores.width[0])
-    }
-
     fn update(&mut self, observation: &Observation<'_>, weight: f64) {
         let Observation {
             user, item, reward, ..
         } = *observation;
-        let slot = self.slot(user).unwrap_or_else(|| {
-            self.newcomers.admit(user);
-            self.blocks.push();
-            self.blocks.len() - 1
-        });
-        for (lanes, x) in self.lone.chunks_exact_mut(LANES).zip(item) {
-            lanes[0] = *x;
-        }
-        let dim = self.shape.dim;
+        let slot = match self.crowd.slot(user) {
+            Some(slot) => slot,
+            None => self.crowd.admit(user),
+        };
         let sure = self.gamma / 4.0;
-        let (own_mean, own_width) = self.judge(slot, weight);
+        let own_mean = self.crowd.mean(slot, item);
+        let own_width = self.crowd.width(slot, item, self.index, weight);
         if own_width < sure {
-            for other in (0..self.blocks.len()).filter(|&other| other != slot) {
-                // Of those who are sure, none farther off can be a neighbour. This mean is summed in another order.
-                let rough = kernels::dot(self.blocks.view(other).estimate, item);
-                let rounding = 1e-9 * (rough.abs() + own_mean.abs());
-                if (rough - own_mean).abs() > 1.001 * (own_width + sure) + rounding {
+            for other in (0..self.crowd.len()).filter(|&other| other != slot) {
+                // Of those who are sure, none farther off can be a neighbour.
+                let gap = (self.crowd.mean(other, item) - own_mean).abs();
+                if gap > own_width + sure {
                     continue;
                 }
-                let (mean, width) = self.judge(other, weight);
-                if width < sure && (mean - own_mean).abs() <= width + own_width {
-                    kernels::observe(dim, self.blocks.get_mut(other), item, reward);
+                let width = self.crowd.width(other, item, self.index, weight);
+                if width < sure && gap <= own_width + width {
+                    self.crowd.observe(other, item, reward);
                 }
             }
         }
-        kernels::observe(dim, self.blocks.get_mut(slot), item, reward);
+        self.crowd.observe(slot, item, reward);
     }
 }
 
@@ -192,7 +142,7 @@ impl Policy for Cab {
 
     fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         check_items(items, self.shape.dim)?;
-        let (slot, weight) = (self.slot(user), self.factor.after(self.rounds));
+        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
         Ok(ucb::choose(items, |group, scores| {
             self.fill(slot, weight, group, scores);
         }))
@@ -200,7 +150,7 @@ impl Policy for Cab {
 
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         check_items(items, self.shape.dim)?;
-        let (slot, weight) = (self.slot(user), self.factor.after(self.rounds));
+        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
         ucb::explain(items, scores, |group, scores| {
             self.fill(slot, weight, group, scores);
         });
@@ -213,12 +163,7 @@ impl Policy for Cab {
         _changes: &mut Vec<Change>,
     ) -> Result<(), Error> {
         check_round(round, self.shape.dim)?;
-        if (self.blocks.len() + round.len()) as u64 > Users::LIMIT {
-            return Err(Error::TooMany {
-                what: "the number of users",
-                limit: Users::LIMIT,
-            });
-        }
+        self.crowd.check_room(round)?;
         let weight = self.factor.after(self.rounds);
         self.rounds += 1;
         for observation in round {
@@ -228,7 +173,7 @@ impl Policy for Cab {
     }
 
     fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
-        Some(self.view(self.slot(user)).estimate.to_vec())
+        Some(self.crowd.view(self.crowd.slot(user)).estimate.to_vec())
     }
 
     fn digest(&self) -> u64 {
@@ -245,8 +190,7 @@ impl Save for Cab {
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
         writer.word(self.rounds)?;
-        writer.words(self.newcomers.users().iter().copied())?;
-        (0..self.blocks.len()).try_for_each(|slot| writer.numbers(self.blocks.get(slot)))
+        self.crowd.save(writer)
     }
 }
 
