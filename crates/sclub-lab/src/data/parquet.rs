@@ -76,8 +76,14 @@ pub fn read(
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let mut users = Column::new(group.get_column_reader(user)?, schema.columns()[user].as_ref());
-        let mut items = Column::new(group.get_column_reader(item)?, schema.columns()[item].as_ref());
+        let mut users = Column::new(
+            group.get_column_reader(user)?,
+            schema.columns()[user].as_ref(),
+        );
+        let mut items = Column::new(
+            group.get_column_reader(item)?,
+            schema.columns()[item].as_ref(),
+        );
         let mut ratings = match rating {
             Some(at) => Some(Column::new(
                 group.get_column_reader(at)?,
@@ -207,30 +213,29 @@ impl Column {
             ColumnReader::BoolColumnReader(reader) => take(reader, count, present, |value| {
                 Value::Real(f64::from(u8::from(value)))
             }),
-            ColumnReader::Int32ColumnReader(reader) => take(reader, count, present, |value| {
-                match unsigned {
+            ColumnReader::Int32ColumnReader(reader) => {
+                take(reader, count, present, |value| match unsigned {
                     true => Value::Unsigned(u64::from(value as u32)),
                     false => Value::Signed(i64::from(value)),
-                }
-            }),
-            ColumnReader::Int64ColumnReader(reader) => take(reader, count, present, |value| {
-                match unsigned {
+                })
+            }
+            ColumnReader::Int64ColumnReader(reader) => {
+                take(reader, count, present, |value| match unsigned {
                     true => Value::Unsigned(value as u64),
                     false => Value::Signed(value),
-                }
-            }),
+                })
+            }
             ColumnReader::FloatColumnReader(reader) => take(reader, count, present, |value| {
                 Value::Real(f64::from(value))
             }),
-            ColumnReader::DoubleColumnReader(reader) => {
-                take(reader, count, present, Value::Real)
-            }
+            ColumnReader::DoubleColumnReader(reader) => take(reader, count, present, Value::Real),
             ColumnReader::ByteArrayColumnReader(reader) => {
                 take(reader, count, present, Value::Text)
             }
-            ColumnReader::Int96ColumnReader(_)
-            | ColumnReader::FixedLenByteArrayColumnReader(_) => {
-                return Err(Failure::Damaged("a column has another type than announced".into()));
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
+                return Err(Failure::Damaged(
+                    "a column has another type than announced".into(),
+                ));
             }
         }?;
         Ok(())
