@@ -9,7 +9,7 @@
 //! # Decisions
 //! * The mean of μ is 0, and the covariances are multiples of I: `prior_sd` is s_q, `user_sd` is s₀, `noise_sd` is σ. There is no public code
 //!   whose constants could be taken; preset `tuned` is the only one.
-//! * Limits: s₀ = 0 is `lints` with one posterior for all users, s_q = 0 is `lints` with one for each.
+//! * Limits: s₀ = 0 is `ts:linucb-one`, one posterior for all users; s_q = 0 is `lints`, one for each.
 //!
 //! # Cost
 //! Memory: d(d+5)/2 numbers for each user. A round takes O(d² + L d).
