@@ -8,10 +8,11 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{COPIES, Group, Node};
+use super::node::{Group, Node};
 use crate::api::{self, App};
 use crate::edge::ApiError;
 use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
+use crate::store::COPIES;
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
