@@ -39,13 +39,16 @@ impl From<ParquetError> for Failure {
     }
 }
 
+/// Takes the number of a row and its content.
+pub type AddRow<'a> = dyn FnMut(u64, Result<Row<'_>, Reason>) -> Result<(), ReadError> + 'a;
+
 /// Reads a table. Calls `add` with the number of each row, from 1, and its content, and `progress` with the share of
 /// rows that were read.
 pub fn read(
     file: File,
     names: &ColumnNames,
     rated: bool,
-    add: &mut dyn FnMut(u64, Result<Row<'_>, Reason>) -> Result<(), ReadError>,
+    add: &mut AddRow<'_>,
     progress: &dyn Fn(f64),
 ) -> Result<(), Failure> {
     let file = SerializedFileReader::new(file)?;
@@ -146,13 +149,13 @@ fn leaf(
     if column.converted_type() == ConvertedType::DECIMAL {
         return Err(wrong("decimals".into()));
     }
-    let good = match (column.physical_type(), holds) {
-        (Type::INT32 | Type::INT64, _) => true,
-        (Type::BYTE_ARRAY, Holds::Names) => true,
-        (Type::FLOAT | Type::DOUBLE | Type::BOOLEAN, Holds::Numbers) => true,
-        _ => false,
-    };
-    match good {
+    let is_good = matches!(
+        (column.physical_type(), holds),
+        (Type::INT32 | Type::INT64, _)
+            | (Type::BYTE_ARRAY, Holds::Names)
+            | (Type::FLOAT | Type::DOUBLE | Type::BOOLEAN, Holds::Numbers)
+    );
+    match is_good {
         true => Ok(at),
         false => Err(wrong(kind(&column).into())),
     }

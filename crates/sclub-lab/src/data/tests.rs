@@ -654,6 +654,30 @@ fn damaged_files_are_told_from_bad_lines() {
 }
 
 #[test]
+fn missing_values_of_a_table_make_bad_rows() {
+    let path = fixture("holes.parquet");
+    let error = read(&path, &STRICT, &|_, _| {}).unwrap_err().to_string();
+    assert!(
+        error.ends_with("holes.parquet, row 2: there is no user (column 'user')"),
+        "{error}"
+    );
+    let found = read(&path, &LENIENT, &|_, _| {}).unwrap();
+    let big = "9223372036854775813";
+    assert_eq!(
+        pairs(&found.interactions),
+        set(&[("a", "1"), ("b", big), ("c", "4")])
+    );
+    assert_eq!(found.first_bad.map(|bad| bad.0), Some(2));
+    let likes = Options {
+        ratings: RatingUse::LikeFrom(3.0),
+        ..LENIENT
+    };
+    let found = read(&path, &likes, &|_, _| {}).unwrap();
+    assert_eq!(pairs(&found.interactions), set(&[("a", "1"), ("b", big)]));
+    assert_eq!((found.rows, found.below, found.bad_lines), (2, 0, 2));
+}
+
+#[test]
 fn ratings_below_the_threshold_do_not_make_users() {
     let like = |least| Options {
         ratings: RatingUse::LikeFrom(least),

@@ -392,7 +392,7 @@ pub static SPEC: Spec = Spec {
     summary: "Thompson sampling under a mixture of Gaussians whose means are learned",
     citation: "after Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, AISTATS 2022",
     colors: ["#B5651D", "#E8A860"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned],
     constants: &[COMPONENTS, PRIOR_SD, USER_SD, NOISE_SD],
     can: Abilities {
