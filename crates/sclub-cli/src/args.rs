@@ -50,6 +50,18 @@ pub enum Command {
     /// LinUCB-Ind.
     Robust(crate::robust::RobustArgs),
 
+    /// Compare all policies in all worlds, in one table with ranks and tests
+    ///
+    /// Plays every policy in the worlds of the papers on online clustering of bandits, with constants that were chosen for all of
+    /// them by the same procedure. Writes one page with regrets, paired tests, ranks and costs.
+    Field(Box<crate::field::FieldArgs>),
+
+    /// Choose the constants of policies, all by the same procedure and budget
+    ///
+    /// Successive halving over the numbers among a policy's constants, on seeds that no table uses. Results are kept: the same
+    /// command again goes on.
+    Tune(crate::field::TuneArgs),
+
     /// Show what each part of sclub-soft is worth: the policy with one part off or changed at a time, in one table
     ///
     /// One row for the policy as it is and one for each change, one column for each world: users in clusters, users who
@@ -275,15 +287,15 @@ pub struct RecipeArgs {
     )]
     pub spread: f64,
 
-    /// Multiply every mean reward by X, at most 1; 0.04 makes them rare, a mean of about 0.02
+    /// Multiply every mean reward by X, at most 1; 0.04 makes them rare, a mean of about 0.02 [default: 1; with
+    /// --cascade: 0.2]
     #[arg(
         long,
         value_name = "X",
-        default_value = "1",
         allow_negative_numbers = true,
         help_heading = "World"
     )]
-    pub reward_scale: f64,
+    pub reward_scale: Option<f64>,
 
     /// Users come one after the other, a new one every X rounds [default: all are there from the start]
     #[arg(
@@ -297,13 +309,77 @@ pub struct RecipeArgs {
     /// After N rounds every user changes to another cluster [default: never]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "World")]
     pub change_at: Option<u64>,
+
+    /// Misspecified users: mean rewards differ from linear ones by up to E, a fixed number for each user and item
+    #[arg(
+        long,
+        value_name = "E",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = VARIATIONS
+    )]
+    pub misspecified: f64,
+
+    /// Corrupted users: a share S of the users gives rewards with the opposite taste. Regret counts true means
+    #[arg(
+        long,
+        value_name = "S",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = VARIATIONS
+    )]
+    pub corrupted: f64,
+
+    /// With --corrupted: number of rounds, from the first, in which they do
+    #[arg(long, value_name = "N", default_value = "20000", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
+    pub corrupted_rounds: u64,
+
+    /// Fixed set of N items with ids; the candidates of a round are a random part of them [default: new items in each
+    /// round]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
+    pub items_fixed: Option<u64>,
+
+    /// With --items-fixed: the items form C clusters, and users are grouped anew for each of them [default: none]
+    #[arg(long, value_name = "C", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
+    pub item_clusters: Option<u64>,
+
+    /// Lists of K items, of which the user clicks the first attractive one. Regret counts lists by the probability of
+    /// a click [default: one item a round]
+    #[arg(long, value_name = "K", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
+    pub cascade: Option<u64>,
+
+    /// Overlapping clusters: each user lies between two clusters, and users of one cluster are less than G apart
+    #[arg(
+        long,
+        value_name = "G",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = VARIATIONS
+    )]
+    pub overlap: f64,
+
+    /// Smoothed items: all near one plane, plus noise of this standard deviation [default: items in all directions]
+    #[arg(
+        long,
+        value_name = "SIGMA",
+        allow_negative_numbers = true,
+        help_heading = VARIATIONS
+    )]
+    pub smoothed: Option<f64>,
+
+    /// Number of servers, told to policies that have several; user u is at home on server u mod N [default: none are
+    /// told]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
+    pub servers: Option<u64>,
 }
+
+const VARIATIONS: &str = "Settings of other papers (docs/worlds.md)";
 
 impl RecipeArgs {
     /// The flags by id, with their values as text.
-    pub fn to_text(&self) -> [(&'static str, String); 13] {
+    pub fn to_text(&self) -> [(&'static str, String); 22] {
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
-        let change_at = self.change_at.map_or_else(String::new, |n| n.to_string());
+        let whole = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
         [
             ("frequencies", self.frequencies.name().to_owned()),
             ("users", self.users.to_string()),
@@ -315,9 +391,18 @@ impl RecipeArgs {
             ("noise", number(self.noise)),
             ("sizes", self.sizes.name().to_owned()),
             ("spread", self.spread.to_string()),
-            ("reward_scale", self.reward_scale.to_string()),
+            ("reward_scale", number(self.reward_scale)),
             ("newcomers_every", number(self.newcomers_every)),
-            ("change_at", change_at),
+            ("change_at", whole(self.change_at)),
+            ("misspecified", self.misspecified.to_string()),
+            ("corrupted", self.corrupted.to_string()),
+            ("corrupted_rounds", self.corrupted_rounds.to_string()),
+            ("items_fixed", whole(self.items_fixed)),
+            ("item_clusters", whole(self.item_clusters)),
+            ("cascade", whole(self.cascade)),
+            ("overlap", self.overlap.to_string()),
+            ("smoothed", number(self.smoothed)),
+            ("servers", whole(self.servers)),
         ]
     }
 }
@@ -461,6 +546,10 @@ Examples:
       a few large clusters and many small ones, users who differ inside them, rare rewards
   sclub run --rounds 2^17 --change-at 2^16
       all users change to other clusters half way
+  sclub run --items-fixed 1000 --misspecified 0.2 --rewards gaussian --noise 0.1
+      a fixed set of items, and mean rewards that are not quite linear
+  sclub run --users 900 --items 1000 --items-fixed 1000 --cascade 4
+      lists of four items, of which the user clicks the first attractive one
 ";
 
 /// Reads a whole number, also as `2^20-2`, `2^17`, `10^6` or `1_000_000`.

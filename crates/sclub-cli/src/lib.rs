@@ -9,6 +9,7 @@ mod choices;
 mod cluster;
 mod explain;
 mod features;
+mod field;
 mod files;
 mod keeping;
 mod machine;
@@ -101,6 +102,8 @@ pub fn main() -> ExitCode {
         }
         Some(args::Command::Paper(args)) => paper::paper(&args),
         Some(args::Command::Robust(args)) => robust::robust(&args),
+        Some(args::Command::Field(args)) => field::field(&args),
+        Some(args::Command::Tune(args)) => field::tune(&args),
         Some(args::Command::Ablate(args)) => ablate::ablate(&args),
         Some(args::Command::Features(args)) => features::features(&args),
         Some(args::Command::Serve(mut args)) => {

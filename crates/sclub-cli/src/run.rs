@@ -17,7 +17,7 @@ use sclub_lab::policies::{Name, choose};
 use sclub_lab::run::{Experiment, Run, threads};
 use sclub_lab::setting::{Kind, Setting};
 use sclub_lab::summary::{Row, summarise, thousands};
-use sclub_lab::synthetic::{Frequencies, Recipe, Twists};
+use sclub_lab::synthetic::{CASCADE_SCALE, Frequencies, Recipe, Twists};
 use sclub_lab::world::Rewards;
 use serde_json::json;
 
@@ -79,7 +79,8 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
             format!("{}\n{CLICKS}", table::clicks(&runs, &others))
         }
         Setting::Synthetic(_) | Setting::Vectors(..) => {
-            format!("{}\n{}", table::render(&rows), legend(&rows))
+            let is_cascade = is_cascade(&experiment.world);
+            format!("{}\n{}", table::render(&rows), legend(&rows, is_cascade))
         }
     };
     for line in clustering::lines(&runs) {
@@ -130,7 +131,7 @@ const FILE_FLAGS: [&str; 5] = [
 const CHOICE_FLAGS: [&str; 3] = ["others", "feature_scale", "placebo"];
 
 /// Flags of synthetic worlds that worlds of choices and of catalogues do not have.
-pub const SYNTHETIC_FLAGS: [&str; 8] = [
+pub const SYNTHETIC_FLAGS: [&str; 17] = [
     "frequencies",
     "rewards",
     "noise",
@@ -139,6 +140,15 @@ pub const SYNTHETIC_FLAGS: [&str; 8] = [
     "spread",
     "reward_scale",
     "change_at",
+    "misspecified",
+    "corrupted",
+    "corrupted_rounds",
+    "items_fixed",
+    "item_clusters",
+    "cascade",
+    "overlap",
+    "smoothed",
+    "servers",
 ];
 
 /// The flags of a shop that no other world has.
@@ -163,7 +173,11 @@ pub const SHOP_FLAGS: [&str; 14] = [
 pub fn refuse_what_does_not_apply(world: Kind, given: &[String]) -> Result<()> {
     let without: &[&[&str]] = match world {
         Kind::Synthetic => &[&FILE_FLAGS, &SHOP_FLAGS],
-        Kind::Vectors => &[&["clusters", "sizes", "spread"], &CHOICE_FLAGS, &SHOP_FLAGS],
+        Kind::Vectors => &[
+            &["clusters", "sizes", "spread", "overlap", "item_clusters"],
+            &CHOICE_FLAGS,
+            &SHOP_FLAGS,
+        ],
         Kind::Ratings | Kind::RatingsLeaky => &[
             &["users", "clusters", "newcomers_every"],
             &SYNTHETIC_FLAGS,
@@ -186,12 +200,17 @@ pub fn refuse_what_does_not_apply(world: Kind, given: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The recipe of a synthetic world, from the flags.
-pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
+/// The recipe of a synthetic world, from the flags and the names of those that were typed.
+pub fn recipe(args: &RecipeArgs, given: &[String]) -> Result<Recipe> {
+    if given.iter().any(|g| g == "corrupted_rounds") && args.corrupted == 0.0 {
+        bail!("--corrupted-rounds goes with --corrupted");
+    }
     let small = |name: &str, value: u64| -> Result<usize> {
         usize::try_from(value)
             .with_context(|| format!("{name} is {value}; it must be at most {}", usize::MAX))
     };
+    let some = |name: &str, value: Option<u64>| value.map(|value| small(name, value)).transpose();
+    let scale = args.cascade.map_or(1.0, |_| CASCADE_SCALE);
     let recipe = Recipe {
         users: small("users", args.users)?,
         clusters: small("clusters", args.clusters)?,
@@ -206,9 +225,18 @@ pub fn recipe(args: &RecipeArgs) -> Result<Recipe> {
         twists: Twists {
             sizes: args.sizes,
             spread: args.spread,
-            reward_scale: args.reward_scale,
+            reward_scale: args.reward_scale.unwrap_or(scale),
             newcomers_every: args.newcomers_every,
             change_at: args.change_at,
+            misspecified: args.misspecified,
+            corrupted: args.corrupted,
+            corrupted_rounds: args.corrupted_rounds,
+            items_fixed: some("items-fixed", args.items_fixed)?,
+            item_clusters: some("item-clusters", args.item_clusters)?,
+            cascade: some("cascade", args.cascade)?,
+            overlap: args.overlap,
+            smoothed: args.smoothed,
+            servers: some("servers", args.servers)?,
         },
     };
     if args.noise.is_some() && args.rewards == Rewards::Bernoulli {
@@ -263,7 +291,7 @@ fn setting(args: &RunArgs) -> Result<Setting> {
         let shop = shop(&args.shop, &args.recipe, &args.given)?;
         return Ok(Setting::Catalogue(shop));
     }
-    let recipe = recipe(&args.recipe)?;
+    let recipe = recipe(&args.recipe, &args.given)?;
     let path = match (args.world, &args.ratings) {
         (Kind::Synthetic, _) => return Ok(Setting::Synthetic(recipe)),
         (_, None) => bail!("this world is made from ratings: name a file with --ratings"),
@@ -380,9 +408,19 @@ fn figure_path(args: &RunArgs, ending: &str) -> Option<PathBuf> {
     (!args.no_figure).then(|| args.json.with_extension(ending))
 }
 
-fn legend(rows: &[Row]) -> String {
-    let mut legend =
-        String::from("regret: what the best items would have brought more, ± standard error.");
+/// True if lists are shown of which the user clicks the first attractive item.
+fn is_cascade(world: &Setting) -> bool {
+    match world {
+        Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.twists.cascade.is_some(),
+        Setting::Ratings(_) | Setting::Catalogue(_) => false,
+    }
+}
+
+fn legend(rows: &[Row], is_cascade: bool) -> String {
+    let mut legend = String::from(match is_cascade {
+        true => "regret: the clicks that the best lists would have brought more, ± standard error.",
+        false => "regret: what the best items would have brought more, ± standard error.",
+    });
     if rows.iter().any(|row| row.adjusted_rand.is_some()) {
         legend.push_str(" Rand: 1 where the clusters found are the true ones.");
     }

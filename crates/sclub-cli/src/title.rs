@@ -87,7 +87,12 @@ fn twists(recipe: &Recipe) -> String {
         reward_scale,
         newcomers_every,
         change_at,
+        ..
     } = recipe.twists;
+    let later = recipe.twists.later_settings().into_iter();
+    let later: String = later
+        .map(|(name, value)| format!("{name} {value}, "))
+        .collect();
     let number = |name: &str, value: f64, default: f64| {
         (value != default).then(|| format!("{name} {value}, "))
     };
@@ -97,6 +102,7 @@ fn twists(recipe: &Recipe) -> String {
         number("reward-scale", reward_scale, 1.0),
         newcomers_every.map(|gap| format!("newcomers-every {gap}, ")),
         change_at.map(|round| format!("change-at {round}, ")),
+        Some(later),
     ]
     .into_iter()
     .flatten()

@@ -186,6 +186,108 @@ fn a_world_off_the_papers_track_says_what_it_is() {
 }
 
 #[test]
+fn settings_of_other_papers_are_named_in_the_title_and_the_document() {
+    let folder = tempfile::tempdir().unwrap();
+    let said_and_config = |flags: &[&str]| {
+        let flags = [flags, &["--policies", "linucb-one,oracle,random"]].concat();
+        let output = small_run(folder.path(), &flags);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let config = read(&folder.path().join("results/run.json"))["config"].clone();
+        (text(&output.stdout), config)
+    };
+    let (said, config) = said_and_config(&[
+        "--items-fixed",
+        "40",
+        "--item-clusters",
+        "2",
+        "--cascade",
+        "3",
+        "--misspecified",
+        "0.05",
+        "--corrupted",
+        "0.2",
+        "--corrupted-rounds",
+        "2^9",
+    ]);
+    let title = "reward-scale 0.2, misspecified 0.05, corrupted 0.2, corrupted-rounds 512, items-fixed 40, \
+                 item-clusters 2, cascade 3";
+    assert!(said.contains(title), "{said}");
+    assert!(
+        said.contains("the best lists would have brought more"),
+        "{said}"
+    );
+    for (name, value) in [
+        ("items_fixed", 40),
+        ("item_clusters", 2),
+        ("cascade", 3),
+        ("corrupted_rounds", 512),
+    ] {
+        assert_eq!(config[name], value);
+    }
+    assert_eq!(config["misspecified"], 0.05);
+    assert_eq!(config["reward_scale"], 0.2, "the default with --cascade");
+    let (said, config) =
+        said_and_config(&["--overlap", "0.8", "--smoothed", "0.1", "--servers", "5"]);
+    assert!(
+        said.contains("overlap 0.8, smoothed 0.1, servers 5"),
+        "{said}"
+    );
+    assert_eq!(config["overlap"], 0.8);
+    assert_eq!(config["smoothed"], 0.1);
+    assert_eq!(config["servers"], 5);
+    let (_, config) = said_and_config(&[]);
+    for name in ["misspecified", "corrupted_rounds", "cascade", "servers"] {
+        assert!(config.get(name).is_none(), "{name}");
+    }
+    for (flags, message) in [
+        (
+            &["--item-clusters", "2"][..],
+            "item-clusters needs items-fixed",
+        ),
+        (
+            &["--corrupted-rounds", "9"],
+            "--corrupted-rounds goes with --corrupted",
+        ),
+        (
+            &["--cascade", "9"],
+            "cascade is 9; it must be between 1 and",
+        ),
+        (
+            &["--cascade", "2", "--rewards", "gaussian"],
+            "cascade and rewards gaussian cannot be combined",
+        ),
+        (
+            &["--overlap", "0.5", "--spread", "0.2"],
+            "overlap and spread cannot be combined",
+        ),
+        (
+            &["--world", "catalogue", "--cascade", "2"],
+            "--cascade does not apply to --world catalogue",
+        ),
+    ] {
+        let output = sclub()
+            .current_dir(folder.path())
+            .arg("run")
+            .args(flags)
+            .args(["--items", "8"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{flags:?}");
+        let said = text(&output.stderr);
+        assert!(said.contains(message), "{said}");
+    }
+    let output = sclub()
+        .args(["simulate", "--cascade", "3"])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("--cascade does not apply to a server"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_reader_who_goes_away_is_no_reason_to_fail() {
     let folder = tempfile::tempdir().unwrap();
     let mut child = sclub()

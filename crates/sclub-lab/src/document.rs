@@ -107,7 +107,7 @@ pub fn world_json(world: &Setting) -> Value {
         Rewards::Gaussian(scale) => ("gaussian", Some(scale)),
     };
     let clusters = matches!(world, Setting::Synthetic(_)).then_some(recipe.clusters);
-    json!({
+    let mut document = json!({
         "world": name,
         "frequencies": recipe.frequencies,
         "users": users,
@@ -122,7 +122,15 @@ pub fn world_json(world: &Setting) -> Value {
         "reward_scale": recipe.twists.reward_scale,
         "newcomers_every": recipe.twists.newcomers_every,
         "change_at": recipe.twists.change_at,
-    })
+    });
+    for (name, value) in recipe.twists.later_settings() {
+        // Whole numbers are written as such.
+        document[name.replace('-', "_")] = match value.fract() == 0.0 {
+            true => json!(value as u64),
+            false => json!(value),
+        };
+    }
+    document
 }
 
 fn shop_json(shop: &Shop) -> Value {

@@ -7,10 +7,12 @@
 
 pub mod ablation;
 pub mod adjusted_rand;
+pub mod cascade;
 pub mod catalogue;
 pub mod clustering;
 pub mod data;
 pub mod document;
+pub mod field;
 pub mod figure;
 pub mod held_out;
 pub mod named;

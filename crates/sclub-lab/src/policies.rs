@@ -150,9 +150,10 @@ impl FromStr for Name {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let all = Name::all();
-        let found = all.iter().find(|name| name.as_str() == text);
+        let found = all.iter().copied().find(|name| name.as_str() == text);
+        // The registry knows second names too.
         found
-            .copied()
+            .or_else(|| sclub::find_policy(text).map(Name))
             .ok_or_else(|| unknown("policy", text, all.iter().map(|name| name.as_str())))
     }
 }

@@ -135,6 +135,12 @@ pub struct Run<N = Name> {
     /// The items shown and their clicks, stage by stage, in such worlds; else empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Stage>,
+    /// The messages sent, and the numbers in them, if the policy is one of several servers or peers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<(u64, u64)>,
+    /// The size of the policy's final state in bytes, if it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state_bytes: Option<u64>,
     /// A digest of the policy's final state.
     #[serde(skip)]
     pub digest: u64,
@@ -281,10 +287,18 @@ impl Experiment {
     pub fn entries(&self) -> Result<Vec<Entry>, RunError> {
         let assumptions = self.world.assumptions(self.rounds);
         let setup = self.world.setup(&assumptions);
+        let mut given = self.given.clone();
+        for (name, value) in self.world.told() {
+            let has = |policy: &Name| policy.constant(name).is_some();
+            // A constant that was given has priority.
+            if self.policies.iter().any(has) && given.iter().all(|(given, _)| given != name) {
+                given.push((name.to_owned(), value.to_string()));
+            }
+        }
         Ok(policies::entries(
             &self.policies,
             self.preset,
-            &self.given,
+            &given,
             &setup,
         )?)
     }

@@ -264,6 +264,16 @@ impl Setting {
         }
     }
 
+    /// The constants that the world sets for policies which have them, by name: the number of servers, as `servers`.
+    pub fn told(&self) -> Vec<(&'static str, f64)> {
+        let servers = match self {
+            Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.twists.servers,
+            Setting::Ratings(_) | Setting::Catalogue(_) => None,
+        };
+        let servers = servers.map(|servers| ("servers", servers as f64));
+        servers.into_iter().collect()
+    }
+
     /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at
     /// most 1, and each user counts as a cluster. In a catalogue they do not hold: features are longer than 1,
     /// and tastes are not exactly equal inside clusters.

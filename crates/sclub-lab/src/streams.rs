@@ -36,6 +36,18 @@ pub enum Purpose {
     Decisions = 14,
     /// The items that a served user did not take, in the order in which they are offered.
     Others = 15,
+    /// The items of a world with a fixed set of them.
+    FixedItems = 16,
+    /// The groups of users on each cluster of items.
+    Groups = 17,
+    /// The differences between mean rewards and linear ones.
+    Misspecified = 18,
+    /// The corrupted users.
+    Corrupted = 19,
+    /// The clusters that users lie between.
+    Overlap = 20,
+    /// The plane that smoothed items are near.
+    Plane = 21,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

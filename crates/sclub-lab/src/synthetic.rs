@@ -1,8 +1,13 @@
 //! The paper's synthetic world (section 5.1), and variations of it ([`Twists`]).
 
+mod items;
+mod means;
 mod recipe;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_other_settings;
+mod twists;
 mod users;
 mod vectors;
 
@@ -10,14 +15,18 @@ use pulp::Arch;
 use rand::RngExt;
 use sclub::UserId;
 
+use crate::cascade::{average_list, best_list};
 use crate::normals::Normals;
 use crate::streams::{Purpose, stream};
 use crate::world::{BLOCK, Block, Changed, Truth, World};
+use items::Items;
+use means::Misspecified;
 use vectors::DrawVectors;
 
-pub use recipe::{Frequencies, MAX_USERS, Recipe, RecipeError, Sizes, Twists};
+pub use recipe::{Frequencies, MAX_USERS, Recipe, RecipeError};
+pub use twists::{CASCADE_SCALE, CORRUPTED_ROUNDS, Sizes, Twists};
 
-/// Users with given tastes, or in clusters; items drawn anew in each round.
+/// Users with given tastes, or in clusters; items drawn anew in each round, or from a fixed set.
 #[derive(Debug, Clone)]
 pub struct Synthetic {
     recipe: Recipe,
@@ -30,6 +39,10 @@ pub struct Synthetic {
     is_clustered: bool,
     /// The end of each user's share of the arrivals, in [0, 1].
     arrivals: Vec<f64>,
+    items: Items,
+    misspecified: Option<Misspecified>,
+    /// True for users whose rewards are corrupted; empty if there are none.
+    is_corrupted: Vec<bool>,
 }
 
 impl Synthetic {
@@ -39,6 +52,9 @@ impl Synthetic {
     /// As [`Recipe::check`].
     pub fn new(recipe: Recipe, seed: u64) -> Result<Self, RecipeError> {
         recipe.check()?;
+        if let Some(item_clusters) = recipe.twists.item_clusters {
+            return Ok(Self::with_item_clusters(recipe, item_clusters, seed));
+        }
         let mut normals = Normals::new(seed, Purpose::Tastes, 0);
         let weights = (0..recipe.clusters)
             .map(|_| {
@@ -54,15 +70,18 @@ impl Synthetic {
                 weights
             })
             .collect();
-        Ok(Self::of_tastes(recipe, weights, seed, true))
+        let cluster_of = users::clusters(&recipe, seed);
+        let arrivals = users::arrivals(&recipe, seed, &cluster_of);
+        let users = (cluster_of, arrivals);
+        Ok(Self::of_tastes(recipe, weights, users, seed, true))
     }
 
     /// The world of users whose weight vectors are given, `weights[user]`. The recipe's numbers of
     /// users and clusters are those of `weights`.
     ///
     /// # Errors
-    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe's
-    /// spread is not 0.
+    /// As [`Recipe::check`]; also if a vector does not have the recipe's dimension, or if the recipe has a
+    /// spread, an overlap or clusters of items.
     pub fn with_weights(
         recipe: Recipe,
         weights: Vec<Vec<f64>>,
@@ -81,34 +100,59 @@ impl Synthetic {
                 requirement: format!("as many as the users' vectors have, {}", other.len()),
             });
         }
-        if recipe.twists.spread != 0.0 {
+        let Twists {
+            spread,
+            overlap,
+            item_clusters,
+            ..
+        } = recipe.twists;
+        let item_clusters = item_clusters.map_or(0.0, |clusters| clusters as f64);
+        let drawn = [
+            ("spread", spread),
+            ("overlap", overlap),
+            ("item-clusters", item_clusters),
+        ];
+        if let Some((name, value)) = drawn.into_iter().find(|&(_, value)| value != 0.0) {
             return Err(RecipeError::OutOfRange {
-                name: "spread",
-                value: recipe.twists.spread,
+                name,
+                value,
                 requirement: "0 if tastes are given".into(),
             });
         }
-        Ok(Self::of_tastes(recipe, weights, seed, false))
+        let cluster_of = users::clusters(&recipe, seed);
+        let arrivals = users::arrivals(&recipe, seed, &cluster_of);
+        let users = (cluster_of, arrivals);
+        Ok(Self::of_tastes(recipe, weights, users, seed, false))
+    }
+
+    /// The world whose users are grouped anew for each cluster of items. Users who are together in all groups
+    /// are a cluster.
+    fn with_item_clusters(recipe: Recipe, item_clusters: usize, seed: u64) -> Self {
+        let first = users::clusters(&recipe, seed);
+        let arrivals = users::arrivals(&recipe, seed, &first);
+        let (cluster_of, weights) = users::grouped(&recipe, item_clusters, seed, first);
+        Self::of_tastes(recipe, weights, (cluster_of, arrivals), seed, true)
     }
 
     fn of_tastes(
         recipe: Recipe,
         mut weights: Vec<Vec<f64>>,
+        (cluster_of, arrivals): (Vec<u32>, Vec<f64>),
         seed: u64,
         is_clustered: bool,
     ) -> Self {
-        let cluster_of = users::clusters(&recipe, seed);
-        let arrivals = users::arrivals(&recipe, seed, &cluster_of);
         let changed = recipe.twists.change_at.map(|after| Changed {
             after,
             cluster_of: users::other_clusters(&recipe, seed, &cluster_of),
         });
         let later = changed.as_ref().map_or(&[][..], |c| &c.cluster_of);
         let mut own = [&cluster_of[..], later].map(|clusters| {
-            if recipe.twists.spread == 0.0 {
-                Vec::new()
-            } else {
+            if recipe.twists.spread != 0.0 {
                 users::own_weights(&recipe, seed, clusters, &weights)
+            } else if recipe.twists.overlap != 0.0 {
+                users::between_clusters(&recipe, seed, clusters, &weights)
+            } else {
+                Vec::new()
             }
         });
         let every_weight = own.iter_mut().chain(&mut weights).flatten();
@@ -127,6 +171,9 @@ impl Synthetic {
             own,
             is_clustered,
             arrivals,
+            items: Items::new(&recipe, seed),
+            misspecified: Misspecified::new(&recipe, seed),
+            is_corrupted: means::corrupted_users(&recipe, seed),
         }
     }
 
@@ -206,9 +253,16 @@ impl World for Synthetic {
             dim,
             candidates,
             rewards,
+            twists,
             ..
         } = self.recipe;
-        Block::new(dim, candidates, rewards).expect("the recipe has been checked")
+        let block = Block::new(dim, candidates, rewards).expect("the recipe has been checked");
+        Block {
+            slots: twists.cascade.unwrap_or(1),
+            is_cascade: twists.cascade.is_some(),
+            mirror: twists.reward_scale,
+            ..block
+        }
     }
 
     fn block_rounds(&self) -> usize {
@@ -220,18 +274,16 @@ impl World for Synthetic {
 
     fn draw(&self, index: u64, rounds: usize, block: &mut Block) {
         let Recipe {
-            dim,
             candidates,
             rewards,
+            twists,
             ..
         } = self.recipe;
-        let mut normals = Normals::new(self.seed, Purpose::Items, index);
+        let mut drawn = self.items.of_block(&self.recipe, self.seed, index);
         let mut noise = stream(self.seed, Purpose::Noise, index);
         let (users, ends) = self.draw_users(index, rounds);
         block.clear(users.len());
         block.ends = ends;
-        let mut features = vec![0.0; candidates * dim];
-        let mut scratch = vec![0.0; candidates];
         let first = self.first_round(index);
         for (at, means) in block.means.chunks_exact_mut(candidates).enumerate() {
             let user = users[at];
@@ -241,16 +293,37 @@ impl World for Synthetic {
                 block.ends.partition_point(|&end| end <= at)
             };
             block.users.push(user as UserId);
-            Arch::new().dispatch(DrawVectors {
-                normals: &mut normals,
-                weights: self.weights(user, first + round as u64),
-                features: &mut features,
-                means,
-                scratch: &mut scratch,
-            });
+            let round = first + round as u64;
+            drawn.draw(self.weights(user, round), means);
             block.items[at]
-                .refill_by_feature(candidates, &features)
+                .refill_by_feature(candidates, &drawn.features)
                 .expect("a drawn item has good features");
+            if !drawn.ids.is_empty() {
+                block.items[at]
+                    .set_ids(&drawn.ids)
+                    .expect("each item has an id");
+            }
+            if let Some(misspecified) = &self.misspecified {
+                misspecified.add(user, &drawn.ids, &drawn.features, means);
+            }
+            let is_corrupted = round < twists.corrupted_rounds
+                && self.is_corrupted.get(user).is_some_and(|&is| is);
+            if !self.is_corrupted.is_empty() {
+                block.corrupted.push(is_corrupted);
+            }
+            if let Some(slots) = twists.cascade {
+                block.best.push(best_list(means, slots));
+                block.average.push(average_list(means, slots));
+                let attractive = means.iter().map(|&mean| {
+                    let mean = match is_corrupted {
+                        true => block.mirror - mean,
+                        false => mean,
+                    };
+                    f64::from(u8::from(rewards.draw(&mut noise) < mean))
+                });
+                block.given.extend(attractive);
+                continue;
+            }
             block
                 .best
                 .push(means.iter().copied().fold(f64::NEG_INFINITY, f64::max));

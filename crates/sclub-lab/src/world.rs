@@ -8,6 +8,7 @@ use rand_distr::{Distribution, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemSet, UserId};
 
+use crate::cascade::click_probability;
 use crate::catalogue::Stock;
 use crate::named::named;
 
@@ -106,6 +107,15 @@ pub struct Block {
     /// The reward of each candidate, round by round, if the world draws rewards itself; `noise` is not used
     /// then. Else empty.
     pub given: Vec<f64>,
+    /// For each round, true if its rewards have the mean `mirror` − μ in place of the true mean μ. Empty if no
+    /// rewards are corrupted.
+    pub corrupted: Vec<bool>,
+    /// The sum of a true and a corrupted mean.
+    pub mirror: f64,
+    /// True if lists of `slots` items are shown, of which the user clicks the first attractive one
+    /// ([`crate::cascade`]). `given` tells which are; `best` and `average` have one entry per round, the best and the
+    /// average list's probability of a click.
+    pub is_cascade: bool,
     /// Candidates in a round.
     pub candidates: usize,
 }
@@ -130,6 +140,9 @@ impl Block {
             noise: Vec::with_capacity(BLOCK),
             rewards,
             given: Vec::new(),
+            corrupted: Vec::new(),
+            mirror: 1.0,
+            is_cascade: false,
             candidates,
         })
     }
@@ -149,6 +162,9 @@ impl Block {
             noise: Vec::with_capacity(BLOCK * slots),
             rewards: Rewards::Bernoulli,
             given: Vec::new(),
+            corrupted: Vec::new(),
+            mirror: 1.0,
+            is_cascade: false,
             candidates: stock.items().len(),
             stock: Some(stock),
         }
@@ -192,6 +208,7 @@ impl Block {
         self.average.clear();
         self.noise.clear();
         self.given.clear();
+        self.corrupted.clear();
         if self.stock.is_some() {
             return;
         }
@@ -221,6 +238,15 @@ impl Block {
         }
     }
 
+    /// The mean of the rewards that a candidate brings, from its true mean. They differ if rewards are corrupted.
+    #[inline]
+    pub fn mean_of_reward(&self, round: usize, mean: f64) -> f64 {
+        match self.corrupted.get(round) {
+            Some(true) => self.mirror - mean,
+            _ => mean,
+        }
+    }
+
     /// The reward of a candidate: the same for every policy that chooses it.
     #[inline]
     pub fn reward(&self, round: usize, choice: usize) -> f64 {
@@ -233,7 +259,7 @@ impl Block {
         if !self.given.is_empty() {
             return self.given[round * self.candidates + choice];
         }
-        let mean = self.mean(round, choice);
+        let mean = self.mean_of_reward(round, self.mean(round, choice));
         let noise = self.noise[round * self.slots + slot];
         match self.rewards {
             Rewards::Bernoulli => f64::from(u8::from(noise < mean)),
@@ -303,6 +329,20 @@ impl Tally {
         self.regret += best - block.mean(at, choice);
         self.random_regret += best - block.average[at];
         reward
+    }
+
+    /// Counts a list shown to the `at`-th user of a block of cascades: one recommendation, with the reward 1 if an item
+    /// is clicked. The regret is the difference between the probabilities of a click of the best list and this one.
+    /// Returns the place in the list of the item that is clicked.
+    pub fn count_cascade(&mut self, block: &Block, at: usize, list: &[usize]) -> Option<usize> {
+        let attraction = list.iter().map(|&choice| block.mean(at, choice));
+        let clicked = (list.iter()).position(|&choice| block.reward(at, choice) == 1.0);
+        let best = block.best[at];
+        self.served += 1;
+        self.reward += f64::from(u8::from(clicked.is_some()));
+        self.regret += best - click_probability(attraction);
+        self.random_regret += best - block.average[at];
+        clicked
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use sclub::{ItemSet, Observation, Policy, Preset};
+use sclub::{Abilities, Constant, ItemSet, Observation, Policy, Preset, Range, Spec, Value};
 use sclub_lab::policies::{Knowledge, Name, choose};
 use sclub_lab::run::{Experiment, Observer, Run};
 use sclub_lab::setting::Setting;
@@ -69,6 +69,111 @@ fn any_number_of_threads_gives_the_same_bits() {
     for threads in [2, 5] {
         assert_eq!(bits(&experiment(threads).run(&()).unwrap()), bits(&one));
     }
+}
+
+#[test]
+fn worlds_of_other_papers_are_the_same_on_any_number_of_threads() {
+    let none = Twists::default();
+    let fixed = Twists {
+        items_fixed: Some(30),
+        ..none
+    };
+    for twists in [
+        Twists {
+            misspecified: 0.2,
+            corrupted: 0.2,
+            corrupted_rounds: 300,
+            overlap: 0.8,
+            ..none
+        },
+        Twists {
+            item_clusters: Some(2),
+            misspecified: 0.2,
+            cascade: Some(3),
+            reward_scale: 0.2,
+            ..fixed
+        },
+        Twists {
+            smoothed: Some(0.1),
+            ..fixed
+        },
+        Twists {
+            smoothed: Some(0.1),
+            cascade: Some(4),
+            corrupted: 0.5,
+            ..none
+        },
+    ] {
+        let of = |threads| {
+            let experiment = Experiment {
+                world: Setting::Synthetic(Recipe {
+                    twists,
+                    ..recipe(Frequencies::Users)
+                }),
+                rounds: 700,
+                ..experiment(threads)
+            };
+            experiment.run(&()).unwrap()
+        };
+        let one = of(1);
+        assert_eq!(one.len(), 3 * everyone().len());
+        assert_eq!(bits(&one), bits(&of(3)), "{twists:?}");
+        let runs = one.iter().filter(|run| run.policy == Name::RANDOM);
+        for run in runs {
+            assert!(
+                (run.regret / run.random_regret - 1.0).abs() < 0.2,
+                "{run:?}"
+            );
+        }
+    }
+}
+
+/// A policy with a number of servers.
+static SERVED: Spec = Spec {
+    name: "served",
+    title: "Served",
+    summary: "A policy with several servers",
+    citation: "none",
+    colors: ["#A0522D", "#DEB887"],
+    revision: 1,
+    presets: &[Preset::Default],
+    constants: &[Constant::new(
+        "servers",
+        "Number of servers",
+        Range::POSITIVE,
+        |_, _| Ok(Value::Number(1.0)),
+    )],
+    can: Abilities::NONE,
+    new: |_, _| Err(sclub::Error::NoUsers),
+    load: None,
+    gather: None,
+};
+
+#[test]
+fn policies_with_several_servers_are_told_their_number_and_others_are_not() {
+    let of = |servers, given: &[(&str, &str)]| {
+        let given = given
+            .iter()
+            .map(|(name, text)| (name.to_string(), text.to_string()));
+        let experiment = Experiment {
+            world: Setting::Synthetic(Recipe {
+                twists: Twists {
+                    servers,
+                    ..Twists::default()
+                },
+                ..recipe(Frequencies::Users)
+            }),
+            policies: vec![Name::from(&SERVED), Name::SCLUB],
+            given: given.collect(),
+            ..experiment(1)
+        };
+        let entries = experiment.entries().unwrap();
+        assert_eq!(entries[1].values.number("servers"), None);
+        entries[0].values.number("servers")
+    };
+    assert_eq!(of(None, &[]), Some(1.0), "its default");
+    assert_eq!(of(Some(5), &[]), Some(5.0));
+    assert_eq!(of(Some(5), &[("servers", "7")]), Some(7.0));
 }
 
 #[test]

@@ -96,6 +96,18 @@ struct Written {
     key: String,
 }
 
+/// Hashes the ids of users, with a key.
+#[derive(Debug, Clone, Copy)]
+pub struct UserHash([u8; 32]);
+
+impl UserHash {
+    /// The hash of a user, in hexadecimal.
+    pub fn of(&self, user: &str) -> String {
+        let hash = blake3::keyed_hash(&self.0, user.as_bytes());
+        hash.to_hex()[..32].to_owned()
+    }
+}
+
 /// Settings that are invalid, or differ from what the folder was made with.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -286,6 +298,14 @@ impl Identity {
             }
         }
         Ok(())
+    }
+
+    /// Hashes the ids of users for this folder or cluster.
+    pub fn user_hash(&self) -> UserHash {
+        UserHash(blake3::derive_key(
+            "sclub: hashes of forgotten users",
+            &self.key,
+        ))
     }
 
     /// Makes the policy, before its first round.

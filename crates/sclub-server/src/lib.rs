@@ -25,6 +25,7 @@ pub mod engine;
 pub mod env;
 pub mod event;
 pub mod identity;
+mod locks;
 pub mod meters;
 pub mod old;
 pub mod refusal;

@@ -85,6 +85,7 @@ pub struct Meters {
     lag: Gauge,
     nodes: Gauge,
     takeovers: Gauge,
+    left_out: Gauge,
     fit_age: Gauge,
     forwards: Histogram,
     second: Second,
@@ -181,6 +182,7 @@ impl Default for Meters {
                 lag: gauge!("sclub_follow_lag_batches"),
                 nodes: gauge!("sclub_nodes"),
                 takeovers: gauge!("sclub_takeovers"),
+                left_out: gauge!("sclub_fit_partitions_left_out"),
                 fit_age: gauge!("sclub_fit_age_seconds"),
                 forwards: histogram!("sclub_forward_seconds"),
                 second: Second::default(),
@@ -200,6 +202,10 @@ fn describe() {
         "Batches that this node is behind the owners of the groups it follows"
     );
     describe_gauge!("sclub_nodes", "Nodes of the cluster that are running");
+    describe_gauge!(
+        "sclub_fit_partitions_left_out",
+        "Partitions that did not answer in fits that this node has computed, since it started"
+    );
     describe_gauge!(
         "sclub_takeovers",
         "Groups that this node has taken over since its start"
@@ -321,8 +327,9 @@ impl Meters {
     }
 
     /// Sets the gauges of a cluster.
-    pub fn cluster(&self, takeovers: u64, fit_age_ms: Option<u64>) {
+    pub fn cluster(&self, takeovers: u64, left_out: u64, fit_age_ms: Option<u64>) {
         self.takeovers.set(takeovers as f64);
+        self.left_out.set(left_out as f64);
         self.fit_age
             .set(fit_age_ms.map_or(-1.0, |age| age as f64 / 1e3));
     }

@@ -38,6 +38,14 @@ pub fn digest<T: Save>(state: &T) -> u64 {
     mix(writer.checksum.finish())
 }
 
+/// The number of bytes that would be saved.
+pub fn length<T: Save>(state: &T) -> u64 {
+    let mut counter = Writer::new(None);
+    let counted = state.save_words(&mut counter);
+    counted.expect("counting cannot fail");
+    8 * counter.words
+}
+
 /// Writes a state with its header and its checksum. It is walked twice: to count, then to write.
 ///
 /// # Errors

@@ -1,16 +1,91 @@
 //! Random numbers that are fixed by a key, and draws from a posterior.
 
 use crate::digest::mix;
+use crate::items::Group;
 use crate::statistics::View;
+use crate::ucb;
+
+/// `recommend`, `explain` and their siblings of a policy that ranks items by a weight vector drawn from a posterior:
+/// it has `default_draw(user)`, the random number of a decision without one of its own, and `draw(number, user)`, an
+/// estimate and a draw.
+macro_rules! rank_by_draw {
+    () => {
+        fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+            self.recommend_drawn(self.default_draw(user), user, items)
+        }
+
+        fn explain(
+            &self,
+            user: UserId,
+            items: &ItemSet,
+            scores: &mut Vec<Score>,
+        ) -> Result<(), Error> {
+            self.explain_drawn(self.default_draw(user), user, items, scores)
+        }
+
+        fn recommend_drawn(
+            &self,
+            draw: u64,
+            user: UserId,
+            items: &ItemSet,
+        ) -> Result<Decision, Error> {
+            crate::policy::check_items(items, self.dim())?;
+            let (estimate, draw) = self.draw(draw, user);
+            Ok(crate::ucb::choose(items, |group, scores| {
+                crate::draws::score(&estimate, &draw, &group, scores);
+            }))
+        }
+
+        fn explain_drawn(
+            &self,
+            draw: u64,
+            user: UserId,
+            items: &ItemSet,
+            scores: &mut Vec<Score>,
+        ) -> Result<(), Error> {
+            crate::policy::check_items(items, self.dim())?;
+            let (estimate, draw) = self.draw(draw, user);
+            crate::ucb::explain(items, scores, |group, scores| {
+                crate::draws::score(&estimate, &draw, &group, scores);
+            });
+            Ok(())
+        }
+
+        fn recommend_list_drawn(
+            &self,
+            draw: u64,
+            user: UserId,
+            items: &ItemSet,
+            k: usize,
+            exclude: &dyn Fn(usize) -> bool,
+            list: &mut Vec<Decision>,
+        ) -> Result<(), Error> {
+            let mut scores = Vec::new();
+            self.explain_drawn(draw, user, items, &mut scores)?;
+            crate::policy::largest(&scores, k, exclude, list);
+            Ok(())
+        }
+    };
+}
+pub(crate) use rank_by_draw;
+
+/// Scores a group of items: the mean by the estimate, the score by the draw.
+pub(crate) fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Scores) {
+    ucb::products(estimate, group, &mut scores.mean);
+    ucb::products(draw, group, &mut scores.score);
+    for lane in 0..group.width {
+        scores.width[lane] = scores.score[lane] - scores.mean[lane];
+    }
+}
 
 /// Independent standard normal numbers (Marsaglia's polar method). A key gives the same ones again.
-struct Normals {
+pub(crate) struct Normals {
     state: u64,
     spare: Option<f64>,
 }
 
 impl Normals {
-    fn new(key: u64) -> Self {
+    pub fn new(key: u64) -> Self {
         Self {
             state: mix(key),
             spare: None,
@@ -23,7 +98,7 @@ impl Normals {
         (mix(self.state) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
     }
 
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         if let Some(spare) = self.spare.take() {
             return spare;
         }
@@ -39,8 +114,17 @@ impl Normals {
     }
 }
 
-/// A draw from N(0, scale² S⁻¹), S⁻¹ = Mᵀ diag(g) M.
+/// A draw from N(θ̂, scale² S⁻¹).
 pub(crate) fn from_posterior(key: u64, view: View<'_>, scale: f64) -> Vec<f64> {
+    let mut draw = deviation(key, view, scale);
+    for (value, mean) in draw.iter_mut().zip(view.estimate) {
+        *value += mean;
+    }
+    draw
+}
+
+/// A draw from N(0, scale² S⁻¹), S⁻¹ = Mᵀ diag(g) M.
+pub(crate) fn deviation(key: u64, view: View<'_>, scale: f64) -> Vec<f64> {
     let mut normals = Normals::new(key);
     let mut draw = vec![0.0; view.scale.len()];
     // Mᵀ w, row by row: M is unit lower triangular, packed by rows without its diagonal.

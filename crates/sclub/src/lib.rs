@@ -22,6 +22,7 @@
 //! ```
 
 mod abilities;
+mod base;
 pub mod bytes;
 mod change;
 pub mod club;
@@ -66,8 +67,8 @@ pub use kernels::MAX_DIM;
 pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policy::{
-    Change, ClusterId, Comparison, Decision, ItemId, List, Observation, Policy, Score, Shown,
-    UserId, Users, Why, check_items, check_round,
+    Change, ClusterId, Comparison, Decision, ItemId, List, Messages, Observation, Policy, Score,
+    Shown, UserId, Users, Why, check_items, check_round,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;

@@ -52,6 +52,23 @@ pub struct Decision {
     pub score: Score,
 }
 
+/// The messages that the parts of a distributed policy have sent to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Messages {
+    /// The number of messages.
+    pub sent: u64,
+    /// The numbers in all of them.
+    pub numbers: u64,
+}
+
+impl Messages {
+    /// Counts some messages of equal length.
+    pub(crate) fn count(&mut self, messages: usize, numbers_each: usize) {
+        self.sent += messages as u64;
+        self.numbers += (messages * numbers_each) as u64;
+    }
+}
+
 /// The users known before the first round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Users {
@@ -286,8 +303,19 @@ pub trait Policy: Send + Sync {
         None
     }
 
+    /// The messages sent so far, if the policy is one of several servers or peers. `None` for a policy in one
+    /// place, which sends none.
+    fn messages(&self) -> Option<Messages> {
+        None
+    }
+
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
+
+    /// The size of the state in bytes, as it is saved. `None` if the policy does not tell.
+    fn state_bytes(&self) -> Option<u64> {
+        None
+    }
 
     /// The policy as one that can be inspected.
     fn as_inspect(&self) -> Option<&dyn Inspect> {

@@ -20,6 +20,8 @@ pub fn radius(count: u64) -> f64 {
 pub(crate) struct Thresholds {
     pub alpha_theta: f64,
     pub alpha_p: f64,
+    /// A distance that two estimates may have beyond their radii: 0 in the paper.
+    pub slack: f64,
 }
 
 impl Thresholds {
@@ -27,6 +29,7 @@ impl Thresholds {
         Self {
             alpha_theta: params.alpha_theta,
             alpha_p: params.alpha_p,
+            slack: 0.0,
         }
     }
 
@@ -39,7 +42,7 @@ impl Thresholds {
         radius: f64,
         other_radius: f64,
     ) -> Option<Comparison> {
-        let threshold = self.alpha_theta * (radius + other_radius);
+        let threshold = self.alpha_theta * (radius + other_radius) + self.slack;
         (distance > threshold).then_some(Comparison {
             distance,
             threshold,
@@ -71,11 +74,17 @@ impl Thresholds {
         radius: f64,
         other_radius: f64,
     ) -> Option<Comparison> {
-        let threshold = self.alpha_theta / 2.0 * (radius + other_radius);
+        let threshold = self.alpha_theta / 2.0 * (radius + other_radius) + self.slack / 2.0;
         (distance < threshold).then_some(Comparison {
             distance,
             threshold,
         })
+    }
+
+    /// The share of a cluster in the threshold of [`Thresholds::estimates_agree`].
+    #[inline]
+    pub fn reach(&self, radius: f64) -> f64 {
+        self.alpha_theta / 2.0 * radius + self.slack / 4.0
     }
 
     /// Algorithm 4, second condition, on two clusters' average frequencies. The comparison if they

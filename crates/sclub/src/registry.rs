@@ -10,18 +10,38 @@ use crate::spec::Spec;
 
 #[path = "policies/cab.rs"]
 mod cab;
+#[path = "policies/club_cascade.rs"]
+mod club_cascade;
 #[path = "policies/cofiba.rs"]
 mod cofiba;
 #[path = "policies/crowd.rs"]
 mod crowd;
+#[path = "policies/dccb.rs"]
+mod dccb;
 #[path = "policies/dynucb.rs"]
 mod dynucb;
+#[path = "policies/fclub.rs"]
+mod fclub;
+#[path = "policies/hier_ts.rs"]
+mod hier_ts;
 #[path = "policies/lints.rs"]
 pub(crate) mod lints;
 #[path = "policies/locb.rs"]
 mod locb;
 #[path = "policies/log_index.rs"]
 mod log_index;
+#[path = "policies/mix_ts.rs"]
+mod mix_ts;
+#[path = "policies/pairs.rs"]
+mod pairs;
+#[path = "policies/row.rs"]
+mod row;
+#[path = "policies/rsclumb.rs"]
+mod rsclumb;
+#[path = "policies/ts.rs"]
+mod ts;
+#[path = "policies/uniclub.rs"]
+mod uniclub;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -32,11 +52,25 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+    &lints::ONE,
+    &ts::CLUB,
+    &ts::SCLUB,
+    &uniclub::UNICLUB,
+    &uniclub::UNISCLUB,
+    &rsclumb::SPEC,
+    &club_cascade::SPEC,
+    &hier_ts::SPEC,
+    &mix_ts::SPEC,
+    &fclub::SPEC,
+    &dccb::SPEC,
     &dynucb::SPEC,
     &locb::SPEC,
     &cab::SPEC,
     &cofiba::SPEC,
 ];
+
+/// Second names of policies.
+static SECOND_NAMES: &[(&str, &Spec)] = &[("ts:linucb-ind", &lints::SPEC)];
 
 /// Names of the lab's reference policies.
 const RESERVED: [&str; 3] = ["random", "oracle", "informed"];
@@ -50,9 +84,13 @@ pub fn registry() -> Vec<&'static Spec> {
     BUILT_IN.iter().chain(added.iter()).copied().collect()
 }
 
-/// A policy by name.
+/// A policy by name. `ts:linucb-ind` is a second name of `lints`.
 pub fn find_policy(name: &str) -> Option<&'static Spec> {
-    registry().into_iter().find(|spec| spec.name == name)
+    let second = SECOND_NAMES.iter().find(|(second, _)| *second == name);
+    let all = registry().into_iter();
+    second
+        .map(|&(_, spec)| spec)
+        .or_else(|| all.into_iter().find(|spec| spec.name == name))
 }
 
 /// Adds a policy from outside the library. From now on everything that looks policies up knows it:

@@ -20,7 +20,8 @@ use crate::refit::{Gathering, Progress};
 /// A policy as tools see it. Two are equal if their names are.
 #[derive(Debug)]
 pub struct Spec {
-    /// The name that tools use: lower case, words joined by `-`.
+    /// The name that tools use: lower case, words joined by `-`. A policy that is built on another can have both
+    /// names, joined by `:`.
     pub name: &'static str,
     /// The name in prose and in legends.
     pub title: &'static str,
@@ -61,23 +62,10 @@ pub type NewGathering =
 pub enum Partitions {
     /// They can: users share nothing.
     Any,
-    /// They can, unless this flag is set ([`Partitions::with`]).
-    AnyUnless(&'static str),
     /// They can. What users share is learned by fits over all partitions ([`Spec::gather`]).
     Gathered,
     /// They cannot: all users must be in one partition.
     One,
-}
-
-impl Partitions {
-    /// The answer for a policy with these constants: [`Partitions::AnyUnless`] becomes `Any` or `One`.
-    pub fn with(self, values: &Values) -> Self {
-        match self {
-            Self::AnyUnless(flag) if values.flag(flag) => Self::One,
-            Self::AnyUnless(_) => Self::Any,
-            other => other,
-        }
-    }
 }
 
 /// Abilities of a policy beyond recommending and learning.
@@ -196,8 +184,8 @@ impl Spec {
             digits.len() == 6 && digits.chars().all(|c| c.is_ascii_hexdigit())
         };
         ensure(
-            is_word(name, '-'),
-            "its name must be lower-case words joined by '-'",
+            name.split(':').all(|part| is_word(part, '-')),
+            "its name must be lower-case words joined by '-' or ':'",
         )?;
         ensure(
             !self.title.is_empty() && !self.citation.is_empty(),

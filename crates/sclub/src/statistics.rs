@@ -96,6 +96,13 @@ pub(crate) struct View<'a> {
     pub estimate: &'a [f64],
 }
 
+impl View<'_> {
+    /// ln |S|
+    pub fn log_determinant(self) -> f64 {
+        -self.scale.iter().map(|&g| libm::log(g)).sum::<f64>()
+    }
+}
+
 /// Memory for the cubic operations, kept between them.
 #[derive(Debug, Clone)]
 pub(crate) struct Scratch {
@@ -262,6 +269,11 @@ impl Aggregate {
     /// Adds G, b and T. The factors are remade by the caller's [`Aggregate::factorise`].
     pub fn add_sums(&mut self, gram: &[f64], moment: &[f64], count: u64) {
         self.add(gram, moment, count, 1.0);
+    }
+
+    /// Takes G, b and T out. The factors are remade by the caller's [`Aggregate::factorise`].
+    pub fn remove_sums(&mut self, gram: &[f64], moment: &[f64], count: u64) {
+        self.add(gram, moment, count, -1.0);
     }
 
     /// Adds another set's sums. The factors are remade by the caller's [`Aggregate::factorise`].

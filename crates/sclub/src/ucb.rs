@@ -43,20 +43,26 @@ impl Ranking {
         }
     }
 
+    /// The scores of a group.
+    #[inline(always)]
+    pub fn fill(&self, view: View<'_>, beta: f64, group: Group<'_>, scores: &mut Scores) {
+        scores.fill(self.index, view, beta, group);
+    }
+
     /// Algorithm 1, line 11: the candidate with the largest score, the first of them on a tie.
     ///
     /// `items` is not empty and has the dimension of `view`; the caller has checked.
     #[inline]
     pub fn choose(&self, view: View<'_>, beta: f64, items: &ItemSet) -> Decision {
         choose(items, |group, scores| {
-            scores.fill(self.index, view, beta, group);
+            self.fill(view, beta, group, scores);
         })
     }
 
     /// Score, mean and width of every candidate.
     pub fn explain(&self, view: View<'_>, beta: f64, items: &ItemSet, out: &mut Vec<Score>) {
         explain(items, out, |group, scores| {
-            scores.fill(self.index, view, beta, group);
+            self.fill(view, beta, group, scores);
         });
     }
 }
@@ -85,6 +91,17 @@ pub(crate) fn choose(items: &ItemSet, mut fill: impl FnMut(Group<'_>, &mut Score
         }
     }
     best
+}
+
+/// The products of a weight vector with the items of a group.
+#[inline]
+pub(crate) fn products(weights: &[f64], group: &Group<'_>, products: &mut [f64; GROUP]) {
+    products.fill(0.0);
+    for (weight, row) in weights.iter().zip(group.features.chunks_exact(group.width)) {
+        for (product, x) in products.iter_mut().zip(row) {
+            *product += weight * x;
+        }
+    }
 }
 
 /// The scores of all items, in their order; replaces the contents of `out`.

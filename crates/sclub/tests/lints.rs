@@ -25,9 +25,8 @@ proptest! {
         is_shared: bool,
     ) {
         let items = ItemSet::from_rows(DIM, &rows).unwrap();
-        let given = [("draw_scale", Value::Number(0.0)), ("shared", Value::Flag(is_shared))];
-        let mut lints = make("lints", 1, &given);
         let twin = if is_shared { "linucb-one" } else { "linucb-ind" };
+        let mut lints = make(&format!("ts:{twin}"), 1, &[("draw_scale", Value::Number(0.0))]);
         let mut linucb = make(twin, 1, &[("beta", Value::Number(0.0))]);
         for (user, reward) in rounds {
             let shown = lints.recommend(user, &items).unwrap();

@@ -360,18 +360,16 @@ fn saved(policy: &dyn Policy) -> Vec<u8> {
 
 #[test]
 fn policies_say_whether_their_users_can_be_split() {
-    let setup = setup();
-    let partitions = |name: &str, given: &[(&str, sclub::Value)]| {
-        let values = find(name).values(Preset::Default, given, &setup).unwrap();
-        find(name).can.partitions.with(&values)
-    };
-    assert_eq!(partitions("sclub", &[]), Partitions::One);
-    assert_eq!(partitions("club", &[]), Partitions::One);
-    assert_eq!(partitions("linucb-ind", &[]), Partitions::Any);
-    assert_eq!(partitions("lints", &[]), Partitions::Any);
-    let shared = [("shared", sclub::Value::Flag(true))];
-    assert_eq!(partitions("lints", &shared), Partitions::One);
-    for name in ["sclub-soft", "gaussian", "linucb-one"] {
-        assert_eq!(partitions(name, &[]), Partitions::Gathered);
+    for (partitions, names) in [
+        (Partitions::One, ["sclub", "club", "ts:linucb-one"]),
+        (Partitions::Any, ["linucb-ind", "lints", "ts:linucb-ind"]),
+        (
+            Partitions::Gathered,
+            ["sclub-soft", "gaussian", "linucb-one"],
+        ),
+    ] {
+        for name in names {
+            assert_eq!(find(name).can.partitions, partitions, "{name}");
+        }
     }
 }

@@ -19,7 +19,6 @@ fn abilities(can: &Abilities) -> String {
     let mut names: Vec<String> = some.map(|(_, name)| name.into()).collect();
     names.extend(match can.partitions {
         Partitions::Any => Some("partitions".into()),
-        Partitions::AnyUnless(flag) => Some(format!("partitions, unless `{flag}`")),
         Partitions::Gathered => Some("partitions, by fits over all of them".into()),
         Partitions::One => None,
     });

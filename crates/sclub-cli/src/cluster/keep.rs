@@ -21,9 +21,8 @@ const INDEX: &str = "cluster.json";
 /// The description of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 struct Index {
-    partitions: usize,
-    replicas: usize,
-    created: u64,
+    #[serde(flatten)]
+    cluster: Cluster,
     /// The last batch of each group.
     last: std::collections::BTreeMap<String, u64>,
 }
@@ -73,12 +72,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
         print_line(&format!("{group}: up to batch {at}, {bytes} bytes"));
         last.insert(group, at);
     }
-    let index = Index {
-        partitions: cluster.partitions,
-        replicas: cluster.replicas,
-        created: cluster.created,
-        last,
-    };
+    let index = Index { cluster, last };
     fs::write(args.out.join(INDEX), serde_json::to_vec_pretty(&index)?)?;
     print_line(&format!("the backup is in {}", args.out.display()));
     Ok(ExitCode::SUCCESS)
@@ -93,9 +87,13 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let index = args.from.join(INDEX);
     let index = fs::read(&index).with_context(|| format!("cannot read {}", index.display()))?;
     let index: Index = serde_json::from_slice(&index).context("cluster.json is damaged")?;
-    let replicas = args.replicas.unwrap_or(index.replicas);
+    let mut cluster = index.cluster;
+    cluster.replicas = args.replicas.unwrap_or(cluster.replicas);
     let bus = args.link.connect().await?;
-    let groups = Cluster::streams(index.partitions);
+    Cluster::check_absent(&*bus)
+        .await
+        .map_err(|error| anyhow!(error))?;
+    let groups = Cluster::streams(cluster.partitions);
     // Everything is read and checked before anything is made.
     let mut states = Vec::new();
     for group in &groups {
@@ -120,7 +118,7 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
         .zip(&states)
         .map(|(group, restored)| (group.clone(), restored.position() + 1))
         .collect();
-    bus.init_from(&streams, replicas).await?;
+    bus.init_from(&streams, cluster.replicas).await?;
     for (group, restored) in groups.iter().zip(&states) {
         put(&*bus, group, restored).await?;
         print_line(&format!("{group}: up to batch {}", restored.position()));
@@ -128,13 +126,8 @@ pub async fn restore(args: &RestoreArgs) -> Result<ExitCode> {
     let Some(identity) = states.first().map(|restored| restored.identity.encode()) else {
         bail!("the backup is empty");
     };
-    let made = Cluster::restore(
-        &*bus,
-        identity.into(),
-        index.partitions,
-        replicas,
-        index.created,
-    );
+    let env = Env::real();
+    let made = cluster.restore(&*bus, &env, identity.into());
     made.await.map_err(|error| anyhow!(error))?;
     print_line("the cluster is made; start nodes with new data folders");
     Ok(ExitCode::SUCCESS)

@@ -429,9 +429,9 @@ async fn remove(args: &RemoveArgs) -> Result<ExitCode> {
     }
     bus.delete(Bucket::Config, &node_key(node), None).await?;
     bus.delete(Bucket::Config, &drain_key(node), None).await?;
-    let forgotten = forget_key(node, "");
     for (key, _) in bus.entries(Bucket::Config) {
-        if key.starts_with(&forgotten) {
+        let group = key.rsplit_once('.').map_or("", |(_, group)| group);
+        if key == forget_key(node, group) {
             bus.delete(Bucket::Config, &key, None).await?;
         }
     }

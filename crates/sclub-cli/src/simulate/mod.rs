@@ -158,6 +158,9 @@ pub fn simulate(args: &SimulateArgs) -> Result<ExitCode> {
     }
 }
 
+/// Flags that the lab alone can play: a request has no ids that items keep, and no list that is looked at in part.
+const LAB_FLAGS: [&str; 4] = ["items_fixed", "item_clusters", "cascade", "servers"];
+
 /// True for worlds that can be played over HTTP.
 fn can_play(world: &Kind) -> bool {
     matches!(world, Kind::Synthetic | Kind::Catalogue)
@@ -184,6 +187,13 @@ fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
             None => bail!("--{flag} goes with --load"),
             Some(_) => bail!("--{flag} does not apply to --load"),
         }
+    }
+    if let Some(name) = LAB_FLAGS
+        .into_iter()
+        .find(|name| args.given.iter().any(|g| g == name))
+    {
+        let flag = name.replace('_', "-");
+        bail!("--{flag} does not apply to a server; `sclub run` has it");
     }
     refuse_what_does_not_apply(args.world, &args.given)
 }

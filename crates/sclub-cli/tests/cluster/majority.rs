@@ -60,8 +60,8 @@ fn reads_go_on_and_writes_are_refused_without_a_majority_of_nats() {
         let mut slowest = slowest.lock().unwrap();
         *slowest = took.max(*slowest);
     };
-    // At once, and after the leases have ended.
-    while lost.elapsed() < Duration::from_millis(2 * TTL) {
+    // At once, after the leases have ended, and after the time for which a node keeps a group that it does not need.
+    while lost.elapsed() < Duration::from_millis(5 * TTL) {
         thread::scope(|scope| {
             for user in users.values() {
                 for node in 0..cluster.count() {

@@ -38,6 +38,12 @@ pub struct Record {
     pub even: Vec<(u64, f64)>,
     /// (recommendations, sum of rewards) by the user's age.
     pub by_age: Vec<(u64, f64)>,
+    /// Messages sent, and the numbers in them. Results of earlier releases do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub messages: Option<(u64, u64)>,
+    /// The size of the policy's final state in bytes. Results of earlier releases do not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 impl Record {
@@ -55,6 +61,8 @@ impl Record {
             doubling: run.curve,
             even: run.even_curve,
             by_age: run.by_age,
+            messages: run.messages,
+            bytes: run.state_bytes,
         }
     }
 }
@@ -199,6 +207,8 @@ mod tests {
             doubling: vec![(1, 0.1), (10, regret)],
             even: vec![(0, 0.0), (10, regret)],
             by_age: vec![(3, 1.0)],
+            messages: Some((4, 80)),
+            bytes: None,
         }
     }
 

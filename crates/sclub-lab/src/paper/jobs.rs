@@ -12,6 +12,7 @@ use crate::policies::Entry;
 use crate::run::{Observer, play};
 use crate::setting::{Setting, SettingError};
 use crate::streams::mix;
+use crate::synthetic::{Recipe, Twists};
 use crate::world::World;
 
 /// Makes the world of a job, when its turn comes.
@@ -67,15 +68,48 @@ fn protocol_text(protocol: &Protocol) -> String {
     )
 }
 
+/// The numbers of a recipe in a key. The words are those of the first release, and settings that were added later
+/// are named only if they change something: stored results are found by them.
+fn recipe_text(recipe: &Recipe) -> String {
+    let Recipe {
+        users,
+        clusters,
+        dim,
+        candidates,
+        frequencies,
+        rewards,
+        users_a_round,
+        twists,
+    } = recipe;
+    let Twists {
+        sizes,
+        spread,
+        reward_scale,
+        newcomers_every,
+        change_at,
+        ..
+    } = twists;
+    let mut text = format!(
+        "Recipe {{ users: {users}, clusters: {clusters}, dim: {dim}, candidates: {candidates}, \
+         frequencies: {frequencies:?}, rewards: {rewards:?}, users_a_round: {users_a_round:?}, \
+         twists: Twists {{ sizes: {sizes:?}, spread: {spread:?}, reward_scale: {reward_scale:?}, \
+         newcomers_every: {newcomers_every:?}, change_at: {change_at:?} }} }}"
+    );
+    for (name, value) in twists.later_settings() {
+        text.push_str(&format!(", {name} {value}"));
+    }
+    text
+}
+
 /// The key of a result: everything that it depends on. Of the policy that is its name, every constant
 /// and its revision, which grows when a policy may decide otherwise with the same constants. So results
 /// outlive releases that change neither policies nor worlds.
 pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> String {
     let (world, data) = match setting {
-        Setting::Synthetic(recipe) => (format!("{recipe:?}"), 0),
+        Setting::Synthetic(recipe) => (recipe_text(recipe), 0),
         Setting::Vectors(recipe, weights) => {
             let words: Vec<u64> = weights.iter().flatten().map(|v| v.to_bits()).collect();
-            (format!("{recipe:?}"), mix(&words))
+            (recipe_text(recipe), mix(&words))
         }
         Setting::Ratings(ratings) => (
             format!(
@@ -210,6 +244,70 @@ mod tests {
     use crate::paper::{entry, synthetic};
     use crate::policies::Name;
     use crate::synthetic::Frequencies;
+
+    /// The text of the release before settings were added to recipes.
+    #[test]
+    fn results_of_recipes_without_later_settings_are_found_again() {
+        let text = "Recipe { users: 1000, clusters: 10, dim: 20, candidates: 20, frequencies: Uniform, \
+                    rewards: Bernoulli, users_a_round: None, twists: Twists { sizes: Equal, spread: 0.0, \
+                    reward_scale: 1.0, newcomers_every: None, change_at: None } }";
+        assert_eq!(recipe_text(&synthetic(Frequencies::Uniform)), text);
+    }
+
+    #[test]
+    fn another_value_of_any_setting_of_other_papers_makes_another_key() {
+        let none = Twists::default();
+        let fixed = Twists {
+            items_fixed: Some(100),
+            ..none
+        };
+        let corrupted = Twists {
+            corrupted: 0.1,
+            ..none
+        };
+        let all = [
+            none,
+            Twists {
+                misspecified: 0.1,
+                ..none
+            },
+            corrupted,
+            Twists {
+                corrupted_rounds: 7,
+                ..corrupted
+            },
+            fixed,
+            Twists {
+                item_clusters: Some(3),
+                ..fixed
+            },
+            Twists {
+                cascade: Some(3),
+                ..none
+            },
+            Twists {
+                overlap: 0.1,
+                ..none
+            },
+            Twists {
+                smoothed: Some(0.0),
+                ..none
+            },
+            Twists {
+                servers: Some(3),
+                ..none
+            },
+        ];
+        let mut keys = HashSet::new();
+        for twists in all {
+            let setting = Setting::Synthetic(Recipe {
+                twists,
+                ..synthetic(Frequencies::Uniform)
+            });
+            let entry = entry(Name::SCLUB, Preset::Tuned, &setting, 100).unwrap();
+            assert!(keys.insert(key(&setting, 1, 100, &entry)), "{twists:?}");
+        }
+    }
 
     /// A value of a constant that is not this one.
     fn another(constant: &Constant, value: Value) -> Value {

@@ -15,7 +15,7 @@ mod theorem;
 
 use std::sync::Arc;
 
-use sclub::{Preset, ValueError};
+use sclub::{Preset, Value, ValueError};
 
 use crate::data::Interactions;
 use crate::data::features::{self, FeatureError, Selection};
@@ -353,5 +353,10 @@ pub(crate) fn entry(
     rounds: u64,
 ) -> Result<Entry, ValueError> {
     let assumptions = setting.assumptions(rounds);
-    Entry::new(name, preset, &[], &setting.setup(&assumptions))
+    let told = setting.told().into_iter();
+    let told: Vec<(&str, Value)> = told
+        .filter(|(constant, _)| name.constant(constant).is_some())
+        .map(|(constant, value)| (constant, Value::Number(value)))
+        .collect();
+    Entry::new(name, preset, &told, &setting.setup(&assumptions))
 }

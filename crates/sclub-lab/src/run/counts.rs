@@ -43,6 +43,12 @@ impl Counts {
         reward
     }
 
+    /// Counts a list that is shown to that user, in worlds of cascades. Returns the place in the list of the item that
+    /// is clicked.
+    pub fn count_cascade(&mut self, block: &Block, at: usize, list: &[usize]) -> Option<usize> {
+        self.tally.count_cascade(block, at, list)
+    }
+
     /// (recommendations, sum of rewards) at each of [`AGES`]; empty if ages do not matter.
     pub fn by_age(&self) -> Vec<(u64, f64)> {
         match self.by_age.iter().any(|&(served, _)| served > 0) {

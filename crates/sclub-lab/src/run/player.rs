@@ -46,6 +46,9 @@ struct ShownRound {
     features: Vec<f64>,
     ids: Vec<Option<ItemId>>,
     rewards: Vec<f64>,
+    /// The number of items, from the first, that the user looked at, if it is known. The rewards of the others are
+    /// not.
+    looked_at: Option<usize>,
 }
 
 impl<N> Player<N> {
@@ -90,6 +93,8 @@ impl<N> Player<N> {
         for round in 0..block.rounds() {
             if several {
                 self.play_together(block, block.users_of(round), draws)?;
+            } else if block.is_cascade {
+                self.play_cascade(block, round, draws)?;
             } else if block.slots > 1 || block.delay > 0 {
                 self.play_list(block, round, draws)?;
             } else {
@@ -175,6 +180,30 @@ impl<N> Player<N> {
         Ok(())
     }
 
+    /// Shows a user a list, of which the first attractive item is clicked, and learns from the items up to the
+    /// click.
+    fn play_cascade(&mut self, block: &Block, at: usize, draws: u64) -> Result<(), sclub::Error> {
+        let (user, items) = (block.users[at], block.items_of(at));
+        let draw = self.next_draw(draws);
+        let (slots, list) = (block.slots, &mut self.list);
+        (self.policy).recommend_list_drawn(draw, user, items, slots, &|_| false, list)?;
+        let choices: Vec<usize> = self.list.iter().map(|decision| decision.index).collect();
+        self.counts.begin(block, at);
+        let clicked = self.counts.count_cascade(block, at, &choices);
+        let mut shown = self.spare.take().unwrap_or_default();
+        shown.begin(user);
+        for (place, &choice) in choices.iter().enumerate() {
+            shown.features.extend(items.item(choice));
+            shown.ids.push(items.id(choice));
+            let is_clicked = clicked == Some(place);
+            shown.rewards.push(f64::from(u8::from(is_clicked)));
+        }
+        shown.looked_at = Some(clicked.map_or(choices.len(), |place| place + 1));
+        shown.learn(&mut *self.policy, true, &mut self.changes)?;
+        self.spare = Some(shown);
+        Ok(())
+    }
+
     /// Serves several users on the same history, then learns from all.
     fn play_together(
         &mut self,
@@ -235,6 +264,8 @@ impl<N> Player<N> {
             by_age: self.counts.by_age(),
             distinct_items: self.counts.distinct_items(),
             stages: self.counts.stages().to_vec(),
+            messages: self.policy.messages().map(|m| (m.sent, m.numbers)),
+            state_bytes: self.policy.state_bytes(),
             digest: self.policy.digest(),
         }
     }
@@ -247,6 +278,7 @@ impl ShownRound {
         self.features.clear();
         self.ids.clear();
         self.rewards.clear();
+        self.looked_at = None;
     }
 
     /// Has a policy learn it as one round, as a list or as a single item.
@@ -258,17 +290,19 @@ impl ShownRound {
     ) -> Result<(), sclub::Error> {
         let rows = self.features.chunks_exact(policy.dim());
         let rewarded = rows.zip(self.ids.iter().zip(&self.rewards));
-        let mut shown = rewarded.map(|(item, (&id, &reward))| Shown {
+        let looked_at = self.looked_at.unwrap_or(self.rewards.len());
+        let rewarded = rewarded.enumerate();
+        let mut shown = rewarded.map(|(place, (item, (&id, &reward)))| Shown {
             item,
             id,
-            reward: Some(reward),
+            reward: (place < looked_at).then_some(reward),
         });
         if is_list {
             let items: Vec<Shown<'_>> = shown.collect();
             let list = List {
                 user: self.user,
                 items: &items,
-                looked_at: None,
+                looked_at: self.looked_at,
             };
             return policy.learn_lists(&[list], changes);
         }

@@ -5,6 +5,8 @@ use serde::Serialize;
 use crate::named::named;
 use crate::world::Rewards;
 
+use super::twists::Twists;
+
 /// Maximum number of users of a world: 100 million fit into the memory of a large machine.
 pub const MAX_USERS: usize = 100_000_000;
 
@@ -60,73 +62,6 @@ pub struct Recipe {
     pub twists: Twists,
 }
 
-/// Sizes of the clusters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Sizes {
-    /// As evenly as can be.
-    #[default]
-    Equal,
-    /// One user each; of the others, cluster k = 1, 2, … has a share in proportion to k^−1.5.
-    Unequal,
-}
-
-named!(
-    Sizes,
-    "kind of sizes",
-    [
-        ("equal", "All alike", Sizes::Equal),
-        (
-            "unequal",
-            "The k-th in proportion to k^-1.5: of 1000 users in 10 clusters 497, 177, 96, down to 17",
-            Sizes::Unequal
-        ),
-    ]
-);
-
-/// Differences from the paper's world. By default there are none.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Twists {
-    /// The sizes of the clusters.
-    pub sizes: Sizes,
-    /// s: a user's direction is the cluster's plus s times a Gaussian vector of expected length 1,
-    /// brought back to length 1.
-    pub spread: f64,
-    /// The factor of every mean reward.
-    pub reward_scale: f64,
-    /// Rounds from one newcomer to the next; all are there from the start if it is absent.
-    pub newcomers_every: Option<f64>,
-    /// Rounds after which every user changes to another cluster, drawn for each user independently.
-    pub change_at: Option<u64>,
-}
-
-impl Default for Twists {
-    fn default() -> Self {
-        Self {
-            sizes: Sizes::Equal,
-            spread: 0.0,
-            reward_scale: 1.0,
-            newcomers_every: None,
-            change_at: None,
-        }
-    }
-}
-
-impl Twists {
-    /// The number of users that have come by a round, which counts from 0.
-    pub(crate) fn present(&self, round: u64, users: usize) -> usize {
-        match self.newcomers_every {
-            Some(gap) => ((round as f64 / gap) as usize).saturating_add(1).min(users),
-            None => users,
-        }
-    }
-
-    /// True if users have changed by a round, which counts from 0.
-    pub(super) fn has_changed(&self, round: u64) -> bool {
-        self.change_at.is_some_and(|change| round >= change)
-    }
-}
-
 /// The reason why a world cannot be made.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecipeError {
@@ -139,6 +74,26 @@ pub enum RecipeError {
         value: f64,
         /// The values that are allowed.
         requirement: String,
+    },
+    /// Two settings that cannot be combined.
+    #[error("{first} and {second} cannot be combined: {reason}")]
+    Unsupported {
+        /// The name of one setting.
+        first: &'static str,
+        /// The name of the other.
+        second: &'static str,
+        /// The reason.
+        reason: &'static str,
+    },
+    /// A setting that needs another.
+    #[error("{name} needs {needed}: {reason}")]
+    Needs {
+        /// The name of the setting.
+        name: &'static str,
+        /// The name of the missing one.
+        needed: &'static str,
+        /// The reason.
+        reason: &'static str,
     },
 }
 
@@ -193,52 +148,7 @@ impl Recipe {
                 requirement,
             });
         }
-        self.check_twists()
-    }
-
-    fn check_twists(&self) -> Result<(), RecipeError> {
-        let Twists {
-            spread,
-            reward_scale,
-            newcomers_every,
-            change_at,
-            ..
-        } = self.twists;
-        let gap = newcomers_every.unwrap_or(1.0);
-        let checks = [
-            (
-                "spread",
-                spread,
-                (0.0..=1e6).contains(&spread),
-                "between 0 and 1000000",
-            ),
-            (
-                "reward-scale",
-                reward_scale,
-                reward_scale > 0.0 && reward_scale <= 1.0,
-                "above 0 and at most 1",
-            ),
-            (
-                "newcomers-every",
-                gap,
-                gap > 0.0 && gap <= 1e15,
-                "above 0 and at most 10^15",
-            ),
-            (
-                "clusters",
-                self.clusters as f64,
-                change_at.is_none() || self.clusters > 1,
-                "at least 2 where users change to another",
-            ),
-        ];
-        match checks.into_iter().find(|(_, _, is_good, _)| !is_good) {
-            Some((name, value, _, requirement)) => Err(RecipeError::OutOfRange {
-                name,
-                value,
-                requirement: requirement.into(),
-            }),
-            None => Ok(()),
-        }
+        self.twists.check(self)
     }
 
     /// R, the sub-Gaussian scale of the noise.

@@ -1,5 +1,6 @@
 //! The users: their clusters, their own tastes, their frequencies.
 
+use std::collections::HashMap;
 use std::f64::consts::FRAC_1_SQRT_2;
 
 use rand::RngExt;
@@ -7,7 +8,9 @@ use rand::seq::SliceRandom;
 use rand_distr::{Distribution, Exp1};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::recipe::{Frequencies, Recipe, Sizes};
+use super::items::{draw_within, features_of};
+use super::recipe::{Frequencies, Recipe};
+use super::twists::Sizes;
 use crate::normals::Normals;
 use crate::streams::{Purpose, stream};
 
@@ -80,6 +83,70 @@ pub(super) fn own_weights(
         own.push(weights[directions]);
     }
     own
+}
+
+/// The users' own weight vectors, one after the other: between those of their clusters and of another one, drawn
+/// for each user. The draws of a user are the same in every cluster.
+pub(super) fn between_clusters(
+    recipe: &Recipe,
+    seed: u64,
+    cluster_of: &[u32],
+    weights: &[Vec<f64>],
+) -> Vec<f64> {
+    let mut own = Vec::with_capacity(cluster_of.len() * recipe.dim);
+    for (user, &cluster) in cluster_of.iter().enumerate() {
+        let mut draws = stream(seed, Purpose::Overlap, user as u64);
+        let other = draws.random_range(0..recipe.clusters as u32 - 1);
+        let other = &weights[(other + u32::from(other >= cluster)) as usize];
+        let home = &weights[cluster as usize];
+        let apart = home.iter().zip(other).map(|(a, b)| (a - b) * (a - b));
+        let apart = apart.sum::<f64>().sqrt();
+        let moved = draws.random::<f64>() * recipe.twists.overlap / 2.0;
+        let share = (moved / apart).min(0.5);
+        own.extend(home.iter().zip(other).map(|(a, b)| a + share * (b - a)));
+    }
+    own
+}
+
+/// The users of a world with clusters of items: on those of the first cluster they have the groups `first`, on those
+/// of each other one the same groups shuffled. A group has a direction in the features of that cluster of items.
+/// Returns the number of each user's combination of groups, and the weight vector of each combination.
+pub(super) fn grouped(
+    recipe: &Recipe,
+    item_clusters: usize,
+    seed: u64,
+    first: Vec<u32>,
+) -> (Vec<u32>, Vec<Vec<f64>>) {
+    let mut groups = vec![first];
+    for place in 1..item_clusters {
+        let mut other = groups[0].clone();
+        other.shuffle(&mut stream(seed, Purpose::Groups, place as u64));
+        groups.push(other);
+    }
+    let mut draws = stream(seed, Purpose::Tastes, 0);
+    let directions: Vec<Vec<Vec<f64>>> = (0..item_clusters)
+        .map(|place| {
+            let features = features_of(place, item_clusters, recipe.dim);
+            let direction = |_| draw_within(features.clone(), &mut draws);
+            (0..recipe.clusters).map(direction).collect()
+        })
+        .collect();
+    let mut number_of: HashMap<Vec<u32>, u32> = HashMap::new();
+    let mut weights = Vec::new();
+    let numbers = (0..recipe.users).map(|user| {
+        let own: Vec<u32> = groups.iter().map(|groups| groups[user]).collect();
+        let next = number_of.len() as u32;
+        *number_of.entry(own).or_insert_with_key(|own| {
+            let parts = directions.iter().zip(own);
+            let parts = parts.flat_map(|(directions, &group)| &directions[group as usize]);
+            let mut whole: Vec<f64> = parts.copied().collect();
+            whole.push(FRAC_1_SQRT_2);
+            weights.push(whole);
+            next
+        })
+    });
+    let numbers = numbers.collect();
+    (numbers, weights)
 }
 
 /// A flat Dirichlet draw: exponential shares of one whole.

@@ -83,6 +83,7 @@ impl RecipeArgs {
                 reward_scale: self.reward_scale,
                 newcomers_every: self.newcomers_every,
                 change_at: self.change_at,
+                ..Twists::default()
             },
         })
     }

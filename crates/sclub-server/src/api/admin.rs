@@ -20,6 +20,9 @@ use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
 
+/// The header of an export that names nodes which are not running.
+const MISSING_NODES: &str = "sclub-missing-nodes";
+
 /// The number of parts of a download that are buffered.
 const PARTS: usize = 8;
 
@@ -123,8 +126,10 @@ pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError
     .await
 }
 
-/// The export of a cluster.
+/// The export of a cluster. A header names the nodes that are not running: what only they have is missing.
 pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
+    let missing = node.missing();
+    let announced = HeaderValue::from_str(&missing.join(", ")).ok();
     let (sender, parts) = mpsc::channel::<io::Result<Bytes>>(PARTS);
     tokio::task::spawn_blocking(move || {
         let mut out = Parts {
@@ -134,19 +139,30 @@ pub(super) fn export_cluster(node: Arc<Node>) -> Answer {
         let run = || {
             let done = Handle::current().block_on(export_all(&node, &mut out));
             let done = done.map_err(io::Error::other)?;
-            if !done.missing.is_empty() {
-                let missing = done.missing.join(", ");
-                tracing::warn!(missing, "the export lacks what only these nodes have");
+            let names = done.missing.join(", ");
+            // Nodes that fail now are not in the header: the download ends without being complete.
+            if done.missing.iter().any(|name| !missing.contains(name)) {
+                return Err(io::Error::other(format!("no answer from {names}")));
+            }
+            if !missing.is_empty() {
+                tracing::warn!(
+                    missing = names,
+                    "the export lacks what only these nodes have"
+                );
             }
             out.flush()
         };
         send_end(&sender, std::panic::catch_unwind(AssertUnwindSafe(run)));
     });
-    attachment(
+    let mut answer = attachment(
         parts,
         "application/x-ndjson",
         "attachment; filename=\"sclub.jsonl\"",
-    )
+    );
+    if let Some(names) = announced.filter(|names| !names.is_empty()) {
+        answer.headers_mut().insert(MISSING_NODES, names);
+    }
+    answer
 }
 
 /// Sends an error if the work failed. A panic would look like the end of the file to the client.

@@ -153,7 +153,11 @@ pub(super) async fn cluster(
         .parse()
         .map_err(|_| Refusal::invalid("id", "the id of a cluster must be a number"))?;
     run_blocking(&app, Work::Look, move |_, engine| {
-        let card = engine.read_long(|state| cluster_card(state, label, items, members));
+        let card = engine.read_long(|state| {
+            engine.with_catalogue(state, |catalogue| {
+                cluster_card(state, catalogue, label, items, members)
+            })
+        });
         Ok(json(&card.ok_or(Refusal::UnknownCluster(label))?))
     })
     .await?
@@ -161,6 +165,7 @@ pub(super) async fn cluster(
 
 fn cluster_card(
     state: &Known,
+    catalogue: Option<&Catalogue>,
     label: ClusterId,
     items: usize,
     members: usize,
@@ -173,7 +178,7 @@ fn cluster_card(
         users: cluster.users,
         count: cluster.count,
         frequency: cluster.count as f64 / policy.rounds().max(1) as f64,
-        favourites: state.catalogue().map_or_else(Vec::new, |catalogue| {
+        favourites: catalogue.map_or_else(Vec::new, |catalogue| {
             favourites(catalogue, cluster.estimate, items)
         }),
         estimate: cluster.estimate.to_vec(),
@@ -385,12 +390,15 @@ pub(super) async fn healthz() -> &'static str {
     (status = 503, body = Ready, description = "Not yet")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
     if let Some(node) = app.node() {
-        let is_ready = node.is_ready();
-        let reason = "the node does not own all partitions that it should";
+        let (is_ready, is_writable) = (node.is_ready(), node.is_ready() && node.is_writable());
+        let reason = match is_ready {
+            true => "NATS does not answer",
+            false => "the node does not own all partitions that it should, or shuts down",
+        };
         let mut answer = json(&Ready {
             ready: is_ready,
-            writable: is_ready,
-            reason: (!is_ready).then(|| reason.to_owned()),
+            writable: is_writable,
+            reason: (!is_writable).then(|| reason.to_owned()),
         });
         if !is_ready {
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;

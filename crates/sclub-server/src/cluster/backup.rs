@@ -7,7 +7,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::bus::{Bucket, Bus, BusError};
-use super::{Cluster, IDENTITY_KEY};
+use super::{Cluster, IDENTITY_KEY, random};
+use crate::env::Env;
 use crate::store::archive::{Kind, Writer};
 use crate::store::{Epochs, StoreError};
 
@@ -43,14 +44,7 @@ async fn write(bus: &dyn Bus, group: &str, out: &mut (dyn Write + Send)) -> Resu
         .await
         .map_err(failed)?;
     let identity = identity.ok_or("there is no such cluster")?;
-    let epochs = bus
-        .get(Bucket::Config, &format!("epochs.{group}"))
-        .await
-        .map_err(failed)?;
-    let epochs = match epochs {
-        Some(entry) => entry.value.to_vec(),
-        None => postcard::to_stdvec(&Epochs::default()).expect("plain data"),
-    };
+    let epochs = epochs_of(bus, group).await?;
     let mut writer = Writer::new(out).map_err(broken)?;
     writer
         .frame(Kind::Identity, 0, &identity.value)
@@ -88,8 +82,21 @@ async fn write(bus: &dyn Bus, group: &str, out: &mut (dyn Write + Send)) -> Resu
             after = number;
         }
     }
+    // An epoch that began meanwhile may have written some of the batches.
+    if epochs_of(bus, group).await? != epochs {
+        return Err(format!("{group} has a new owner; retry"));
+    }
     writer.finish().map_err(broken)?;
     Ok(last.max(after))
+}
+
+/// The epochs of a group, encoded.
+async fn epochs_of(bus: &dyn Bus, group: &str) -> Result<Vec<u8>, String> {
+    let entry = bus.get(Bucket::Config, &format!("epochs.{group}")).await;
+    Ok(match entry.map_err(|error| error.to_string())? {
+        Some(entry) => entry.value.to_vec(),
+        None => postcard::to_stdvec(&Epochs::default()).expect("plain data"),
+    })
 }
 
 /// The bytes of an object. Reading blocks the thread.
@@ -146,17 +153,10 @@ impl Cluster {
     ///
     /// # Errors
     /// If it exists already.
-    pub async fn restore(
-        bus: &dyn Bus,
-        identity: Bytes,
-        partitions: usize,
-        replicas: usize,
-        created: u64,
-    ) -> Result<Self, String> {
+    pub async fn restore(self, bus: &dyn Bus, env: &Env, identity: Bytes) -> Result<Self, String> {
         let cluster = Self {
-            partitions,
-            replicas,
-            created,
+            life: random(env)?,
+            ..self
         };
         cluster.write(bus, identity).await?;
         Ok(cluster)

@@ -154,6 +154,9 @@ pub trait Bus: fmt::Debug + Send + Sync {
     /// Removes an object. Does nothing if there is none.
     fn remove<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
 
+    /// Removes the parts of objects whose upload did not end. If there are any, it takes some seconds.
+    fn sweep(&self) -> Call<'_, ()>;
+
     /// Returns true if there is a connection at the moment.
     fn is_connected(&self) -> bool;
 

@@ -23,7 +23,7 @@ pub enum GroupCall {
         /// The batch.
         position: u64,
     },
-    /// Removes the data of forgotten users.
+    /// Removes the data of forgotten users, except the requests to forget. Returns those.
     Compact,
 }
 
@@ -32,12 +32,14 @@ pub enum GroupCall {
 pub enum NodeCall {
     /// Requests to the owner of groups, by the number of the group. The answer is a list of answers.
     Groups(Vec<(u32, GroupCall)>),
-    /// Removes users from the journal of a group.
+    /// Removes users from the journal of a group. All nodes know that they are forgotten.
     Forget {
         /// The name of the group.
         group: String,
-        /// The users, each with the number of the event.
+        /// The hashes of the users, each with the number of the event.
         users: Vec<(String, u64)>,
+        /// The batch up to which the node must have applied the log before.
+        position: u64,
     },
     /// Stores the export of a group's journal as an object.
     Export {

@@ -15,12 +15,14 @@ use super::bus::BusError;
 use super::call::{GroupAnswer, NodeCall, decode, encode};
 use super::members::Members;
 use super::node::{Group, Node};
-use super::serve::{execute_on_node, subject_of};
+use super::serve::{NodeResult, execute_on_node, subject_of};
 use crate::engine::export_journal;
 use crate::state::Answered;
 
 /// The milliseconds for which a node may take to export a group.
 const MAX_EXPORT: u64 = 600_000;
+/// The prefix of the objects of all exports.
+const EXPORTS: &str = "export/";
 /// The length of a piece of an object that is sent.
 const PIECE: usize = 128 << 10;
 
@@ -120,16 +122,19 @@ pub async fn export_all(node: &Arc<Node>, out: &mut (dyn Write + Send)) -> Resul
         .map_err(|error| error.to_string())?;
     let id = u64::from_le_bytes(random);
     let members = Members::read(&*node.bus);
-    let mut done = Export::default();
-    for name in &members.registered {
-        if members.get(name).is_none() {
-            done.missing.push(name.clone());
-        }
-    }
+    let mut done = Export {
+        missing: node.missing(),
+        ..Export::default()
+    };
     for group in node.partitions() {
         let mut files = Vec::new();
         for member in &members.members {
-            let object = format!("export/{id:016x}/{}/{}", group.name, member.name);
+            let object = format!(
+                "{}{id:016x}/{}/{}",
+                prefix_of(node.life),
+                group.name,
+                member.name
+            );
             let call = NodeCall::Export {
                 group: group.name.clone(),
                 object: object.clone(),
@@ -138,13 +143,14 @@ pub async fn export_all(node: &Arc<Node>, out: &mut (dyn Write + Send)) -> Resul
                 true => execute_on_node(node, call).await,
                 false => ask_node(node, &member.name, &call).await,
             };
+            let file = match exported {
+                Ok((lines, _)) if lines > 0 => download(node, &object).await.map(Some),
+                _ => Ok(None),
+            };
+            let _ = node.bus.remove(&object).await;
+            files.extend(file?);
             match exported {
-                Ok(0) => {}
-                Ok(_) => {
-                    let file = download(node, &object).await;
-                    let _ = node.bus.remove(&object).await;
-                    files.push(file?);
-                }
+                Ok(_) => {}
                 Err(reason) => {
                     tracing::warn!(node = member.name, group = group.name, reason, "no export");
                     if !done.missing.contains(&member.name) {
@@ -158,14 +164,40 @@ pub async fn export_all(node: &Arc<Node>, out: &mut (dyn Write + Send)) -> Resul
     Ok(done)
 }
 
+/// The prefix of the objects that a process makes for its exports.
+fn prefix_of(life: u64) -> String {
+    format!("{EXPORTS}{life:016x}.")
+}
+
+/// Removes the objects of exports whose process has ended.
+pub(crate) async fn sweep_exports(node: &Node) -> Result<(), BusError> {
+    let running: Vec<String> = Members::read(&*node.bus)
+        .members
+        .iter()
+        .map(|member| prefix_of(member.life))
+        .collect();
+    for object in node.bus.objects(EXPORTS).await? {
+        if !running.iter().any(|prefix| object.starts_with(prefix)) {
+            node.bus.remove(&object).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Asks another node.
-pub(crate) async fn ask_node(node: &Node, name: &str, call: &NodeCall) -> Result<u64, String> {
+pub(crate) async fn ask_node(
+    node: &Node,
+    name: &str,
+    call: &NodeCall,
+) -> Result<NodeResult, String> {
     let answer = node
         .bus
         .request(&subject_of(name), encode(call), MAX_EXPORT)
         .await;
     match answer.as_deref().map(decode::<GroupAnswer>) {
-        Ok(Some(GroupAnswer::Changed(count, _))) => Ok(count),
+        Ok(Some(GroupAnswer::Result(result, _))) => {
+            decode(&result).ok_or_else(|| "the answer cannot be decoded".to_owned())
+        }
         Ok(Some(GroupAnswer::Failed(reason))) => Err(reason),
         Ok(_) => Err("the answer cannot be decoded".to_owned()),
         Err(error) => Err(error.to_string()),

@@ -1,7 +1,9 @@
 //! Requests to other nodes. Requests that wait for the same node go together in one message.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locks::lock;
 
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
@@ -36,7 +38,7 @@ pub(super) struct Forwarder {
 
 impl Forwarder {
     fn send(&self, node: &Arc<Node>, to: Queue, waiting: Waiting) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = lock(&self.queues);
         let queue = queues.entry(to.clone()).or_insert_with(|| {
             let (sender, queue) = mpsc::unbounded_channel();
             node.tasks

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
 use super::bus::{Bus, BusError};
 use super::wait::wait;
 use crate::env::Env;
+use crate::locks::lock;
 use crate::store::{AppendError, Batches, Follow, Log, StoreError, Written};
 
 /// The milliseconds for which an append is repeated.
@@ -66,7 +67,7 @@ impl StreamLog {
     }
 
     fn recent(&self) -> MutexGuard<'_, Recent> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.recent)
     }
 
     /// The sequence of the last message, as the leader of the stream knows it.

@@ -27,8 +27,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 pub use backup::backup_group;
-pub(crate) use export::ask_node;
 pub use export::{Export, export_all};
+pub(crate) use export::{ask_node, sweep_exports};
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
 pub(crate) use serve::execute_on_node;
@@ -53,7 +53,7 @@ const CLUSTER_KEY: &str = "cluster";
 const IDENTITY_KEY: &str = "identity";
 
 /// The facts of a cluster that are fixed when it is made.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cluster {
     /// The number of partitions.
     pub partitions: usize,
@@ -61,6 +61,72 @@ pub struct Cluster {
     pub replicas: usize,
     /// The time when it was made, in milliseconds since 1970.
     pub created: u64,
+    /// A random number. A cluster that was restored has another one than before: data folders from before have another
+    /// history.
+    pub life: u64,
+    /// The settings that all nodes have in common.
+    pub rules: Rules,
+}
+
+/// Settings that must be the same on all nodes, because every node validates requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The minimum reward.
+    pub reward_min: f64,
+    /// The maximum reward.
+    pub reward_max: f64,
+    /// The number of seconds for which a decision can be answered.
+    pub lifetime: u64,
+}
+
+impl Rules {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            reward_min: settings.reward_min,
+            reward_max: settings.reward_max,
+            lifetime: settings.lifetime,
+        }
+    }
+
+    /// Applies the rules to the settings of a node. A setting that has its default value counts as not given.
+    fn apply(&self, settings: &mut Settings) -> Result<(), String> {
+        let default = Settings::default();
+        let differs = |name: &str, asked: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {
+            format!("{name} is {asked}, and the cluster was made with {has}; omit {name}")
+        };
+        for (name, asked, default, has) in [
+            (
+                "reward-min",
+                &mut settings.reward_min,
+                default.reward_min,
+                self.reward_min,
+            ),
+            (
+                "reward-max",
+                &mut settings.reward_max,
+                default.reward_max,
+                self.reward_max,
+            ),
+        ] {
+            if *asked != default && *asked != has {
+                return Err(differs(name, asked, &has));
+            }
+            *asked = has;
+        }
+        if ![default.lifetime, self.lifetime].contains(&settings.lifetime) {
+            return Err(differs("lifetime", &settings.lifetime, &self.lifetime));
+        }
+        settings.lifetime = self.lifetime;
+        Ok(())
+    }
+}
+
+/// A random number.
+fn random(env: &Env) -> Result<u64, String> {
+    let mut bytes = [0; 8];
+    let filled = env.random.fill(&mut bytes);
+    filled.map_err(|error| format!("no random numbers: {error}"))?;
+    Ok(u64::from_le_bytes(bytes))
 }
 
 impl Cluster {
@@ -81,7 +147,7 @@ impl Cluster {
             ));
         }
         let policy = identity.policy;
-        let spread = policy.can.partitions.with(&identity.constants);
+        let spread = policy.can.partitions;
         if partitions > 1 && spread == sclub::Partitions::One {
             return Err(format!(
                 "policy {} compares users of all partitions with each other, so it runs on one partition \
@@ -112,6 +178,8 @@ impl Cluster {
             partitions,
             replicas,
             created: env.clock.wall(),
+            life: random(env)?,
+            rules: Rules::of(settings),
         };
         cluster.write(bus, identity.encode().into()).await?;
         Ok(cluster)
@@ -120,21 +188,24 @@ impl Cluster {
     /// Writes the facts, then the identity: a cluster without one is unfinished, and can be made again.
     async fn write(&self, bus: &dyn Bus, identity: Bytes) -> Result<(), String> {
         let facts = serde_json::to_vec(self).expect("plain data");
-        let failed = |error: BusError| match error {
-            BusError::Conflict => "the cluster exists already".to_owned(),
-            error => format!("the cluster cannot be made: {error}"),
-        };
-        let existing = bus
-            .get(Bucket::Config, IDENTITY_KEY)
-            .await
-            .map_err(failed)?;
-        if existing.is_some() {
-            return Err(failed(BusError::Conflict));
-        }
+        Self::check_absent(bus).await?;
+        let failed = cannot_make;
         let written = bus.put(Bucket::Config, CLUSTER_KEY, facts.into());
         written.await.map_err(failed)?;
         let created = bus.create(Bucket::Config, IDENTITY_KEY, identity);
         created.await.map(drop).map_err(failed)
+    }
+
+    /// Checks that there is no cluster yet.
+    ///
+    /// # Errors
+    /// If there is one, or it cannot be found out.
+    pub async fn check_absent(bus: &dyn Bus) -> Result<(), String> {
+        match bus.get(Bucket::Config, IDENTITY_KEY).await {
+            Ok(None) | Err(BusError::Missing(_)) => Ok(()),
+            Ok(Some(_)) => Err(cannot_make(BusError::Conflict)),
+            Err(error) => Err(cannot_make(error)),
+        }
     }
 
     /// Reads the facts and the identity of a cluster.
@@ -159,6 +230,13 @@ impl Cluster {
         let identity = Identity::decode(&identity.value).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, facts.partitions)?;
         Ok((facts, identity))
+    }
+}
+
+fn cannot_make(error: BusError) -> String {
+    match error {
+        BusError::Conflict => "the cluster exists already".to_owned(),
+        error => format!("the cluster cannot be made: {error}"),
     }
 }
 

@@ -351,6 +351,11 @@ impl Bus for NatsBus {
         self.run(async move { objects.remove(&name).await })
     }
 
+    fn sweep(&self) -> Call<'_, ()> {
+        let objects = self.objects.clone();
+        self.run(async move { objects.sweep().await })
+    }
+
     fn is_connected(&self) -> bool {
         self.link.is_connected()
     }

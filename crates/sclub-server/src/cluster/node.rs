@@ -3,13 +3,13 @@
 //! A *group* is a stream with an engine: one for each partition of the users, and one for the catalogue. Each has a
 //! task (`tend`) that decides whether this node follows it, and acquires, renews and hands over its lease.
 
+mod status;
 mod tend;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use bytes::Bytes;
 use tokio::sync::watch;
@@ -17,12 +17,13 @@ use tokio::sync::watch;
 use super::bus::{Bucket, Bus, BusError};
 use super::fitter::FitCounts;
 use super::forward::Forwarder;
-use super::members::{Lease, Member, Members, Move, Part, node_key, owners, partition_of};
-use super::{Cluster, ObjectSnapshots, StreamLog, TTL};
+use super::members::{Lease, Members, Move, node_key, partition_of};
+use super::{Cluster, ObjectSnapshots, StreamLog, TTL, random};
 use crate::api::App;
 use crate::engine::{CatalogueSource, Engine, Replica, Threads};
 use crate::env::{Env, Task};
 use crate::identity::Identity;
+use crate::locks::{lock, read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::store::{Epochs, Folder, Snapshots};
@@ -36,9 +37,6 @@ const MAX_START: u64 = 30_000;
 
 /// The folder with the copies of a group's snapshots.
 pub(super) const COPIES: &str = "copies";
-
-/// The number of changes of owners that are kept.
-const MAX_MOVES: usize = 200;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -82,21 +80,21 @@ pub struct Group {
 impl Group {
     /// The group's application, if this node follows it.
     pub fn app(&self) -> Option<Arc<App>> {
-        let app = self.app.read().unwrap_or_else(PoisonError::into_inner);
+        let app = read(&self.app);
         app.clone()
     }
 
     /// Takes note of the owner. Without one, the last one still answers requests that only read.
     fn set_owner(&self, owner: Option<&String>) {
         let Some(owner) = owner else { return };
-        let mut known = self.owner.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = write(&self.owner);
         if known.as_deref() != Some(&**owner) {
             *known = Some(owner.as_str().into());
         }
     }
 
     fn set_app(&self, app: Option<Arc<App>>) {
-        *self.app.write().unwrap_or_else(PoisonError::into_inner) = app;
+        *write(&self.app) = app;
     }
 }
 
@@ -111,12 +109,13 @@ pub struct Node {
     pub(crate) meters: Arc<Meters>,
     /// The name of the node.
     pub name: String,
-    life: u64,
-    addr: Mutex<String>,
+    pub(super) life: u64,
     standby: usize,
     groups: Vec<Arc<Group>>,
     is_draining: AtomicBool,
     has_catalogue: AtomicBool,
+    /// True once the node is among the members.
+    is_member: AtomicBool,
     is_closed: watch::Sender<bool>,
     fatal: watch::Sender<Option<String>>,
     /// The last changes of owners, the newest first.
@@ -125,6 +124,8 @@ pub struct Node {
     pub(crate) takeovers: AtomicU64,
     pub(crate) fits: FitCounts,
     pub(super) forwarder: Forwarder,
+    /// The data folder, until the node is closed.
+    folder: Mutex<Option<Folder>>,
 }
 
 impl fmt::Debug for Node {
@@ -160,22 +161,24 @@ impl Node {
             bus,
             env,
             tasks,
-            settings,
+            mut settings,
             name,
             standby,
         } = parts;
+        if !is_node_name(&name) {
+            return Err(format!(
+                "the name of a node has only letters, digits, '.', '-' and '_', and does not begin or end with '.'; \
+                 this is '{name}'"
+            ));
+        }
         wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check(&settings)
             .map_err(|misfit| misfit.to_string())?;
-        let mut life = [0; 8];
-        env.random
-            .fill(&mut life)
-            .map_err(|error| error.to_string())?;
-        let names = (0..cluster.partitions).map(|number| format!("p{number}"));
-        let groups = names
-            .chain(["catalogue".to_owned()])
+        cluster.rules.apply(&mut settings)?;
+        let groups = Cluster::streams(cluster.partitions)
+            .into_iter()
             .enumerate()
             .map(|(index, name)| {
                 Arc::new(Group {
@@ -186,10 +189,11 @@ impl Node {
                     lease_end: AtomicU64::new(0),
                 })
             });
-        check_folder(&env, &settings.data, &identity)?;
+        let folder = open_folder(&env, &settings.data, &identity, cluster.life)?;
+        let life = random(&env)?;
         Ok(Arc::new(Self {
             groups: groups.collect(),
-            addr: Mutex::new(settings.addr.to_string()),
+
             bus,
             env,
             tasks,
@@ -198,16 +202,18 @@ impl Node {
             identity,
             meters: Arc::default(),
             name,
-            life: u64::from_le_bytes(life),
+            life,
             standby,
             is_draining: AtomicBool::new(false),
             has_catalogue: AtomicBool::new(false),
+            is_member: AtomicBool::new(false),
             is_closed: watch::channel(false).0,
             fatal: watch::channel(None).0,
             moves: Mutex::default(),
             takeovers: AtomicU64::new(0),
             fits: FitCounts::default(),
             forwarder: Forwarder::default(),
+            folder: Mutex::new(Some(folder)),
         }))
     }
 
@@ -223,11 +229,6 @@ impl Node {
         self.tasks.spawn(Box::pin(Arc::clone(self).watch_moves()));
         let service = super::serve::answer_as_node(Arc::clone(self));
         self.tasks.spawn(Box::pin(service));
-    }
-
-    /// Sets the address that is shown to operators.
-    pub fn set_addr(&self, addr: String) {
-        *self.addr.lock().unwrap_or_else(PoisonError::into_inner) = addr;
     }
 
     /// The groups: the partitions, then the catalogue.
@@ -274,15 +275,22 @@ impl Node {
         }
     }
 
-    /// Returns true if this node leads every group that it is the first choice for, and has the catalogue.
+    /// Returns true if this node leads every group that it is the first choice for, has the catalogue, and does not
+    /// shut down. While NATS does not answer, a node that was ready stays ready: it answers requests that only read.
     pub fn is_ready(&self) -> bool {
         let members = Members::read(&*self.bus);
-        let catalogue = self.catalogue().app().is_some();
-        catalogue
+        self.has_catalogue.load(Ordering::SeqCst)
+            && self.is_member.load(Ordering::SeqCst)
+            && !self.is_draining.load(Ordering::SeqCst)
             && self.groups.iter().all(|group| {
                 let first = members.ranking(&group.name).first().map(|m| m.name.clone());
                 first.as_deref() != Some(&*self.name) || is_leading(group)
             })
+    }
+
+    /// Returns true if NATS answers, so that the node can write. Its own entry expires soon after NATS is lost.
+    pub fn is_writable(&self) -> bool {
+        Members::read(&*self.bus).get(&self.name).is_some()
     }
 
     /// Hands all groups to other nodes, then stops. Waits for `patience` milliseconds at most.
@@ -304,12 +312,22 @@ impl Node {
             {
                 if engine.is_leading() {
                     let _ = engine.resign().await;
-                    let _ = self.bus.delete(Bucket::Leases, &group.name, None).await;
+                    // Not the lease of another node.
+                    if let Ok(Some(entry)) = self.bus.get(Bucket::Leases, &group.name).await
+                        && entry.value == self.lease()
+                    {
+                        let deleted =
+                            self.bus
+                                .delete(Bucket::Leases, &group.name, Some(entry.revision));
+                        let _ = deleted.await;
+                    }
                 }
                 engine.close().await;
             }
         }
         let _ = self.bus.delete(Bucket::Members, &self.name, None).await;
+        // Another process may use it.
+        lock(&self.folder).take();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -318,88 +336,8 @@ impl Node {
 
     /// The node that owns a group, or owned it last, as far as this one knows.
     pub(super) fn owner_of(&self, group: &Group) -> Option<Arc<str>> {
-        let owner = group.owner.read().unwrap_or_else(PoisonError::into_inner);
+        let owner = read(&group.owner);
         owner.clone()
-    }
-
-    /// The last changes of owners that this node has seen, the newest first.
-    pub fn moves(&self) -> Vec<Move> {
-        self.moves
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// Records changes of owners for as long as the node runs.
-    async fn watch_moves(self: Arc<Self>) {
-        let mut before = BTreeMap::new();
-        let mut is_first = true;
-        while !self.is_closed() {
-            if !is_first {
-                tokio::select! {
-                    biased;
-                    () = self.bus.changed(Bucket::Leases) => {}
-                    () = self.env.clock.sleep(TTL) => {}
-                }
-            }
-            let after = owners(&*self.bus);
-            let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
-            for group in &self.groups {
-                let (from, to) = (before.get(&group.name), after.get(&group.name));
-                group.set_owner(to);
-                if from == to || is_first {
-                    continue;
-                }
-                let mut change = Move {
-                    at: self.env.clock.wall(),
-                    group: group.name.clone(),
-                    from: from.cloned(),
-                    to: to.cloned(),
-                };
-                // Between two owners there is a moment without one.
-                let last = moves.iter().position(|known| known.group == group.name);
-                if let Some(place) = last.filter(|&place| moves[place].to.is_none()) {
-                    change.from = moves.remove(place).from;
-                }
-                moves.insert(0, change);
-            }
-            moves.truncate(MAX_MOVES);
-            drop(moves);
-            is_first = false;
-            before = after;
-        }
-    }
-
-    /// The entry of this node among the members.
-    pub fn member(&self) -> Member {
-        let mut groups = BTreeMap::new();
-        for group in &self.groups {
-            if let Some(app) = group.app()
-                && let Some(engine) = app.engine()
-            {
-                let state = engine.state();
-                let part = Part {
-                    is_leading: engine.is_leading(),
-                    position: state.position(),
-                    users: state.users().len() as u64,
-                    events: state.events(),
-                    rounds: state.rounds(),
-                };
-                groups.insert(group.name.clone(), part);
-            }
-        }
-        Member {
-            name: self.name.clone(),
-            life: self.life,
-            addr: self
-                .addr
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            is_draining: self.is_draining.load(Ordering::SeqCst),
-            groups,
-        }
     }
 
     async fn write_member(&self) -> Result<u64, BusError> {
@@ -424,7 +362,9 @@ impl Node {
                     return;
                 }
             }
-            let _ = self.write_member().await;
+            if self.write_member().await.is_ok() {
+                self.is_member.store(true, Ordering::SeqCst);
+            }
             if !is_registered {
                 let key = node_key(&self.name);
                 is_registered = self
@@ -458,12 +398,27 @@ impl Node {
         Ok(())
     }
 
+    /// Closes the engine of a group.
+    async fn close_group(&self, group: &Group) {
+        let app = group.app();
+        group.set_app(None);
+        if let Some(engine) = app.as_ref().and_then(|app| app.engine()) {
+            engine.close().await;
+        }
+    }
+
     /// Returns true if this node has once had the whole catalogue.
     async fn has_read_catalogue(&self, catalogue: &Engine) -> Result<bool, String> {
         if !self.has_catalogue.load(Ordering::SeqCst) {
             let bounds = self.bus.bounds(&self.catalogue().name).await;
             let (_, last) = bounds.map_err(|error| error.to_string())?;
             let is_read = catalogue.state().position() >= last;
+            if let (Some(asked), Some(has)) = (self.settings.dim, catalogue.state().dim())
+                && asked != has
+            {
+                let reason = format!("dim is {asked}, and the cluster has {has}; omit dim");
+                self.fatal.send_replace(Some(reason));
+            }
             self.has_catalogue.store(is_read, Ordering::SeqCst);
         }
         Ok(self.has_catalogue.load(Ordering::SeqCst))
@@ -536,62 +491,6 @@ impl Node {
         self.env.clock.wall()
     }
 
-    /// The partitions as their owners describe them.
-    pub fn owned_parts(&self) -> Vec<Part> {
-        let mut members = Members::read(&*self.bus).members;
-        members.retain(|member| member.name != self.name);
-        members.push(self.member());
-        let owned = self.partitions().iter().filter_map(|group| {
-            let parts = members
-                .iter()
-                .filter_map(|member| member.groups.get(&group.name));
-            parts
-                .filter(|part| part.is_leading)
-                .max_by_key(|part| part.position)
-                .cloned()
-        });
-        owned.collect()
-    }
-
-    /// Updates the metrics of the node.
-    pub fn count(&self) {
-        let mut owned = 0;
-        let mut lag = 0;
-        let members = Members::read(&*self.bus);
-        let apps: Vec<Arc<App>> = self.partitions().iter().filter_map(|g| g.app()).collect();
-        for (group, app) in self.groups.iter().filter_map(|g| Some((g, g.app()?))) {
-            let Some(engine) = app.engine() else { continue };
-            if engine.is_leading() {
-                owned += u64::from(group.index < self.cluster.partitions);
-            } else {
-                let leaders = members.members.iter();
-                let leaders = leaders.filter_map(|member| member.groups.get(&group.name));
-                let last = leaders
-                    .filter(|part| part.is_leading)
-                    .map(|part| part.position);
-                lag += last
-                    .max()
-                    .unwrap_or(0)
-                    .saturating_sub(engine.state().position());
-            }
-        }
-        let catalogue = self.catalogue().app();
-        let engines = apps
-            .iter()
-            .filter_map(|app| app.engine())
-            .filter(|e| e.is_leading());
-        let engines: Vec<&Engine> = engines.collect();
-        let items = catalogue.as_ref().and_then(|app| app.engine());
-        let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
-        self.meters
-            .node(&engines, items, owned, lag, members.members.len());
-        let fits = &self.fits;
-        let at = fits.at.load(Ordering::Relaxed);
-        let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
-        self.meters
-            .cluster(self.takeovers.load(Ordering::Relaxed), age);
-    }
-
     pub(super) fn lease(&self) -> Bytes {
         let lease = Lease {
             node: self.name.clone(),
@@ -599,6 +498,15 @@ impl Node {
         };
         serde_json::to_vec(&lease).expect("plain data").into()
     }
+}
+
+/// Returns true for a name that can be a part of subjects and keys.
+fn is_node_name(name: &str) -> bool {
+    let is_part = |part: &str| {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        !part.is_empty() && part.bytes().all(allowed)
+    };
+    name.split('.').all(is_part)
 }
 
 /// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
@@ -620,16 +528,22 @@ fn is_leading(group: &Group) -> bool {
     engine.is_some_and(Engine::is_leading)
 }
 
-/// Checks that a data folder is of this cluster.
-fn check_folder(env: &Env, data: &Path, identity: &Identity) -> Result<(), String> {
+/// Opens the data folder, and checks that it is of this cluster.
+fn open_folder(env: &Env, data: &Path, identity: &Identity, life: u64) -> Result<Folder, String> {
     let folder = Folder::open(env, data).map_err(|error| error.to_string())?;
-    let own = identity.encode();
+    let mut own = identity.encode();
+    own.extend(life.to_le_bytes());
     match folder.identity().map_err(|error| error.to_string())? {
         Some(other) if other != own => Err(format!(
-            "{} is a data folder of another cluster, or of a single server; use another one",
+            "{} is a data folder of another cluster, of this one before it was restored, or of a single server; \
+             use another one",
             data.display()
         )),
-        Some(_) => Ok(()),
-        None => folder.set_identity(&own).map_err(|error| error.to_string()),
+        Some(_) => Ok(folder),
+        None => {
+            let written = folder.set_identity(&own);
+            written.map_err(|error| error.to_string())?;
+            Ok(folder)
+        }
     }
 }

@@ -8,10 +8,13 @@ use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
 use super::node::{COPIES, Group, Node};
 use crate::api::{self, App};
-use crate::engine::{Engine, ForgottenUsers, Refusal, forget_in_folder};
+use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
+
+/// The milliseconds for which a node that is to remove the data of users catches up with the log first.
+const MAX_BEHIND: u64 = 10_000;
 
 /// Executes a call on the engine of a group. A call that computes for long has a thread of its own.
 async fn execute_long(node: &Node, app: Arc<App>, call: GroupCall) -> GroupAnswer {
@@ -84,7 +87,7 @@ pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
             Ok(()) => GroupAnswer::Changed(1, position),
             Err(refusal) => refused(refusal).await,
         },
-        GroupCall::Compact => match engine.compact_with(ForgottenUsers::new()).await {
+        GroupCall::Compact => match engine.compact_with(Compaction::Owner).await {
             Ok((compacted, gone)) => {
                 let gone: Vec<(String, u64)> = gone.into_iter().collect();
                 let result = encode(&(compacted, gone));
@@ -118,7 +121,7 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
                         encode(&futures_util::future::join_all(answers).await)
                     }
                     Some(call) => match execute_on_node(&own, call).await {
-                        Ok(count) => encode(&GroupAnswer::Changed(count, 0)),
+                        Ok(result) => encode(&GroupAnswer::Result(encode(&result).to_vec(), 0)),
                         Err(reason) => encode(&GroupAnswer::Failed(reason)),
                     },
                     None => return,
@@ -137,19 +140,38 @@ async fn answer(node: &Node, group: u32, call: GroupCall) -> GroupAnswer {
     }
 }
 
+/// The number of rows or lines, and users that the journal has requests to forget of.
+pub(crate) type NodeResult = (u64, Vec<(String, u64)>);
+
 /// Executes a call on this node.
-pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<u64, String> {
+pub(crate) async fn execute_on_node(
+    node: &Arc<Node>,
+    call: NodeCall,
+) -> Result<NodeResult, String> {
     match call {
         NodeCall::Groups(_) => Err("these have several answers".to_owned()),
-        NodeCall::Forget { group, users } => {
-            let gone: ForgottenUsers = users.into_iter().collect();
+        NodeCall::Forget {
+            group,
+            users,
+            position,
+        } => {
+            let gone = Confirmed::new(node.identity.user_hash(), users);
             let group = node.group(&group).ok_or("there is no such group")?;
             if let Some(app) = group.app()
                 && let Some(engine) = app.engine()
             {
-                let compacted = engine.compact_with(gone).await;
+                // Rows of batches that are applied later would stay.
+                let clock = &node.env.clock;
+                let begun = clock.monotonic();
+                while engine.state().position() < position {
+                    if clock.monotonic() - begun >= MAX_BEHIND {
+                        return Err("the node has not applied the whole log yet".to_owned());
+                    }
+                    clock.sleep(RETRY).await;
+                }
+                let compacted = engine.compact_with(Compaction::Journal(gone)).await;
                 return compacted
-                    .map(|(done, _)| done.dropped)
+                    .map(|(done, known)| (done.dropped, known.into_iter().collect()))
                     .map_err(|e| e.to_string());
             }
             let path = node.settings.data.join(&group.name);
@@ -160,16 +182,19 @@ pub(crate) async fn execute_on_node(node: &Arc<Node>, call: NodeCall) -> Result<
                         let removed = env.disk.remove_dir_all(&path.join(COPIES));
                         removed.map_err(|error| error.to_string())?;
                     }
-                    forget_in_folder(&env, &path, gone).map_err(|error| error.to_string())
+                    let (dropped, known) =
+                        forget_in_folder(&env, &path, &gone).map_err(|error| error.to_string())?;
+                    Ok((dropped, known.into_iter().collect()))
                 }
-                Err(_) => Ok(0),
+                Err(_) => Ok((0, Vec::new())),
             })
             .await
         }
         NodeCall::Export { group, object } => {
             let group = Arc::clone(node.group(&group).ok_or("there is no such group")?);
             let own = Arc::clone(node);
-            run_blocking(node, move || super::export::export(&own, &group, &object)).await
+            let export = move || super::export::export(&own, &group, &object);
+            Ok((run_blocking(node, export).await?, Vec::new()))
         }
     }
 }

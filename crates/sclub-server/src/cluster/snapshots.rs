@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::bus::{Bus, BusError};
 use super::wait::wait;
+use crate::locks::lock;
 use crate::store::{SnapshotStore, Snapshots, StoreError, WriteSnapshot};
 
 /// The length of a piece of an object that is sent.
@@ -82,7 +83,18 @@ impl ObjectSnapshots {
         })
     }
 
-    /// Makes a local copy of an object.
+    /// The snapshots that are objects.
+    fn objects(&self) -> Result<Vec<u64>, BusError> {
+        let names = wait(&*self.bus, self.bus.objects(&self.prefix))?;
+        let numbers = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(&self.prefix)?.parse().ok());
+        let mut numbers: Vec<u64> = numbers.collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes a local copy of an object, in place of older ones.
     fn download(&self, at: u64) -> Result<(), StoreError> {
         let name = self.object(at);
         let pieces = wait(&*self.bus, self.bus.download(&name));
@@ -96,22 +108,17 @@ impl ObjectSnapshots {
                     Some(Err(error)) => return Err(io::Error::other(error)),
                 }
             }
-        })
+        })?;
+        self.local.keep_only(&[at])
     }
 }
 
 impl SnapshotStore for ObjectSnapshots {
     fn list(&self) -> Vec<u64> {
-        let listed = wait(&*self.bus, self.bus.objects(&self.prefix));
+        let listed = self.objects();
         let mut known = lock(&self.known);
         match listed {
-            Ok(names) => {
-                let numbers = names
-                    .iter()
-                    .filter_map(|name| name.strip_prefix(&self.prefix)?.parse().ok());
-                *known = numbers.collect();
-                known.sort_unstable();
-            }
+            Ok(numbers) => *known = numbers,
             Err(error) => tracing::warn!(%error, "the snapshots cannot be listed"),
         }
         let unreadable = lock(&self.unreadable);
@@ -125,7 +132,19 @@ impl SnapshotStore for ObjectSnapshots {
 
     fn write(&self, at: u64, write: &mut WriteSnapshot<'_>) -> Result<(), StoreError> {
         self.local.write(at, write)?;
-        self.upload(at)
+        self.upload(at)?;
+        // Another node owns the group, and has perhaps removed users that are in this one.
+        let failed = |error: BusError| self.failed(at, &error);
+        if self
+            .objects()
+            .map_err(failed)?
+            .iter()
+            .any(|&newer| newer > at)
+        {
+            let removed = wait(&*self.bus, self.bus.remove(&self.object(at)));
+            removed.map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn read(&self, at: u64) -> Result<Box<dyn Read + Send>, StoreError> {
@@ -148,7 +167,8 @@ impl SnapshotStore for ObjectSnapshots {
         // A newer one is of another node, or `keep` is of an earlier look at the objects: the stream may be purged
         // up to it.
         let newest = keep.last().copied().unwrap_or(0);
-        for at in self.list() {
+        let failed = |error| self.failed(newest, &error);
+        for at in self.objects().map_err(failed)? {
             if at < newest && !keep.contains(&at) {
                 let removed = wait(&*self.bus, self.bus.remove(&self.object(at)));
                 removed.map_err(|error| self.failed(at, &error))?;
@@ -156,8 +176,4 @@ impl SnapshotStore for ObjectSnapshots {
         }
         self.local.keep_only(keep)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::locks::lock;
 
 use super::guard::client;
 
@@ -36,7 +38,7 @@ impl Addresses {
             return Some(Counted { of: None });
         }
         let client = client(address);
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let count = counts.entry(client).or_default();
         // The entry has at least one connection then, so it is removed with the last of them.
         if *count >= self.max {
@@ -54,10 +56,7 @@ impl Drop for Counted {
         let Some((addresses, client)) = &self.of else {
             return;
         };
-        let mut counts = addresses
-            .counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&addresses.counts);
         if let Some(count) = counts.get_mut(client) {
             *count -= 1;
             if *count == 0 {

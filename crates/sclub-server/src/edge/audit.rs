@@ -6,8 +6,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::locks::lock;
 
 use axum::http::{HeaderValue, Method, StatusCode};
 use serde::Serialize;
@@ -77,7 +79,7 @@ impl Audit {
     pub fn reopen(&self) -> Result<(), String> {
         if let Sink::File(path, out) = &*self.0 {
             let file = open(path)?;
-            out.lock().unwrap_or_else(PoisonError::into_inner).file = file;
+            lock(&out).file = file;
         }
         Ok(())
     }
@@ -98,7 +100,7 @@ impl Audit {
             Sink::File(path, out) => {
                 let mut text = serde_json::to_vec(line).expect("plain data");
                 text.push(b'\n');
-                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut out = lock(&out);
                 let outcome = out.file.write_all(&text);
                 if let Err(error) = &outcome
                     && !out.failing

@@ -6,9 +6,11 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
+
+use crate::locks::{lock, read, write};
 
 use axum::Router;
 use axum::extract::{FromRequestParts, MatchedPath, Request};
@@ -87,7 +89,7 @@ impl From<ApiError> for Denied {
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+        let held = read(&self.0.held);
         f.debug_struct("Guard")
             .field("keys", &held.keys)
             .finish_non_exhaustive()
@@ -123,7 +125,7 @@ impl Guard {
                 "API keys cannot be turned on or off while the server runs; restart it".to_owned(),
             );
         }
-        let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
+        let mut held = write(&self.0.held);
         let bucket = |name: &Arc<str>| {
             let before = held.keys.names().position(|other| other == name);
             before.map_or_else(Bucket::default, |at| Arc::clone(&held.buckets[at]))
@@ -189,7 +191,7 @@ impl Guard {
             return Err(ApiError::unauthorized(message).into());
         };
         let caller = {
-            let held = self.0.held.read().unwrap_or_else(PoisonError::into_inner);
+            let held = read(&self.0.held);
             match held.keys.find(secret) {
                 None => None,
                 Some(key) => {
@@ -370,7 +372,7 @@ impl Rates {
 
     fn take_address_at(&self, client: IpAddr, now: u64) -> Result<(), ApiError> {
         let shard = &self.shards[self.hasher.hash_one(client) as usize % SHARDS];
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = lock(&shard);
         if let Some(full_at) = shard.full_at.get_mut(&client) {
             *full_at = self.take(*full_at, now)?;
             return Ok(());

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
+
+use crate::locks;
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
@@ -35,16 +37,13 @@ impl Tls {
     /// As [`Tls::load`]. The old certificate stays in use then.
     pub fn reload(&self, cert: &Path, key: &Path) -> Result<(), String> {
         let acceptor = read(cert, key)?;
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = acceptor;
+        *locks::write(&self.0) = acceptor;
         Ok(())
     }
 
     /// The acceptor for a new connection.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locks::read(&self.0).clone()
     }
 }
 

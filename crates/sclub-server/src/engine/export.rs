@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Engine;
 use super::fold::{self, FoldError};
-use super::journal::{ForgottenUsers, Page, forget_in, forgotten};
+use super::journal::{Confirmed, ForgottenUsers, Page, forget_in, forgotten};
 use crate::context::{Context, ContextValue};
 use crate::env::Env;
 use crate::event::Item;
@@ -70,13 +70,18 @@ pub fn export_journal(
     Ok(export(&folder.journal, context, out)?)
 }
 
-/// Removes forgotten users from the journal of a partition's folder that this node no longer uses.
+/// Removes forgotten users, of whom all nodes know, from the journal of a partition's folder that this node no longer
+/// uses. Returns the number of rows, and the users that are forgotten.
 ///
 /// # Errors
 /// If a file cannot be read or written. It can be repeated.
-pub fn forget_in_folder(env: &Env, data: &Path, gone: ForgottenUsers) -> Result<u64, FoldError> {
+pub fn forget_in_folder(
+    env: &Env,
+    data: &Path,
+    confirmed: &Confirmed,
+) -> Result<(u64, ForgottenUsers), FoldError> {
     let folder = Folder::open(env, data)?;
-    Ok(forget_in(&folder.journal, gone)?.0)
+    Ok(forget_in(&folder.journal, Some(confirmed))?)
 }
 
 fn export(journal: &Segments, context: &Context, out: &mut dyn Write) -> Result<u64, StoreError> {

@@ -7,20 +7,21 @@
 //! Each batch of the journal has the items that its file does not have yet, so every file can be read by
 //! itself.
 
+mod page;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
+
+pub(super) use page::{Page, RewardRow, ShownRow};
 
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
-use crate::event::{
-    Batch, Event, Item, Reward, RewardedList, VERSION_WITH_PROPENSITIES, from_bytes_with_context,
-    whole, write_version, write_with_context,
-};
+use crate::event::{Batch, Event, Item, Reward, RewardedList};
+use crate::identity::UserHash;
 use crate::state::Catalogue;
 use crate::store::{Segments, StoreError};
 
@@ -85,121 +86,6 @@ impl Pending {
     }
 }
 
-/// A batch of the journal.
-#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct Page {
-    /// The batch of the log up to which rewards are in the journal.
-    pub position: u64,
-    /// The number of events up to there.
-    pub events: u64,
-    /// The service-clock time.
-    pub clock: u64,
-    /// The number of items that the file has before these.
-    pub items_before: u32,
-    /// The items that are new in this file.
-    pub items: Vec<Item>,
-    /// Decisions.
-    pub shown: Vec<ShownRow>,
-    /// Rewards.
-    pub rewards: Vec<RewardRow>,
-    /// Users who were forgotten, with the number of the event.
-    pub forgotten: Vec<(String, u64)>,
-}
-
-/// A decision. Its items are given as their index among the items of the file.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct ShownRow {
-    pub number: u64,
-    pub event: u64,
-    pub at: u64,
-    pub user: String,
-    pub cluster: u64,
-    pub items: Vec<(u32, f64)>,
-    /// In [`Contexts`], if there is one.
-    #[serde(skip)]
-    pub context: Vec<f64>,
-    /// The probability of each item to be in the list, in a part of its own; empty if propensities were off.
-    #[serde(skip)]
-    pub propensities: Vec<f64>,
-}
-
-/// A reward.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct RewardRow {
-    pub number: u64,
-    pub event: u64,
-    pub decided: u64,
-    pub rewarded: u64,
-    pub user: String,
-    pub cluster: u64,
-    pub item: u32,
-    pub score: f64,
-    pub reward: f64,
-    /// In [`Contexts`], if there is one.
-    #[serde(skip)]
-    pub context: Vec<f64>,
-}
-
-/// The contexts of the rows of a page.
-#[derive(Default, Serialize, Deserialize)]
-struct Contexts {
-    shown: Vec<Vec<f64>>,
-    rewards: Vec<Vec<f64>>,
-}
-
-impl Page {
-    pub fn encode(&self) -> Vec<u8> {
-        let contexts = Contexts {
-            shown: self.shown.iter().map(|row| row.context.clone()).collect(),
-            rewards: self.rewards.iter().map(|row| row.context.clone()).collect(),
-        };
-        let mut all = contexts.shown.iter().chain(&contexts.rewards);
-        let has_context = all.any(|context| !context.is_empty());
-        let contexts = has_context.then_some(contexts);
-        let mut bytes = Vec::with_capacity(256);
-        if self.shown.iter().any(|row| !row.propensities.is_empty()) {
-            let propensities: Vec<&[f64]> =
-                self.shown.iter().map(|row| &*row.propensities).collect();
-            let parts = (self, contexts.unwrap_or_default(), propensities);
-            write_version(VERSION_WITH_PROPENSITIES, &parts, &mut bytes);
-        } else {
-            write_with_context(self, contexts.as_ref(), &mut bytes);
-        }
-        bytes
-    }
-
-    pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let parts: Result<(Self, Contexts, Vec<Vec<f64>>), _> = match bytes {
-            [VERSION_WITH_PROPENSITIES, rest @ ..] => whole(rest),
-            _ => {
-                from_bytes_with_context(bytes).map(|(page, contexts)| (page, contexts, Vec::new()))
-            }
-        };
-        let (mut page, contexts, propensities) = parts
-            .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))?;
-        for (row, propensities) in page.shown.iter_mut().zip(propensities) {
-            row.propensities = propensities;
-        }
-        for (row, context) in page.shown.iter_mut().zip(contexts.shown) {
-            row.context = context;
-        }
-        for (row, context) in page.rewards.iter_mut().zip(contexts.rewards) {
-            row.context = context;
-        }
-        Ok(page)
-    }
-
-    /// Removes the rows of users who were forgotten later. Returns true if there were any.
-    fn forget(&mut self, forgotten: &HashMap<String, u64>) -> bool {
-        let is_gone = |user: &str, event: u64| forgotten.get(user).is_some_and(|&at| event < at);
-        let before = self.shown.len() + self.rewards.len() + self.forgotten.len();
-        self.shown.retain(|row| !is_gone(&row.user, row.event));
-        self.rewards.retain(|row| !is_gone(&row.user, row.event));
-        self.forgotten.clear();
-        before != self.shown.len() + self.rewards.len()
-    }
-}
-
 /// The items that a file has so far.
 #[derive(Debug, Default)]
 struct Dictionary {
@@ -232,14 +118,41 @@ impl Dictionary {
 /// Users who were forgotten, with the number of the event.
 pub type ForgottenUsers = HashMap<String, u64>;
 
+/// Users of whom all nodes of a cluster know that they are forgotten, by hash: so their ids are not stored once more.
+#[derive(Debug, Clone)]
+pub struct Confirmed {
+    hash: UserHash,
+    events: HashMap<String, u64>,
+}
+
+impl Confirmed {
+    /// Users by hash, with the number of the event.
+    pub fn new(hash: UserHash, events: impl IntoIterator<Item = (String, u64)>) -> Self {
+        let events = events.into_iter().collect();
+        Self { hash, events }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    /// The event at which a user was forgotten.
+    fn event(&self, user: &str) -> Option<u64> {
+        if self.is_empty() {
+            return None;
+        }
+        self.events.get(&self.hash.of(user)).copied()
+    }
+}
+
 /// A request to the journal's task.
 #[derive(Debug)]
 pub(super) enum JournalRequest {
     /// Write everything. The answer is the batch of the log up to which the journal is complete.
     Flush(oneshot::Sender<Result<u64, StoreError>>),
-    /// Remove the rows of forgotten users from the files, also of users that another node's journal knows of.
+    /// Remove the rows of forgotten users from the files ([`forget_in`]).
     Forget(
-        ForgottenUsers,
+        Option<Confirmed>,
         oneshot::Sender<Result<(u64, ForgottenUsers), StoreError>>,
     ),
     Stop(oneshot::Sender<()>),
@@ -331,8 +244,9 @@ impl Keeper {
                     let flushed = self.write().map(|()| self.position);
                     let _ = reply.send(flushed);
                 }
-                Some(JournalRequest::Forget(others, reply)) => {
-                    let done = self.write().and_then(|()| self.forget(others));
+                Some(JournalRequest::Forget(confirmed, reply)) => {
+                    let written = self.write();
+                    let done = written.and_then(|()| self.forget(confirmed.as_ref()));
                     let _ = reply.send(done);
                 }
                 Some(JournalRequest::Stop(reply)) => {
@@ -555,9 +469,12 @@ impl Keeper {
     }
 
     /// Removes every row of forgotten users from the files. Returns the number of rows, and the users.
-    fn forget(&mut self, others: ForgottenUsers) -> Result<(u64, ForgottenUsers), StoreError> {
+    fn forget(
+        &mut self,
+        confirmed: Option<&Confirmed>,
+    ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        forget_in(self.journal(), others)
+        forget_in(self.journal(), confirmed)
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.
@@ -616,30 +533,38 @@ pub(super) fn last_page(journal: &Segments) -> Result<Option<Page>, StoreError> 
     }
 }
 
-/// Removes every row of forgotten users from the files of a journal: of those that it knows of, and of others.
+/// Removes every row of forgotten users from the files of a journal. Returns the number of rows, and the users of the
+/// requests to forget in this journal.
+///
+/// `confirmed` are users of whom every node of a cluster knows that they are forgotten: their rows are removed even
+/// if this journal has no request to forget them, and such requests are removed. Requests of other users stay, for
+/// the nodes that do not know of them yet. `None` stands for all users: a single server.
 pub(super) fn forget_in(
     journal: &Segments,
-    others: ForgottenUsers,
+    confirmed: Option<&Confirmed>,
 ) -> Result<(u64, ForgottenUsers), StoreError> {
-    let mut gone = forgotten(journal)?;
-    for (user, event) in others {
-        let latest = gone.entry(user).or_default();
-        *latest = event.max(*latest);
-    }
-    if gone.is_empty() {
+    let known = forgotten(journal)?;
+    if known.is_empty() && confirmed.is_none_or(|users| users.is_empty()) {
         journal.sync_names()?;
-        return Ok((0, gone));
+        return Ok((0, known));
     }
+    let confirmed_at = |user: &str| confirmed.and_then(|users| users.event(user));
+    let is_gone = |user: &str, event: u64| {
+        let at = known.get(user).copied().max(confirmed_at(user));
+        at.is_some_and(|at| event < at)
+    };
+    let is_done = |user: &str, event: u64| {
+        confirmed.is_none() || confirmed_at(user).is_some_and(|at| event <= at)
+    };
     let mut rows = 0;
     journal.rewrite(&mut |bytes| {
         let mut page = Page::decode(bytes)?;
         let before = (page.shown.len() + page.rewards.len()) as u64;
-        let had_requests = !page.forgotten.is_empty();
-        let is_changed = page.forget(&gone) || had_requests;
+        let is_changed = page.forget(is_gone, is_done);
         rows += before - (page.shown.len() + page.rewards.len()) as u64;
         Ok(is_changed.then(|| page.encode()))
     })?;
-    Ok((rows, gone))
+    Ok((rows, known))
 }
 
 /// Users who were forgotten since the last compaction, with the number of the event.

@@ -26,7 +26,7 @@ mod verify;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use sclub::Workers;
@@ -40,19 +40,20 @@ pub use fit::Threads;
 pub use fold::FoldError;
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
 pub use replica::{CatalogueSource, Replica, Role};
-pub use upkeep::Compacted;
+pub use upkeep::{Compacted, Compaction};
 pub use verify::{Verified, verify};
 
 use crate::decision::Sealer;
 use crate::env::Env;
 use crate::event::Item;
 use crate::identity::{Identity, Misfit};
+use crate::locks::lock;
 use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use fit::{Fits, Watch};
-pub use journal::ForgottenUsers;
+pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
 use replica::Term;
@@ -473,21 +474,21 @@ impl Engine {
     /// # Errors
     /// If a file cannot be read or written. It can be repeated.
     pub async fn compact(&self) -> Result<Compacted, FoldError> {
-        Ok(self.compact_with(ForgottenUsers::new()).await?.0)
+        Ok(self.compact_with(Compaction::Whole).await?.0)
     }
 
-    /// As [`Engine::compact`], also for users that another node has forgotten. Returns all of them.
+    /// As [`Engine::compact`], for a server or for its part in a cluster. Returns the users.
     ///
     /// # Errors
     /// As [`Engine::compact`].
     pub async fn compact_with(
         &self,
-        others: ForgottenUsers,
+        compaction: Compaction,
     ) -> Result<(Compacted, ForgottenUsers), FoldError> {
         let (reply, answer) = oneshot::channel();
         let sent = self
             .upkeep
-            .send(UpkeepRequest::Compact(others, reply))
+            .send(UpkeepRequest::Compact(compaction, reply))
             .await;
         answered(sent.is_ok(), answer).await
     }
@@ -541,9 +542,4 @@ async fn answered<T, E: From<StoreError>>(
         true => answer.await.unwrap_or_else(|_| closing()),
         false => closing(),
     }
-}
-
-/// Locks a mutex whose data stays valid even if a holder panics.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

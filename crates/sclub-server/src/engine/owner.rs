@@ -7,6 +7,9 @@
 //! of the log was begun, which makes the failed append void: then the answer is that nothing was written.
 //! The owner retries this, so writing resumes by itself as soon as the device works.
 
+mod follow;
+mod prepare;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,13 +17,13 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::feedback::{Round, prepare_round};
+use self::prepare::{prepare, size_of_event};
+use super::feedback::Round;
 use super::fit::Fits;
 use super::{Refusal, Role, Shared, lock};
-use crate::cluster::bus::BusError;
-use crate::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
-use crate::state::{Ahead, Catalogue, Effect, State};
-use crate::store::{AppendError, Epochs, Followed, StoreError};
+use crate::event::{Batch, Event, Item, Stamp};
+use crate::state::{Ahead, Effect, State};
+use crate::store::{AppendError, Epochs, StoreError};
 
 /// The maximum number of rounds, and of bytes, in one append.
 const MAX_ROUNDS_PER_COMMIT: usize = 1024;
@@ -216,96 +219,6 @@ impl Owner {
         self.shared.role.send_replace(Role::Following);
     }
 
-    /// Applies what another node writes, until this one leads. Returns the request to stop, if one came.
-    async fn follow(&mut self) -> Option<Reply> {
-        let after = self.shared.read().position();
-        let is_broken = matches!(*self.shared.role.borrow(), Role::Broken(_));
-        let mut batches = match is_broken {
-            true => None,
-            false => match self.shared.log.follow(after).await {
-                Ok(batches) => Some(batches),
-                Err(error) => {
-                    tracing::debug!(%error, "the log cannot be followed at the moment");
-                    let (sender, failed) = mpsc::channel(1);
-                    let _ = sender.try_send(Err(error));
-                    Some(failed)
-                }
-            },
-        };
-        loop {
-            let position = self.shared.read().position();
-            if let Some((_, epochs, reply)) = self.candidate.take_if(|(last, ..)| position >= *last)
-            {
-                self.shared.begin_term(epochs);
-                let _ = reply.send(Ok(Done::Changed(0)));
-                return None;
-            }
-            let followed = tokio::select! {
-                biased;
-                request = next_request(&mut self.held, &mut self.requests) => {
-                    let WriteRequest { command, reply } = request?;
-                    match command {
-                        Command::Stop => return Some(reply),
-                        Command::Lead { last, epochs } => match &*self.shared.role.borrow() {
-                            Role::Broken(reason) => {
-                                let _ = reply.send(Err(Refusal::ReadOnly(reason.clone())));
-                            }
-                            _ => self.candidate = Some((last, epochs, reply)),
-                        },
-                        Command::Resign => {
-                            self.candidate = None;
-                            let _ = reply.send(Ok(Done::Changed(0)));
-                        }
-                        _ => drop(reply.send(Err(Refusal::Moved))),
-                    }
-                    continue;
-                }
-                followed = next_batch(&mut batches) => followed,
-            };
-            let applied = match followed {
-                Some(Ok((number, ref bytes))) => self.apply_followed(number, bytes),
-                // It was interrupted, or batches that are needed were dropped.
-                Some(Err(ref error)) => match self.shared.log.first() {
-                    Ok(first) if first > position + 1 => Err(error.to_string()),
-                    _ => Ok(()),
-                },
-                None => Ok(()),
-            };
-            if let Err(reason) = applied {
-                tracing::error!(reason, "the log cannot be followed");
-                self.shared.role.send_replace(Role::Broken(reason));
-                batches = None;
-                continue;
-            }
-            if followed.is_none_or(|followed| followed.is_err()) {
-                self.shared.env().clock.sleep(RETRY_INTERVAL).await;
-                return None;
-            }
-        }
-    }
-
-    /// Applies a batch that another node has written.
-    fn apply_followed(&mut self, number: u64, bytes: &Bytes) -> Result<(), String> {
-        if number <= self.shared.read().position() {
-            return Ok(());
-        }
-        let batch = Batch::decode(bytes).map_err(|error| error.to_string())?;
-        let mut effect = Effect::default();
-        // The journal reads what is applied.
-        self.shared.log.remember(number, bytes);
-        let replayed = self
-            .shared
-            .state
-            .change(|state| state.replay(number, &batch, &mut effect));
-        replayed.map_err(|rejected| format!("batch {number}: {}", rejected.reason))?;
-        // The clock is that of the writer, also while it writes nothing.
-        let now = self.shared.env().clock.monotonic();
-        let offset = batch.stamp.clock.wrapping_sub(now);
-        self.shared.clock_offset.store(offset, Ordering::Relaxed);
-        self.applied(number, effect);
-        Ok(())
-    }
-
     async fn next(&mut self) -> Next {
         if let Some(held) = self.held.take() {
             return Next::Request(held);
@@ -313,12 +226,15 @@ impl Owner {
         let or_closed = |request: Option<WriteRequest>| request.map_or(Next::Closed, Next::Request);
         let is_failing = lock(&self.shared.read_only).is_some();
         if !is_failing {
-            let clock = self.shared.read().clock();
-            let wait = (clock + MAX_BETWEEN_STAMPS).saturating_sub(self.shared.clock());
+            let stamped = match self.shared.is_replicated {
+                true => self.shared.read().clock(),
+                false => 0,
+            };
             // Before the first batch there are no decisions that rewards could come for.
-            if !self.shared.is_replicated || clock == 0 {
+            if stamped == 0 {
                 return or_closed(self.requests.recv().await);
             }
+            let wait = (stamped + MAX_BETWEEN_STAMPS).saturating_sub(self.shared.clock());
             let stamp = self.shared.env().clock.sleep(wait);
             return tokio::select! {
                 biased;
@@ -580,25 +496,6 @@ struct Commit {
     waiting: Vec<(Done, Reply)>,
 }
 
-/// The request that was left for later, or the next one; `None` if there are no more.
-async fn next_request(
-    held: &mut Option<WriteRequest>,
-    requests: &mut mpsc::Receiver<WriteRequest>,
-) -> Option<WriteRequest> {
-    match held.take() {
-        Some(held) => Some(held),
-        None => requests.recv().await,
-    }
-}
-
-/// The next batch; `None` if the receiver has ended. Without one it waits for ever.
-async fn next_batch(batches: &mut Option<Followed>) -> Option<Result<(u64, Bytes), BusError>> {
-    match batches {
-        Some(batches) => batches.recv().await,
-        None => std::future::pending().await,
-    }
-}
-
 fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {
     for reply in replies {
         let _ = reply.send(Err(refusal.clone()));
@@ -611,91 +508,4 @@ fn expiry(shared: &Shared, state: &State, clock: u64) -> Option<u64> {
     let before = clock.checked_sub(lifetime)?;
     let step = (lifetime / 16).max(MIN_EXPIRY_STEP);
     (before >= state.horizon() + step).then_some(before)
-}
-
-/// The approximate length of an event in the log, in bytes.
-fn size_of_event(event: &Event) -> usize {
-    let reward = |r: &Reward| r.features.len() * 8 + r.user.len() + r.item.len() + 64;
-    let item = |i: &ListItem| i.features.len() * 8 + i.item.len() + 32;
-    let list = |l: &RewardedList| l.items.iter().map(item).sum::<usize>() + l.user.len() + 64;
-    match event {
-        Event::Learn { round } => round.iter().map(reward).sum(),
-        Event::LearnLists { lists } => lists.iter().map(list).sum(),
-        _ => 64,
-    }
-}
-
-/// The event of a command, if it needs one, and its result.
-fn prepare(
-    state: &State,
-    catalogue: Option<&Catalogue>,
-    ahead: &mut Ahead,
-    fits: &mut Fits,
-    command: Command,
-) -> Result<(Option<Event>, Done), Refusal> {
-    let (event, done) = match command {
-        Command::Learn(round) => return prepare_round(state, catalogue, ahead, round),
-        Command::Upsert(items) => {
-            let event = Event::Upsert { items };
-            state
-                .admit(&event, ahead)
-                .map_err(|rejected| rejected.reason)?;
-            let Event::Upsert { items } = event else {
-                unreachable!("made above")
-            };
-            let items = changed_items(state, items);
-            let changed = items.len();
-            let event = (changed > 0).then_some(Event::Upsert { items });
-            return Ok((event, Done::Changed(changed)));
-        }
-        Command::Remove(item) => {
-            let catalogue = state.catalogue();
-            let is_there = catalogue.is_some_and(|catalogue| catalogue.slot(&item).is_some());
-            let event = is_there.then_some(Event::Remove { item });
-            (event, Done::Changed(usize::from(is_there)))
-        }
-        Command::Forget(user) => {
-            let is_known = state.users().number(&user).is_some();
-            let event = Event::Forget { user };
-            (Some(event), Done::Changed(usize::from(is_known)))
-        }
-        Command::Expect(users) => {
-            let is_new = state.rounds() > 0 || state.expected() != users;
-            let event = is_new.then_some(Event::Expect { users });
-            (event, Done::Changed(usize::from(is_new)))
-        }
-        Command::Fit(fit) => {
-            let fit = fits.arrived(fit, state.rounds());
-            (fit.map(|fit| Event::Fit { fit }), Done::Changed(1))
-        }
-        // Without a user there is nothing to fit.
-        Command::LogFit { fit, .. } => {
-            let fit = state.policy().map(|_| Event::Fit { fit });
-            (fit, Done::Changed(1))
-        }
-        Command::Roll
-        | Command::DropBefore(_)
-        | Command::Lead { .. }
-        | Command::Resign
-        | Command::Stop => (None, Done::Changed(0)),
-    };
-    if let Some(event) = &event {
-        state
-            .admit(event, ahead)
-            .map_err(|rejected| rejected.reason)?;
-    }
-    Ok((event, done))
-}
-
-/// The items that are new or changed.
-fn changed_items(state: &State, mut items: Vec<Item>) -> Vec<Item> {
-    if let Some(catalogue) = state.catalogue() {
-        // Of an item that is given twice the last one counts, so all of them stay.
-        let mut seen = std::collections::HashSet::new();
-        let has_duplicates = items.iter().any(|item| !seen.insert(item.id.clone()));
-        if !has_duplicates {
-            items.retain(|item| !catalogue.has(&item.id, &item.features));
-        }
-    }
-    items
 }

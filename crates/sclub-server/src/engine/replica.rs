@@ -4,7 +4,7 @@
 //! same. If two nodes write, the log refuses one of them, which then follows.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
 
 use sclub::{Progress, Workers};
 use tokio::sync::watch;
@@ -14,6 +14,7 @@ use super::owner::{Command, Done};
 use super::{Engine, OpenError, Refusal, Shared, Threads};
 use crate::decision::first_number;
 use crate::identity::Identity;
+use crate::locks::{read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
 use crate::state::{Catalogue, State};
@@ -79,7 +80,7 @@ impl Shared {
 
     /// The last term. It may be over, if another node writes now.
     pub(super) fn term(&self) -> Result<TermGuard<'_>, Refusal> {
-        let term = self.term.read().unwrap_or_else(PoisonError::into_inner);
+        let term = read(&self.term);
         match *term {
             Some(_) => Ok(TermGuard(term)),
             None => Err(Refusal::Moved),
@@ -93,7 +94,7 @@ impl Shared {
         let clock = self.read().clock();
         let offset = clock.wrapping_sub(self.env().clock.monotonic());
         self.clock_offset.store(offset, Ordering::Relaxed);
-        let mut term = self.term.write().unwrap_or_else(PoisonError::into_inner);
+        let mut term = write(&self.term);
         *term = Some(Term::new(epochs));
         drop(term);
         self.role.send_replace(Role::Leading);
@@ -185,6 +186,15 @@ impl Engine {
     /// If the engine does not lead.
     pub async fn log_fit(&self, fit: Vec<u8>, position: u64) -> Result<(), Refusal> {
         self.command(Command::LogFit { fit, position }).await
+    }
+
+    /// Reads the catalogue that goes with a state of this engine.
+    pub fn with_catalogue<T>(
+        &self,
+        state: &State,
+        read: impl FnOnce(Option<&Catalogue>) -> T,
+    ) -> T {
+        read(self.shared.catalogue_of(state).get())
     }
 
     /// The catalogue, for other engines.

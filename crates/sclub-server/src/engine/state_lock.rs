@@ -1,7 +1,8 @@
 //! The locks of the state.
 
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, RwLock, RwLockReadGuard};
 
+use crate::locks::{read, write};
 use crate::state::State;
 
 /// The state, read by many threads and changed by one.
@@ -24,7 +25,7 @@ impl StateLock {
 
     /// A short read.
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.state)
     }
 
     /// A long read.
@@ -36,6 +37,6 @@ impl StateLock {
     /// A change, by the owner of the log only.
     pub fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let _long = super::lock(&self.long);
-        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner))
+        change(&mut write(&self.state))
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{mpsc, oneshot};
 
 use super::fold::{self, FoldError};
-use super::journal::{ForgottenUsers, JournalRequest};
+use super::journal::{Confirmed, ForgottenUsers, JournalRequest};
 use super::owner::{Command, Done};
 use super::{Refusal, Shared, answered, lock};
 use crate::settings::KeepLog;
@@ -24,6 +24,19 @@ const TICK: u64 = 200;
 const MAX_BYTES_BETWEEN: u64 = 256 << 20;
 /// The milliseconds of service in a day.
 const DAY: u64 = 24 * 3600 * 1000;
+
+/// The data that a compaction removes.
+#[derive(Debug)]
+pub enum Compaction {
+    /// All data of forgotten users.
+    Whole,
+    /// As the owner of a partition: everything but the requests to forget in the journal. They stay until every node
+    /// knows of them.
+    Owner,
+    /// As any node of a cluster, from the journal and the copies of snapshots. Every node knows that these users are
+    /// forgotten.
+    Journal(Confirmed),
+}
 
 /// The result of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -43,7 +56,7 @@ pub struct Compacted {
 pub(super) enum UpkeepRequest {
     Snapshot(oneshot::Sender<Result<u64, FoldError>>),
     Compact(
-        ForgottenUsers,
+        Compaction,
         oneshot::Sender<Result<(Compacted, ForgottenUsers), FoldError>>,
     ),
     Stop(oneshot::Sender<()>),
@@ -86,8 +99,8 @@ impl Upkeep {
                     let taken = self.snapshot().await;
                     let _ = reply.send(taken.map(|(_, events)| events));
                 }
-                Some(UpkeepRequest::Compact(others, reply)) => {
-                    let done = self.compact(others).await;
+                Some(UpkeepRequest::Compact(compaction, reply)) => {
+                    let done = self.compact(compaction).await;
                     let _ = reply.send(done);
                 }
                 Some(UpkeepRequest::Stop(reply)) => {
@@ -219,11 +232,10 @@ impl Upkeep {
         dropped.map(drop).map_err(|refusal| refused(&refusal))
     }
 
-    /// Removes all data of forgotten users from the snapshots, the log and the journal. It compares event
-    /// numbers, not times. `others` were forgotten on another node.
+    /// Removes data of forgotten users. It compares event numbers, not times. Returns the users.
     async fn compact(
         &mut self,
-        others: ForgottenUsers,
+        compaction: Compaction,
     ) -> Result<(Compacted, ForgottenUsers), FoldError> {
         let shared = Arc::clone(&self.shared);
         let bytes_before = shared.folder.bytes();
@@ -231,16 +243,21 @@ impl Upkeep {
         let (reply, flushed) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
-        // A node that follows has a journal only, and perhaps copies of snapshots.
-        let events = match shared.is_leading() {
-            true => self.compact_log().await?,
-            false => {
-                shared.snapshots.drop_copies()?;
-                shared.read().events()
+        let (events, confirmed) = match compaction {
+            Compaction::Whole => (self.compact_log().await?, None),
+            Compaction::Owner => (
+                self.compact_log().await?,
+                Some(Confirmed::new(shared.read().identity().user_hash(), [])),
+            ),
+            Compaction::Journal(confirmed) => {
+                if !shared.is_leading() {
+                    shared.snapshots.drop_copies()?;
+                }
+                (shared.read().events(), Some(confirmed))
             }
         };
         let (reply, forgotten) = oneshot::channel();
-        let request = JournalRequest::Forget(others, reply);
+        let request = JournalRequest::Forget(confirmed, reply);
         let sent = self.journal.send(request).await;
         let (dropped, gone) = answered::<_, StoreError>(sent.is_ok(), forgotten).await?;
         let bytes_after = shared.folder.bytes();

@@ -11,7 +11,7 @@ mod segment;
 
 use std::future::ready;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
@@ -21,6 +21,7 @@ use super::frame::{self, End, HEADER, Header, MAX_BATCH, Place};
 use super::log::{AppendError, Batches, Follow, Log, Written};
 use crate::cluster::bus::BusError;
 use crate::env::{Access, DiskFile, Env};
+use crate::locks::lock;
 use segment::{Reading, Segment, list, next_of, path_of, settle};
 
 /// The length at which a file is closed, in bytes.
@@ -486,8 +487,4 @@ impl Log for Segments {
         let reason = "this log has one writer".to_owned();
         Box::pin(ready(Err(BusError::Failed(reason))))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::StoreError;
 use super::files::{At, Sequential};
 use crate::env::{Access, Env};
+use crate::locks::lock;
 
 const MARK: &[u8; 16] = b"sclub snapshot2\n";
 const PIECE: usize = 1 << 20;
@@ -120,7 +121,7 @@ impl Snapshots {
     }
 
     fn known(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// The file of a snapshot.

@@ -581,6 +581,10 @@ impl Bus for SimBus {
         })
     }
 
+    fn sweep(&self) -> Call<'_, ()> {
+        self.call(|_, _| Ok(()))
+    }
+
     fn is_connected(&self) -> bool {
         self.nats.core().is_up(self.link)
     }

@@ -447,16 +447,7 @@ fn check_gone(world: &World) {
         }
     }
     for machine in &world.machines {
-        let node = machine.process.borrow().as_ref().and_then(Process::node);
         for (path, bytes) in world.files(machine) {
-            // A node that does not follow the group learns only of users who were forgotten since the last
-            // compaction. If it missed that one, the journal of its past still has them.
-            let group = path.iter().nth(3).and_then(|name| name.to_str());
-            let follows = group
-                .is_some_and(|group| node.as_ref().is_some_and(|node| app(node, group).is_some()));
-            if world.has_compacted.get() && !follows {
-                continue;
-            }
             if let Some(user) = find(&bytes) {
                 let name = machine.name.borrow();
                 return world.violation(format!(

@@ -52,8 +52,6 @@ pub struct World {
     log: RefCell<VecDeque<String>>,
     is_loud: bool,
     counts: RefCell<Counts>,
-    /// True once an operator has asked for a compaction.
-    pub has_compacted: Cell<bool>,
 }
 
 /// A machine.
@@ -152,7 +150,6 @@ impl World {
             log: RefCell::default(),
             is_loud,
             counts: RefCell::default(),
-            has_compacted: Cell::new(false),
             executor,
             nats,
             clock,

@@ -10,6 +10,7 @@ pub use graph::Graph;
 use std::collections::BTreeMap;
 
 use crate::abilities::{ClusterView, Inspect};
+use crate::base::Base;
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -21,7 +22,7 @@ use crate::policy::{
 };
 use crate::radius::{Thresholds, distance, radius};
 use crate::roster::Roster;
-use crate::spec::{Abilities, Constant, Load, Preset, Range, Spec, Value};
+use crate::spec::{Abilities, Constant, Load, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Blocks, Shape, View};
 use crate::ucb::Ranking;
 use components::Components;
@@ -153,6 +154,24 @@ impl Club {
         })
     }
 
+    /// The policy of a setup, with the constants that the values have.
+    pub(crate) fn from_values(setup: &Setup<'_>, values: &Values) -> Result<Self, Error> {
+        Self::with_params(setup, values, &Params::from_values(values))
+    }
+
+    /// The policy of a setup, with the graph that the values have.
+    pub(crate) fn with_params(
+        setup: &Setup<'_>,
+        values: &Values,
+        params: &Params,
+    ) -> Result<Self, Error> {
+        let graph = match values.choice("graph") {
+            "complete" => Graph::Complete,
+            _ => Graph::Random { seed: setup.seed },
+        };
+        Self::new(setup.dim, setup.users, graph, params)
+    }
+
     /// Edges left in the graph.
     pub fn edges(&self) -> usize {
         (0..self.edges.len())
@@ -264,14 +283,35 @@ impl Club {
 
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
+        let (view, count) = self.sums(user);
+        (view, self.beta(count))
+    }
+
+    /// β for an estimate from `count` observations.
+    #[inline]
+    pub(crate) fn beta(&self, count: u64) -> f64 {
+        self.ranking.beta(count, self.clock.log_rounds())
+    }
+}
+
+impl Base for Club {
+    #[inline]
+    fn sums(&self, user: UserId) -> (View<'_>, u64) {
         let (block, count) = match self.node(user) {
             Some(node) => self.components.sums_of(node, &self.nodes),
             None => (self.nodes.blocks.empty(), 0),
         };
-        (
-            self.shape.view(block),
-            self.ranking.beta(count, self.clock.log_rounds()),
-        )
+        (self.shape.view(block), count)
+    }
+
+    fn appearance(&self, user: UserId) -> (u64, u64) {
+        match self.seen_node(user) {
+            Some(node) => (
+                u64::from(self.nodes.slots[node as usize]),
+                self.nodes.count(node),
+            ),
+            None => (self.nodes.blocks.len() as u64, 0),
+        }
     }
 }
 
@@ -315,9 +355,13 @@ impl Policy for Club {
             };
             self.update(node, observation.item, observation.reward);
         }
+        let mut last = None;
         for observation in round {
             let node = self.node(observation.user).expect("admitted above");
-            self.cut_edges(node, changes);
+            // One comparison is enough for observations of one user in a row, such as those of a list.
+            if last.replace(node) != Some(node) {
+                self.cut_edges(node, changes);
+            }
         }
         Ok(())
     }
@@ -333,6 +377,10 @@ impl Policy for Club {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 
     offers!(inspect, persist);
@@ -408,14 +456,7 @@ pub static SPEC: Spec = Spec {
         forget: false,
         ..Abilities::SERVED
     },
-    new: |setup, values| {
-        let graph = match values.choice("graph") {
-            "complete" => Graph::Complete,
-            _ => Graph::Random { seed: setup.seed },
-        };
-        let params = Params::from_values(values);
-        Ok(Box::new(Club::new(setup.dim, setup.users, graph, &params)?))
-    },
+    new: |setup, values| Ok(Box::new(Club::from_values(setup, values)?)),
     load: Some(Load {
         magic: Club::MAGIC,
         load: |reader| Ok(Box::new(Club::load_words(reader)?)),
@@ -427,9 +468,9 @@ pub static SPEC: Spec = Spec {
 /// edges.
 const COMPLETE_BY_DEFAULT: u64 = 10_000;
 
-const GRAPH: Constant = Constant {
+pub(crate) const GRAPH: Constant = Constant {
     name: "graph",
-    meaning: "The graph of users that club starts from: each edge with probability 3 ln n / n, or every \
+    meaning: "The graph of users at the start: each edge with probability 3 ln n / n, or every \
               edge. Complete with the published code's constants and at most 10000 declared users, as the \
               paper's figures were made; else random",
     range: Range::OneOf(&["random", "complete"]),

@@ -123,6 +123,10 @@ impl Policy for LinUcbInd {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(inspect, persist, forget);
 }
 

@@ -246,6 +246,10 @@ impl Policy for LinUcbShared {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(persist, fit, partitioned);
 }
 
@@ -407,6 +411,10 @@ impl Policy for ForgettableLinUcb {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 
     offers!(inspect, persist, forget, fit, partitioned);

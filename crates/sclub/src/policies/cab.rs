@@ -179,6 +179,10 @@ impl Policy for Cab {
     fn digest(&self) -> u64 {
         bytes::digest(self)
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
 }
 
 impl Save for Cab {

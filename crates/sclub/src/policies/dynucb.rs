@@ -235,6 +235,10 @@ impl Policy for DynUcb {
     fn digest(&self) -> u64 {
         bytes::digest(self)
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
 }
 
 impl Save for DynUcb {

@@ -15,17 +15,18 @@ use std::io::{self, Write};
 use crate::abilities::{ClusterView, Forget, Inspect, Persist};
 use crate::bytes::{self, Reader, Save, Writer};
 use crate::digest::mix;
-use crate::draws;
+use crate::draws::{self, rank_by_draw};
 use crate::error::{Error, LoadError, check_dim};
-use crate::items::{Group, ItemSet};
+use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::policy::{
-    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_items,
-    check_round, largest, offers,
+    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_round,
+    offers,
 };
-use crate::spec::{Abilities, Constant, Load, Partitions, Preset, Range, Spec, Value};
+use crate::spec::{
+    Abilities, Constant, Load, Partitions, Preset, Range, Setup, Spec, Value, Values,
+};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
-use crate::ucb;
 
 /// The slot of a user who has not appeared.
 const NEWCOMER: u64 = u64::MAX;
@@ -81,11 +82,11 @@ impl LinTs {
     /// The estimate of a user's weight vector, and a draw from its posterior.
     fn draw(&self, draw: u64, user: UserId) -> (&[f64], Vec<f64>) {
         let view = self.view(user);
-        let mut draw = draws::from_posterior(mix(self.seed) ^ draw, view, self.draw_scale);
-        for (value, mean) in draw.iter_mut().zip(view.estimate) {
-            *value += mean;
-        }
-        (view.estimate, draw)
+        let key = mix(self.seed) ^ draw;
+        (
+            view.estimate,
+            draws::from_posterior(key, view, self.draw_scale),
+        )
     }
 
     fn load_words(mut reader: Reader<'_>) -> Result<Self, LoadError> {
@@ -116,22 +117,6 @@ impl LinTs {
     }
 }
 
-/// Scores a group of items: the mean by the estimate, the score by the draw.
-fn score(estimate: &[f64], draw: &[f64], group: &Group<'_>, scores: &mut ucb::Scores) {
-    scores.mean.fill(0.0);
-    scores.score.fill(0.0);
-    let rows = group.features.chunks_exact(group.width);
-    for ((mean, sampled), row) in estimate.iter().zip(draw).zip(rows) {
-        for (lane, x) in row.iter().enumerate() {
-            scores.mean[lane] += mean * x;
-            scores.score[lane] += sampled * x;
-        }
-    }
-    for lane in 0..group.width {
-        scores.width[lane] = scores.score[lane] - scores.mean[lane];
-    }
-}
-
 impl Policy for LinTs {
     fn dim(&self) -> usize {
         self.shape.dim
@@ -141,51 +126,7 @@ impl Policy for LinTs {
         self.rounds
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        self.recommend_drawn(self.default_draw(user), user, items)
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        self.explain_drawn(self.default_draw(user), user, items, scores)
-    }
-
-    fn recommend_drawn(&self, draw: u64, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(draw, user);
-        Ok(ucb::choose(items, |group, scores| {
-            score(estimate, &draw, &group, scores);
-        }))
-    }
-
-    fn explain_drawn(
-        &self,
-        draw: u64,
-        user: UserId,
-        items: &ItemSet,
-        scores: &mut Vec<Score>,
-    ) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (estimate, draw) = self.draw(draw, user);
-        ucb::explain(items, scores, |group, scores| {
-            score(estimate, &draw, &group, scores);
-        });
-        Ok(())
-    }
-
-    fn recommend_list_drawn(
-        &self,
-        draw: u64,
-        user: UserId,
-        items: &ItemSet,
-        k: usize,
-        exclude: &dyn Fn(usize) -> bool,
-        list: &mut Vec<Decision>,
-    ) -> Result<(), Error> {
-        let mut scores = Vec::new();
-        self.explain_drawn(draw, user, items, &mut scores)?;
-        largest(&scores, k, exclude, list);
-        Ok(())
-    }
+    rank_by_draw!();
 
     fn learn_round(
         &mut self,
@@ -225,6 +166,10 @@ impl Policy for LinTs {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 
     offers!(inspect, persist, forget);
@@ -317,7 +262,7 @@ impl Persist for LinTs {
     }
 }
 
-const DRAW_SCALE: Constant = Constant {
+pub(crate) const DRAW_SCALE: Constant = Constant {
     name: "draw_scale",
     meaning: "Scale v of the draws from the posterior N(theta, v^2 S^-1)",
     range: Range::NOT_NEGATIVE,
@@ -327,38 +272,56 @@ const DRAW_SCALE: Constant = Constant {
     advanced: false,
 };
 
-const SHARED: Constant = Constant {
-    name: "shared",
-    meaning: "One posterior for all users instead of one for each",
-    range: Range::Flag,
-    default: |_, _| Ok(Value::Flag(false)),
-    instead_of: None,
-    advanced: false,
-};
-
-/// `lints`
+/// `lints`, also `ts:linucb-ind`
 pub static SPEC: Spec = Spec {
     name: "lints",
     title: "LinTS",
-    summary: "Linear Thompson sampling with a posterior for each user, or one for all",
-    citation: "Agrawal and Goyal, ICML 2013",
+    summary: "Linear Thompson sampling with a posterior for each user",
     colors: ["#8C564B", "#C99A8F"],
-    revision: 2,
-    presets: &[Preset::Default],
-    constants: &[DRAW_SCALE, SHARED],
     can: Abilities {
         draws: true,
-        partitions: Partitions::AnyUnless("shared"),
+        partitions: Partitions::Any,
         ..Abilities::SERVED
     },
-    new: |setup, values| {
-        let draw_scale = values.number("draw_scale").unwrap_or(0.0);
-        let policy = LinTs::new(setup.dim, draw_scale, values.flag("shared"), setup.seed)?;
-        Ok(Box::new(policy))
+    new: |setup, values| new(setup, values, false),
+    ..COMMON
+};
+
+/// `ts:linucb-one`
+pub static ONE: Spec = Spec {
+    name: "ts:linucb-one",
+    title: "TS of LinUCB-One",
+    summary: "Linear Thompson sampling with one posterior for all users",
+    colors: ["#5E3A32", "#B08A80"],
+    can: Abilities {
+        draws: true,
+        ..Abilities::SERVED
     },
+    new: |setup, values| new(setup, values, true),
+    ..COMMON
+};
+
+/// The parts that both have in common.
+const COMMON: Spec = Spec {
+    name: "",
+    title: "",
+    summary: "",
+    citation: "Agrawal and Goyal, ICML 2013",
+    colors: ["", ""],
+    revision: 2,
+    presets: &[Preset::Default],
+    constants: &[DRAW_SCALE],
+    can: Abilities::SERVED,
+    new: |setup, values| new(setup, values, false),
     load: Some(Load {
         magic: LinTs::MAGIC,
         load: |reader| Ok(Box::new(LinTs::load_words(reader)?)),
     }),
     gather: None,
 };
+
+fn new(setup: &Setup<'_>, values: &Values, is_shared: bool) -> Result<Box<dyn Policy>, Error> {
+    let draw_scale = values.number("draw_scale").unwrap_or(0.0);
+    let policy = LinTs::new(setup.dim, draw_scale, is_shared, setup.seed)?;
+    Ok(Box::new(policy))
+}

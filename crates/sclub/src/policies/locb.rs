@@ -294,6 +294,10 @@ impl Policy for Locb {
     fn digest(&self) -> u64 {
         bytes::digest(self)
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
 }
 
 impl Save for Locb {

@@ -30,6 +30,7 @@ pub use inspect::Statistics;
 pub(crate) use nearby::{Nearby, SketchIndex};
 pub(crate) use phase::phase_of;
 
+use crate::base::Base;
 use crate::bytes::{self, Save as _};
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
@@ -88,7 +89,21 @@ impl Sclub {
     /// # Errors
     /// [`Error::Dimension`], [`Error::NoUsers`], [`Error::TooMany`], [`Error::BadParameter`].
     pub fn new(dim: usize, users: Users, params: &Params) -> Result<Self, Error> {
+        Self::with_slack(dim, users, params, 0.0)
+    }
+
+    /// As [`Sclub::new`], with a distance that two estimates may have beyond their radii.
+    pub(crate) fn with_slack(
+        dim: usize,
+        users: Users,
+        params: &Params,
+        slack: f64,
+    ) -> Result<Self, Error> {
         params.check()?;
+        let thresholds = Thresholds {
+            slack,
+            ..Thresholds::new(params)
+        };
         let shape = Shape {
             dim: check_dim(dim)?,
         };
@@ -96,9 +111,9 @@ impl Sclub {
             params: *params,
             shape,
             ranking: Ranking::new(dim, params),
-            thresholds: Thresholds::new(params),
+            thresholds,
             clock: Clock::new(),
-            partition: Partition::new(shape, users.declared()?, params.alpha_theta),
+            partition: Partition::new(shape, users.declared()?, thresholds),
             served: Vec::new(),
             near: Vec::new(),
         })
@@ -113,8 +128,28 @@ impl Sclub {
     /// Line 10: the statistics that a user is scored with, and β.
     #[inline]
     fn basis(&self, user: UserId) -> (View<'_>, f64) {
-        let (view, count) = self.partition.basis(user);
-        (view, self.ranking.beta(count, self.clock.log_rounds()))
+        let (view, count) = self.sums(user);
+        (view, self.beta(count))
+    }
+
+    /// β for an estimate from `count` observations.
+    #[inline]
+    pub(crate) fn beta(&self, count: u64) -> f64 {
+        self.ranking.beta(count, self.clock.log_rounds())
+    }
+}
+
+impl Base for Sclub {
+    #[inline]
+    fn sums(&self, user: UserId) -> (View<'_>, u64) {
+        self.partition.basis(user)
+    }
+
+    fn appearance(&self, user: UserId) -> (u64, u64) {
+        match self.partition.roster.slot(user) {
+            Some(slot) => (slot as u64, self.partition.profiles.places[slot].count),
+            None => (self.partition.roster.len() as u64, 0),
+        }
     }
 }
 
@@ -167,6 +202,10 @@ impl Policy for Sclub {
 
     fn digest(&self) -> u64 {
         bytes::digest(self)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
     }
 
     offers!(inspect, persist, forget);

@@ -5,7 +5,7 @@ use super::nearby::Nearby;
 use super::profile::Profiles;
 use crate::frequencies::Frequencies;
 use crate::policy::{ClusterId, UserId};
-use crate::radius::radius;
+use crate::radius::{Thresholds, radius};
 use crate::roster::Roster;
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 
@@ -14,8 +14,8 @@ use crate::statistics::{Aggregate, Scratch, Shape, View};
 pub(super) struct Partition {
     /// The current phase; 0 before the first round.
     pub phase: u32,
-    /// α_θ, by which the reach of a cluster is measured.
-    alpha_theta: f64,
+    /// They give the reach of a cluster.
+    thresholds: Thresholds,
     pub roster: Roster,
     pub profiles: Profiles,
     pub scratch: Scratch,
@@ -32,7 +32,7 @@ pub(super) struct Partition {
 
 impl Partition {
     /// Algorithm 1, lines 2 and 3.
-    pub fn new(shape: Shape, declared: u64, alpha_theta: f64) -> Self {
+    pub fn new(shape: Shape, declared: u64, thresholds: Thresholds) -> Self {
         let sums = Aggregate::new(shape);
         let mut frequencies = Frequencies::default();
         frequencies.add(0, declared);
@@ -54,7 +54,7 @@ impl Partition {
         };
         Self {
             phase: 0,
-            alpha_theta,
+            thresholds,
             roster: Roster::default(),
             profiles: Profiles::new(shape),
             scratch: Scratch::new(shape),
@@ -77,10 +77,10 @@ impl Partition {
         }
     }
 
-    /// The distance from its estimate within which a cluster may merge: α_θ/2 · F(T).
+    /// The distance from its estimate within which a cluster may merge.
     #[inline]
     pub fn reach(&self, cluster: &Cluster) -> f64 {
-        self.alpha_theta / 2.0 * cluster.radius
+        self.thresholds.reach(cluster.radius)
     }
 
     /// True if every member of a cluster has been checked in the current phase.
@@ -256,7 +256,7 @@ impl Partition {
             self.leave_nearby(index);
             return;
         }
-        let reach = self.alpha_theta / 2.0 * cluster.radius;
+        let reach = self.thresholds.reach(cluster.radius);
         let estimate = cluster.view(&self.profiles).estimate;
         match cluster.sketch_index {
             Some(sketch_index) => self.nearby.update(sketch_index, estimate, reach),
@@ -278,10 +278,11 @@ impl Partition {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::params::Params;
 
     #[test]
     fn a_cluster_without_users_is_never_checked() {
-        let partition = Partition::new(Shape { dim: 2 }, 0, 1.0);
+        let partition = Partition::new(Shape { dim: 2 }, 0, Thresholds::new(&Params::tuned()));
         assert_eq!(partition.get(0).size(), 0);
         assert!(!partition.is_checked(0));
     }

@@ -150,7 +150,7 @@ impl SclubSoft {
             match params.explore {
                 Explore::Draw => {
                     let view = self.population.view();
-                    let shift = draws::from_posterior(draw, view, ranking.population);
+                    let shift = draws::deviation(draw, view, ranking.population);
                     ranking.drawn = sum(&ranking.expected, &moved(shift));
                 }
                 Explore::Bonus => {

@@ -471,6 +471,10 @@ impl Policy for SclubSoft {
         bytes::digest(self)
     }
 
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
+
     offers!(inspect, persist, forget, fit, partitioned);
 }
 

@@ -96,7 +96,7 @@ struct Ucb<'a> {
 
 impl Rule for Ucb<'_> {
     fn fill(&self, group: Group<'_>, scores: &mut Scores) {
-        scores.fill(self.ranking.index, self.view, self.beta, group);
+        self.ranking.fill(self.view, self.beta, group, scores);
     }
 
     fn bound(&self, group: Group<'_>, scores: &mut Scores) {

@@ -125,10 +125,93 @@ pub fn regrets(policy: &mut dyn Policy, rounds: &[Round]) -> (f64, f64) {
     (regret, random)
 }
 
+/// The ridge estimate (I + Σ x xᵀ)⁻¹ Σ y x, by elimination.
+pub fn ridge<'a>(dim: usize, observations: impl Iterator<Item = (&'a [f64], f64)>) -> Vec<f64> {
+    let mut rows: Vec<Vec<f64>> = (0..dim)
+        .map(|i| (0..=dim).map(|j| f64::from(u8::from(i == j))).collect())
+        .collect();
+    for (item, reward) in observations {
+        for (row, x) in rows.iter_mut().zip(item) {
+            for (sum, y) in row.iter_mut().zip(item.iter().chain([&reward])) {
+                *sum += x * y;
+            }
+        }
+    }
+    for i in 0..dim {
+        let pivot = rows[i].clone();
+        for (other, row) in rows.iter_mut().enumerate() {
+            if other != i {
+                let weight = row[i] / pivot[i];
+                row.iter_mut()
+                    .zip(&pivot)
+                    .for_each(|(x, p)| *x -= weight * p);
+            }
+        }
+    }
+    (0..dim).map(|i| rows[i][dim] / rows[i][i]).collect()
+}
+
 /// The world must be one that a policy can learn.
 #[test]
 fn linucb_learns_it() {
     let rounds = rounds(1, 3, 2000);
     let (regret, random) = regrets(&mut *make("linucb-ind", &[]), &rounds);
     assert!(regret < random / 4.0, "{regret} of {random}");
+}
+
+/// The checks that all policies share: it learns, the same history gives the same digest, and other names of the users
+/// change nothing.
+pub fn assert_sound(name: &str, given: &[(&str, Value)]) {
+    let rounds = rounds(2, 3, 1500);
+    let appear = || make_for(name, DIM, Users::Appear, given);
+    for mut policy in [make(name, given), appear()] {
+        let (regret, random) = regrets(&mut *policy, &rounds);
+        assert!(0.0 <= regret && regret < 0.6 * random, "{regret} {random}");
+    }
+    let (mut one, mut again, mut renamed) = (appear(), appear(), appear());
+    let rename = |user| user * 7_919 + 3;
+    for round in &rounds[..400] {
+        let (item, user) = (round.features(0), rename(round.user));
+        assert_eq!(
+            one.recommend(round.user, &round.items),
+            renamed.recommend(user, &round.items)
+        );
+        one.learn(round.user, &item, round.reward(0)).unwrap();
+        again.learn(round.user, &item, round.reward(0)).unwrap();
+        renamed.learn(user, &item, round.reward(0)).unwrap();
+        assert_eq!(one.estimate(round.user), renamed.estimate(user));
+        assert_eq!(one.cluster_of(round.user), renamed.cluster_of(user));
+    }
+    assert_eq!(one.digest(), again.digest());
+    one.learn(1, &rounds[0].features(1), 0.5).unwrap();
+    assert_ne!(one.digest(), again.digest());
+}
+
+/// (ridge I + Σ x xᵀ)⁻¹ v over some items, by Gauss elimination.
+pub fn solve(ridge: f64, items: &[Vec<f64>], v: &[f64]) -> Vec<f64> {
+    let dim = v.len();
+    let mut rows: Vec<Vec<f64>> = (0..dim)
+        .map(|i| {
+            let diagonal = |j| if i == j { ridge } else { 0.0 };
+            let entry = |j: usize| items.iter().map(|x| x[i] * x[j]).sum::<f64>() + diagonal(j);
+            (0..dim).map(entry).chain([v[i]]).collect()
+        })
+        .collect();
+    for pivot in 0..dim {
+        let lead = rows[pivot][pivot];
+        let own: Vec<f64> = rows[pivot].iter().map(|value| value / lead).collect();
+        for (at, row) in rows.iter_mut().enumerate() {
+            let factor = if at == pivot { 0.0 } else { row[pivot] };
+            row.iter_mut()
+                .zip(&own)
+                .for_each(|(value, own)| *value -= factor * own);
+        }
+        rows[pivot] = own;
+    }
+    rows.iter().map(|row| row[dim]).collect()
+}
+
+/// aᵀb
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

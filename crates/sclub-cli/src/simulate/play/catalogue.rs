@@ -110,6 +110,8 @@ fn run_of(plan: &Plan, outcome: &Outcome) -> Run<String> {
         by_age: counts.by_age(),
         distinct_items: counts.distinct_items(),
         stages: counts.stages().to_vec(),
+        messages: None,
+        state_bytes: None,
         digest: 0,
     }
 }

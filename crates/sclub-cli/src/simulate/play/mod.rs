@@ -53,7 +53,10 @@ impl Plan {
                 let shop = shop(&args.shop, &args.recipe, &args.given)?;
                 (Setting::Catalogue(shop), CATALOGUE_ROUNDS)
             }
-            _ => (Setting::Synthetic(recipe(&args.recipe)?), SYNTHETIC_ROUNDS),
+            _ => (
+                Setting::Synthetic(recipe(&args.recipe, &args.given)?),
+                SYNTHETIC_ROUNDS,
+            ),
         };
         let connections = connections(args, 1)?;
         let rounds = args.rounds.unwrap_or(default_rounds);

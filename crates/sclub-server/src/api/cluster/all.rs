@@ -1,6 +1,6 @@
 //! Requests about the whole cluster: every group is asked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -16,10 +16,11 @@ use crate::cluster::bus::{Bucket, BusError};
 use crate::cluster::call::{GroupAnswer, GroupCall, NodeCall, Route, decode, encode};
 use crate::cluster::members::{Members, Move, forget_key, owners};
 use crate::cluster::node::Group;
-use crate::cluster::{Node, ask_node, execute_on_node};
+use crate::cluster::{Node, ask_node, execute_on_node, sweep_exports};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::Compacted;
+use crate::identity::UserHash;
 
 /// Asks every partition, and returns the answers by name. The first error is the answer.
 pub(super) async fn ask_all(
@@ -51,12 +52,7 @@ pub(super) async fn ask_all(
 /// named: repeat it when they are back.
 pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
     let members = Members::read(&*node.bus);
-    let mut unconfirmed: Vec<String> = members
-        .registered
-        .iter()
-        .filter(|name| members.get(name).is_none())
-        .cloned()
-        .collect();
+    let mut unconfirmed = node.missing();
     let mut total = CompactResponse {
         events: 0,
         dropped: 0,
@@ -64,45 +60,103 @@ pub(super) async fn compact(node: &Arc<Node>) -> Result<Answer, ApiError> {
         bytes_after: 0,
         unconfirmed: Vec::new(),
     };
-    for group in node.groups() {
-        let result = ask_group(node, group, &GroupCall::Compact).await?;
+    // The catalogue has no data of users.
+    for group in node.partitions() {
+        let (result, position) = ask_group(node, group, &GroupCall::Compact).await?;
         let decoded: Option<(Compacted, Vec<(String, u64)>)> = decode(&result);
-        let (done, users) = decoded.ok_or_else(ApiError::internal)?;
+        let (done, known) = decoded.ok_or_else(ApiError::internal)?;
         total.events += done.events;
         total.dropped += done.dropped;
         total.bytes_before += done.bytes_before;
         total.bytes_after += done.bytes_after;
-        for name in nodes_of(&members) {
-            // Kept until the node has confirmed: the owner no longer knows these users.
-            let pending = keep_pending(node, name, group, &users).await?;
-            if members.get(name).is_none() {
-                continue;
-            }
-            let call = NodeCall::Forget {
-                group: group.name.clone(),
-                users: pending,
-            };
-            let done = match *name == node.name {
-                true => execute_on_node(node, call).await,
-                false => ask_node(node, name, &call).await,
-            };
-            match done {
-                Ok(dropped) => {
+        // Each journal has its requests to forget until they are kept for every node. A node that followed the
+        // partition earlier may have some that the owner does not have.
+        let hash = node.identity.user_hash();
+        let mut users = BTreeMap::new();
+        merge(&mut users, hashed(&hash, known));
+        let running: Vec<&String> = members.members.iter().map(|member| &member.name).collect();
+        let mut refused = BTreeSet::new();
+        for name in &running {
+            match forget(node, group, name, Vec::new(), position).await {
+                Ok((dropped, known)) => {
                     total.dropped += dropped;
-                    let key = forget_key(name, &group.name);
-                    let _ = node.bus.delete(Bucket::Config, &key, None).await;
+                    merge(&mut users, hashed(&hash, known));
                 }
                 Err(reason) => {
                     tracing::warn!(node = name, group = group.name, reason, "not compacted");
-                    if !unconfirmed.contains(name) {
-                        unconfirmed.push(name.clone());
-                    }
+                    refused.insert(name.as_str());
                 }
             }
         }
+        let mut pending = Vec::new();
+        for name in nodes_of(&members) {
+            pending.push((name, keep_pending(node, name, group, &users).await?));
+        }
+        for (name, (users, revision)) in pending {
+            if members.get(name).is_none() || refused.contains(name.as_str()) {
+                continue;
+            }
+            match forget(node, group, name, users, position).await {
+                Ok((dropped, _)) => {
+                    total.dropped += dropped;
+                    // Not if another compaction has added users.
+                    let key = forget_key(name, &group.name);
+                    let _ = node.bus.delete(Bucket::Config, &key, revision).await;
+                }
+                Err(reason) => {
+                    tracing::warn!(node = name, group = group.name, reason, "not compacted");
+                    refused.insert(name.as_str());
+                }
+            }
+        }
+        unconfirmed.extend(refused.into_iter().map(str::to_owned));
+    }
+    unconfirmed.sort_unstable();
+    unconfirmed.dedup();
+    let swept = match sweep_exports(node).await {
+        Ok(()) => node.bus.sweep().await,
+        error => error,
+    };
+    if let Err(error) = swept {
+        tracing::error!(%error, "parts of old objects cannot be removed");
+        return Err(ApiError::internal());
     }
     total.unconfirmed = unconfirmed;
     Ok(json(&total))
+}
+
+/// Has a node remove users, who are given by hash, from its journal of a group. Returns the number of rows, and the users that its journal has
+/// requests to forget of.
+async fn forget(
+    node: &Arc<Node>,
+    group: &Group,
+    name: &str,
+    users: Vec<(String, u64)>,
+    position: u64,
+) -> Result<(u64, Vec<(String, u64)>), String> {
+    let call = NodeCall::Forget {
+        group: group.name.clone(),
+        users,
+        position,
+    };
+    match name == node.name {
+        true => execute_on_node(node, call).await,
+        false => ask_node(node, name, &call).await,
+    }
+}
+
+/// Users by hash.
+fn hashed(hash: &UserHash, users: Vec<(String, u64)>) -> Vec<(String, u64)> {
+    let users = users.into_iter();
+    users.map(|(user, event)| (hash.of(&user), event)).collect()
+}
+
+/// Adds users to others; of two events the later one counts.
+fn merge(users: &mut BTreeMap<String, u64>, others: Vec<(String, u64)>) {
+    for (user, event) in others {
+        let latest = users.entry(user).or_default();
+        *latest = (*latest).max(event);
+    }
 }
 
 /// The names of all nodes that may have a journal.
@@ -113,33 +167,41 @@ fn nodes_of(members: &Members) -> Vec<&String> {
     running.chain(others).collect()
 }
 
-/// Adds users to those that a node has yet to forget, and returns all of them.
+/// Adds users to those that a node has yet to forget. Returns all of them, with the revision of their entry.
 async fn keep_pending(
     node: &Node,
     name: &str,
     group: &Group,
-    users: &[(String, u64)],
-) -> Result<Vec<(String, u64)>, ApiError> {
+    users: &BTreeMap<String, u64>,
+) -> Result<(Vec<(String, u64)>, Option<u64>), ApiError> {
     let key = forget_key(name, &group.name);
     let failed = |error: BusError| {
         tracing::error!(%error, key, "users to be forgotten cannot be kept");
         ApiError::internal()
     };
-    let entry = node.bus.get(Bucket::Config, &key).await.map_err(failed)?;
-    let mut pending: BTreeMap<String, u64> = match entry {
-        Some(entry) => decode(&entry.value).unwrap_or_default(),
-        None => BTreeMap::new(),
-    };
-    for (user, event) in users {
-        let latest = pending.entry(user.clone()).or_default();
-        *latest = (*latest).max(*event);
+    loop {
+        let entry = node.bus.get(Bucket::Config, &key).await.map_err(failed)?;
+        let mut revision = entry.as_ref().map(|entry| entry.revision);
+        let mut pending: BTreeMap<String, u64> = match entry {
+            Some(entry) => decode(&entry.value)
+                .ok_or_else(|| failed(BusError::Failed("the entry is damaged".to_owned())))?,
+            None => BTreeMap::new(),
+        };
+        merge(&mut pending, users.clone().into_iter().collect());
+        if !users.is_empty() {
+            let value = encode(&pending);
+            let written = match revision {
+                None => node.bus.create(Bucket::Config, &key, value).await,
+                Some(at) => node.bus.update(Bucket::Config, &key, value, at).await,
+            };
+            match written {
+                Ok(at) => revision = Some(at),
+                Err(BusError::Conflict) => continue,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        return Ok((pending.into_iter().collect(), revision));
     }
-    if !users.is_empty() {
-        let value = encode(&pending);
-        let written = node.bus.put(Bucket::Config, &key, value).await;
-        written.map_err(failed)?;
-    }
-    Ok(pending.into_iter().collect())
 }
 
 /// Asks the owner of a group. Waits while the group moves.
@@ -147,13 +209,13 @@ async fn ask_group(
     node: &Arc<Node>,
     group: &Arc<Group>,
     call: &GroupCall,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<(Vec<u8>, u64), ApiError> {
     let clock = &node.env.clock;
     let begun = clock.monotonic();
     loop {
         let answer = node.ask_owner(group, call.clone(), LONG_MS).await;
         match answer {
-            Some(GroupAnswer::Result(result, _)) => return Ok(result),
+            Some(GroupAnswer::Result(result, position)) => return Ok((result, position)),
             Some(GroupAnswer::Failed(reason)) => {
                 tracing::error!(group = group.name, reason, "the owner of a group failed");
                 return Err(ApiError::internal());

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::locks::lock;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -275,7 +277,7 @@ impl Copy {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, (Entry, Instant)>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     fn notify(&self) {

@@ -91,7 +91,7 @@ impl Objects {
         let description = match self.write_chunks(name, &nuid, bytes).await {
             Ok(description) => description,
             Err(error) => {
-                self.remove_chunks(&nuid).await;
+                let _ = self.remove_chunks(&nuid).await;
                 return Err(error);
             }
         };
@@ -101,10 +101,10 @@ impl Objects {
         let subject = self.description_subject(name);
         // If it fails, it may have been written: the chunks stay.
         self.publish(subject, &[rollup], body.into()).await?;
-        if let Some(old) = old {
-            self.remove_chunks(&old.nuid).await;
+        match old {
+            Some(old) => self.remove_chunks(&old.nuid).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     async fn write_chunks(
@@ -242,29 +242,33 @@ impl Objects {
     }
 
     pub async fn list(&self, prefix: &str) -> Result<Vec<String>, BusError> {
-        let subject = format!("STREAM.INFO.{}", self.stream);
-        let root = format!("$O.{}.M.", self.bucket);
-        let mut names = Vec::new();
-        let mut offset = 0;
+        let root = self.description_subject("");
+        let subjects = self.subjects(&root).await?;
+        let names = subjects.keys().filter_map(|subject| {
+            let name = URL_SAFE.decode(subject.strip_prefix(&root)?).ok()?;
+            String::from_utf8(name).ok()
+        });
+        let mut names: Vec<String> = names.filter(|name| name.starts_with(prefix)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// The subjects of the stream that begin with some tokens, each with its number of messages.
+    async fn subjects(&self, root: &str) -> Result<BTreeMap<String, u64>, BusError> {
+        let info = format!("STREAM.INFO.{}", self.stream);
+        let mut all = BTreeMap::new();
         loop {
-            let body = json!({ "subjects_filter": format!("{root}>"), "offset": offset });
+            let body = json!({ "subjects_filter": format!("{root}>"), "offset": all.len() });
             let page: Listed = self
                 .link
-                .api(&subject, &body)
+                .api(&info, &body)
                 .await?
                 .map_err(|error| error.of(&self.stream))?;
             let subjects = page.state.subjects.unwrap_or_default();
-            offset += subjects.len();
-            let is_last = subjects.is_empty() || offset >= page.total;
-            for subject in subjects.into_keys() {
-                let encoded = subject.strip_prefix(&root).unwrap_or_default();
-                let decoded = URL_SAFE.decode(encoded).ok();
-                let name = decoded.and_then(|name| String::from_utf8(name).ok());
-                names.extend(name.filter(|name| name.starts_with(prefix)));
-            }
-            if is_last {
-                names.sort();
-                return Ok(names);
+            let is_last = subjects.is_empty();
+            all.extend(subjects);
+            if is_last || all.len() >= page.total {
+                return Ok(all);
             }
         }
     }
@@ -275,16 +279,47 @@ impl Objects {
         };
         let filter = json!({ "filter": self.description_subject(name) });
         self.link.purge(&self.stream, &filter).await?;
-        self.remove_chunks(&description.nuid).await;
+        self.remove_chunks(&description.nuid).await
+    }
+
+    /// Removes chunks that no description names. If it fails, [`Objects::sweep`] removes them.
+    async fn remove_chunks(&self, nuid: &str) -> Result<(), BusError> {
+        let filter = json!({ "filter": self.chunk_subject(nuid) });
+        self.link.purge(&self.stream, &filter).await
+    }
+
+    /// Removes all chunks that no description names, except those of uploads that go on.
+    pub async fn sweep(&self) -> Result<(), BusError> {
+        let before = self.nameless_chunks().await?;
+        if before.is_empty() {
+            return Ok(());
+        }
+        // An upload writes a chunk within this time, or fails.
+        sleep(2 * MAX_STALL).await;
+        let after = self.nameless_chunks().await?;
+        for (nuid, count) in &before {
+            if after.get(nuid) == Some(count) {
+                tracing::info!(nuid, "removing what an upload has left behind");
+                self.remove_chunks(nuid).await?;
+            }
+        }
         Ok(())
     }
 
-    /// Removes chunks that no description names. If that fails, they only take space.
-    async fn remove_chunks(&self, nuid: &str) {
-        let filter = json!({ "filter": self.chunk_subject(nuid) });
-        if let Err(error) = self.link.purge(&self.stream, &filter).await {
-            tracing::warn!(%error, nuid, "chunks of an old object could not be removed");
+    /// The chunks that no description names: the number for each upload.
+    async fn nameless_chunks(&self) -> Result<BTreeMap<String, u64>, BusError> {
+        let root = self.chunk_subject("");
+        let chunks = self.subjects(&root).await?.into_iter();
+        let chunks = chunks
+            .filter_map(|(subject, count)| Some((subject.strip_prefix(&root)?.into(), count)));
+        let mut chunks: BTreeMap<String, u64> = chunks.collect();
+        // Listed after the chunks: one that was named meanwhile counts as named.
+        for name in self.list("").await? {
+            if let Some(description) = self.describe(&name).await? {
+                chunks.remove(&description.nuid);
+            }
         }
+        Ok(chunks)
     }
 
     /// The description of an object, from the leader: replicas may be behind.

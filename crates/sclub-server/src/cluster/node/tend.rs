@@ -9,7 +9,7 @@ use crate::cluster::bus::{Bucket, BusError};
 use crate::cluster::members::{Member, Members};
 use crate::engine::{Engine, Role};
 
-/// The milliseconds before the end of a lease at which its owner stops writing.
+/// The milliseconds before the end of a lease at which an owner that has not tried to renew it stops writing.
 const MARGIN: u64 = 300;
 /// The milliseconds for which a node that is not the first choice lets the others go first.
 const DEFER: u64 = 500;
@@ -17,6 +17,8 @@ const DEFER: u64 = 500;
 const LINGER: u64 = 10_000;
 /// The number of batches that a node may be behind to take over a group, by what it said up to a second ago.
 const MAX_LAG: u64 = 2_000;
+/// The milliseconds before a group whose engine cannot go on is opened again.
+const REOPEN: u64 = 1_000;
 /// The milliseconds for which an owner waits for its successor to catch up.
 const MAX_HANDOVER: u64 = 5_000;
 
@@ -26,6 +28,8 @@ struct Held {
     revision: u64,
     /// The time when the last renewal that succeeded was sent.
     renewed: u64,
+    /// The time when the last renewal was sent that succeeded, or got no answer.
+    tried: u64,
 }
 
 /// The state of [`tend`].
@@ -72,10 +76,17 @@ impl Tending {
         let members = Members::read(&*node.bus);
         let ranking = members.ranking(&group.name);
         let rank = ranking.iter().position(|member| member.name == node.name);
+        // A node that does not see itself does not see NATS, and knows nothing about what is needed.
+        let is_member = members.get(&node.name).is_some();
         let is_catalogue = group.index == node.cluster.partitions;
         let is_needed =
             is_catalogue || self.held.is_some() || rank.is_some_and(|rank| rank <= node.standby);
-        self.keep_open(node, group, is_needed, now).await?;
+        if is_needed || is_member {
+            self.keep_open(node, group, is_needed, now).await?;
+        }
+        if is_catalogue && let Some(engine) = group.app().as_ref().and_then(|app| app.engine()) {
+            node.has_read_catalogue(engine).await?;
+        }
         let Some(app) = group.app() else {
             return Ok(());
         };
@@ -83,14 +94,19 @@ impl Tending {
             return Ok(());
         };
         if let Role::Broken(reason) = engine.role() {
-            if is_catalogue {
-                node.fatal
-                    .send_replace(Some(format!("the catalogue: {reason}")));
-                return Ok(());
-            }
             tracing::error!(group = group.name, reason, "opening the group again");
-            group.set_app(None);
-            engine.close().await;
+            // Partitions have the catalogue of the engine that is closed: they are opened again too.
+            let closed = match is_catalogue {
+                true => node.groups(),
+                false => std::slice::from_ref(group),
+            };
+            if is_catalogue {
+                node.has_catalogue.store(false, Ordering::SeqCst);
+            }
+            for group in closed {
+                node.close_group(group).await;
+            }
+            node.env.clock.sleep(REOPEN).await;
             return Ok(());
         }
         match self.held {
@@ -116,13 +132,10 @@ impl Tending {
                 }
                 opened
             }
-            (Some(app), false) => {
+            (Some(_), false) => {
                 let since = *self.unneeded_since.get_or_insert(now);
                 if now - since >= LINGER {
-                    group.set_app(None);
-                    if let Some(engine) = app.engine() {
-                        engine.close().await;
-                    }
+                    node.close_group(group).await;
                 }
                 Ok(())
             }
@@ -176,7 +189,11 @@ impl Tending {
 
     /// Takes note of the lease, which was acquired or renewed by a request that was sent at a time.
     fn hold(&mut self, group: &Group, revision: u64, renewed: u64) {
-        self.held = Some(Held { revision, renewed });
+        self.held = Some(Held {
+            revision,
+            renewed,
+            tried: renewed,
+        });
         group.lease_end.store(renewed + TTL, Ordering::Relaxed);
     }
 
@@ -214,8 +231,8 @@ impl Tending {
         ranking: &[&Member],
     ) -> Result<(), String> {
         let sent = node.env.clock.monotonic();
-        if sent - held.renewed >= TTL - MARGIN {
-            tracing::warn!(group = group.name, "the lease could not be renewed in time");
+        if sent - held.tried >= TTL - MARGIN {
+            tracing::warn!(group = group.name, "the lease was not renewed in time");
             return self.give_up(engine).await;
         }
         if self.is_handed_over(node, group, engine, ranking, sent) {
@@ -246,6 +263,16 @@ impl Tending {
                         Err(error) => return Err(error.to_string()),
                     }
                 }
+                // As long as the bucket has no leader, no other node takes the lease. If one did, the stream would
+                // refuse what this node appends.
+                Err(error) if engine.is_leading() && !self.is_taken(node, group) => {
+                    tracing::debug!(group = group.name, %error, "the lease is not renewed");
+                    self.held = Some(Held {
+                        tried: sent,
+                        ..held
+                    });
+                    group.lease_end.store(sent + TTL, Ordering::Relaxed);
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
@@ -254,6 +281,13 @@ impl Tending {
             // Another node has written, or an append is in doubt.
             false => self.lead(node, group, engine).await,
         }
+    }
+
+    /// Returns true if another node has the lease, as far as this one knows.
+    fn is_taken(&self, node: &Node, group: &Group) -> bool {
+        let leases = node.bus.entries(Bucket::Leases);
+        let lease = leases.iter().find(|(key, _)| *key == group.name);
+        lease.is_some_and(|(_, entry)| entry.value != node.lease())
     }
 
     /// Returns true if another node is to own the group, and is ready for it.

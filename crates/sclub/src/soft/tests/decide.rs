@@ -51,7 +51,7 @@ fn the_gaussian_policy_estimates_by_the_posterior_mean_and_explores_on_two_level
             let items = ItemSet::from_rows(3, &rows).unwrap();
             let mut scores = Vec::new();
             policy.explain_drawn(77, user, &items, &mut scores).unwrap();
-            let draw = crate::draws::from_posterior(77, policy.population.view(), 1.3);
+            let draw = crate::draws::deviation(77, policy.population.view(), 1.3);
             let moved = &pulled * column(&draw);
             for (x, score) in rows.chunks(3).zip(&scores) {
                 let form = |matrix: &Mat<f64>| (column(x).transpose() * matrix * column(x))[(0, 0)];

@@ -1,0 +1,251 @@
+//! The worlds of the table, one a row.
+
+use crate::catalogue::{self, Shop};
+use crate::paper::synthetic;
+use crate::setting::Setting;
+use crate::synthetic::{CASCADE_SCALE, Frequencies, Recipe, Twists};
+use crate::world::Rewards;
+
+/// A family of worlds. `sclub tune` can choose constants for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// The SCLUB paper's world, and variations of it.
+    Synthetic,
+    /// Lists with the cascade click model.
+    Lists,
+    /// A shop whose items are all candidates.
+    Catalogue,
+}
+
+impl Family {
+    /// All families.
+    pub const ALL: [Family; 3] = [Family::Synthetic, Family::Lists, Family::Catalogue];
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::Synthetic => "synthetic",
+            Family::Lists => "lists",
+            Family::Catalogue => "catalogue",
+        }
+    }
+}
+
+/// A world.
+#[derive(Debug, Clone, PartialEq)]
+pub struct World {
+    /// A name without spaces.
+    pub name: &'static str,
+    /// A description of one line.
+    pub title: &'static str,
+    /// The policies whose paper or public code has this setting.
+    pub own_of: &'static [&'static str],
+    /// The flags with which `sclub run` makes the same world.
+    pub flags: String,
+    /// The family.
+    pub family: Family,
+    /// The worlds.
+    pub setting: Setting,
+    /// T
+    pub rounds: u64,
+}
+
+/// The share of a run after which users change.
+const CHANGE_AT: f64 = 0.5;
+
+/// All worlds, for runs of at most `rounds` rounds.
+pub fn worlds(rounds: u64) -> Vec<World> {
+    let default = synthetic(Frequencies::Uniform);
+    let none = Twists::default();
+    let twisted = |twists| Recipe { twists, ..default };
+    let low_noise = Rewards::Gaussian(0.1);
+    let small = Recipe {
+        users: 100,
+        clusters: 5,
+        dim: 5,
+        ..default
+    };
+    let change_at = (CHANGE_AT * rounds as f64) as u64;
+    let half = (0.5 * rounds as f64) as u64;
+    let all: Vec<(&str, &str, &[&str], String, Recipe)> = vec![
+        (
+            "uniform",
+            "users equally often: the SCLUB paper's (1a)",
+            &["sclub", "club"],
+            String::new(),
+            default,
+        ),
+        (
+            "unequal",
+            "users at unequal rates: the SCLUB paper's (1c)",
+            &["sclub"],
+            "--frequencies users".into(),
+            synthetic(Frequencies::Users),
+        ),
+        (
+            "spread",
+            "users of a cluster differ",
+            &[],
+            "--spread 0.4".into(),
+            twisted(Twists {
+                spread: 0.4,
+                ..none
+            }),
+        ),
+        (
+            "overlap",
+            "clusters that overlap, few users and features",
+            &["locb"],
+            "--users 100 --clusters 5 --dim 5 --overlap 0.6".into(),
+            Recipe {
+                twists: Twists {
+                    overlap: 0.6,
+                    ..none
+                },
+                ..small
+            },
+        ),
+        (
+            "misspecified",
+            "rewards that are linear up to an error of 0.2; 1,000 fixed items",
+            &["rclumb", "rsclumb"],
+            "--items-fixed 1000 --misspecified 0.2 --rewards gaussian --noise 0.1".into(),
+            Recipe {
+                rewards: low_noise,
+                twists: Twists {
+                    misspecified: 0.2,
+                    items_fixed: Some(1000),
+                    ..none
+                },
+                ..default
+            },
+        ),
+        (
+            "corrupted",
+            "a tenth of the users gives wrong rewards in the first half",
+            &[],
+            format!("--corrupted 0.1 --corrupted-rounds {half}"),
+            twisted(Twists {
+                corrupted: 0.1,
+                corrupted_rounds: half,
+                ..none
+            }),
+        ),
+        (
+            "item-clusters",
+            "200 fixed items in 4 clusters, users are grouped anew for each",
+            &["cab", "cofiba"],
+            "--items-fixed 200 --item-clusters 4 --clusters 3".into(),
+            Recipe {
+                clusters: 3,
+                twists: Twists {
+                    items_fixed: Some(200),
+                    item_clusters: Some(4),
+                    ..none
+                },
+                ..default
+            },
+        ),
+        (
+            "change",
+            "every user changes to another cluster half way",
+            &["dyclu"],
+            format!("--change-at {change_at}"),
+            twisted(Twists {
+                change_at: Some(change_at),
+                ..none
+            }),
+        ),
+        (
+            "smoothed",
+            "items near one plane, with noise of 0.2",
+            &["uniclub", "unisclub"],
+            "--smoothed 0.2".into(),
+            twisted(Twists {
+                smoothed: Some(0.2),
+                ..none
+            }),
+        ),
+        (
+            "servers",
+            "40 users at home on 5 servers",
+            &["fclub", "dccb"],
+            "--users 40 --clusters 4 --dim 10 --items 10 --servers 5".into(),
+            Recipe {
+                users: 40,
+                clusters: 4,
+                dim: 10,
+                candidates: 10,
+                twists: Twists {
+                    servers: Some(5),
+                    ..none
+                },
+                ..default
+            },
+        ),
+        (
+            "cascade",
+            "lists of 4 of 100 items, read up to the first click",
+            &["club-cascade"],
+            "--items 100 --items-fixed 1000 --cascade 4".into(),
+            Recipe {
+                candidates: 100,
+                twists: Twists {
+                    items_fixed: Some(1000),
+                    cascade: Some(4),
+                    reward_scale: CASCADE_SCALE,
+                    ..none
+                },
+                ..default
+            },
+        ),
+    ];
+    let mut worlds: Vec<World> = all
+        .into_iter()
+        .map(|(name, title, own_of, flags, recipe)| World {
+            name,
+            title,
+            own_of,
+            flags,
+            family: match recipe.twists.cascade {
+                Some(_) => Family::Lists,
+                None => Family::Synthetic,
+            },
+            setting: Setting::Synthetic(recipe),
+            rounds,
+        })
+        .collect();
+    let shop = Shop::default();
+    let late = Shop { delay: 500, ..shop };
+    let lists = Shop { slots: 10, ..shop };
+    let shops = [
+        (
+            "shop",
+            "a shop of 3,000 items, cold: users are seen six times",
+            "",
+            shop,
+        ),
+        (
+            "shop-late",
+            "the shop, rewards 500 rounds late",
+            " --delay 500",
+            late,
+        ),
+        (
+            "shop-lists",
+            "the shop, 10 items shown at once",
+            " --slots 10",
+            lists,
+        ),
+    ];
+    worlds.extend(shops.map(|(name, title, flags, shop)| World {
+        name,
+        title,
+        own_of: &[],
+        flags: format!("--world catalogue{flags}"),
+        family: Family::Catalogue,
+        setting: Setting::Catalogue(shop),
+        rounds: rounds.min(catalogue::DEFAULT_ROUNDS),
+    }));
+    worlds
+}

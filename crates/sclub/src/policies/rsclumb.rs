@@ -1,0 +1,223 @@
+//! RSCLUMB: SCLUB for users whose tastes are linear up to an error of at most ε* for each item.
+//!
+//! After Wang, Xie, Liu, Li and Lui, "Online Clustering of Bandits with Misspecified User Models", NeurIPS 2023
+//! (arXiv 2310.02717). The constants of `released` are those of the authors' public code
+//! (XJ34/Clustering-of-bandits-with-misspecified-user-models).
+//!
+//! It is SCLUB with three changes:
+//! 1. Frequencies of users are not compared.
+//! 2. A user leaves a cluster if ‖θ̂_i − θ̃‖ > α₁ (F(T_i) + F(T̃)) + α₂ ε*. Clusters merge below half of that.
+//! 3. The score of an item x has a second bonus, ε* Σ_s |xᵀS⁻¹x_s| over the past items x_s of the cluster.
+//!
+//! **Decisions**
+//! - The second bonus is not the sum itself, which needs all past items, but its upper bound by Cauchy and Schwarz:
+//!   ε* √(N xᵀS⁻¹(S − I)S⁻¹x), with N observations in the cluster. It is at most ε* √N ‖x‖ in the norm of S⁻¹.
+//! - The public code loses the history, and with it the second bonus, when a cluster splits or merges, and keeps the
+//!   double counting of SCLUB's code. Here the sums of a cluster are always those of its users.
+//! - β of `released` is the public code's 2, with the squared norm. `tuned` has SCLUB's growing β.
+//!
+//! **Cost**: SCLUB's memory and time, and twice SCLUB's time to score an item: O(L d²) for L candidates.
+
+use crate::base::Base;
+use crate::digest::Digest;
+use crate::error::Error;
+use crate::items::{GROUP, Group, ItemSet};
+use crate::params::{self, Params};
+use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items};
+use crate::sclub::Sclub;
+use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
+use crate::statistics::View;
+use crate::ucb::{self, Ranking, Scores};
+
+/// ε* of the preset `tuned`.
+const TUNED_ERROR: f64 = 0.01;
+/// α₂ of the preset `tuned`.
+const TUNED_ALPHA_ERROR: f64 = 1.5;
+
+struct Rsclumb {
+    base: Sclub,
+    ranking: Ranking,
+    /// ε*
+    error: f64,
+    /// α₂ ε*
+    slack: f64,
+}
+
+impl Rsclumb {
+    /// The scorer of groups of items for a user.
+    fn fill(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
+        let (view, count) = self.base.sums(user);
+        let beta = self.base.beta(count);
+        let scale = self.error * (count as f64).sqrt();
+        let mut solved = vec![0.0; self.dim() * GROUP];
+        move |group, scores| {
+            self.ranking.fill(view, beta, group, scores);
+            if scale > 0.0 {
+                let spread = spread(view, &group, &mut solved);
+                for lane in 0..group.width {
+                    scores.width[lane] += scale * spread[lane].sqrt();
+                    scores.score[lane] = scores.mean[lane] + scores.width[lane];
+                }
+            }
+        }
+    }
+}
+
+/// xᵀS⁻¹(S − I)S⁻¹x = xᵀS⁻¹x − ‖S⁻¹x‖² of each item, with S⁻¹ = Mᵀ diag(g) M. `solved` is scratch memory.
+fn spread(view: View<'_>, group: &Group<'_>, solved: &mut [f64]) -> [f64; GROUP] {
+    let (dim, width) = (view.scale.len(), group.width);
+    let solved = &mut solved[..dim * width];
+    solved.fill(0.0);
+    let mut spread = [0.0; GROUP];
+    let (mut products, mut scaled) = ([0.0; GROUP], [0.0; GROUP]);
+    let mut start = 0;
+    for row in 0..dim {
+        let (before, own) = group.features.split_at(row * width);
+        let (products, scaled) = (&mut products[..width], &mut scaled[..width]);
+        let factors = &view.factor[start..start + row];
+        start += row;
+        products.copy_from_slice(&own[..width]);
+        for (factor, x) in factors.iter().zip(before.chunks_exact(width)) {
+            for (product, x) in products.iter_mut().zip(x) {
+                *product += factor * x;
+            }
+        }
+        for lane in 0..width {
+            scaled[lane] = view.scale[row] * products[lane];
+            spread[lane] += scaled[lane] * products[lane];
+        }
+        let (before, own) = solved.split_at_mut(row * width);
+        for (factor, sums) in factors.iter().zip(before.chunks_exact_mut(width)) {
+            for (sum, scaled) in sums.iter_mut().zip(scaled.iter()) {
+                *sum += factor * scaled;
+            }
+        }
+        own[..width].copy_from_slice(scaled);
+    }
+    for sums in solved.chunks_exact(width) {
+        for (spread, sum) in spread.iter_mut().zip(sums) {
+            *spread -= sum * sum;
+        }
+    }
+    // Below 0 by rounding only.
+    spread.map(|square| square.max(0.0))
+}
+
+impl Policy for Rsclumb {
+    fn dim(&self) -> usize {
+        self.base.dim()
+    }
+
+    fn rounds(&self) -> u64 {
+        self.base.rounds()
+    }
+
+    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
+        check_items(items, self.dim())?;
+        Ok(ucb::choose(items, self.fill(user)))
+    }
+
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        check_items(items, self.dim())?;
+        ucb::explain(items, scores, self.fill(user));
+        Ok(())
+    }
+
+    fn learn_round(
+        &mut self,
+        round: &[Observation<'_>],
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        self.base.learn_round(round, changes)
+    }
+
+    fn cluster_of(&self, user: UserId) -> Option<ClusterId> {
+        self.base.cluster_of(user)
+    }
+
+    fn clusters(&self) -> usize {
+        self.base.clusters()
+    }
+
+    fn estimate(&self, user: UserId) -> Option<Vec<f64>> {
+        self.base.estimate(user)
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        self.base.state_bytes()
+    }
+
+    fn digest(&self) -> u64 {
+        let base = Digest::new().word(self.base.digest());
+        base.numbers(&[self.error, self.slack]).finish()
+    }
+}
+
+/// `rsclumb`
+pub static SPEC: Spec = Spec {
+    name: "rsclumb",
+    title: "RSCLUMB",
+    summary: "SCLUB without frequencies, robust to tastes that are not quite linear",
+    citation: "after Wang, Xie, Liu, Li and Lui, NeurIPS 2023",
+    colors: ["#8F3B76", "#D88BC2"],
+    revision: 1,
+    presets: &[Preset::Tuned, Preset::Released],
+    constants: &[
+        params::ALPHA_THETA,
+        Constant::new(
+            "alpha_error",
+            "The share of the error that two estimates may differ by beyond their radii",
+            Range::NOT_NEGATIVE,
+            |preset, _| {
+                Ok(Value::Number(match preset {
+                    Preset::Released => 1.5,
+                    _ => TUNED_ALPHA_ERROR,
+                }))
+            },
+        ),
+        Constant::new(
+            "error",
+            "The largest difference between a user's mean reward of an item and a linear one (epsilon*)",
+            Range::NOT_NEGATIVE,
+            |preset, _| {
+                Ok(Value::Number(match preset {
+                    Preset::Released => 0.2,
+                    _ => TUNED_ERROR,
+                }))
+            },
+        ),
+        Constant {
+            default: |preset, setup| match preset {
+                Preset::Released => Ok(Value::Number(2.0)),
+                _ => (params::BETA.default)(preset, setup),
+            },
+            ..params::BETA
+        },
+        Constant {
+            default: |preset, setup| match preset {
+                Preset::Released => Ok(Value::Unset),
+                _ => (params::BETA_SCALE.default)(preset, setup),
+            },
+            ..params::BETA_SCALE
+        },
+        params::INDEX,
+    ],
+    can: Abilities::NONE,
+    new: |setup, values| {
+        let params = Params {
+            // No two frequencies disagree.
+            alpha_p: f64::MAX,
+            ..Params::from_values(values)
+        };
+        let error = values.number("error").unwrap_or(0.0);
+        let slack = values.number("alpha_error").unwrap_or(0.0) * error;
+        Ok(Box::new(Rsclumb {
+            base: Sclub::with_slack(setup.dim, setup.users, &params, slack)?,
+            ranking: Ranking::new(setup.dim, &params),
+            error,
+            slack,
+        }))
+    },
+    load: None,
+    gather: None,
+};
