@@ -26,8 +26,8 @@ use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
 use crate::table::numbers;
 
 /// Default rounds and seeds, and those of `--quick`.
-const ROUNDS: u64 = 1 << 16;
-const SEEDS: u64 = 8;
+const ROUNDS: u64 = 1 << 15;
+const SEEDS: u64 = 10;
 const QUICK_ROUNDS: u64 = 1 << 11;
 const QUICK_SEEDS: u64 = 2;
 
@@ -83,11 +83,11 @@ pub struct FieldArgs {
     #[arg(long, help_heading = "Run", conflicts_with_all = ["tuned", "untuned"])]
     pub released: bool,
 
-    /// Rounds of every world but the shops, which have at most 12000; 2^20-2 is understood [default: 2^16]
+    /// Rounds of every world but the shops, which have at most 12000; 2^20-2 is understood [default: 2^15]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
 
-    /// Number of worlds to repeat everything in [default: 8]
+    /// Number of worlds to repeat everything in [default: 10]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub seeds: Option<u64>,
 

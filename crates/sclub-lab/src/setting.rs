@@ -11,7 +11,7 @@ use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
 use crate::policies::{self, Knowledge};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
-use crate::world::World;
+use crate::world::{Rewards, World};
 
 /// The default of T.
 pub const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
@@ -264,14 +264,26 @@ impl Setting {
         }
     }
 
-    /// The constants that the world sets for policies which have them, by name: the number of servers, as `servers`.
+    /// The constants that the world sets for policies which have them, by name: what their papers take as known. They are the
+    /// number of servers, as `servers`, the error of linear rewards, as `error`, the noise of Gaussian rewards, as `noise`, and
+    /// the number of clusters, as `components`.
     pub fn told(&self) -> Vec<(&'static str, f64)> {
-        let servers = match self {
-            Setting::Synthetic(recipe) | Setting::Vectors(recipe, _) => recipe.twists.servers,
-            Setting::Ratings(_) | Setting::Catalogue(_) => None,
+        let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = self else {
+            return Vec::new();
         };
-        let servers = servers.map(|servers| ("servers", servers as f64));
-        servers.into_iter().collect()
+        let mut told = vec![("error", recipe.twists.misspecified)];
+        if let Some(servers) = recipe.twists.servers {
+            told.push(("servers", servers as f64));
+        }
+        if let Rewards::Gaussian(noise) = recipe.rewards
+            && noise > 0.0
+        {
+            told.push(("noise", noise));
+        }
+        if let Setting::Synthetic(recipe) = self {
+            told.push(("components", recipe.clusters.min(64) as f64));
+        }
+        told
     }
 
     /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at

@@ -36,6 +36,7 @@ mod ledger;
 mod linucb;
 mod observation;
 pub mod params;
+mod policies;
 mod policy;
 mod published;
 mod radius;
@@ -66,6 +67,7 @@ pub use items::{ContextMode, ItemSet, MAX_ITEMS};
 pub use kernels::MAX_DIM;
 pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
+pub use policies::lints::LinTs;
 pub use policy::{
     Change, ClusterId, Comparison, Decision, ItemId, List, Messages, Observation, Policy, Score,
     Shown, UserId, Users, Why, check_items, check_round,
@@ -75,8 +77,7 @@ pub use radius::radius;
 pub use refit::{
     Answering, Gathering, Outlook, Place, Placement, Progress, Refit, Sequential, Workers,
 };
-pub use registry::lints::LinTs;
-pub use registry::{find_policy, load_policy, register, registry};
+pub use registry::{find_policy, is_for_comparison, load_policy, register, registry};
 pub use sclub::{Sclub, Statistics};
 pub use soft::{Explore, SclubSoft, SoftParams};
 pub use spec::{

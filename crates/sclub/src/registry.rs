@@ -8,40 +8,7 @@ use crate::error::LoadError;
 use crate::policy::Policy;
 use crate::spec::Spec;
 
-#[path = "policies/cab.rs"]
-mod cab;
-#[path = "policies/club_cascade.rs"]
-mod club_cascade;
-#[path = "policies/cofiba.rs"]
-mod cofiba;
-#[path = "policies/crowd.rs"]
-mod crowd;
-#[path = "policies/dccb.rs"]
-mod dccb;
-#[path = "policies/dynucb.rs"]
-mod dynucb;
-#[path = "policies/fclub.rs"]
-mod fclub;
-#[path = "policies/hier_ts.rs"]
-mod hier_ts;
-#[path = "policies/lints.rs"]
-pub(crate) mod lints;
-#[path = "policies/locb.rs"]
-mod locb;
-#[path = "policies/log_index.rs"]
-mod log_index;
-#[path = "policies/mix_ts.rs"]
-mod mix_ts;
-#[path = "policies/pairs.rs"]
-mod pairs;
-#[path = "policies/row.rs"]
-mod row;
-#[path = "policies/rsclumb.rs"]
-mod rsclumb;
-#[path = "policies/ts.rs"]
-mod ts;
-#[path = "policies/uniclub.rs"]
-mod uniclub;
+use crate::policies::*;
 
 /// The policies of this library, in the order in which they are shown.
 static BUILT_IN: &[&Spec] = &[
@@ -52,21 +19,28 @@ static BUILT_IN: &[&Spec] = &[
     &crate::linucb::IND,
     &crate::linucb::ONE,
     &lints::SPEC,
+];
+
+/// The policies of other papers, for comparison with them.
+static FIELD: &[&Spec] = &[
     &lints::ONE,
     &ts::CLUB,
     &ts::SCLUB,
-    &uniclub::UNICLUB,
-    &uniclub::UNISCLUB,
-    &rsclumb::SPEC,
-    &club_cascade::SPEC,
     &hier_ts::SPEC,
     &mix_ts::SPEC,
-    &fclub::SPEC,
-    &dccb::SPEC,
-    &dynucb::SPEC,
+    &uniclub::UNICLUB,
+    &uniclub::UNISCLUB,
+    &rclumb::SPEC,
+    &rsclumb::SPEC,
+    &dyclu::SPEC,
+    &bass::SPEC,
     &locb::SPEC,
+    &dynucb::SPEC,
     &cab::SPEC,
     &cofiba::SPEC,
+    &club_cascade::SPEC,
+    &fclub::SPEC,
+    &dccb::SPEC,
 ];
 
 /// Second names of policies.
@@ -81,7 +55,13 @@ static ADDED: RwLock<Vec<&'static Spec>> = RwLock::new(Vec::new());
 /// All policies: those of this library, then those that were registered.
 pub fn registry() -> Vec<&'static Spec> {
     let added = ADDED.read().unwrap_or_else(PoisonError::into_inner);
-    BUILT_IN.iter().chain(added.iter()).copied().collect()
+    let built_in = BUILT_IN.iter().chain(FIELD);
+    built_in.chain(added.iter()).copied().collect()
+}
+
+/// Returns true for a policy that is there to compare others with, and that no one needs to run by default.
+pub fn is_for_comparison(spec: &Spec) -> bool {
+    FIELD.contains(&spec)
 }
 
 /// A policy by name. `ts:linucb-ind` is a second name of `lints`.

@@ -69,22 +69,11 @@ impl Plan {
 
     /// The policies that play a world, the ranked ones first.
     fn entries(&self, world: &World) -> Result<Vec<Entry>, PaperError> {
-        let knowledge = match world.setting {
-            Setting::Catalogue(_) => Knowledge::Catalogue,
-            _ => Knowledge::Clusters,
-        };
-        let has_ids = match &world.setting {
-            Setting::Synthetic(recipe) => recipe.twists.items_fixed.is_some(),
-            Setting::Catalogue(_) => true,
-            _ => false,
-        };
         let others = REFERENCES
             .iter()
             .filter(|name| !self.policies.contains(name));
         let all = self.policies.iter().chain(others);
-        let playing = all.filter(|name| {
-            name.can_play(knowledge) && (has_ids || !name.can.item_ids) && fits(name, world)
-        });
+        let playing = all.filter(|name| plays(**name, world));
         playing
             .map(
                 |&name| match self.released && name.presets.contains(&sclub::Preset::Released) {
@@ -167,7 +156,21 @@ impl Plan {
     }
 }
 
-/// Returns true if a policy is meant for a world. A policy for lists is CLUB where one item is shown.
-fn fits(name: &Name, world: &World) -> bool {
-    !name.can.lists || world.family != Family::Synthetic
+/// Policies that are too slow for the shops: CAB compares all users on each of 3,000 items, 60 ms a round.
+const NOT_IN_SHOPS: [&str; 1] = ["cab"];
+
+/// Returns true if a policy plays a world: it knows enough about it, and is meant for it. A policy for lists is CLUB where
+/// one item is shown.
+fn plays(name: Name, world: &World) -> bool {
+    let (knowledge, has_ids) = match &world.setting {
+        Setting::Synthetic(recipe) => (Knowledge::Clusters, recipe.twists.items_fixed.is_some()),
+        Setting::Catalogue(_) => (Knowledge::Catalogue, true),
+        _ => (Knowledge::Clusters, false),
+    };
+    let is_meant = match world.family {
+        Family::Synthetic => !name.can.lists,
+        Family::Lists => true,
+        Family::Catalogue => !NOT_IN_SHOPS.contains(&name.as_str()),
+    };
+    is_meant && name.can_play(knowledge) && (has_ids || !name.can.item_ids)
 }

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use sclub::{Preset, Range, Value};
 use serde::{Deserialize, Serialize};
 
+use super::plays;
 use super::rows::{Family, World, worlds};
 use crate::paper::cells::Cells;
 use crate::paper::jobs::{self, Job, key};
@@ -167,6 +168,9 @@ impl TunePlan {
                 for world in &played {
                     let mut entries = Vec::new();
                     for (name, candidates) in &left {
+                        if !plays(*name, world) {
+                            continue;
+                        }
                         for chosen in candidates {
                             entries.push(entry(*name, world, Some(chosen))?);
                         }

@@ -46,14 +46,18 @@ fn or(names: &[Name]) -> String {
     }
 }
 
-/// The selected policies: those asked for, or by default all that the world allows.
+/// The selected policies: those asked for. By default all that the world allows, without those that are there for
+/// comparison ([`sclub::is_for_comparison`]).
 ///
 /// # Errors
 /// [`ChoiceError::Twice`], [`ChoiceError::NeedsTruth`], [`ChoiceError::NeedsCatalogue`].
 pub fn choose(asked: Option<&[Name]>, knowledge: Knowledge) -> Result<Vec<Name>, ChoiceError> {
     let Some(asked) = asked else {
         let all = Name::all().into_iter();
-        return Ok(all.filter(|name| name.can_play(knowledge)).collect());
+        let by_default = |name: &Name| !sclub::is_for_comparison(name.spec());
+        return Ok(all
+            .filter(|name| by_default(name) && name.can_play(knowledge))
+            .collect());
     };
     let mut policies: Vec<Name> = Vec::new();
     for &name in asked {
@@ -121,12 +125,14 @@ mod tests {
 
     #[test]
     fn a_policy_is_selected_once_and_only_with_the_truth_it_needs() {
-        assert_eq!(choose(None, Knowledge::Catalogue).unwrap(), Name::all());
+        let mut all = Name::all();
+        all.retain(|name| !sclub::is_for_comparison(name.spec()));
+        assert_eq!(choose(None, Knowledge::Catalogue).unwrap(), all);
         let clusters = choose(None, Knowledge::Clusters).unwrap();
-        assert_eq!(clusters.len(), Name::all().len() - 1);
+        assert_eq!(clusters.len(), all.len() - 1);
         assert!(!clusters.contains(&Name::BEST_ITEM));
         let learners = choose(None, Knowledge::Nothing).unwrap();
-        assert_eq!(learners.len(), Name::all().len() - 3);
+        assert_eq!(learners.len(), all.len() - 3);
         assert!(!learners.iter().any(|name| name.needs_truth()));
         let error = choose(Some(&[Name::CLUB, Name::CLUB]), Knowledge::Clusters).unwrap_err();
         assert_eq!(error.to_string(), "policy 'club' is named twice");

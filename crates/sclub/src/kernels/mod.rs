@@ -14,6 +14,7 @@ pub(crate) mod batch;
 pub(crate) mod lanes;
 pub(crate) mod length;
 pub(crate) mod near;
+pub(crate) mod pairs;
 pub(crate) mod poll;
 pub(crate) mod score;
 
@@ -23,6 +24,7 @@ pub(crate) use batch::Batch;
 pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
+pub(crate) use pairs::Energies;
 pub(crate) use poll::Poll;
 pub(crate) use score::Scoring;
 
@@ -118,6 +120,22 @@ dispatched! {
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
     fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;
     fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
+    fn distances<'a>(centre: &'a [f64], points: &'a [f64], out: &'a mut [f64]) = pairs::distances;
+    fn energies<'a>(dim: usize, own: &'a [f64], rows: &'a [&'a [f64]], out: &'a mut Energies)
+        = pairs::energies;
+    fn images<'a>(
+        dim: usize,
+        matrix: &'a [f64],
+        items: &'a [f64],
+        lanes: usize,
+        out: &'a mut [f64],
+    ) = pairs::images;
+    fn add_overlaps<'a>(
+        items: &'a [f64],
+        counts: &'a [u64],
+        images: &'a [f64],
+        out: &'a mut [f64],
+    ) = pairs::add_overlaps;
 }
 
 /// See [`Near`].

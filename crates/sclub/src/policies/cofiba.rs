@@ -508,6 +508,10 @@ impl Policy for Cofiba {
     fn digest(&self) -> u64 {
         bytes::digest(self)
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        Some(bytes::length(self))
+    }
 }
 
 impl Save for Cofiba {

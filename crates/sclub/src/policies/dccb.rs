@@ -258,9 +258,10 @@ fn average(a: &mut VecDeque<Box<[f64]>>, b: &mut VecDeque<Box<[f64]>>, entry: us
     }
 }
 
-/// ⌈4 log₂ T⌉
+/// ⌈4 log₂ T⌉, the bits of T⁴ − 1.
 fn limit(count: u64) -> usize {
-    (4.0 * libm::log2(count.max(1) as f64)).ceil() as usize
+    let power = u128::from(count).saturating_pow(4);
+    (u128::BITS - power.saturating_sub(1).leading_zeros()) as usize
 }
 
 /// c(T)

@@ -17,10 +17,23 @@
 use super::mix_ts::{self, NOISE_SD, PRIOR_SD, USER_SD};
 use crate::spec::{Abilities, Constant, Preset, Spec, Value};
 
-const CHOSEN_USER_SD: Constant = Constant {
-    default: |_, _| Ok(Value::Number(0.2)),
-    ..USER_SD
-};
+/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise_sd`.
+const TUNED: [f64; 3] = [0.1, 0.05, 0.1];
+
+const CONSTANTS: &[Constant] = &[
+    Constant {
+        default: |_, _| Ok(Value::Number(TUNED[0])),
+        ..PRIOR_SD
+    },
+    Constant {
+        default: |_, _| Ok(Value::Number(TUNED[1])),
+        ..USER_SD
+    },
+    Constant {
+        default: |_, _| Ok(Value::Number(TUNED[2])),
+        ..NOISE_SD
+    },
+];
 
 /// `hier-ts`
 pub static SPEC: Spec = Spec {
@@ -31,7 +44,7 @@ pub static SPEC: Spec = Spec {
     colors: ["#7A5230", "#CFA37A"],
     revision: 1,
     presets: &[Preset::Tuned],
-    constants: &[PRIOR_SD, CHOSEN_USER_SD, NOISE_SD],
+    constants: CONSTANTS,
     can: Abilities {
         draws: true,
         ..Abilities::NONE

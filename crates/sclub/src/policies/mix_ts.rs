@@ -337,25 +337,28 @@ impl Save for MixTs {
     }
 }
 
+/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise_sd`.
+const TUNED: [f64; 3] = [0.2, 0.02, 0.3];
+
 pub(super) const PRIOR_SD: Constant = Constant::new(
     "prior_sd",
     "Standard deviation of the prior of the mean of the users' weights",
     Range::NOT_NEGATIVE,
-    |_, _| Ok(Value::Number(0.2)),
+    |_, _| Ok(Value::Number(TUNED[0])),
 );
 
 pub(super) const USER_SD: Constant = Constant::new(
     "user_sd",
     "Standard deviation of a user's weights from the mean",
     Range::NOT_NEGATIVE,
-    |_, _| Ok(Value::Number(0.02)),
+    |_, _| Ok(Value::Number(TUNED[1])),
 );
 
 pub(super) const NOISE_SD: Constant = Constant::new(
     "noise_sd",
     "Standard deviation of a reward from its mean, as the prior has it",
     Range::POSITIVE,
-    |_, _| Ok(Value::Number(0.3)),
+    |_, _| Ok(Value::Number(TUNED[2])),
 );
 
 const COMPONENTS: Constant = Constant::new(

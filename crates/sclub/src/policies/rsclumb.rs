@@ -54,8 +54,8 @@ impl Rsclumb {
             self.ranking.fill(view, beta, group, scores);
             if scale > 0.0 {
                 let spread = spread(view, &group, &mut solved);
-                for lane in 0..group.width {
-                    scores.width[lane] += scale * spread[lane].sqrt();
+                for (lane, spread) in spread.iter().enumerate().take(group.width) {
+                    scores.width[lane] += scale * spread.sqrt();
                     scores.score[lane] = scores.mean[lane] + scores.width[lane];
                 }
             }

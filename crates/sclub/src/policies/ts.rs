@@ -38,7 +38,7 @@ struct Thompson<B> {
 }
 
 impl<B: Base + 'static> Thompson<B> {
-    fn new(base: B, setup: &Setup<'_>, values: &Values) -> Box<dyn Policy> {
+    fn boxed(base: B, setup: &Setup<'_>, values: &Values) -> Box<dyn Policy> {
         Box::new(Self {
             base,
             draw_scale: values.number("draw_scale").unwrap_or(0.0),
@@ -130,7 +130,7 @@ pub static CLUB: Spec = Spec {
     colors: ["#4B4B8C", "#9F9FD6"],
     constants: &[DRAW_SCALE, params::ALPHA_THETA, GRAPH],
     new: |setup, values| {
-        Ok(Thompson::new(
+        Ok(Thompson::boxed(
             Club::from_values(setup, values)?,
             setup,
             values,
@@ -148,7 +148,7 @@ pub static SCLUB: Spec = Spec {
     constants: &[DRAW_SCALE, params::ALPHA_THETA, params::ALPHA_P],
     new: |setup, values| {
         let base = Sclub::new(setup.dim, setup.users, &Params::from_values(values))?;
-        Ok(Thompson::new(base, setup, values))
+        Ok(Thompson::boxed(base, setup, values))
     },
     ..COMMON
 };

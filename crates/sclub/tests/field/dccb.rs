@@ -9,6 +9,13 @@ fn alpha(value: f64) -> [(&'static str, Value); 1] {
     [("alpha_theta", number(value))]
 }
 
+/// The smallest k with 2^k ≥ count^4.
+fn limit(count: usize) -> usize {
+    (0..)
+        .find(|&k| (1u128 << k) >= (count as u128).pow(4))
+        .unwrap()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..Default::default() })]
 
@@ -16,13 +23,13 @@ proptest! {
     #[test]
     fn one_agent_is_linucb_delayed(seed: u64) {
         let mut policy = make_for("dccb", DIM, Users::Appear, &[]);
-        let mut seen = Vec::new();
+        let (mut seen, mut known) = (Vec::new(), 0);
         for round in rounds_of(seed, 1, DIM, 1, 120) {
             let index = round.play(&mut *policy).index;
             seen.push((round.features(index), round.reward(index)));
-            let late = (4.0 * (seen.len() as f64).log2()).ceil() as usize;
-            let known = &seen[..seen.len().saturating_sub(late)];
-            let expected = ridge(DIM, known.iter().map(|(item, reward)| (item.as_slice(), *reward)));
+            // An entry that has left the buffer does not come back when the limit grows.
+            known = known.max(seen.len().saturating_sub(limit(seen.len())));
+            let expected = ridge(DIM, seen[..known].iter().map(|(item, reward)| (item.as_slice(), *reward)));
             for (a, b) in policy.estimate(0).unwrap().iter().zip(&expected) {
                 prop_assert!((a - b).abs() < 1e-9);
             }
@@ -44,7 +51,7 @@ proptest! {
         for user in 0..USERS {
             let own: Vec<_> = seen.iter().filter(|(u, ..)| *u == user).collect();
             // All but those that are still in the buffer.
-            let late = (4.0 * (own.len() as f64).log2()).ceil() as usize;
+            let late = limit(own.len());
             let got = policy.estimate(user).unwrap();
             let is_some = (own.len() - late..=own.len()).any(|known| {
                 let expected = ridge(DIM, own[..known].iter().map(|(_, item, reward)| (item.as_slice(), *reward)));

@@ -87,9 +87,9 @@ fn draws_have_the_covariance_of_the_posterior() {
                 .zip(&estimate)
                 .map(|(s, e)| s.score - e)
                 .collect();
-            for i in 0..DIM {
-                for j in 0..DIM {
-                    sums[i][j] += off[i] * off[j] / DRAWS as f64;
+            for (row, a) in sums.iter_mut().zip(&off) {
+                for (sum, b) in row.iter_mut().zip(&off) {
+                    *sum += a * b / DRAWS as f64;
                 }
             }
         }
@@ -99,17 +99,15 @@ fn draws_have_the_covariance_of_the_posterior() {
                 .collect::<Vec<_>>()
         };
         let expected: Vec<Vec<f64>> = (0..DIM).map(|i| solve(1.0, &history, &unit(i))).collect();
-        for i in 0..DIM {
-            for j in 0..DIM {
-                let square = SCALE * SCALE;
-                let product = expected[i][i] * expected[j][j] + expected[i][j].powi(2);
-                let error = square * (product / DRAWS as f64).sqrt();
-                let difference = (sums[i][j] - square * expected[i][j]).abs();
-                assert!(
-                    difference < 5.0 * error,
-                    "{name} {i} {j}: {difference} of {error}"
-                );
-            }
+        for (i, j) in (0..DIM * DIM).map(|at| (at / DIM, at % DIM)) {
+            let square = SCALE * SCALE;
+            let product = expected[i][i] * expected[j][j] + expected[i][j].powi(2);
+            let error = square * (product / DRAWS as f64).sqrt();
+            let difference = (sums[i][j] - square * expected[i][j]).abs();
+            assert!(
+                difference < 5.0 * error,
+                "{name} {i} {j}: {difference} of {error}"
+            );
         }
     }
 }

@@ -1,0 +1,137 @@
+//! Tests of one user against many: distances, and fits to the sums of pairs.
+
+use super::lanes::{LANES, Lanes};
+use crate::items::GROUP;
+
+/// A pivot below this share of its diagonal counts as 0.
+const RANK_TOLERANCE: f64 = 1e-10;
+
+/// Squared distances from `centre` to the points of a group of `out.len()` lanes.
+#[inline(always)]
+pub(super) fn distances(centre: &[f64], points: &[f64], out: &mut [f64]) {
+    out.fill(0.0);
+    let lanes = out.len();
+    for (row, &middle) in points.chunks_exact(lanes).zip(centre) {
+        for (sum, x) in out.iter_mut().zip(row) {
+            let gap = x - middle;
+            *sum = gap.mul_add(gap, *sum);
+        }
+    }
+}
+
+/// Fits to the sums of pairs of users: [`energies`].
+#[derive(Debug, Clone)]
+pub(crate) struct Energies {
+    /// G, then its factor, and b below it; a lane for each pair.
+    work: Vec<Lanes>,
+    /// 1/D of G = L D Lᵀ, 0 where D is 0.
+    inverse: Vec<Lanes>,
+    /// bᵀG⁺b
+    pub energy: Lanes,
+    /// The rank of G.
+    pub rank: Lanes,
+}
+
+impl Energies {
+    pub fn new(dim: usize) -> Self {
+        Self {
+            work: vec![[0.0; LANES]; dim * (dim + 1) / 2 + dim],
+            inverse: vec![[0.0; LANES]; dim],
+            energy: [0.0; LANES],
+            rank: [0.0; LANES],
+        }
+    }
+}
+
+/// bᵀG⁺b and the rank of G, for (G, b) = `own` + each of up to [`LANES`] rows. A row is G, lower triangle
+/// packed, then b. Lanes without a row repeat the first.
+///
+/// G = L D Lᵀ without exchange of rows: where a pivot is 0, G being positive semidefinite, the rest of its column
+/// is 0 too and is skipped.
+#[inline(always)]
+pub(super) fn energies(dim: usize, own: &[f64], rows: &[&[f64]], out: &mut Energies) {
+    let size = dim * (dim + 1) / 2 + dim;
+    let own = &own[..size];
+    let rows: [&[f64]; LANES] =
+        std::array::from_fn(|l| &rows[if l < rows.len() { l } else { 0 }][..size]);
+    let work = &mut out.work[..size];
+    for (t, lanes) in work.iter_mut().enumerate() {
+        for l in 0..LANES {
+            lanes[l] = own[t] + rows[l][t];
+        }
+    }
+    (out.energy, out.rank) = ([0.0; LANES], [0.0; LANES]);
+    let mut start = 0;
+    // The last row is b.
+    for i in 0..=dim {
+        let (done, rest) = work.split_at_mut(start);
+        let width = i.min(dim - 1) + 1;
+        let row = &mut rest[..width];
+        // First row[k] holds L_ik D_k, found by forward substitution; then it is scaled to L_ik.
+        let mut above = 0;
+        for k in 0..i {
+            let mut sum = row[k];
+            for (l_km, x) in done[above..above + k].iter().zip(&row[..k]) {
+                for l in 0..LANES {
+                    sum[l] = (-l_km[l]).mul_add(x[l], sum[l]);
+                }
+            }
+            row[k] = sum;
+            above += k + 1;
+        }
+        let mut explained = [0.0; LANES];
+        for (x, inverse) in row[..i].iter_mut().zip(&out.inverse) {
+            for l in 0..LANES {
+                let scaled = x[l] * inverse[l];
+                explained[l] = scaled.mul_add(x[l], explained[l]);
+                x[l] = scaled;
+            }
+        }
+        if i == dim {
+            out.energy = explained;
+            return;
+        }
+        for l in 0..LANES {
+            let pivot = row[i][l] - explained[l];
+            let is_new = pivot > RANK_TOLERANCE * row[i][l];
+            out.inverse[i][l] = if is_new { 1.0 / pivot } else { 0.0 };
+            out.rank[l] += f64::from(u8::from(is_new));
+        }
+        start += i + 1;
+    }
+}
+
+/// Adds Σ n |eᵀz| over the items e with their counts n, for each z of a group of `out.len()` lanes.
+#[inline(always)]
+pub(super) fn add_overlaps(items: &[f64], counts: &[u64], images: &[f64], out: &mut [f64]) {
+    let (lanes, count) = (out.len(), counts.len().max(1));
+    let mut sums = [0.0; GROUP];
+    let sums = &mut sums[..lanes];
+    for (item, &count) in items.chunks_exact(items.len() / count).zip(counts) {
+        if count == 0 {
+            continue;
+        }
+        sums.fill(0.0);
+        for (row, &x) in images.chunks_exact(lanes).zip(item) {
+            for (sum, z) in sums.iter_mut().zip(row) {
+                *sum = x.mul_add(*z, *sum);
+            }
+        }
+        for (total, sum) in out.iter_mut().zip(&*sums) {
+            *total = (count as f64).mul_add(sum.abs(), *total);
+        }
+    }
+}
+
+/// M x for each x of a group of `lanes` lanes, M given row by row.
+#[inline(always)]
+pub(super) fn images(dim: usize, matrix: &[f64], items: &[f64], lanes: usize, out: &mut [f64]) {
+    for (row, target) in matrix.chunks_exact(dim).zip(out.chunks_exact_mut(lanes)) {
+        target.fill(0.0);
+        for (&weight, x) in row.iter().zip(items.chunks_exact(lanes)) {
+            for (sum, x) in target.iter_mut().zip(x) {
+                *sum = weight.mul_add(*x, *sum);
+            }
+        }
+    }
+}
