@@ -26,6 +26,7 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
 pub use openapi::document;
 

@@ -6,9 +6,10 @@ use tokio::sync::oneshot;
 
 use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{COPIES, Group, Node};
+use super::node::{Group, Node};
 use crate::api::{self, App};
 use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
+use crate::store::COPIES;
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;

@@ -18,6 +18,7 @@ mod snapshots;
 use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
+pub(crate) use folder::COPIES;
 pub use folder::Folder;
 pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;

@@ -3,9 +3,6 @@
 use super::lanes::{LANES, Lanes};
 use crate::items::GROUP;
 
-/// A pivot below this share of its diagonal counts as 0.
-const RANK_TOLERANCE: f64 = 1e-10;
-
 /// Squared distances from `centre` to the points of a group of `out.len()` lanes.
 #[inline(always)]
 pub(super) fn distances(centre: &[f64], points: &[f64], out: &mut [f64]) {
@@ -24,12 +21,10 @@ pub(super) fn distances(centre: &[f64], points: &[f64], out: &mut [f64]) {
 pub(crate) struct Energies {
     /// G, then its factor, and b below it; a lane for each pair.
     work: Vec<Lanes>,
-    /// 1/D of G = L D Lᵀ, 0 where D is 0.
+    /// 1/D of G = L D Lᵀ
     inverse: Vec<Lanes>,
-    /// bᵀG⁺b
+    /// bᵀG⁻¹b
     pub energy: Lanes,
-    /// The rank of G.
-    pub rank: Lanes,
 }
 
 impl Energies {
@@ -38,16 +33,12 @@ impl Energies {
             work: vec![[0.0; LANES]; dim * (dim + 1) / 2 + dim],
             inverse: vec![[0.0; LANES]; dim],
             energy: [0.0; LANES],
-            rank: [0.0; LANES],
         }
     }
 }
 
-/// bᵀG⁺b and the rank of G, for (G, b) = `own` + each of up to [`LANES`] rows. A row is G, lower triangle
-/// packed, then b. Lanes without a row repeat the first.
-///
-/// G = L D Lᵀ without exchange of rows: where a pivot is 0, G being positive semidefinite, the rest of its column
-/// is 0 too and is skipped.
+/// bᵀG⁻¹b for (G, b) = `own` + each of up to [`LANES`] rows. A row is G, lower triangle packed, then b. Lanes
+/// without a row repeat the first. G is positive definite; a pivot that rounding makes negative is skipped.
 #[inline(always)]
 pub(super) fn energies(dim: usize, own: &[f64], rows: &[&[f64]], out: &mut Energies) {
     let size = dim * (dim + 1) / 2 + dim;
@@ -60,7 +51,6 @@ pub(super) fn energies(dim: usize, own: &[f64], rows: &[&[f64]], out: &mut Energ
             lanes[l] = own[t] + rows[l][t];
         }
     }
-    (out.energy, out.rank) = ([0.0; LANES], [0.0; LANES]);
     let mut start = 0;
     // The last row is b.
     for i in 0..=dim {
@@ -93,9 +83,7 @@ pub(super) fn energies(dim: usize, own: &[f64], rows: &[&[f64]], out: &mut Energ
         }
         for l in 0..LANES {
             let pivot = row[i][l] - explained[l];
-            let is_new = pivot > RANK_TOLERANCE * row[i][l];
-            out.inverse[i][l] = if is_new { 1.0 / pivot } else { 0.0 };
-            out.rank[l] += f64::from(u8::from(is_new));
+            out.inverse[i][l] = if pivot > 0.0 { 1.0 / pivot } else { 0.0 };
         }
         start += i + 1;
     }

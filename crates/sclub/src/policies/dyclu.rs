@@ -23,8 +23,8 @@
 //!   - A pair is tested when both users have `min_count` observations, by default d; they are neighbours until then.
 //!   - A pair without an edge is not tested while the result is certain: the squared residuals of both together only
 //!     grow, so s falls by no more than the residuals of each alone have grown. This changes nothing.
-//! - s by E is the public code's by θ, also for singular G. G = L D Lᵀ gives E and the rank; a pivot below 10⁻¹⁰ of its diagonal
-//!   counts as 0.
+//! - s by E is the public code's by θ, also for singular G. The rank of a singular G and its E are found by elimination with the
+//!   largest pivot first; pivots below 10⁻¹⁰ of the first count as 0.
 //! - Level 1 tells all users apart, even those without degrees of freedom: then the policy is LinUCB-Ind.
 //! - Users who have not appeared have G = 0. In a round of several observations, all are learned before the tests.
 //! - The detector works once G has full rank. It counts missing observations of the window as not surprising, and the
@@ -50,6 +50,8 @@ use crate::ucb::{self, Scores};
 const DELTA: f64 = 0.01;
 /// δ₂, of an alarm.
 const ALARM_DELTA: f64 = 0.1;
+/// A pivot below this share of the first counts as 0.
+const RANK_TOLERANCE: f64 = 1e-10;
 
 /// The constants of a preset. `min_count` is in units of d.
 struct Presets {
@@ -176,12 +178,15 @@ impl DyClu {
         self.fits.resize(self.users.len(), Fit::default());
         self.next.grow(self.users.len());
         let (dim, sums) = (self.users.shape.dim, self.users.sums(node));
-        let none = vec![0.0; sums.len()];
-        kernels::energies(dim, sums, &[&none], &mut self.work);
         let fit = &mut self.fits[node];
         fit.squares += reward * reward;
-        fit.energy = self.work.energy[0];
-        fit.rank = self.work.rank[0] as usize;
+        if fit.rank < dim {
+            (fit.energy, fit.rank) = singular_fit(dim, sums.to_vec());
+        } else {
+            let none = vec![0.0; sums.len()];
+            kernels::energies(dim, sums, &[&none], &mut self.work);
+            fit.energy = self.work.energy[0];
+        }
     }
 
     /// The squared residual of an observation divided by its variance, if there is a detector and G has full rank.
@@ -238,8 +243,15 @@ impl DyClu {
             for (lane, &other) in some.iter().enumerate() {
                 let other = other as usize;
                 let fit = self.fits[other];
-                let rise = own.energy + fit.energy - self.work.energy[lane];
-                let degrees = (own.rank + fit.rank).saturating_sub(self.work.rank[lane] as usize);
+                let (energy, rank) = match own.rank.max(fit.rank) < dim {
+                    true => {
+                        let sums = self.users.sums(node).iter().zip(self.users.sums(other));
+                        singular_fit(dim, sums.map(|(a, b)| a + b).collect())
+                    }
+                    false => (self.work.energy[lane], dim),
+                };
+                let rise = own.energy + fit.energy - energy;
+                let degrees = (own.rank + fit.rank).saturating_sub(rank);
                 let is_same = rise < self.thresholds[degrees.min(dim)];
                 self.users.set_edge(node, other, is_same);
                 let next = match is_same {
@@ -271,6 +283,35 @@ impl DyClu {
         let index = self.params.index;
         move |group, scores| scores.fill(index, pool.view(), beta, group)
     }
+}
+
+/// bᵀG⁺b and the rank of G, from G, lower triangle packed, and b after it. Overwrites them with what each pivot
+/// leaves.
+fn singular_fit(dim: usize, mut sums: Vec<f64>) -> (f64, usize) {
+    let at = |i: usize, k: usize| i.max(k) * (i.max(k) + 1) / 2 + i.min(k);
+    let moment = dim * (dim + 1) / 2;
+    let mut left: Vec<usize> = (0..dim).collect();
+    let (mut energy, mut first) = (0.0, 0.0f64);
+    while let Some(place) = (0..left.len())
+        .max_by(|&a, &b| sums[at(left[a], left[a])].total_cmp(&sums[at(left[b], left[b])]))
+    {
+        let k = left[place];
+        let pivot = sums[at(k, k)];
+        first = first.max(pivot);
+        if pivot <= RANK_TOLERANCE * first {
+            break;
+        }
+        left.remove(place);
+        energy += sums[moment + k] * sums[moment + k] / pivot;
+        for (n, &i) in left.iter().enumerate() {
+            let weight = sums[at(i, k)] / pivot;
+            for &m in &left[..=n] {
+                sums[at(i, m)] -= weight * sums[at(m, k)];
+            }
+            sums[moment + i] -= weight * sums[moment + k];
+        }
+    }
+    (energy, dim - left.len())
 }
 
 impl Policy for DyClu {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subject,
-    Subscriber,
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Request,
+    RequestErrorKind, ServerAddr, Subject, Subscriber,
 };
 use bytes::Bytes;
 use serde::Deserialize;
@@ -160,13 +160,12 @@ impl Link {
                 .add_root_certificates(path.clone())
                 .require_tls(true);
         }
-        let client = connect.connect(addresses).await.map_err(|error| {
-            let reason = std::error::Error::source(&error).map(|source| format!(" ({source})"));
-            BusError::Failed(format!(
-                "no connection to NATS: {error}{}",
-                reason.unwrap_or_default()
-            ))
-        })?;
+        let hosts: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("{}:{}", address.host(), address.port()))
+            .collect();
+        let connected = connect.connect(addresses).await;
+        let client = connected.map_err(|error| no_connection(&error, &hosts.join(", ")))?;
         // The count is complete before the first request: a request is sent again when it rises.
         let _ =
             tokio::time::timeout(CONNECT_TIMEOUT, connections.wait_for(|&count| count > 0)).await;
@@ -417,6 +416,24 @@ async fn wait_or_time_out(deadline: Instant) -> Result<(), BusError> {
 fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<Answer<T>, BusError> {
     serde_json::from_slice(answer)
         .map_err(|error| BusError::Failed(format!("an answer of NATS cannot be read: {error}")))
+}
+
+/// The error of a first connection. `hosts` has no password.
+fn no_connection(error: &ConnectError, hosts: &str) -> BusError {
+    let reason = match (error.kind(), std::error::Error::source(error)) {
+        (ConnectErrorKind::TimedOut, _) => {
+            "no NATS server answers in time. Is it the client port of a NATS server (4222 by default), and not the \
+             HTTP port of a node?"
+                .to_owned()
+        }
+        // The kind says no more than its source.
+        (ConnectErrorKind::Io, Some(source)) => source.to_string(),
+        (_, Some(source)) if !error.to_string().contains(&source.to_string()) => {
+            format!("{error} ({source})")
+        }
+        _ => error.to_string(),
+    };
+    BusError::Failed(format!("no connection to NATS at {hosts}: {reason}"))
 }
 
 fn request_error(error: async_nats::RequestError) -> BusError {
