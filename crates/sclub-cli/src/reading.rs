@@ -33,7 +33,12 @@ pub struct DataArgs {
 
     /// Count a rating of X or more as a like, and leave out all others. Without it every row counts, whatever its
     /// rating
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Data")]
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Data"
+    )]
     pub like_from: Option<f64>,
 
     /// Use ratings, divided by the highest one, as values in place of 1: in the matrix that features are made from,
@@ -45,7 +50,6 @@ pub struct DataArgs {
     #[arg(long, help_heading = "Data")]
     pub skip_bad_lines: bool,
 }
-
 
 impl DataArgs {
     /// The options for reading.

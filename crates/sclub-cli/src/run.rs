@@ -496,9 +496,7 @@ fn write(
             Setting::Synthetic(_)
             | Setting::Vectors(..)
             | Setting::Ratings(_)
-            | Setting::Catalogue(_) => {
-                figure::draw(title, subtitle, rows)
-            }
+            | Setting::Catalogue(_) => figure::draw(title, subtitle, rows),
         };
         let figure = figure.map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [

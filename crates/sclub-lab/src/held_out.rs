@@ -181,8 +181,11 @@ impl Split {
                 let with_values = |(row, &user): (Vec<u32>, &usize)| {
                     row.into_iter().zip(values_of_kept(user)).collect()
                 };
-                let rows: Vec<Vec<(u32, f64)>> =
-                    rows.into_iter().zip(feature_users).map(with_values).collect();
+                let rows: Vec<Vec<(u32, f64)>> = rows
+                    .into_iter()
+                    .zip(feature_users)
+                    .map(with_values)
+                    .collect();
                 Sparse::with_values(items as usize, &rows)
             }
         };

@@ -64,6 +64,16 @@ def test_files_of_other_programs_are_read(
     assert told(taken) == pytest.approx(wanted)
 
 
+def test_parquet_files_are_read(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    FRAME.to_parquet(tmp_path / "rows.parquet")
+    taken = lab.read_ratings(tmp_path / "rows.parquet", **NAMES, rating_values=True)
+    assert told(taken) == pytest.approx(expected(None, True))
+    FRAME.astype({"what": "category"}).to_parquet(tmp_path / "rows.parquet", compression="zstd")
+    taken = lab.read_ratings(tmp_path / "rows.parquet", **NAMES, like_from=4)
+    assert told(taken) == expected(4, False)
+
+
 def tables() -> dict[str, Any]:
     columns = {name: list(FRAME[name]) for name in FRAME.columns}
     made: dict[str, Any] = {

@@ -40,7 +40,10 @@ impl ColumnNames {
     ///
     /// # Errors
     /// The column that is missing, and the columns there are.
-    pub fn positions(&self, header: &[Cow<'_, str>]) -> Result<(usize, usize, Option<usize>), String> {
+    pub fn positions(
+        &self,
+        header: &[Cow<'_, str>],
+    ) -> Result<(usize, usize, Option<usize>), String> {
         let Columns {
             user, item, rating, ..
         } = self.find(header)?;

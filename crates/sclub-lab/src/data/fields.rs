@@ -213,8 +213,18 @@ mod tests {
             assert!(!is_number(bad.as_bytes(), COMMA), "{bad}");
         }
         assert!(is_number(b"3,5", Separator::Byte(b';')));
-        for (text, value) in [("3,5", 3.5), ("-1", -1.0), ("4.", 4.0), (".5", 0.5), ("1e3", 1000.0)] {
-            assert_eq!(number(text.as_bytes(), Separator::Byte(b';')), Some(value), "{text}");
+        for (text, value) in [
+            ("3,5", 3.5),
+            ("-1", -1.0),
+            ("4.", 4.0),
+            (".5", 0.5),
+            ("1e3", 1000.0),
+        ] {
+            assert_eq!(
+                number(text.as_bytes(), Separator::Byte(b';')),
+                Some(value),
+                "{text}"
+            );
         }
         assert_eq!(number(b"3,5", COMMA), None);
     }

@@ -83,7 +83,8 @@ impl Format {
             .unwrap_or("");
         if first.trim_ascii_start().starts_with(b"{") {
             let fields = json::fields(first);
-            let is_yelp = fields.is_none_or(|fields| fields.iter().any(|name| name == "business_id"));
+            let is_yelp =
+                fields.is_none_or(|fields| fields.iter().any(|name| name == "business_id"));
             return Some(match is_yelp && names.is_empty() {
                 true => Format::YelpJson,
                 false => Format::JsonLines,
@@ -177,7 +178,10 @@ fn separator_for(line: &[u8], names: &ColumnNames) -> Option<Separator> {
         .find(|&separator| {
             let texts = texts(line, separator);
             texts.is_some_and(|texts| {
-                texts.len() >= 2 && names.given().all(|name| texts.iter().any(|text| text == name))
+                texts.len() >= 2
+                    && names
+                        .given()
+                        .all(|name| texts.iter().any(|text| text == name))
             })
         })
 }
@@ -215,7 +219,9 @@ impl Layout {
                 return match FieldNames::find(names, first) {
                     Some(Ok(fields)) => Ok((Layout::Json(fields), false)),
                     Some(Err(reason)) => Err(LayoutError::Columns(reason)),
-                    None => Err(LayoutError::Line("the line is not an object in JSON".into())),
+                    None => Err(LayoutError::Line(
+                        "the line is not an object in JSON".into(),
+                    )),
                 };
             }
             Format::Npy => return Err(LayoutError::Line("a matrix has no lines".into())),
@@ -324,7 +330,10 @@ mod tests {
             Some(MovieLensDat)
         );
         assert_eq!(detected("x", "1::1193"), Some(MovieLensDat));
-        assert_eq!(detected("review.json", "{\"business_id\": 1}"), Some(YelpJson));
+        assert_eq!(
+            detected("review.json", "{\"business_id\": 1}"),
+            Some(YelpJson)
+        );
         assert_eq!(detected("review.json", "{\"a\": 1}"), Some(JsonLines));
         assert_eq!(detected("x", "{"), Some(YelpJson));
         assert_eq!(detected("x.json", "["), Some(YelpJson));
@@ -354,7 +363,8 @@ mod tests {
 
     #[test]
     fn a_header_tells_where_the_columns_are() {
-        let of = |line: &[u8]| Layout::of(Format::Separated, line, &ColumnNames::default()).unwrap();
+        let of =
+            |line: &[u8]| Layout::of(Format::Separated, line, &ColumnNames::default()).unwrap();
         let (layout, header) = of(b"rating,Item ID,user_id");
         assert!(header);
         let Row { user, item, rating } = layout.row(b"4.5,x,y", true).unwrap();
@@ -363,7 +373,12 @@ mod tests {
             (user.to_string(), item.to_string()),
             ("y".into(), "x".into())
         );
-        assert!(layout.row(b"x,y,4.5", true).unwrap_err().contains("not a number"));
+        assert!(
+            layout
+                .row(b"x,y,4.5", true)
+                .unwrap_err()
+                .contains("not a number")
+        );
         let (_, header) = of(b"user1,item1");
         assert!(!header);
     }
@@ -381,7 +396,10 @@ mod tests {
         ] {
             assert_eq!(csv.row(line.as_bytes(), false).unwrap_err(), reason);
         }
-        assert_eq!(csv.row(b"1,\xff,3", false).unwrap_err(), "the item is not UTF-8");
+        assert_eq!(
+            csv.row(b"1,\xff,3", false).unwrap_err(),
+            "the item is not UTF-8"
+        );
         assert!(csv.row(b"1,2,", false).is_ok());
     }
 }

@@ -36,11 +36,15 @@ impl FieldNames {
         let fields = fields(first)?;
         let text = |at: usize| fields[at].clone().into_owned();
         let found = names.find(&fields);
-        Some(found.map(|Columns { user, item, rating, .. }| Self {
-            user: text(user),
-            item: text(item),
-            rating: rating.map(text),
-        }))
+        Some(found.map(
+            |Columns {
+                 user, item, rating, ..
+             }| Self {
+                user: text(user),
+                item: text(item),
+                rating: rating.map(text),
+            },
+        ))
     }
 
     /// The name of the field of ratings.
@@ -247,7 +251,10 @@ mod tests {
     fn reviews_may_hold_escapes_and_anything_besides() {
         let yelp = FieldNames::yelp();
         let line = r#"{"text": "\"user_id\": \"no\" {", "user_id": "a\u00e9\"\\", "stars": 4.0, "n": [{}], "business_id": "b"}"#;
-        assert_eq!(row(&yelp, line), Ok(("aé\"\\".into(), "b".into(), Some(4.0))));
+        assert_eq!(
+            row(&yelp, line),
+            Ok(("aé\"\\".into(), "b".into(), Some(4.0)))
+        );
         let bad = |line: &str| row(&yelp, line).unwrap_err();
         assert_eq!(bad(r#"{"user_id": "a", "stars": 1}"#), "there is no item");
         assert_eq!(bad(r#"{"business_id": "a"}"#), "there is no user");
@@ -262,13 +269,21 @@ mod tests {
     #[test]
     fn fields_are_found_by_name_or_by_words() {
         let first = br#"{"reviewerID": 7, "asin": "B1", "overall": 5}"#;
-        let words = FieldNames::find(&ColumnNames::default(), first).unwrap().unwrap();
+        let words = FieldNames::find(&ColumnNames::default(), first)
+            .unwrap()
+            .unwrap();
         assert_eq!(words.rating(), None);
-        let names = ColumnNames { rating: Some("overall".into()), ..ColumnNames::default() };
+        let names = ColumnNames {
+            rating: Some("overall".into()),
+            ..ColumnNames::default()
+        };
         let named = FieldNames::find(&names, first).unwrap().unwrap();
         let line = std::str::from_utf8(first).unwrap();
         assert_eq!(row(&named, line), Ok(("7".into(), "B1".into(), Some(5.0))));
-        let names = ColumnNames { rating: Some("stars".into()), ..ColumnNames::default() };
+        let names = ColumnNames {
+            rating: Some("stars".into()),
+            ..ColumnNames::default()
+        };
         assert_eq!(
             FieldNames::find(&names, first).unwrap().unwrap_err(),
             "there is no column 'stars'; the columns are reviewerID, asin, overall"
@@ -293,7 +308,10 @@ mod tests {
             "the rating true (field 'stars') is not a number"
         );
         assert_eq!(
-            row(&yelp, r#"{"user_id": -1, "business_id": 2, "stars": "4.5"}"#),
+            row(
+                &yelp,
+                r#"{"user_id": -1, "business_id": 2, "stars": "4.5"}"#
+            ),
             Ok(("-1".into(), "2".into(), Some(4.5)))
         );
         assert_eq!(

@@ -39,13 +39,16 @@ impl From<ParquetError> for Failure {
     }
 }
 
+/// Takes the number of a row and its content.
+pub type AddRow<'a> = dyn FnMut(u64, Result<Row<'_>, Reason>) -> Result<(), ReadError> + 'a;
+
 /// Reads a table. Calls `add` with the number of each row, from 1, and its content, and `progress` with the share of
 /// rows that were read.
 pub fn read(
     file: File,
     names: &ColumnNames,
     rated: bool,
-    add: &mut dyn FnMut(u64, Result<Row<'_>, Reason>) -> Result<(), ReadError>,
+    add: &mut AddRow<'_>,
     progress: &dyn Fn(f64),
 ) -> Result<(), Failure> {
     let file = SerializedFileReader::new(file)?;
@@ -76,8 +79,14 @@ pub fn read(
     for group in 0..file.num_row_groups() {
         let group = file.get_row_group(group)?;
         let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
-        let mut users = Column::new(group.get_column_reader(user)?, schema.columns()[user].as_ref());
-        let mut items = Column::new(group.get_column_reader(item)?, schema.columns()[item].as_ref());
+        let mut users = Column::new(
+            group.get_column_reader(user)?,
+            schema.columns()[user].as_ref(),
+        );
+        let mut items = Column::new(
+            group.get_column_reader(item)?,
+            schema.columns()[item].as_ref(),
+        );
         let mut ratings = match rating {
             Some(at) => Some(Column::new(
                 group.get_column_reader(at)?,
@@ -140,13 +149,13 @@ fn leaf(
     if column.converted_type() == ConvertedType::DECIMAL {
         return Err(wrong("decimals".into()));
     }
-    let good = match (column.physical_type(), holds) {
-        (Type::INT32 | Type::INT64, _) => true,
-        (Type::BYTE_ARRAY, Holds::Names) => true,
-        (Type::FLOAT | Type::DOUBLE | Type::BOOLEAN, Holds::Numbers) => true,
-        _ => false,
-    };
-    match good {
+    let is_good = matches!(
+        (column.physical_type(), holds),
+        (Type::INT32 | Type::INT64, _)
+            | (Type::BYTE_ARRAY, Holds::Names)
+            | (Type::FLOAT | Type::DOUBLE | Type::BOOLEAN, Holds::Numbers)
+    );
+    match is_good {
         true => Ok(at),
         false => Err(wrong(kind(&column).into())),
     }
@@ -207,30 +216,29 @@ impl Column {
             ColumnReader::BoolColumnReader(reader) => take(reader, count, present, |value| {
                 Value::Real(f64::from(u8::from(value)))
             }),
-            ColumnReader::Int32ColumnReader(reader) => take(reader, count, present, |value| {
-                match unsigned {
+            ColumnReader::Int32ColumnReader(reader) => {
+                take(reader, count, present, |value| match unsigned {
                     true => Value::Unsigned(u64::from(value as u32)),
                     false => Value::Signed(i64::from(value)),
-                }
-            }),
-            ColumnReader::Int64ColumnReader(reader) => take(reader, count, present, |value| {
-                match unsigned {
+                })
+            }
+            ColumnReader::Int64ColumnReader(reader) => {
+                take(reader, count, present, |value| match unsigned {
                     true => Value::Unsigned(value as u64),
                     false => Value::Signed(value),
-                }
-            }),
+                })
+            }
             ColumnReader::FloatColumnReader(reader) => take(reader, count, present, |value| {
                 Value::Real(f64::from(value))
             }),
-            ColumnReader::DoubleColumnReader(reader) => {
-                take(reader, count, present, Value::Real)
-            }
+            ColumnReader::DoubleColumnReader(reader) => take(reader, count, present, Value::Real),
             ColumnReader::ByteArrayColumnReader(reader) => {
                 take(reader, count, present, Value::Text)
             }
-            ColumnReader::Int96ColumnReader(_)
-            | ColumnReader::FixedLenByteArrayColumnReader(_) => {
-                return Err(Failure::Damaged("a column has another type than announced".into()));
+            ColumnReader::Int96ColumnReader(_) | ColumnReader::FixedLenByteArrayColumnReader(_) => {
+                return Err(Failure::Damaged(
+                    "a column has another type than announced".into(),
+                ));
             }
         }?;
         Ok(())

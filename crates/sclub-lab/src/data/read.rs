@@ -235,7 +235,9 @@ fn binary_kind(start: &[u8]) -> Option<&'static str> {
         _ if start.starts_with(parquet::MAGIC) => Some(
             "a Parquet file that is compressed as a whole or not of the format asked for; unpack it first",
         ),
-        _ if memchr::memchr(0, start).is_some() => Some("no text, no matrix of NumPy and no Parquet"),
+        _ if memchr::memchr(0, start).is_some() => {
+            Some("no text, no matrix of NumPy and no Parquet")
+        }
         _ => None,
     }
 }
@@ -376,8 +378,8 @@ fn table_file(
             }),
         }
     };
-    parquet::read(file, &options.columns, rated, &mut add, progress).map_err(
-        |failure| match failure {
+    parquet::read(file, &options.columns, rated, &mut add, progress).map_err(|failure| {
+        match failure {
             parquet::Failure::Refused(error) => error,
             parquet::Failure::NoRatings => no_ratings(path),
             parquet::Failure::Columns(reason) => ReadError::Columns {
@@ -388,8 +390,8 @@ fn table_file(
                 path: path.into(),
                 reason,
             },
-        },
-    )?;
+        }
+    })?;
     rows.done(path, Format::Parquet)
 }
 

@@ -503,13 +503,20 @@ fn files_of_other_programs_are_read_whatever_they_are_called() {
 #[test]
 fn ratings_can_be_values() {
     let names = columns("who", "what", "how_much");
-    for name in ["plain.csv", "zstd.csv.zst", "fields.jsonl", "snappy.parquet"] {
+    for name in [
+        "plain.csv",
+        "zstd.csv.zst",
+        "fields.jsonl",
+        "snappy.parquet",
+    ] {
         let options = Options {
             columns: names.clone(),
             ratings: RatingUse::Values,
             ..STRICT
         };
-        let all = read(&fixture(name), &options, &|_, _| {}).unwrap().interactions;
+        let all = read(&fixture(name), &options, &|_, _| {})
+            .unwrap()
+            .interactions;
         assert_same(&all, &rows_from(0.0));
         // Users 7, ann and 3; items tea and mate. Ann rated tea twice.
         let values = |user| all.values_of_user(user).unwrap().to_vec();
@@ -521,7 +528,10 @@ fn ratings_can_be_values() {
 
 #[test]
 fn a_table_in_memory_is_read_as_its_file() {
-    let (users, items) = (["7", "ann", "3"].map(String::from), ["tea", "mate"].map(String::from));
+    let (users, items) = (
+        ["7", "ann", "3"].map(String::from),
+        ["tea", "mate"].map(String::from),
+    );
     let rows = [(0, 0), (0, 1), (1, 0), (2, 1), (2, 0), (1, 0)];
     let ratings = ROWS.map(|row| row.2);
     let table = Table {
@@ -531,7 +541,11 @@ fn a_table_in_memory_is_read_as_its_file() {
         rows: &rows,
         ratings: &ratings,
     };
-    for ratings in [RatingUse::Ignored, RatingUse::LikeFrom(4.0), RatingUse::Values] {
+    for ratings in [
+        RatingUse::Ignored,
+        RatingUse::LikeFrom(4.0),
+        RatingUse::Values,
+    ] {
         let options = Options {
             columns: columns("who", "what", "how_much"),
             ratings,
@@ -542,7 +556,10 @@ fn a_table_in_memory_is_read_as_its_file() {
         assert_eq!(memory, file);
     }
     let missing = [1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0];
-    let table = Table { ratings: &missing, ..table };
+    let table = Table {
+        ratings: &missing,
+        ..table
+    };
     let options = Options {
         ratings: RatingUse::Values,
         ..STRICT
@@ -590,7 +607,10 @@ fn columns_that_are_missing_are_named_with_those_there_are() {
     };
     for name in ["plain.csv", "fields.jsonl", "snappy.parquet"] {
         let error = read(&fixture(name), &options, &|_, _| {}).unwrap_err();
-        assert!(error.to_string().contains("name the column of ratings"), "{error}");
+        assert!(
+            error.to_string().contains("name the column of ratings"),
+            "{error}"
+        );
     }
     let matrix = npy(&[(0, 0)], 3, 3, false);
     assert_eq!(
@@ -615,7 +635,10 @@ fn damaged_files_are_told_from_bad_lines() {
     let mut damaged = gzip.clone();
     let checksum = damaged.len() - 8;
     damaged[checksum] ^= 1;
-    assert!(error("r.csv.gz", &damaged).starts_with("cannot read r.csv.gz: the gzip data are damaged: "));
+    assert!(
+        error("r.csv.gz", &damaged)
+            .starts_with("cannot read r.csv.gz: the gzip data are damaged: ")
+    );
     let zstd = bytes("zstd.csv.zst");
     assert_eq!(
         error("r.csv.zst", &zstd[..zstd.len() - 9]),
@@ -623,10 +646,35 @@ fn damaged_files_are_told_from_bad_lines() {
     );
     let parquet = bytes("snappy.parquet");
     assert!(
-        error("r.parquet", &parquet[..parquet.len() - 9]).starts_with("r.parquet is no Parquet file to read: ")
+        error("r.parquet", &parquet[..parquet.len() - 9])
+            .starts_with("r.parquet is no Parquet file to read: ")
     );
     assert_eq!(error("r.csv.gz", &bytes("empty.gz")), "r.csv.gz is empty");
     assert!(error("r.gz.gz", &bytes("twice.gz.gz")).contains("compressed twice"));
+}
+
+#[test]
+fn missing_values_of_a_table_make_bad_rows() {
+    let path = fixture("holes.parquet");
+    let error = read(&path, &STRICT, &|_, _| {}).unwrap_err().to_string();
+    assert!(
+        error.ends_with("holes.parquet, row 2: there is no user (column 'user')"),
+        "{error}"
+    );
+    let found = read(&path, &LENIENT, &|_, _| {}).unwrap();
+    let big = "9223372036854775813";
+    assert_eq!(
+        pairs(&found.interactions),
+        set(&[("a", "1"), ("b", big), ("c", "4")])
+    );
+    assert_eq!(found.first_bad.map(|bad| bad.0), Some(2));
+    let likes = Options {
+        ratings: RatingUse::LikeFrom(3.0),
+        ..LENIENT
+    };
+    let found = read(&path, &likes, &|_, _| {}).unwrap();
+    assert_eq!(pairs(&found.interactions), set(&[("a", "1"), ("b", big)]));
+    assert_eq!((found.rows, found.below, found.bad_lines), (2, 0, 2));
 }
 
 #[test]

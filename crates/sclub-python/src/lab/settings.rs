@@ -354,12 +354,7 @@ const TABLE: &str = "the table";
 /// The number of bytes from one call of the progress function to the next, at least.
 const BYTES_A_CALL: u64 = 4 << 20;
 
-fn read_file(
-    py: Python<'_>,
-    path: &Path,
-    options: &Options,
-    watch: &Py<PyAny>,
-) -> PyResult<Read> {
+fn read_file(py: Python<'_>, path: &Path, options: &Options, watch: &Py<PyAny>) -> PyResult<Read> {
     // The first exception of the progress function. It is raised when the file has been read.
     let raised: Mutex<(u64, Option<PyErr>)> = Mutex::new((0, None));
     let result = py.detach(|| {

@@ -375,7 +375,7 @@ fn check_count(field: &str, count: usize, max: usize) -> Result<(), Refusal> {
     Err(Refusal::invalid(field, message))
 }
 
-fn check_batch(settings: &Settings, field: &str, count: usize) -> Result<(), Refusal> {
+pub(super) fn check_batch(settings: &Settings, field: &str, count: usize) -> Result<(), Refusal> {
     check_count(field, count, settings.max_batch)
 }
 

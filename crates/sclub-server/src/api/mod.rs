@@ -354,6 +354,7 @@ impl From<Refusal> for ApiError {
                     .retry_after(5)
             }
             Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
+            Refusal::TooLarge => ApiError::too_large(message),
             Refusal::Moved => ApiError::moved(message),
             Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),
         }

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use backup::backup_group;
 pub use export::{Export, export_all};
 pub(crate) use export::{ask_node, sweep_exports};
+pub(crate) use forward::Unanswered;
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
 pub(crate) use serve::execute_on_node;

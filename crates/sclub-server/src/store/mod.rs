@@ -71,7 +71,9 @@ impl From<AppendError> for StoreError {
     fn from(error: AppendError) -> Self {
         match error {
             AppendError::NotWritten(error) | AppendError::Unknown(error) => error,
-            conflict @ AppendError::Conflict { .. } => StoreError::Refused(conflict.to_string()),
+            other @ (AppendError::Conflict { .. } | AppendError::TooLarge) => {
+                StoreError::Refused(other.to_string())
+            }
         }
     }
 }

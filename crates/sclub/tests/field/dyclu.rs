@@ -137,7 +137,12 @@ fn ranks_do_not_depend_on_the_order_of_features() {
         policy.clusters() == 2
     };
     let noises: Vec<f64> = (1..200).map(|step| 0.002 * f64::from(step)).collect();
-    let all = |order| noises.iter().map(|&noise| apart(order, noise)).collect::<Vec<_>>();
+    let all = |order| {
+        noises
+            .iter()
+            .map(|&noise| apart(order, noise))
+            .collect::<Vec<_>>()
+    };
     let expected = all([3, 0, 1, 2]);
     assert!(expected.contains(&true) && expected.contains(&false));
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 1, 3], [1, 3, 0, 2]] {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, Request,
-    RequestErrorKind, ServerAddr, Subject, Subscriber,
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, PublishErrorKind,
+    Request, RequestErrorKind, ServerAddr, Subject, Subscriber,
 };
 use bytes::Bytes;
 use serde::Deserialize;
@@ -32,6 +32,10 @@ const GRACE: Duration = Duration::from_millis(250);
 const PING_INTERVAL: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+/// The number of messages of a subscription that wait to be read; more are dropped. It is more than the messages of one
+/// answer ([`super::tail`]). New messages of a stream that are dropped are asked for.
+const SUBSCRIPTION: usize = 2048;
 
 /// Errors of JetStream.
 pub(super) mod code {
@@ -134,6 +138,7 @@ impl Link {
             .ping_interval(PING_INTERVAL)
             .connection_timeout(CONNECT_TIMEOUT)
             .request_timeout(None)
+            .subscription_capacity(SUBSCRIPTION)
             .reconnect_delay_callback(|attempts| {
                 let doubled = Duration::from_millis(5 << attempts.min(10));
                 doubled.min(MAX_RECONNECT_DELAY)
@@ -221,7 +226,11 @@ impl Link {
 
     /// Sends a message without an answer.
     pub async fn send(&self, subject: Subject, message: Bytes) -> Result<(), BusError> {
-        self.client.publish(subject, message).await.map_err(failed)
+        let sent = self.client.publish(subject, message).await;
+        sent.map_err(|error| match error.kind() {
+            PublishErrorKind::MaxPayloadExceeded => BusError::TooLarge,
+            _ => failed(error),
+        })
     }
 
     /// Sends a question whose answers go to a subject. Nothing is sent without a connection.
@@ -440,6 +449,7 @@ fn request_error(error: async_nats::RequestError) -> BusError {
     match error.kind() {
         RequestErrorKind::NoResponders => BusError::NoResponders,
         RequestErrorKind::TimedOut => BusError::Timeout,
+        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge,
         _ => failed(error),
     }
 }
