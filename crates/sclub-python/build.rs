@@ -68,9 +68,9 @@ __all__ = [
     text + "}\n"
 }
 
-/// `linucb-ind` is called `LinucbInd`.
+/// `linucb-ind` is called `LinucbInd`, and `ts:club` `TsClub`.
 fn class_name(spec: &Spec) -> String {
-    let words = spec.name.split('-').map(|word| {
+    let words = spec.name.split(['-', ':']).map(|word| {
         let (first, rest) = word.split_at(1);
         first.to_uppercase() + rest
     });

@@ -137,9 +137,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "World")]
     pub ratings: Option<PathBuf>,
 
-    /// With --ratings: count and skip bad lines instead of failing at the first
-    #[arg(long, help_heading = "World")]
-    pub skip_bad_lines: bool,
+    #[command(flatten)]
+    pub data: crate::reading::DataArgs,
 
     /// With --world ratings or ratings-leaky: how the candidates that the user did not take are drawn
     #[arg(long, value_parser = one_of::<Others>(), default_value = "uniform", help_heading = "World")]

@@ -13,13 +13,13 @@ use sclub_lab::data::features::{
     user_weights,
 };
 use sclub_lab::data::svd::Svd;
-use sclub_lab::data::{Format, Interactions, Options, Read, write};
+use sclub_lab::data::{Format, Interactions, Read, write};
 use sclub_lab::named::Named;
 use sclub_lab::summary::thousands;
 
 use crate::args::whole;
 use crate::files::{prepare_file, prepare_folder, print_line, save};
-use crate::reading::{Searching, read_file};
+use crate::reading::{DataArgs, Searching, read_file};
 
 /// The files that are written, in this order.
 const FILES: [&str; 4] = ["users.npy", "items.npy", "users.csv", "items.csv"];
@@ -31,7 +31,7 @@ const SHOWN: usize = 20;
 #[derive(Debug, Parser)]
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct FeaturesArgs {
-    /// File of users and the items that they took or rated
+    /// File of users and the items that they took or rated; it may be compressed with gzip or zstd
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub ratings: PathBuf,
 
@@ -39,9 +39,8 @@ pub struct FeaturesArgs {
     #[arg(long, value_parser = format(), default_value = "auto", help_heading = "Data")]
     pub format: FormatArg,
 
-    /// Count and skip lines that cannot be parsed instead of stopping at the first
-    #[arg(long, help_heading = "Data")]
-    pub skip_bad_lines: bool,
+    #[command(flatten)]
+    pub data: DataArgs,
 
     /// Features of a user or an item, a constant one included (2 to 512)
     #[arg(long, value_name = "N", default_value = "20", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
@@ -83,8 +82,12 @@ Examples:
       all users and items in a file of your own: user, item and an optional rating a line
   sclub features --ratings matrix.npy --users 200 --items 500
       a matrix of NumPy with a row for each user and a column for each item
+  sclub features --ratings ratings.csv.gz --like-from 4
+      a compressed file, of which only ratings of 4 or more count
+  sclub features --ratings Books.jsonl.zst --user-column reviewerID --item-column asin
+      JSON lines with fields of other names; columns of CSV and Parquet files are named in the same way
 
-An item counts once for a user, whatever the rating. A user's vector, the tastes, is the user's row of
+An item counts once for a user, whatever the rating, unless --like-from or --rating-values is given. A user's vector, the tastes, is the user's row of
 the leading left singular vectors at length 1, with a 1 appended, divided by the root of 2, as in the
 paper. An item's is its row of the right ones times the singular values, divided by the length of the
 longest row, with a 1 appended, divided by the root of 2. No vector is longer than 1.
@@ -128,10 +131,7 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
 }
 
 fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -> Result<ExitCode> {
-    let options = Options {
-        format: args.format.0,
-        skip_bad_lines: args.skip_bad_lines,
-    };
+    let options = args.data.options(args.format.0)?;
     let read = read_file(&args.ratings, &options, args.quiet)?;
     let reading = start.elapsed().as_secs_f64();
     print_line(&what_was_read(&args.ratings, &read, reading));

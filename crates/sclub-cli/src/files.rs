@@ -22,6 +22,33 @@ pub fn prepare_folder(folder: &Path) -> Result<bool> {
     Ok(is_new)
 }
 
+/// A number of things, as in "1 node" and "2 nodes".
+pub fn count_of(number: usize, thing: &str) -> String {
+    match number {
+        1 => format!("1 {thing}"),
+        _ if thing.ends_with('y') => format!("{number} {}ies", &thing[..thing.len() - 1]),
+        _ => format!("{number} {thing}s"),
+    }
+}
+
+/// Makes a file that only its owner can read.
+pub fn create_private(path: &Path) -> std::io::Result<fs::File> {
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Makes a folder that only its owner can read, and those above it, if it does not exist.
+pub fn create_private_folder(path: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
 /// Finds out before the work, not after it, whether a file can be written.
 pub fn prepare_file(path: &Path) -> Result<()> {
     if path.exists() && !path.is_file() {

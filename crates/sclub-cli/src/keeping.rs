@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
+use sclub_server::api::MISSING_NODES;
 use sclub_server::client::ClientError;
 use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
-use crate::files::{part_of, prepare_file, print_line};
+use crate::files::{create_private, part_of, prepare_file, print_line};
 use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
 
@@ -252,22 +253,14 @@ impl<W: Write> Write for Pipe<W> {
     }
 }
 
-/// Makes a file that only its owner can read: a backup holds the key that seals decisions, an export
-/// has the data of users.
-fn create(path: &Path) -> io::Result<File> {
-    let mut options = File::options();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
 /// Writes a file that is there whole or not at all. Returns its length.
 fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<u64> {
+    // A backup has the key that seals decisions, an export the data of users.
     let part = part_of(out);
     let cannot = || format!("cannot write {}", out.display());
     let written = || -> Result<u64> {
-        let mut file = BufWriter::with_capacity(1 << 20, create(&part).with_context(cannot)?);
+        let mut file =
+            BufWriter::with_capacity(1 << 20, create_private(&part).with_context(cannot)?);
         write(&mut file)?;
         let file = file.into_inner().map_err(|error| error.into_error());
         let file = file.with_context(cannot)?;
@@ -300,7 +293,7 @@ fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64>
 
 fn fetch_file(remote: &Remote, path: &str, part: &Path, quiet: bool) -> Result<u64> {
     let cannot = || format!("cannot write {}", part.display());
-    let mut file = BufWriter::new(create(part).with_context(cannot)?);
+    let mut file = BufWriter::new(create_private(part).with_context(cannot)?);
     let bar = progress::bar(quiet, None, "{spinner} {bytes}, {bytes_per_sec}");
     let mut bytes = 0;
     block_on(fetch(remote, path, |some| {
@@ -345,6 +338,12 @@ async fn fetch(
     let mut connection = remote.open().await?;
     let response = connection.download(path, sink).await?;
     if response.is_success() {
+        if let Some(nodes) = response.header(MISSING_NODES) {
+            eprintln!(
+                "sclub: the export is not complete: {nodes} did not take part, and may have decisions that no other node \
+                 has. Repeat it when all nodes are running"
+            );
+        }
         Ok(())
     } else {
         Err(Refusal::of(&response).into())

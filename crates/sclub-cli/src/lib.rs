@@ -114,7 +114,11 @@ pub fn main() -> ExitCode {
             args.given = matches.subcommand().map(given).unwrap_or_default();
             simulate::simulate(&args)
         }
-        Some(args::Command::Cluster { command }) => cluster::cluster(*command),
+        Some(args::Command::Cluster { mut command }) => {
+            let matches = matches.subcommand().and_then(|(_, of)| of.subcommand());
+            command.set_given(matches.map(given).unwrap_or_default());
+            cluster::cluster(*command)
+        }
         Some(args::Command::Explain(args)) => explain::explain(&args),
         Some(args::Command::Verify(args)) => keeping::verify(&args),
         Some(args::Command::Backup(args)) => keeping::backup(&args),

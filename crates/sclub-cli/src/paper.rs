@@ -263,6 +263,7 @@ fn source(
     let options = Options {
         format: None,
         skip_bad_lines: args.skip_bad_lines,
+        ..Options::default()
     };
     let read = read_file(path, &options, args.quiet)?;
     let file = path.file_name().unwrap_or(path.as_os_str());

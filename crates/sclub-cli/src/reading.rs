@@ -3,16 +3,80 @@
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::Args;
 
 use sclub_lab::data::svd::Search;
-use sclub_lab::data::{Options, Read, read};
+use sclub_lab::data::{ColumnNames, Format, Options, RatingUse, Read, read};
 use sclub_lab::summary::thousands;
 
 use crate::progress::BarOrLines;
 
 /// Work that takes less time than this shows no progress.
 const SHOW_AFTER: Duration = Duration::from_secs(2);
+
+/// Flags for reading files of ratings.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// Column of the users, by its name in the header, the JSON objects or the Parquet file [default: the one called
+    /// user or the like; without a header the first]
+    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    pub user_column: Option<String>,
+
+    /// Column of the items [default: the one called item, movie or the like; without a header the second]
+    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    pub item_column: Option<String>,
+
+    /// Column of the ratings [default: the one called rating, stars or the like; without a header the third]
+    #[arg(long, value_name = "NAME", help_heading = "Data")]
+    pub rating_column: Option<String>,
+
+    /// Count a rating of X or more as a like, and leave out all others. Without it every row counts, whatever its
+    /// rating
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        help_heading = "Data"
+    )]
+    pub like_from: Option<f64>,
+
+    /// Use ratings, divided by the highest one, as values in place of 1: in the matrix that features are made from,
+    /// and as rewards of the items taken
+    #[arg(long, conflicts_with = "like_from", help_heading = "Data")]
+    pub rating_values: bool,
+
+    /// Count and skip lines that cannot be parsed instead of stopping at the first
+    #[arg(long, help_heading = "Data")]
+    pub skip_bad_lines: bool,
+}
+
+impl DataArgs {
+    /// The options for reading.
+    ///
+    /// # Errors
+    /// If the threshold is not a finite number.
+    pub fn options(&self, format: Option<Format>) -> Result<Options> {
+        let ratings = match self.like_from {
+            Some(least) if !least.is_finite() => {
+                bail!("like-from is {least}; it must be a finite number")
+            }
+            Some(least) => RatingUse::LikeFrom(least),
+            None if self.rating_values => RatingUse::Values,
+            None => RatingUse::Ignored,
+        };
+        Ok(Options {
+            format,
+            skip_bad_lines: self.skip_bad_lines,
+            columns: ColumnNames {
+                user: self.user_column.clone(),
+                item: self.item_column.clone(),
+                rating: self.rating_column.clone(),
+            },
+            ratings,
+        })
+    }
+}
 
 /// Shows how far the reading of a file has come.
 pub struct Reading(BarOrLines);
@@ -86,11 +150,19 @@ pub fn read_file(path: &Path, options: &Options, quiet: bool) -> Result<Read> {
         };
         eprintln!("sclub: warning: {many} skipped,{first} {file}:{line}: {reason}");
     }
+    if read.below > 0 {
+        let (rows, all) = (read.below as f64, (read.below + read.rows) as f64);
+        eprintln!(
+            "sclub: {} of {} ratings are no likes and were left out",
+            thousands(rows),
+            thousands(all)
+        );
+    }
     if read.odd_first_line {
         let all = &read.interactions;
         eprintln!(
             "sclub: warning: the first line of {file} ({}, {}) was read as data, though all others are \
-             numbers; if it is a header, call its columns user and item",
+             numbers; if it is a header, name its columns with --user-column and --item-column",
             all.user_name(0),
             all.item_name(0),
         );

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use sclub_lab::data::Options;
 use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Data, Progress as Done};
 use sclub_lab::robust::{Measure, Pass, Plan, Table};
@@ -20,7 +19,7 @@ use crate::args::whole;
 use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::paper::command_line;
 use crate::progress::Progress;
-use crate::reading::read_file;
+use crate::reading::{DataArgs, read_file};
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
 use crate::table::numbers;
 
@@ -53,9 +52,8 @@ pub struct RobustArgs {
     #[arg(long, value_name = "FILE", help_heading = "Data")]
     pub data: Vec<PathBuf>,
 
-    /// Count and skip lines that cannot be parsed instead of stopping at the first
-    #[arg(long, help_heading = "Data")]
-    pub skip_bad_lines: bool,
+    #[command(flatten)]
+    pub files: DataArgs,
 
     /// Only settings whose names contain this, such as 'm = ' or 'spread'
     #[arg(long, value_name = "TEXT", help_heading = "Run")]
@@ -183,10 +181,7 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     };
     let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
     let threads = threads(args.threads)?;
-    let options = Options {
-        format: None,
-        skip_bad_lines: args.skip_bad_lines,
-    };
+    let options = args.files.options(None)?;
     let mut data: Vec<(String, Data)> = Vec::new();
     for path in &args.data {
         let file = path.file_name().unwrap_or(path.as_os_str());

@@ -9,7 +9,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use sclub_lab::catalogue::{Link, Shop, Visits};
 use sclub_lab::clustering;
-use sclub_lab::data::Options;
 use sclub_lab::document::config;
 use sclub_lab::figure;
 use sclub_lab::named::Named;
@@ -70,6 +69,9 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let rows = summarise(&runs);
     let (title, subtitle) = title(args, &experiment, &runs);
     let mut shown = match &experiment.world {
+        Setting::Ratings(ratings) if ratings.interactions.has_values() => {
+            format!("{}\n{VALUES}\n{RATES}", table::rates(&runs))
+        }
         Setting::Ratings(_) => format!("{}\n{RATES}", table::rates(&runs)),
         Setting::Catalogue(_) => {
             let others = [
@@ -104,6 +106,10 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The legend of the table of rates if ratings are values.
+const VALUES: &str = "With --rating-values a rate is not a share of rounds but the mean value of the items shown: rating \
+                      divided by the highest, 0 if the user did not rate the item.";
+
 /// The legend of the table of rates.
 const RATES: &str = "rate: share of the rounds in which the item that the user took was shown, ± standard \
                      error over splits of the same users. 1–5 and so on: the same in the first five \
@@ -119,8 +125,13 @@ pub const CLICKS: &str = "clicks: mean click probability of the items shown, ± 
 pub const CLICK_YARDSTICKS: [Name; 3] = [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
 
 /// Flags of worlds made from ratings.
-const FILE_FLAGS: [&str; 5] = [
+const FILE_FLAGS: [&str; 10] = [
     "ratings",
+    "user_column",
+    "item_column",
+    "rating_column",
+    "like_from",
+    "rating_values",
     "skip_bad_lines",
     "others",
     "feature_scale",
@@ -303,10 +314,7 @@ fn setting(args: &RunArgs) -> Result<Setting> {
             args.feature_scale
         );
     }
-    let options = Options {
-        format: None,
-        skip_bad_lines: args.skip_bad_lines,
-    };
+    let options = args.data.options(None)?;
     let read = read_file(path, &options, args.quiet)?;
     if args.world == Kind::Vectors {
         let (setting, shortages) = Setting::vectors(recipe, &read.interactions)?;
@@ -471,17 +479,24 @@ fn write(
     if let Some(path) = &args.ratings {
         let file = path.file_name().unwrap_or(path.as_os_str());
         config["file"] = json!(file.to_string_lossy());
+        if let Some(least) = args.data.like_from {
+            config["like_from"] = json!(least);
+        }
     }
     let document = json!({ "config": config, "complete": complete, "runs": runs });
     let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
     let mut written = vec![args.json.clone()];
     save(&args.json, text.as_bytes())?;
     if !args.no_figure {
-        let figure = match experiment.world {
-            Setting::Ratings(_) => figure::draw_rates(title, subtitle, runs),
-            Setting::Synthetic(_) | Setting::Vectors(..) | Setting::Catalogue(_) => {
-                figure::draw(title, subtitle, rows)
+        let figure = match &experiment.world {
+            // A rate is the share of rounds with a reward of 1. Values are not.
+            Setting::Ratings(ratings) if !ratings.interactions.has_values() => {
+                figure::draw_rates(title, subtitle, runs)
             }
+            Setting::Synthetic(_)
+            | Setting::Vectors(..)
+            | Setting::Ratings(_)
+            | Setting::Catalogue(_) => figure::draw(title, subtitle, rows),
         };
         let figure = figure.map_err(anyhow::Error::msg)?;
         for (ending, bytes) in [

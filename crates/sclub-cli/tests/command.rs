@@ -61,7 +61,7 @@ fn help_teaches() {
         "oracle",
         "2^20-2",
         "theory",
-        "gaussian    sclub-soft without clusters",
+        "sclub-soft without clusters: one Gaussian prior for all users",
         "--constant-clusters",
         "average-frequency",
     ] {

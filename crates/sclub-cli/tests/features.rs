@@ -295,3 +295,55 @@ fn help_teaches() {
         assert!(help.contains(word), "{word} is missing from:\n{help}");
     }
 }
+
+/// The features made from a file, or the error.
+fn features_of(folder: &Path, file: &str, flags: &[&str]) -> Result<Vec<f64>, String> {
+    let args = ["--ratings", file, "--all", "--dim", "4", "--out", "vectors"];
+    let output = sclub(folder, &[&args[..], flags].concat());
+    match output.status.success() {
+        true => Ok(npy(&folder.join("vectors/users.npy")).1),
+        false => Err(text(&output.stderr)),
+    }
+}
+
+#[test]
+fn ratings_from_a_threshold_on_are_likes() {
+    let folder = tempfile::tempdir().unwrap();
+    let rating = |user: u32, movie: u32| 1 + (user + movie) % 5;
+    let (mut all, mut liked) = (String::from("viewer,film,points\n"), String::new());
+    for user in 0..40 {
+        for movie in (0..30).filter(|movie| is_taken(user, *movie)) {
+            let rating = rating(user, movie);
+            writeln!(all, "{user},{movie},{rating}").unwrap();
+            if rating >= 4 {
+                writeln!(liked, "{user},{movie}").unwrap();
+            }
+        }
+    }
+    fs::write(folder.path().join("all.csv"), all).unwrap();
+    fs::write(folder.path().join("liked.csv"), liked).unwrap();
+    let columns = ["--user-column", "viewer", "--rating-column", "points"];
+    let of = |file: &str, flags: &[&str]| features_of(folder.path(), file, flags);
+    let likes = of("all.csv", &[&columns[..], &["--like-from", "4"]].concat()).unwrap();
+    assert_eq!(likes, of("liked.csv", &[]).unwrap());
+    let values = of("all.csv", &[&columns[..], &["--rating-values"]].concat()).unwrap();
+    assert_ne!(values, of("all.csv", &columns).unwrap());
+    for (flags, words) in [
+        (
+            &["--user-column", "viewers"][..],
+            "there is no column 'viewers'; the columns are viewer, film, points",
+        ),
+        (
+            &["--user-column", "viewer", "--like-from", "4"],
+            "no column is called rating or the like",
+        ),
+        (&["--like-from", "inf"], "like-from is inf"),
+        (
+            &["--like-from", "4", "--rating-values"],
+            "cannot be used with",
+        ),
+    ] {
+        let error = of("all.csv", flags).unwrap_err();
+        assert!(error.contains(words), "{error}");
+    }
+}

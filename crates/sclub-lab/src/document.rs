@@ -90,7 +90,7 @@ pub fn world_json(world: &Setting) -> Value {
         Setting::Synthetic(recipe) => ("synthetic", recipe, recipe.users),
         Setting::Vectors(recipe, weights) => ("vectors", recipe, weights.len()),
         Setting::Ratings(ratings) => {
-            return json!({
+            let mut world = json!({
                 "world": world.kind().name(),
                 "dim": ratings.protocol.dim,
                 "items": ratings.protocol.candidates,
@@ -99,6 +99,10 @@ pub fn world_json(world: &Setting) -> Value {
                 "placebo": ratings.placebo,
                 "data": format!("{:016x}", ratings.digest),
             });
+            if ratings.interactions.has_values() {
+                world["rating_values"] = json!(true);
+            }
+            return world;
         }
         Setting::Catalogue(shop) => return shop_json(shop),
     };

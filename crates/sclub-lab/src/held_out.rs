@@ -7,6 +7,7 @@
 //!    ([`features::item_vectors`]).
 //! 3. Each interaction of a served user is one round, used once, in random order: the item that the
 //!    user took among others that the user never took. The reward is 1 if the item taken is shown.
+//!    If ratings are values, it is the value instead, and the matrix of step 2 has values in place of ones.
 //! 4. No other is offered to a user twice. A user has no more rounds when the others run out.
 //!
 //! So nothing that a policy is served with has been made from the users it serves, and no candidate has been
@@ -128,6 +129,8 @@ pub struct Split {
     vectors: Matrix,
     /// The kept items that each served user took, ascending.
     taken: Vec<Vec<u32>>,
+    /// The values of these, if interactions have values.
+    values: Option<Vec<Vec<f64>>>,
     /// (served user, item taken, the index of the user's age in [`crate::world::AGES`])
     rounds: Vec<(u32, u32, u8)>,
 }
@@ -164,12 +167,33 @@ impl Split {
             let taken = all.of_user(user).iter();
             taken.filter_map(|&item| kept[item as usize]).collect()
         };
+        let values_of_kept = |user: usize| -> Vec<f64> {
+            let taken = all.of_user(user).iter();
+            let values = all.values_of_user(user).unwrap_or_default();
+            let both = taken.zip(values);
+            both.filter_map(|(&item, &value)| kept[item as usize].map(|_| value))
+                .collect()
+        };
         let rows: Vec<Vec<u32>> = feature_users.iter().map(|&user| of_kept(user)).collect();
-        let matrix = Sparse::pattern(items as usize, rows.iter().map(Vec::as_slice));
+        let matrix = match all.has_values() {
+            false => Sparse::pattern(items as usize, rows.iter().map(Vec::as_slice)),
+            true => {
+                let with_values = |(row, &user): (Vec<u32>, &usize)| {
+                    row.into_iter().zip(values_of_kept(user)).collect()
+                };
+                let rows: Vec<Vec<(u32, f64)>> = rows
+                    .into_iter()
+                    .zip(feature_users)
+                    .map(with_values)
+                    .collect();
+                Sparse::with_values(items as usize, &rows)
+            }
+        };
         let (svd, _) = features::factorise(&matrix, protocol.dim)?;
         let vectors = features::item_vectors(&svd);
 
         let mut taken: Vec<Vec<u32>> = Vec::new();
+        let mut values: Vec<Vec<f64>> = Vec::new();
         let (mut interactions, mut too_few) = (0, 0);
         for &user in served {
             let row = of_kept(user);
@@ -184,6 +208,9 @@ impl Split {
             }
             interactions += rounds;
             taken.push(row);
+            if all.has_values() {
+                values.push(values_of_kept(user));
+            }
         }
         if taken.is_empty() {
             return Err(HeldOutError::NoUserToServe {
@@ -203,8 +230,20 @@ impl Split {
             feature_users: feature_users.len(),
             vectors,
             taken,
+            values: all.has_values().then_some(values),
             rounds,
         })
+    }
+
+    /// The reward of the item taken in a round.
+    fn reward(&self, round: usize) -> f64 {
+        let (user, item, _) = self.rounds[round];
+        let Some(values) = &self.values else {
+            return 1.0;
+        };
+        let taken = &self.taken[user as usize];
+        let at = taken.binary_search(&item);
+        values[user as usize][at.expect("the user took the item")]
     }
 
     /// Users who made the features.
@@ -428,10 +467,15 @@ impl World for HeldOut {
                 .map_or(user, |users| users[first + at]);
             block.users.push(UserId::from(given));
             block.ages.push(age);
-            block.means[at * candidates + place] = 1.0;
-            block.best.push(1.0);
-            block.average.push(1.0 / candidates as f64);
+            let reward = self.split.reward(first + at);
+            block.means[at * candidates + place] = reward;
+            block.best.push(reward);
+            block.average.push(reward / candidates as f64);
             block.noise.push(0.5);
+        }
+        // A value is the reward itself, not the probability of one.
+        if self.split.values.is_some() {
+            block.given.extend_from_slice(&block.means);
         }
     }
 }

@@ -8,7 +8,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{Change, Decision, Error, ItemSet, Observation, Policy, Preset, Score, Value};
-use sclub_lab::data::{Interactions, Options, read};
+use sclub_lab::data::{Interactions, Options, RatingUse, read};
 use sclub_lab::held_out::{HeldOut, HeldOutError, MIN_INTERACTIONS, Others, Protocol, Split};
 use sclub_lab::policies::{Entry, Name, make, setup};
 use sclub_lab::run::{Player, play, play_all};
@@ -307,6 +307,64 @@ fn features_come_from_the_other_half_alone() {
     let one = *order[..150].iter().find(|&&user| user > 0).unwrap() as u64;
     let one_changed = people_but(300, 120, 1, &|user| user == one);
     assert_ne!(vectors(&one_changed), features);
+}
+
+/// Users who rate items by a rule, from 1 to 5; with ratings as values or without.
+fn raters(ratings: RatingUse, rating: &dyn Fn(u64, u64) -> u64) -> Interactions {
+    let mut text = String::from("user,item,rating\n");
+    for user in 0..200 {
+        for item in 0..100 {
+            if (user * 37 + item * 101 + 7) * (user * 53 + item * 29 + 3) % 97 % 4 == 0 {
+                writeln!(text, "{user},{item},{}", rating(user, item)).unwrap();
+            }
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ratings.csv");
+    std::fs::write(&path, text).unwrap();
+    let options = Options {
+        ratings,
+        ..Options::default()
+    };
+    read(&path, &options, &|_, _| ()).unwrap().interactions
+}
+
+#[test]
+fn values_are_rewards_and_ratings_that_are_all_equal_change_nothing() {
+    let world = |all: &Interactions| {
+        let split = Split::new(all, 1, protocol()).unwrap();
+        HeldOut::new(Arc::new(split), Others::Uniform, 1.0)
+    };
+    let plain = world(&raters(RatingUse::Ignored, &|_, _| 5));
+    let equal = world(&raters(RatingUse::Values, &|_, _| 5));
+    assert_eq!(rounds(&plain), rounds(&equal));
+
+    // The rating is known from the item alone, so it can be recomputed from the item's id: items are numbered in the
+    // order of the file, and all of them are kept.
+    let all = raters(RatingUse::Values, &|_, item| 1 + item % 5);
+    let rated = world(&all);
+    let mut block = rated.new_block();
+    let count = (rated.length().unwrap() as usize).min(BLOCK);
+    rated.draw(0, count, &mut block);
+    let mut seen = BTreeSet::new();
+    for at in 0..count {
+        let best: Vec<usize> = (0..block.candidates)
+            .filter(|&item| block.mean(at, item) > 0.0)
+            .collect();
+        let &[taken] = &best[..] else {
+            panic!("one item was taken")
+        };
+        let number = block.items[at].ids()[taken] as usize;
+        let name: u64 = all.item_name(number).to_string().parse().unwrap();
+        let value = (1 + name % 5) as f64 / 5.0;
+        seen.insert(name % 5);
+        assert_eq!(block.mean(at, taken), value);
+        assert_eq!(block.reward(at, taken), value);
+        assert_eq!(block.best[at], value);
+        let other = (taken + 1) % block.candidates;
+        assert_eq!(block.reward(at, other), 0.0);
+    }
+    assert_eq!(seen.len(), 5);
 }
 
 fn entry(name: Name) -> Entry {

@@ -31,7 +31,9 @@ mod _sclub {
     #[pymodule_export]
     use crate::items::Items;
     #[pymodule_export]
-    use crate::lab::{LabSetting, LabWorld, lab_policies, lab_read, lab_run, policy_of};
+    use crate::lab::{
+        LabSetting, LabWorld, lab_columns, lab_policies, lab_read, lab_run, policy_of,
+    };
     #[pymodule_export]
     use crate::policy::Policy;
     #[pymodule_export]

@@ -6,6 +6,7 @@ import asyncio
 import json
 import pickle
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sclub._client_attempts import Answer, Attempts, Request
-from sclub._client_calls import Calls
+from sclub._client_calls import Calls, warn_of_missing_nodes
 from sclub.client import (
     AsyncClient,
     Client,
@@ -486,6 +487,14 @@ def test_an_export_that_breaks_off_is_an_error(proxy: Proxy) -> None:
                 lines.append(line)
         assert caught.value.code == "broken"
         assert 0 < len(lines) < whole
+
+
+def test_an_export_without_some_nodes_is_a_warning() -> None:
+    with pytest.warns(RuntimeWarning, match="not complete: node2, node3 did not"):
+        warn_of_missing_nodes({"sclub-missing-nodes": "node2, node3"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_missing_nodes({"content-type": "application/x-ndjson"})
 
 
 def test_an_export_of_nothing_is_an_empty_frame(fresh: Server) -> None:

@@ -6,6 +6,7 @@ import builtins
 import json
 import math
 import re
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -16,8 +17,11 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 
+import sclub
 from sclub import lab
 from sclub._lab_plot import COLOURS
+from sclub._lab_statistics import holm, student_p
+from test_lab import command_line
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +154,203 @@ def test_what_is_not_installed_is_named(
         getattr(results, call)()
     # Nothing of this name is to be had from PyPI.
     assert "sclub" not in str(caught.value)
+
+
+WORLD = lab.Synthetic(users=20, clusters=2, dim=3, items=4)
+
+
+def played(policies: Any, seeds: Any, world: Any = WORLD, **options: Any) -> lab.Results:
+    return lab.run(world, policies, rounds=options.pop("rounds", 300), seeds=seeds, **options)
+
+
+def content(results: lab.Results) -> list[tuple[str, int, float, float]]:
+    return [(run.policy, run.seed, run.regret, run.reward) for run in results]
+
+
+def test_sums_are_the_results_of_one_run() -> None:
+    whole = played(["sclub", "random"], 4)
+    more_seeds = played(["sclub", "random"], [3, 4]) + played(["sclub", "random"], [1, 2])
+    more_policies = played(["sclub"], 4) + played(["random"], 4)
+    overlapping = played(["sclub", "random"], 3) + played(["sclub", "random"], [2, 3, 4])
+    for summed in (more_seeds, more_policies, overlapping):
+        assert content(summed) == content(whole)
+        for name in ("policies", "seeds", "first_seed", "rounds", "constants"):
+            assert summed.config[name] == whole.config[name], name
+    assert repr(more_seeds) == "<Results: 2 policies, 4 seeds, 300 rounds>"
+    assert sum([played(["sclub"], [2]), played(["sclub"], [3])], played(["sclub"], [1])).policies == ["sclub"]
+
+
+def test_results_that_do_not_belong_together_are_not_added(results: lab.Results) -> None:
+    def refused(one: lab.Results, two: lab.Results, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            one + two
+
+    first = played(["sclub"], 2)
+    other = played(["sclub"], 2, lab.Synthetic(users=30, clusters=2, dim=3, items=4))
+    refused(first, other, "not of the same worlds: users is 20 in one and 30 in the other")
+    refused(first, played(["sclub"], 2, rounds=200), "rounds is 300 in one and 200 in the other")
+    refused(
+        first, played(["sclub"], 2, beta=0.9), "policy 'sclub' has other constants in both: beta is .* and 0.9"
+    )
+    mine = played({"mine": lambda about: sclub.LinUcb(dim=3, beta=0.1)}, 2)
+    refused(mine, played({"mine": lambda about: sclub.LinUcb(dim=3, beta=3.0)}, 2), "policy 'mine' has other results for seed 1")
+
+    class Own:
+        dim, users = 2, 3
+
+        def __init__(self, seed: int, scale: float = 1.0) -> None:
+            self.scale = scale
+
+        def draw(self, round: int) -> tuple[Any, ...]:
+            return 0, np.eye(2), np.array([0.1, 0.5]) * self.scale
+
+    class Other(Own):
+        def __init__(self, seed: int) -> None:
+            super().__init__(seed, 0.5)
+
+    Other.__name__ = Other.__qualname__ = "Own"
+    refused(played(["linucb-one"], 1, Own), played(["random"], 1, Other), "not of the same worlds: with seed 1")
+    with pytest.raises(TypeError):
+        results + 1  # type: ignore[operator]
+
+
+def test_results_are_read_back(results: lab.Results, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    results.to_json(path)
+    again = lab.Results.from_json(path)
+    assert again.config == results.config and len(again) == len(results)
+    for one, two in zip(again, results):
+        assert (one.policy, one.preset, one.curve, one.clusters) == (two.policy, two.preset, two.curve, two.clusters)
+        assert one.even_curve == one.curve
+    again.to_json(tmp_path / "again.json")
+    assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
+    again.plot()
+    pyplot.close("all")
+    assert content(again + results) == content(results)
+
+
+def test_results_of_the_command_line_are_read(tmp_path: Path) -> None:
+    command_line(tmp_path, "--users", 20, "--clusters", 2, "--dim", 3, "--items", 4, "--rounds", 300, "--seeds", 2, "--policies", "sclub,random", "--threads", 1)
+    read = lab.Results.from_json(tmp_path / "run.json")
+    assert content(read) == content(played(["sclub", "random"], 2))
+    both = read + played(["sclub", "random"], [3])
+    assert content(both) == content(played(["sclub", "random"], 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not a JSON file"),
+        ("[1]", "has no results of runs"),
+        ('{"config": {}}', "has no results of runs"),
+        ('{"config": {}, "runs": [3]}', "run 1: an object is expected, not int"),
+        ('{"config": {}, "runs": [{"policy": "sclub", "preset": null, "seed": 1}]}', "run 1: there is no rounds"),
+        ('{"config": {}, "runs": [{"curve": 3}]}', "run 1: curve is not a list of pairs"),
+    ],
+)
+def test_files_without_results_are_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        lab.Results.from_json(path)
+
+
+def test_a_file_of_a_stopped_run_is_read_with_a_warning(results: lab.Results, tmp_path: Path) -> None:
+    results[:4].to_json(tmp_path / "run.json")
+    with pytest.warns(UserWarning, match="stopped before its end"):
+        assert len(lab.Results.from_json(tmp_path / "run.json")) == 4
+
+
+def test_p_values_are_those_of_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for degrees in (1, 2, 3, 9, 29, 200, 10_000):
+        for t in (0.0, 1e-3, 0.3, -1.0, 2.0, 5.0, 40.0, 1e6):
+            wanted = 2 * stats.t.sf(abs(t), degrees)
+            assert student_p(t, degrees) == pytest.approx(wanted, rel=1e-9, abs=1e-300), (t, degrees)
+    # With one degree of freedom it is Cauchy's distribution.
+    for t in (1e-9, 1e-5, 0.1, 7.0):
+        assert student_p(t, 1) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-15)
+
+
+def test_comparisons_are_paired_by_seed() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    results = played(["linucb-ind", "linucb-one", "sclub-soft", "random"], 6, rounds=1000)
+    for value in ("regret", "reward"):
+        values = results.to_frame().pivot(index="seed", columns="policy", values=value)
+        found = results.compare("linucb-ind", value=value)  # type: ignore[call-overload]
+        assert [one.other for one in found] == ["linucb-one", "sclub-soft", "random"]
+        for one in found:
+            wanted = stats.ttest_rel(values["linucb-ind"], values[one.other])
+            assert (one.t, one.p) == pytest.approx((wanted.statistic, wanted.pvalue))
+            difference = values["linucb-ind"] - values[one.other]
+            assert (one.difference, one.error) == pytest.approx((difference.mean(), difference.sem()))
+            alone = results.compare("linucb-ind", one.other, value=value)  # type: ignore[call-overload]
+            assert alone.p == alone.p_holm == one.p and alone.seeds == 6
+        assert [one.p_holm for one in found] == holm([one.p for one in found])
+    # Seeds that one policy alone has do not count.
+    mixed = played(["random"], [1]) + played(["linucb-one", "random"], [3, 2])
+    found = mixed.compare("linucb-one", "random")
+    assert found == played(["linucb-one", "random"], [2, 3]).compare("linucb-one", "random")
+    assert found.seeds == 2
+
+
+def test_holms_correction_is_that_of_r() -> None:
+    # p.adjust(c(0.01, 0.04, 0.03, 0.005, 0.5), "holm")
+    assert holm([0.01, 0.04, 0.03, 0.005, 0.5]) == pytest.approx([0.04, 0.09, 0.09, 0.025, 0.5])
+    assert holm([0.6, 0.7]) == [1.0, 1.0] and holm([]) == []
+
+
+def test_what_cannot_be_compared_is_refused(results: lab.Results) -> None:
+    with pytest.raises(ValueError, match="'sclub' and 'random' have 1 seeds in common; a paired test needs 2"):
+        results[:3].compare("sclub", "random")
+    with pytest.raises(KeyError, match="unknown policy 'club'"):
+        results.compare("sclub", "club")
+    with pytest.raises(ValueError, match="cannot be compared with itself"):
+        results.compare("sclub", "sclub")
+    same = {"one": "random", "two": lambda about: sclub.LinUcb(dim=3)}
+    assert len(played(same, 2).compare("one")) == 1
+    twins = played({"one": lambda about: sclub.LinUcb(dim=3), "two": lambda about: sclub.LinUcb(dim=3)}, 3)
+    assert (twins.compare("one", "two").t, twins.compare("one", "two").p) == (0.0, 1.0)
+
+
+def test_a_table_of_latex_has_errors_and_the_best_in_bold(results: lab.Results, tmp_path: Path) -> None:
+    text = results.to_latex(tmp_path / "table.tex")
+    assert (tmp_path / "table.tex").read_text() == text
+    lines = text.splitlines()
+    assert lines[0] == r"\begin{tabular}{lrrrr}" and lines[-1] == r"\end{tabular}"
+    assert lines[2] == r"Policy & Regret & Reward & Clusters & Adjusted Rand \\"
+    summary = results.summary()
+    row = next(line for line in lines if line.startswith("sclub"))
+    mean, error = summary["regret"]["sclub"], summary["regret_error"]["sclub"]
+    assert rf"$\mathbf{{{mean:.1f}}} \pm {error:.1f}$" in row
+    # Random is no competitor, and Mine has no clusters.
+    assert "mathbf" not in next(line for line in lines if line.startswith("random"))
+    assert next(line for line in lines if line.startswith("Mine")).endswith(r"& -- & -- \\")
+    assert text.count("mathbf") == 2
+    assert "mathbf" not in results.to_latex(bold=False)
+    assert r"\pm" not in results[:3].to_latex()
+    told = results.to_latex(columns=["regret"], caption="50% of it", label="tab:it", digits=0)
+    assert r"\caption{50\% of it}" in told and r"\label{tab:it}" in told and "{lr}" in told
+    with pytest.raises(ValueError, match="unknown column 'profit'; use one of regret, reward"):
+        results.to_latex(columns=["profit"])
+    named = played({"a_b & c^2": "random"}, 1).to_latex()
+    assert r"a\_b \& c\textasciicircum{}2 &" in named
+
+
+@pytest.mark.parametrize(
+    ("name", "start"), [("a.pdf", b"%PDF"), ("a.png", b"\x89PNG"), ("a.svg", b"<?xml")]
+)
+def test_a_figure_is_saved_in_the_format_of_its_name(
+    results: lab.Results, tmp_path: Path, name: str, start: bytes
+) -> None:
+    ax = results.plot(tmp_path / name, scale="log")
+    assert (tmp_path / name).read_bytes().startswith(start)
+    assert len(ax.get_lines()) == 3 and not pyplot.get_fignums()
+    if name == "a.pdf":
+        assert b"/Type3" not in (tmp_path / name).read_bytes()
+
+
+def test_an_unknown_format_of_a_figure_is_refused(results: lab.Results, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="pdf"):
+        results.plot(str(tmp_path / "a.xyz"))
+    assert not pyplot.get_fignums()

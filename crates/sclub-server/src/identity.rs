@@ -250,6 +250,24 @@ impl Identity {
     /// # Errors
     /// The first setting that differs.
     pub fn check(&self, settings: &Settings) -> Result<(), Misfit> {
+        self.check_for(settings, "folder")
+    }
+
+    /// As [`Identity::check`], for the identity of a cluster.
+    ///
+    /// # Errors
+    /// As [`Identity::check`].
+    pub fn check_for_cluster(&self, settings: &Settings) -> Result<(), Misfit> {
+        self.check_for(settings, "cluster")
+    }
+
+    /// `made` names the thing with this identity in errors.
+    fn check_for(&self, settings: &Settings, made: &str) -> Result<(), Misfit> {
+        let differs = |setting: &str, asked: &str, has: &str| {
+            Misfit(format!(
+                "{setting} is {asked}, and the {made} was made with {has}; use another {made}, or omit {setting}"
+            ))
+        };
         if let Some(asked) = settings.policy.as_deref()
             && find(asked)? != self.policy
         {
@@ -475,11 +493,4 @@ fn convert_old_constants(policy: &Spec, constants: &mut BTreeMap<String, Option<
             }
         }
     }
-}
-
-/// The error for a setting that differs from what the folder was made with.
-fn differs(setting: &str, asked: &str, has: &str) -> Misfit {
-    Misfit(format!(
-        "{setting} is {asked}, and the folder was made with {has}; use another folder, or omit {setting}"
-    ))
 }

@@ -57,6 +57,9 @@ pub enum Refusal {
     /// Writing failed, and the request may be written or not.
     #[error("it is not known whether the request was written; send it again: {0}")]
     Unknown(String),
+    /// The request makes a larger event than the log allows.
+    #[error("the request is too large for one write; send it in several requests")]
+    TooLarge,
     /// The queue of writes is full.
     #[error("too many writes are waiting; retry soon")]
     Overloaded,

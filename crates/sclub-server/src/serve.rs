@@ -224,6 +224,7 @@ async fn run_node(
         let bus = NatsBus::connect(options)
             .await
             .map_err(|error| error.to_string())?;
+        bus.check_server().map_err(|error| error.to_string())?;
         let standby = settings.standby;
         Node::join(NodeParts {
             bus,

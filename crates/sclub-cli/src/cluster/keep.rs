@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
 use super::LinkArgs;
-use crate::files::print_line;
+use crate::files::{create_private, create_private_folder, print_line};
 
 /// The name of the file that describes a backup. It is written last.
 const INDEX: &str = "cluster.json";
@@ -30,7 +30,7 @@ struct Index {
 /// The flags of `sclub cluster backup`.
 #[derive(Debug, clap::Args)]
 pub struct BackupArgs {
-    /// Folder for the files; it must be empty or not exist
+    /// Folder for the files; it must be empty or not exist. They contain the key that seals decisions
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
@@ -46,7 +46,7 @@ pub struct RestoreArgs {
     from: PathBuf,
 
     /// Number of copies of each stream [default: as in the backup]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::replicas)]
     replicas: Option<usize>,
 
     #[command(flatten)]
@@ -56,7 +56,8 @@ pub struct RestoreArgs {
 /// Writes a backup.
 pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
     let (bus, cluster) = args.link.join().await?;
-    fs::create_dir_all(&args.out)?;
+    let cannot = || format!("cannot write {}", args.out.display());
+    create_private_folder(&args.out).with_context(cannot)?;
     if fs::read_dir(&args.out)?.next().is_some() {
         bail!("{} is not empty", args.out.display());
     }
@@ -64,7 +65,7 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
     for group in Cluster::streams(cluster.partitions) {
         let path = file_of(&args.out, &group);
         let mut make =
-            || Ok(Box::new(BufWriter::new(File::create(&path)?)) as Box<dyn Write + Send>);
+            || Ok(Box::new(BufWriter::new(create_private(&path)?)) as Box<dyn Write + Send>);
         let at = backup_group(&*bus, &group, &mut make)
             .await
             .map_err(|error| anyhow!(error))?;
@@ -73,7 +74,9 @@ pub async fn backup(args: &BackupArgs) -> Result<ExitCode> {
         last.insert(group, at);
     }
     let index = Index { cluster, last };
-    fs::write(args.out.join(INDEX), serde_json::to_vec_pretty(&index)?)?;
+    let mut file = create_private(&args.out.join(INDEX)).with_context(cannot)?;
+    file.write_all(&serde_json::to_vec_pretty(&index)?)
+        .with_context(cannot)?;
     print_line(&format!("the backup is in {}", args.out.display()));
     Ok(ExitCode::SUCCESS)
 }

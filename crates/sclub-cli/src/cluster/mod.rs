@@ -18,15 +18,18 @@ use sclub_server::cluster::members::{
 use sclub_server::cluster::nats::{NatsBus, NatsOptions};
 use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS};
 use sclub_server::env::Env;
+use sclub_server::identity::Identity;
+use sclub_server::settings::Settings;
 use serde::Serialize;
 
-use crate::files::print_line;
-use crate::serve::{EffectiveSettings, ServeArgs};
+use crate::files::{count_of, print_line};
+use crate::serve::{ClusterSettingArgs, EffectiveSettings, ServeArgs};
 
 /// The commands of `sclub cluster`.
 #[derive(Debug, clap::Subcommand)]
 pub enum ClusterCommand {
     /// Make a cluster: its streams, its policy and the number of its partitions
+    #[command(override_usage = "sclub cluster init --cluster <URL> [OPTIONS]")]
     Init(InitArgs),
     /// Show the nodes, and the owner of each partition
     Status(StatusArgs),
@@ -78,15 +81,56 @@ pub struct LinkArgs {
 #[derive(Debug, clap::Args)]
 pub struct InitArgs {
     /// Number of partitions that users are spread over; it cannot be changed later
-    #[arg(long, value_name = "N", default_value_t = DEFAULT_PARTITIONS, help_heading = "Cluster")]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_PARTITIONS,
+        help_heading = "Cluster"
+    )]
     partitions: usize,
 
-    /// Number of copies of each stream, at most the number of NATS servers
-    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Cluster")]
+    /// Number of copies of each stream, at most the number of NATS servers, and at most 5
+    #[arg(
+        long,
+        value_name = "N",
+        default_value = "3",
+        value_parser = replicas,
+        help_heading = "Cluster"
+    )]
     replicas: usize,
 
     #[command(flatten)]
-    serve: ServeArgs,
+    settings: ClusterSettingArgs,
+
+    /// TOML file with settings of `sclub serve`, of which those above are used
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "SCLUB_CONFIG",
+        help_heading = "Configuration"
+    )]
+    config: Option<PathBuf>,
+
+    /// The arguments that were typed, by name.
+    #[arg(skip)]
+    given: Vec<String>,
+}
+
+/// The number of copies of each stream.
+fn replicas(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(number @ 1..=5) => Ok(number),
+        _ => Err("it must be from 1 to 5".to_owned()),
+    }
+}
+
+impl ClusterCommand {
+    /// Sets the arguments that were typed, by name.
+    pub fn set_given(&mut self, given: Vec<String>) {
+        if let ClusterCommand::Init(args) = self {
+            args.given = given;
+        }
+    }
 }
 
 /// The flags of `sclub cluster status`.
@@ -145,7 +189,7 @@ pub fn cluster(command: ClusterCommand) -> Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         match command {
-            ClusterCommand::Init(args) => init(&args).await,
+            ClusterCommand::Init(args) => init(args).await,
             ClusterCommand::Status(args) => status(&args).await,
             ClusterCommand::Move(args) => move_partition(&args).await,
             ClusterCommand::Drain(args) => drain(&args).await,
@@ -178,8 +222,9 @@ impl LinkArgs {
     }
 }
 
-async fn init(args: &InitArgs) -> Result<ExitCode> {
-    let settings = EffectiveSettings::new(&args.serve)?.settings()?;
+async fn init(args: InitArgs) -> Result<ExitCode> {
+    let serve = ServeArgs::of_cluster(args.settings, args.config, args.given);
+    let settings = EffectiveSettings::new(&serve)?.settings()?;
     let Some(url) = settings.cluster.clone() else {
         bail!("give the NATS servers with --cluster, such as --cluster nats://127.0.0.1:4222");
     };
@@ -189,22 +234,36 @@ async fn init(args: &InitArgs) -> Result<ExitCode> {
         nats_creds: settings.nats_creds.clone(),
         nats_ca: settings.nats_ca.clone(),
     };
-    let bus = link.connect().await?;
-    let env = Env::real();
-    let identity = sclub_server::identity::Identity::new(&settings, &*env.random)?;
-    // Before anything is made.
-    Cluster::check(&identity, args.partitions).map_err(|error| anyhow!(error))?;
-    let streams = Cluster::streams(args.partitions);
-    bus.init(&streams, args.replicas)
-        .await
-        .map_err(|error| anyhow!("{error}"))?;
-    let made = Cluster::init(&*bus, &env, &settings, args.partitions, args.replicas).await;
-    let cluster = made.map_err(|error| anyhow!(error))?;
+    check(&settings, args.partitions)?;
+    let cluster = make(&link, &settings, args.partitions, args.replicas).await?;
     print_line(&format!(
-        "cluster {} is made: {} partitions, {} copies of each. Start nodes with sclub serve --cluster URL",
-        link.cluster_name, cluster.partitions, cluster.replicas
+        "cluster {} is made: {}, {} of each. Start nodes with sclub serve --cluster URL",
+        link.cluster_name,
+        count_of(cluster.partitions, "partition"),
+        count_of(cluster.replicas, "copy"),
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks that a cluster can be made, before anything is made.
+fn check(settings: &Settings, partitions: usize) -> Result<()> {
+    let identity = Identity::new(settings, &*Env::real().random)?;
+    Cluster::check(&identity, partitions).map_err(|error| anyhow!(error))
+}
+
+/// Makes a cluster: its streams, then its facts.
+async fn make(
+    link: &LinkArgs,
+    settings: &Settings,
+    partitions: usize,
+    replicas: usize,
+) -> Result<Cluster> {
+    let bus = link.connect().await?;
+    bus.init(&Cluster::streams(partitions), replicas)
+        .await
+        .map_err(|error| anyhow!("{error}"))?;
+    let made = Cluster::init(&*bus, &Env::real(), settings, partitions, replicas).await;
+    made.map_err(|error| anyhow!(error))
 }
 
 /// The state of a cluster.
@@ -333,8 +392,10 @@ fn text(status: &Status, drained: &[String]) -> String {
         }
     }
     format!(
-        "cluster {}: {} partitions, {} copies of each stream\n\n{nodes}\n\n{groups}",
-        status.name, status.partitions, status.replicas
+        "cluster {}: {}, {} of each stream\n\n{nodes}\n\n{groups}",
+        status.name,
+        count_of(status.partitions, "partition"),
+        count_of(status.replicas, "copy"),
     )
 }
 
@@ -354,11 +415,19 @@ async fn move_partition(args: &MoveArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     let members = Members::read(&*bus);
-    if members.get(node).is_none() {
-        bail!(
+    match members.get(node) {
+        None => bail!(
             "no node '{node}' is running; those that are: {}",
             names(&members)
-        );
+        ),
+        Some(_) if members.drained.contains(node) => bail!(
+            "{node} is drained, so it cannot own {group}; first let it own partitions again: sclub cluster drain {node} \
+             --undo"
+        ),
+        Some(member) if member.is_draining => {
+            bail!("{node} is shutting down, so it cannot own {group}")
+        }
+        Some(_) => {}
     }
     bus.put(Bucket::Config, &key, node.clone().into()).await?;
     let owns = |lease: &Lease| lease.node == *node;
@@ -367,9 +436,13 @@ async fn move_partition(args: &MoveArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The names of the nodes that are running.
 fn names(members: &Members) -> String {
     let names: Vec<&str> = members.members.iter().map(|m| m.name.as_str()).collect();
-    names.join(", ")
+    match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.join(", "),
+    }
 }
 
 /// Waits until the owner of a group satisfies a condition.
@@ -395,12 +468,21 @@ async fn drain(args: &DrainArgs) -> Result<ExitCode> {
     let (bus, cluster) = args.link.join().await?;
     let node = &args.node;
     let key = drain_key(node);
+    let members = Members::read(&*bus);
+    if members.get(node).is_none()
+        && !members.registered.contains(node)
+        && !members.drained.contains(node)
+    {
+        bail!(
+            "no node '{node}' has been part of this cluster; running now: {}",
+            names(&members)
+        );
+    }
     if args.undo {
         bus.delete(Bucket::Config, &key, None).await?;
         print_line(&format!("{node} may own partitions again"));
         return Ok(ExitCode::SUCCESS);
     }
-    let members = Members::read(&*bus);
     let others = members.members.iter().filter(|member| {
         member.name != *node && !member.is_draining && !members.drained.contains(&member.name)
     });

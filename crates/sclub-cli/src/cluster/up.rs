@@ -1,16 +1,23 @@
 //! `sclub cluster up`: NATS servers and nodes on this machine.
 
+mod processes;
+
+use std::convert::Infallible;
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::{CommandFactory, FromArgMatches};
+use sclub_server::cluster::{Cluster, DEFAULT_PARTITIONS, MAX_PARTITIONS};
+use sclub_server::settings::Settings;
 
+use self::processes::{Processes, Stop, lock};
 use super::LinkArgs;
-use crate::files::print_line;
-use sclub_server::cluster::Cluster;
+use crate::files::{count_of, print_line};
+use crate::serve::{EffectiveSettings, ServeArgs};
 
 /// The time after which a process that does not answer counts as failed.
 const MAX_START: Duration = Duration::from_secs(60);
@@ -22,20 +29,20 @@ pub struct UpArgs {
     #[arg(long, value_name = "N", default_value_t = 3)]
     nodes: usize,
 
-    /// Number of NATS servers, 1 or an odd number
+    /// Number of NATS servers, an odd number
     #[arg(long, value_name = "N", default_value_t = 3)]
     nats: usize,
 
-    /// Number of partitions of a new cluster
-    #[arg(long, value_name = "N", default_value_t = sclub_server::cluster::DEFAULT_PARTITIONS)]
-    partitions: usize,
+    /// Number of partitions of a new cluster [default: 16]
+    #[arg(long, value_name = "N")]
+    partitions: Option<usize>,
 
     /// Folder for all data
     #[arg(long, value_name = "DIR", default_value = "sclub-cluster")]
     data: PathBuf,
 
     /// First port of the nodes; the others have the ports after it
-    #[arg(long, value_name = "PORT", default_value_t = 8080)]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
 
     /// The program nats-server, version 2.12 or later [default: SCLUB_NATS_SERVER, or the one on the path]
@@ -47,114 +54,179 @@ pub struct UpArgs {
     flags: Vec<String>,
 }
 
-/// Child processes, stopped when this is dropped.
-#[derive(Debug, Default)]
-struct Children {
-    nodes: Vec<Child>,
-    nats: Vec<Child>,
-}
-
-impl Drop for Children {
-    fn drop(&mut self) {
-        for group in [&mut self.nodes, &mut self.nats] {
-            for child in &mut *group {
-                terminate(child);
-            }
-            for child in group {
-                let begun = Instant::now();
-                while matches!(child.try_wait(), Ok(None))
-                    && begun.elapsed() < Duration::from_secs(15)
-                {
-                    std::thread::sleep(Duration::from_millis(20));
-                }
-                let _ = child.kill();
-                let _ = child.wait();
-            }
-        }
-    }
-}
-
-/// Asks a process to end.
-fn terminate(child: &Child) {
-    let _ = Command::new("kill").arg(child.id().to_string()).status();
-}
-
-/// Starts everything, and waits for Ctrl-C.
+/// Starts everything, restarts what ends, and stops everything on Ctrl-C, SIGTERM and SIGHUP.
 pub async fn up(args: &UpArgs) -> Result<ExitCode> {
-    if args.nodes == 0 || args.nats == 0 {
-        bail!("a cluster needs at least one node and one NATS server");
-    }
+    let settings = validate(args)?;
     let server = find_server(args.nats_server.as_deref())?;
-    fs::create_dir_all(&args.data)?;
+    fs::create_dir_all(&args.data)
+        .with_context(|| format!("cannot make the folder {}", args.data.display()))?;
     let data = args.data.canonicalize()?;
-    let mut children = Children::default();
+    let mut processes = Processes::new(lock(&data)?);
+    // From here on a signal stops the processes that were started.
+    let mut stop = Stop::listen()?;
+    let failed = tokio::select! {
+        biased;
+        () = stop.requested() => None,
+        Err(error) = run(args, &settings, &server, &data, &mut processes) => Some(error),
+    };
+    if failed.is_none() {
+        print_line("stopping");
+    }
+    tokio::select! {
+        () = processes.stop() => {}
+        // A second request stops at once.
+        () = stop.requested() => {}
+    }
+    drop(processes);
+    match failed {
+        Some(error) => Err(error),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Checks everything that can be checked before a process is started. Returns the settings of the nodes.
+fn validate(args: &UpArgs) -> Result<Settings> {
+    if args.nodes == 0 {
+        bail!("nodes is 0; it must be at least 1");
+    }
+    if args.nats.is_multiple_of(2) {
+        bail!(
+            "nats is {}; it must be an odd number, such as 1 or 3: NATS needs a majority of its servers",
+            args.nats
+        );
+    }
+    if usize::from(args.port) + args.nodes > 1 << 16 {
+        bail!(
+            "{} from port {} on need ports above 65535; use a smaller --port",
+            count_of(args.nodes, "node"),
+            args.port
+        );
+    }
+    let settings = settings(args)?;
+    let has_servers = |number: usize| args.data.join(format!("nats{number}")).is_dir();
+    let known = (1..).take_while(|&number| has_servers(number)).count();
+    if known == 0 {
+        super::check(&settings, args.partitions.unwrap_or(DEFAULT_PARTITIONS))?;
+    } else if known != args.nats {
+        bail!(
+            "nats is {}, and the cluster in {} has {known}; use --nats {known}, or another folder",
+            args.nats,
+            args.data.display()
+        );
+    }
+    if let Some(partitions) = args.partitions
+        && !(1..=MAX_PARTITIONS).contains(&partitions)
+    {
+        bail!("partitions is {partitions}; it must be from 1 to {MAX_PARTITIONS}");
+    }
+    for index in 0..args.nodes {
+        let addr = address(args, index);
+        TcpListener::bind(&addr)
+            .with_context(|| format!("cannot listen on {addr}; use another --port"))?;
+    }
+    Ok(settings)
+}
+
+/// The settings of the nodes, with the flags after `--`.
+fn settings(args: &UpArgs) -> Result<Settings> {
+    let flags = serve_flags(args, "nats://127.0.0.1", Path::new("."), 0);
+    let command = ServeArgs::command().bin_name("sclub serve");
+    let matches = command.try_get_matches_from(flags).map_err(explained)?;
+    let mut serve = ServeArgs::from_arg_matches(&matches).map_err(explained)?;
+    serve.given = crate::given(("serve", &matches));
+    EffectiveSettings::new(&serve)?.settings()
+}
+
+/// The error in flags after `--`, without the usage of `sclub serve`.
+fn explained(error: clap::Error) -> anyhow::Error {
+    if !error.use_stderr() {
+        // The help of `sclub serve`.
+        error.exit();
+    }
+    let text = error.to_string();
+    let text = text.split("\n\nUsage").next().unwrap_or_default();
+    let text = text.split("\n\nFor more").next().unwrap_or_default();
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.is_empty()).collect();
+    let text = lines.join("; ");
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    anyhow!("flags after `--`, which are for `sclub serve`: {text}")
+}
+
+/// The address of a node.
+fn address(args: &UpArgs, index: usize) -> String {
+    format!("127.0.0.1:{}", usize::from(args.port) + index)
+}
+
+/// The arguments of a node.
+fn serve_flags(args: &UpArgs, url: &str, data: &Path, index: usize) -> Vec<std::ffi::OsString> {
+    let name = format!("node{}", index + 1);
+    let folder = data.join(&name);
+    let addr = address(args, index);
+    let own = [
+        "serve",
+        "--cluster",
+        url,
+        "--addr",
+        &addr,
+        "--node",
+        &name,
+        "--data",
+    ];
+    let own = own.iter().map(Into::into).chain([folder.into()]);
+    own.chain(args.flags.iter().map(Into::into)).collect()
+}
+
+/// Starts everything, then watches it.
+async fn run(
+    args: &UpArgs,
+    settings: &Settings,
+    server: &Path,
+    data: &Path,
+    processes: &mut Processes,
+) -> Result<Infallible> {
     let ports = free_ports(2 * args.nats)?;
     let (clients, routes) = ports.split_at(args.nats);
     for index in 0..args.nats {
-        let child = start_nats(&server, &data, index, clients, routes)?;
-        children.nats.push(child);
+        let name = format!("nats{}", index + 1);
+        let config = write_config(data, index, clients, routes)?;
+        let mut command = Command::new(server);
+        command.arg("-c").arg(config);
+        processes.start_nats(name, command, data)?;
     }
     let urls: Vec<String> = clients
         .iter()
         .map(|port| format!("nats://127.0.0.1:{port}"))
         .collect();
     let url = urls.join(",");
+    print_line(&format!("{}: {url}", count_of(args.nats, "NATS server")));
     let link = LinkArgs {
         cluster: url.clone(),
-        cluster_name: "sclub".to_owned(),
+        cluster_name: settings.cluster_name.clone(),
         nats_creds: None,
         nats_ca: None,
     };
-    print_line(&format!("{} NATS servers: {url}", args.nats));
-    make(args, &link, &url, &data).await?;
+    make(args, settings, &link, processes).await?;
     let program = std::env::current_exe()?;
     for index in 0..args.nodes {
-        let addr = format!("127.0.0.1:{}", args.port + index as u16);
-        let name = format!("node{}", index + 1);
-        let log = File::create(data.join(format!("{name}.log")))?;
-        let child = Command::new(&program)
-            .args([
-                "serve",
-                "--cluster",
-                &url,
-                "--addr",
-                &addr,
-                "--node",
-                &name,
-                "--data",
-            ])
-            .arg(data.join(&name))
-            .args(&args.flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            .spawn()
-            .with_context(|| format!("cannot start {}", program.display()))?;
-        children.nodes.push(child);
+        let mut command = Command::new(&program);
+        command.args(serve_flags(args, &url, data, index));
+        processes.start_node(format!("node{}", index + 1), command, data)?;
     }
     for index in 0..args.nodes {
-        let port = args.port + index as u16;
-        wait_for_node(
-            &mut children.nodes[index],
-            port,
-            &data.join(format!("node{}.log", index + 1)),
-        )
-        .await?;
-        print_line(&format!(
-            "node{} answers on http://127.0.0.1:{port}",
-            index + 1
-        ));
+        wait_for_node(processes, &address(args, index)).await?;
+        let addr = address(args, index);
+        print_line(&format!("node{} answers on http://{addr}", index + 1));
     }
     print_line(&format!(
-        "Try:  sclub simulate --url http://127.0.0.1:{}\n      sclub cluster status --cluster {}\nLogs and data are in {}. Ctrl-C stops everything; the same command continues.",
-        args.port,
-        urls[0],
-        args.data.display()
+        "Try:  sclub simulate --url http://{}\n      sclub cluster status --cluster {url}\n\
+         Logs and data are in {}. A process that ends is started again after {} seconds.\n\
+         Ctrl-C stops everything; the same command continues.",
+        address(args, 0),
+        args.data.display(),
+        processes::RESTART.as_secs(),
     ));
-    crate::serve::stop_requested(None).await;
-    print_line("stopping");
-    drop(children);
-    Ok(ExitCode::SUCCESS)
+    processes.watch().await
 }
 
 /// The program nats-server.
@@ -170,19 +242,25 @@ fn find_server(given: Option<&Path>) -> Result<PathBuf> {
         bail!("{} cannot be started; {HOW}", path.display());
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    let version = text.trim().rsplit('v').next().unwrap_or_default();
-    let mut numbers = version
-        .split('.')
-        .map_while(|part| part.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    if version < (2, 12) {
-        bail!(
-            "{} is {}; version 2.12 or later is needed: {HOW}",
-            path.display(),
-            text.trim()
-        );
+    let line = text.lines().next().unwrap_or_default();
+    match version(line) {
+        None => bail!(
+            "{} is not nats-server: --version prints '{line}'; {HOW}",
+            path.display()
+        ),
+        Some(version) if version < (2, 12) => bail!(
+            "{} is {line}; version 2.12 or later is needed: {HOW}",
+            path.display()
+        ),
+        Some(_) => Ok(path),
     }
-    Ok(path)
+}
+
+/// The major and minor version of nats-server, from the line that it prints.
+fn version(line: &str) -> Option<(u32, u32)> {
+    let version = line.trim().strip_prefix("nats-server: v")?;
+    let mut numbers = version.split('.').map(|part| part.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
 }
 
 /// Ports that are free now.
@@ -195,13 +273,8 @@ fn free_ports(count: usize) -> Result<Vec<u16>> {
     Ok(ports.collect::<std::io::Result<Vec<_>>>()?)
 }
 
-fn start_nats(
-    server: &Path,
-    data: &Path,
-    index: usize,
-    clients: &[u16],
-    routes: &[u16],
-) -> Result<Child> {
+/// Writes the configuration of a NATS server. Returns its path.
+fn write_config(data: &Path, index: usize, clients: &[u16], routes: &[u16]) -> Result<PathBuf> {
     let name = format!("nats{}", index + 1);
     let folder = data.join(&name);
     fs::create_dir_all(&folder)?;
@@ -223,60 +296,65 @@ fn start_nats(
     }
     let config = folder.join("nats.conf");
     fs::write(&config, text)?;
-    let log = File::create(data.join(format!("{name}.log")))?;
-    let child = Command::new(server)
-        .arg("-c")
-        .arg(&config)
-        .stdin(Stdio::null())
-        .stdout(log.try_clone()?)
-        .stderr(log)
-        .spawn();
-    child.with_context(|| format!("cannot start {}", server.display()))
+    Ok(config)
 }
 
 /// Makes the cluster, if there is none yet.
-async fn make(args: &UpArgs, link: &LinkArgs, url: &str, data: &Path) -> Result<()> {
+async fn make(
+    args: &UpArgs,
+    settings: &Settings,
+    link: &LinkArgs,
+    processes: &mut Processes,
+) -> Result<()> {
     let begun = Instant::now();
     loop {
+        processes.check_running()?;
         // The servers need a moment to elect leaders.
-        let joined = match link.connect().await {
-            Ok(bus) => Cluster::read(&*bus).await.map(drop),
-            Err(error) => Err(error.to_string()),
+        let failed = match find_or_make(args, settings, link).await {
+            Ok(cluster) => {
+                let has = cluster.partitions;
+                return match args.partitions {
+                    Some(asked) if asked != has => bail!(
+                        "partitions is {asked}, and the cluster in {} has {has}; omit --partitions, or use another \
+                         folder",
+                        args.data.display()
+                    ),
+                    _ => Ok(()),
+                };
+            }
+            Err(error) => error,
         };
-        if joined.is_ok() {
-            return Ok(());
-        }
-        let replicas = args.nats.min(3).to_string();
-        let partitions = args.partitions.to_string();
-        let made = Command::new(std::env::current_exe()?)
-            .args(["cluster", "init", "--cluster", url, "--replicas", &replicas])
-            .args(["--partitions", &partitions])
-            .args(&args.flags)
-            .stdin(Stdio::null())
-            .output()?;
-        if made.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&made.stderr);
-        if begun.elapsed() > MAX_START || text.contains("partitions") {
-            bail!(
-                "{}; the servers' logs are in {}",
-                text.trim(),
-                data.display()
-            );
+        if begun.elapsed() > MAX_START {
+            return Err(failed.context(format!(
+                "the NATS servers, whose logs are in {}, are not ready",
+                args.data.display()
+            )));
         }
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
 }
 
-async fn wait_for_node(child: &mut Child, port: u16, log: &Path) -> Result<()> {
+/// The cluster, which is made if there is none.
+async fn find_or_make(args: &UpArgs, settings: &Settings, link: &LinkArgs) -> Result<Cluster> {
+    let bus = link.connect().await?;
+    match Cluster::read(&*bus).await {
+        Ok((cluster, _)) => Ok(cluster),
+        Err(_) => {
+            let absent = Cluster::check_absent(&*bus).await;
+            absent.map_err(|error| anyhow!(error))?;
+            drop(bus);
+            let partitions = args.partitions.unwrap_or(DEFAULT_PARTITIONS);
+            super::make(link, settings, partitions, args.nats.min(3)).await
+        }
+    }
+}
+
+async fn wait_for_node(processes: &mut Processes, addr: &str) -> Result<()> {
     let begun = Instant::now();
-    let url = format!("http://127.0.0.1:{port}");
+    let url = format!("http://{addr}");
     let remote = crate::remote::Remote::new(&url, &crate::remote::TrustArgs::default())?;
     loop {
-        if let Some(status) = child.try_wait()? {
-            bail!("a node ended with {status}; see {}", log.display());
-        }
+        processes.check_running()?;
         if let Ok(mut connection) = remote.open().await
             && let Ok(answer) = connection.request("GET", "/readyz", b"").await
             && answer.status == 200
@@ -284,11 +362,29 @@ async fn wait_for_node(child: &mut Child, port: u16, log: &Path) -> Result<()> {
             return Ok(());
         }
         if begun.elapsed() > MAX_START {
-            bail!(
-                "a node is not ready after {MAX_START:?}; see {}",
-                log.display()
-            );
+            bail!("the node on {addr} is not ready after {MAX_START:?}; see its log");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// A log file, empty.
+fn new_log(data: &Path, name: &str) -> Result<(File, PathBuf)> {
+    let path = data.join(format!("{name}.log"));
+    let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok((file, path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_version_of_nats_server_is_read() {
+        assert_eq!(version("nats-server: v2.15.1"), Some((2, 15)));
+        assert_eq!(version("nats-server: v2.12.0-RC.1\n"), Some((2, 12)));
+        assert_eq!(version("true (GNU coreutils) 9.1"), None);
+        assert_eq!(version("v2.15.1"), None);
+        assert_eq!(version(""), None);
     }
 }

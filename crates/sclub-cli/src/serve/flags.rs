@@ -246,16 +246,34 @@ pub struct SettingArgs {
     pub constants: ServedConstantArgs,
 }
 
-impl Args for SettingArgs {
-    fn augment_args(mut command: Command) -> Command {
-        let defaults = Table::try_from(Settings::default()).unwrap_or_default();
-        for flag in flags() {
-            command = command.arg(flag.arg(&defaults));
-            if flag.name == "preset" {
-                command = ServedConstantArgs::augment_args(command);
-            }
+/// Adds some of the flags to a command.
+fn augment(mut command: Command, is_wanted: impl Fn(&Flag) -> bool) -> Command {
+    let defaults = Table::try_from(Settings::default()).unwrap_or_default();
+    for flag in flags().iter().filter(|flag| is_wanted(flag)) {
+        command = command.arg(flag.arg(&defaults));
+        if flag.name == "preset" {
+            command = ServedConstantArgs::augment_args(command);
         }
-        command
+    }
+    command
+}
+
+/// The settings that are given among some of the flags.
+fn given(matches: &ArgMatches, is_wanted: impl Fn(&Flag) -> bool) -> Result<SettingArgs, Error> {
+    let flags = flags().into_iter().filter(|flag| is_wanted(flag));
+    let given = flags.filter_map(|flag| {
+        let value = flag.value(matches)?;
+        Some((flag.name.to_owned(), value))
+    });
+    Ok(SettingArgs {
+        given: given.collect(),
+        constants: ServedConstantArgs::from_arg_matches(matches)?,
+    })
+}
+
+impl Args for SettingArgs {
+    fn augment_args(command: Command) -> Command {
+        augment(command, |_| true)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -265,14 +283,66 @@ impl Args for SettingArgs {
 
 impl FromArgMatches for SettingArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given = flags().into_iter().filter_map(|flag| {
-            let value = flag.value(matches)?;
-            Some((flag.name.to_owned(), value))
-        });
-        Ok(Self {
-            given: given.collect(),
-            constants: ServedConstantArgs::from_arg_matches(matches)?,
+        given(matches, |_| true)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The settings that a cluster is made with: its NATS servers, and those that are fixed from then on.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterSettingArgs(pub SettingArgs);
+
+impl ClusterSettingArgs {
+    const NAMES: [&str; 12] = [
+        "policy",
+        "preset",
+        "dim",
+        "context",
+        "context-mode",
+        "reward-min",
+        "reward-max",
+        "lifetime",
+        "cluster",
+        "cluster-name",
+        "nats-creds",
+        "nats-ca",
+    ];
+
+    fn has(flag: &Flag) -> bool {
+        Self::NAMES.contains(&flag.name)
+    }
+}
+
+impl Args for ClusterSettingArgs {
+    fn augment_args(command: Command) -> Command {
+        augment(command, Self::has).mut_args(|arg| match arg.get_id().as_str() {
+            "cluster" => arg.required_unless_present("config").help(
+                "NATS servers of the cluster, such as nats://a:4222,nats://b:4222",
+            ),
+            "policy" => arg.help(format!("Policy [default: {DEFAULT}]")),
+            "preset" => arg.help("Set of constants, for a policy that has several [default: tuned]"),
+            "context" => arg.help(
+                "Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times",
+            ),
+            "context_mode" => arg.help(
+                "Way in which context features are joined with those of an item [default: cross]",
+            ),
+            _ => arg,
         })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for ClusterSettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        given(matches, Self::has).map(Self)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -11,6 +11,7 @@ use sclub_server::settings::Settings;
 use tokio::sync::mpsc::Sender;
 
 pub use self::effective::EffectiveSettings;
+pub use self::flags::ClusterSettingArgs;
 use self::flags::SettingArgs;
 use crate::files::print_line;
 
@@ -59,6 +60,22 @@ Examples:
   sclub serve --reward-min -1 --lifetime 86400 --print-config > sclub.toml
       saves the settings; use them with --config sclub.toml
 ";
+
+impl ServeArgs {
+    /// The flags that `sclub cluster init` has in common with `sclub serve`.
+    pub fn of_cluster(
+        settings: ClusterSettingArgs,
+        config: Option<PathBuf>,
+        given: Vec<String>,
+    ) -> Self {
+        Self {
+            settings: settings.0,
+            config,
+            print_config: false,
+            given,
+        }
+    }
+}
 
 /// Serves, or prints the settings.
 pub fn serve(args: &ServeArgs) -> Result<ExitCode> {

@@ -10,3 +10,4 @@ mod majority;
 mod nats;
 mod nodes;
 mod takeover;
+mod up;

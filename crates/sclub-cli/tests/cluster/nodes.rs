@@ -20,6 +20,11 @@ pub const SOON: Duration = Duration::from_secs(60);
 /// One cluster at a time: what is measured depends on the load of the machine.
 static ONE: Mutex<()> = Mutex::new(());
 
+/// Waits until no other test has a cluster.
+pub fn one_cluster() -> MutexGuard<'static, ()> {
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// NATS servers and nodes. They are killed when this is dropped.
 pub struct TestCluster {
     pub nats: NatsServers,
@@ -48,7 +53,7 @@ pub fn sclub() -> Command {
 impl TestCluster {
     /// Three NATS servers and some nodes with a catalogue of 20 items. None if there is no nats-server.
     pub fn start(nodes: usize, partitions: usize, flags: &[&str]) -> Option<Self> {
-        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let one = one_cluster();
         let nats = NatsServers::start(3)?;
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let nodes = free_ports(nodes).into_iter().enumerate();
@@ -256,7 +261,7 @@ impl Drop for TestCluster {
 
 /// Ports that are free, below those that the system gives to connections: a node that is started again must find its
 /// own free.
-fn free_ports(count: usize) -> Vec<u16> {
+pub fn free_ports(count: usize) -> Vec<u16> {
     let first = 20_000 + (std::process::id() % 10_000) as u16;
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     (first..32_000).filter(is_free).take(count).collect()

@@ -26,7 +26,7 @@ pub struct Chosen {
     pub users: Vec<u32>,
     /// The number of each column's item among the interactions.
     pub items: Vec<u32>,
-    /// 1 where a user took an item, else 0.
+    /// 1, or the value of the interaction if it has one, where a user took an item; else 0.
     pub matrix: Sparse,
     /// The users, items or features of which there are fewer than asked for.
     pub shortages: Vec<Shortage>,
@@ -158,16 +158,40 @@ fn chosen(all: &Interactions, users: Vec<u32>, items: Vec<u32>) -> Chosen {
     for (at, &item) in items.iter().enumerate() {
         column[item as usize] = at as u32;
     }
-    let row = |&user: &u32| {
-        let taken = all.of_user(user as usize).iter();
-        let columns = taken.map(|&item| column[item as usize]);
-        let mut row: Vec<u32> = columns.filter(|&at| at != u32::MAX).collect();
-        row.sort_unstable();
-        row
+    let matrix = match all.has_values() {
+        false => {
+            let rows: Vec<Vec<u32>> = users
+                .iter()
+                .map(|&user| {
+                    let taken = all.of_user(user as usize).iter();
+                    let columns = taken.map(|&item| column[item as usize]);
+                    let mut row: Vec<u32> = columns.filter(|&at| at != u32::MAX).collect();
+                    row.sort_unstable();
+                    row
+                })
+                .collect();
+            Sparse::pattern(items.len(), rows.iter().map(Vec::as_slice))
+        }
+        true => {
+            let rows: Vec<Vec<(u32, f64)>> = users
+                .iter()
+                .map(|&user| {
+                    let taken = all.of_user(user as usize).iter();
+                    let values = all.values_of_user(user as usize).unwrap_or_default();
+                    let entries = taken
+                        .zip(values)
+                        .map(|(&item, &value)| (column[item as usize], value));
+                    let mut row: Vec<(u32, f64)> =
+                        entries.filter(|entry| entry.0 != u32::MAX).collect();
+                    row.sort_unstable_by_key(|entry| entry.0);
+                    row
+                })
+                .collect();
+            Sparse::with_values(items.len(), &rows)
+        }
     };
-    let rows: Vec<Vec<u32>> = users.iter().map(row).collect();
     Chosen {
-        matrix: Sparse::pattern(items.len(), rows.iter().map(Vec::as_slice)),
+        matrix,
         users,
         items,
         shortages: Vec::new(),

@@ -138,6 +138,18 @@ pub fn is_number(field: &[u8], separator: Separator) -> bool {
     std::str::from_utf8(field).is_ok_and(|text| text.parse().is_ok_and(f64::is_finite))
 }
 
+/// The number of a field; `None` if [`is_number`] says no.
+pub fn number(field: &[u8], separator: Separator) -> Option<f64> {
+    if !is_number(field, separator) {
+        return None;
+    }
+    let text = std::str::from_utf8(field).ok()?;
+    match text.parse() {
+        Ok(number) => Some(number),
+        Err(_) => text.replacen(',', ".", 1).parse().ok(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,5 +213,19 @@ mod tests {
             assert!(!is_number(bad.as_bytes(), COMMA), "{bad}");
         }
         assert!(is_number(b"3,5", Separator::Byte(b';')));
+        for (text, value) in [
+            ("3,5", 3.5),
+            ("-1", -1.0),
+            ("4.", 4.0),
+            (".5", 0.5),
+            ("1e3", 1000.0),
+        ] {
+            assert_eq!(
+                number(text.as_bytes(), Separator::Byte(b';')),
+                Some(value),
+                "{text}"
+            );
+        }
+        assert_eq!(number(b"3,5", COMMA), None);
     }
 }

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use serde::Deserialize;
-
-use super::fields::{Fields, Separator, is_number};
+use super::collect::{Reason, Row};
+use super::columns::{ColumnNames, Columns};
+use super::fields::{Fields, Separator, is_number, number};
+use super::json::{self, FieldNames};
 use super::names::Name;
 use crate::named::{Named, named};
 
@@ -21,6 +22,10 @@ pub enum Format {
     YelpJson,
     /// A user, an item and perhaps a rating, between tabs, semicolons, commas, `|` or spaces.
     Separated,
+    /// A JSON object a line, with fields of any names.
+    JsonLines,
+    /// A table in a Parquet file.
+    Parquet,
     /// A matrix of NumPy: a row for each user, a column for each item, not 0 if the user took the item.
     Npy,
 }
@@ -50,6 +55,12 @@ named!(
             Format::Separated
         ),
         (
+            "json-lines",
+            "A JSON object a line, with fields of any names",
+            Format::JsonLines
+        ),
+        ("parquet", "A table in a Parquet file", Format::Parquet),
+        (
             "npy",
             "A matrix of NumPy, not 0 where a user (row) took an item (column)",
             Format::Npy
@@ -65,15 +76,21 @@ impl fmt::Display for Format {
 
 impl Format {
     /// The format of a text file with this name and first line, if it is a known one.
-    pub(super) fn detect(path: &Path, first: &[u8]) -> Option<Self> {
+    pub(super) fn detect(path: &Path, first: &[u8], names: &ColumnNames) -> Option<Self> {
         let ending = path
             .extension()
             .and_then(|ending| ending.to_str())
             .unwrap_or("");
         if first.trim_ascii_start().starts_with(b"{") {
-            return Some(Format::YelpJson);
+            let fields = json::fields(first);
+            let is_yelp =
+                fields.is_none_or(|fields| fields.iter().any(|name| name == "business_id"));
+            return Some(match is_yelp && names.is_empty() {
+                true => Format::YelpJson,
+                false => Format::JsonLines,
+            });
         }
-        if Columns::of(first, Separator::Byte(b',')).is_some_and(|columns| columns.movies) {
+        if header_columns(first, Separator::Byte(b',')).is_some_and(|columns| columns.movies) {
             return Some(Format::MovieLensCsv);
         }
         let colons = count(first, Separator::Colons);
@@ -82,23 +99,21 @@ impl Format {
         }
         match separator(first) {
             Some(_) => Some(Format::Separated),
+            // A single column cannot be a file of interactions, but its name can be listed.
+            None if !names.is_empty() => Some(Format::Separated),
             None if ending.eq_ignore_ascii_case("json") => Some(Format::YelpJson),
             None => None,
         }
     }
 }
 
-/// The reason why a line is not an interaction.
-pub type Reason = Cow<'static, str>;
-
-/// The meaning of each field.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Columns {
-    user: usize,
-    item: usize,
-    rating: Option<usize>,
-    /// True if a header calls the items movies.
-    movies: bool,
+/// The reason why the layout of a file is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LayoutError {
+    /// The first line is bad. The next one may be better.
+    Line(Reason),
+    /// Columns are missing. It is of no use to read on.
+    Columns(String),
 }
 
 /// Without a header: user, item, rating.
@@ -109,54 +124,19 @@ const USUAL: Columns = Columns {
     movies: false,
 };
 
-impl Columns {
-    /// The columns that a header names; `None` if it names no user or no item.
-    fn of(line: &[u8], separator: Separator) -> Option<Self> {
-        let mut fields = Fields::new(line, separator);
-        let (mut user, mut item, mut rating, mut movies) = (None, None, None, false);
-        let mut at = 0;
-        while let Ok(Some(field)) = fields.take() {
-            let name: Vec<u8> = field
-                .iter()
-                .filter(|byte| !b"_- .".contains(byte))
-                .map(u8::to_ascii_lowercase)
-                .collect();
-            if user.is_none() && is_called(&name, USERS) {
-                user = Some(at);
-            } else if item.is_none() && is_called(&name, ITEMS) {
-                item = Some(at);
-                movies = name.starts_with(b"movie");
-            } else if rating.is_none() && is_called(&name, RATINGS) {
-                rating = Some(at);
-            }
-            at += 1;
-        }
-        Some(Self {
-            user: user?,
-            item: item?,
-            rating,
-            movies,
-        })
+/// The fields of a line as texts; `None` if its quotes are wrong.
+fn texts(line: &[u8], separator: Separator) -> Option<Vec<Cow<'_, str>>> {
+    let mut fields = Fields::new(line, separator);
+    let mut texts = Vec::new();
+    while let Some(field) = fields.take().ok()? {
+        texts.push(Cow::Owned(String::from_utf8_lossy(&field).into_owned()));
     }
+    Some(texts)
 }
 
-const USERS: &[&str] = &["user", "uid", "reviewer", "customer", "member", "visitor"];
-const ITEMS: &[&str] = &[
-    "item", "iid", "movie", "film", "business", "product", "asin", "isbn", "book", "song", "track",
-    "artist", "article", "place", "venue", "poi", "game", "anime", "recipe", "joke", "page",
-    "show",
-];
-const RATINGS: &[&str] = &["rating", "star", "score", "grade", "vote"];
-/// Words that may follow in the name of a column; `user1` is the name of a user, not of a column.
-const SUFFIXES: &[&str] = &[
-    "", "s", "id", "ids", "name", "idx", "index", "no", "number", "key", "code",
-];
-
-fn is_called(name: &[u8], words: &[&str]) -> bool {
-    words.iter().any(|word| {
-        name.strip_prefix(word.as_bytes())
-            .is_some_and(|suffix| SUFFIXES.iter().any(|known| known.as_bytes() == suffix))
-    })
+/// The columns that a header names by their words; `None` if it names no user or no item.
+fn header_columns(line: &[u8], separator: Separator) -> Option<Columns> {
+    ColumnNames::default().find(&texts(line, separator)?).ok()
 }
 
 /// The number of fields of a line that are not empty; 0 if its quotes are wrong.
@@ -184,16 +164,33 @@ fn separator(line: &[u8]) -> Option<Separator> {
     };
     several()
         .find(|&separator| {
-            Columns::of(line, separator).is_some() || row(line, separator, USUAL).is_ok()
+            header_columns(line, separator).is_some() || row(line, separator, USUAL, false).is_ok()
         })
         .or_else(|| several().next())
 }
 
+/// The separator of a header with these names, if one gives them all.
+fn separator_for(line: &[u8], names: &ColumnNames) -> Option<Separator> {
+    let bytes = [b'\t', b';', b',', b'|'].map(Separator::Byte);
+    bytes
+        .into_iter()
+        .chain([Separator::Colons, Separator::Spaces])
+        .find(|&separator| {
+            let texts = texts(line, separator);
+            texts.is_some_and(|texts| {
+                texts.len() >= 2
+                    && names
+                        .given()
+                        .all(|name| texts.iter().any(|text| text == name))
+            })
+        })
+}
+
 /// The layout of a file's lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Layout {
     Fields(Separator, Columns),
-    Json,
+    Json(FieldNames),
 }
 
 impl Layout {
@@ -201,29 +198,63 @@ impl Layout {
     ///
     /// # Errors
     /// The reason why the layout cannot be detected from the line.
-    pub fn of(format: Format, first: &[u8]) -> Result<(Self, bool), Reason> {
+    pub fn of(
+        format: Format,
+        first: &[u8],
+        names: &ColumnNames,
+    ) -> Result<(Self, bool), LayoutError> {
         let separator = match format {
             Format::MovieLensCsv => Separator::Byte(b','),
             Format::MovieLensDat => Separator::Colons,
-            Format::Separated => separator(first)
-                .ok_or("there is neither a tab, a semicolon, a comma, a | nor a space")?,
-            Format::YelpJson => return Ok((Layout::Json, false)),
-            Format::Npy => return Err("a matrix has no lines".into()),
+            Format::Separated if !names.is_empty() => separator_for(first, names)
+                .or_else(|| separator(first))
+                .unwrap_or(Separator::Byte(b',')),
+            Format::Separated => separator(first).ok_or(LayoutError::Line(
+                "there is neither a tab, a semicolon, a comma, a | nor a space".into(),
+            ))?,
+            Format::YelpJson if names.is_empty() => {
+                return Ok((Layout::Json(FieldNames::yelp()), false));
+            }
+            Format::YelpJson | Format::JsonLines => {
+                return match FieldNames::find(names, first) {
+                    Some(Ok(fields)) => Ok((Layout::Json(fields), false)),
+                    Some(Err(reason)) => Err(LayoutError::Columns(reason)),
+                    None => Err(LayoutError::Line(
+                        "the line is not an object in JSON".into(),
+                    )),
+                };
+            }
+            Format::Npy => return Err(LayoutError::Line("a matrix has no lines".into())),
+            Format::Parquet => return Err(LayoutError::Line("a table has no lines".into())),
         };
-        let header = Columns::of(first, separator);
-        let columns = header.unwrap_or(USUAL);
-        Ok((Layout::Fields(separator, columns), header.is_some()))
+        if names.is_empty() {
+            let header = header_columns(first, separator);
+            let columns = header.unwrap_or(USUAL);
+            return Ok((Layout::Fields(separator, columns), header.is_some()));
+        }
+        let header = texts(first, separator)
+            .ok_or_else(|| LayoutError::Line("a quote is not closed".into()))?;
+        let columns = names.find(&header).map_err(LayoutError::Columns)?;
+        Ok((Layout::Fields(separator, columns), true))
     }
 
-    /// The user and the item of a line.
+    /// True if there is a rating, as far as the layout tells.
+    pub fn has_rating(&self) -> bool {
+        match self {
+            Layout::Fields(_, columns) => columns.rating.is_some(),
+            Layout::Json(fields) => fields.rating().is_some(),
+        }
+    }
+
+    /// The interaction of a line; its rating only if `rated`, else ratings are validated and no more.
     ///
     /// # Errors
     /// The reason why the line is not an interaction.
     #[inline]
-    pub fn row<'a>(&self, line: &'a [u8]) -> Result<(Name<'a>, Name<'a>), Reason> {
+    pub fn row<'a>(&self, line: &'a [u8], rated: bool) -> Result<Row<'a>, Reason> {
         match self {
-            Layout::Fields(separator, columns) => row(line, *separator, *columns),
-            Layout::Json => json(line),
+            Layout::Fields(separator, columns) => row(line, *separator, *columns, rated),
+            Layout::Json(fields) => fields.row(line),
         }
     }
 }
@@ -233,13 +264,14 @@ fn row(
     line: &[u8],
     separator: Separator,
     columns: Columns,
-) -> Result<(Name<'_>, Name<'_>), Reason> {
+    rated: bool,
+) -> Result<Row<'_>, Reason> {
     let mut fields = Fields::new(line, separator);
     let last = columns
         .user
         .max(columns.item)
         .max(columns.rating.unwrap_or(0));
-    let (mut user, mut item) = (None, None);
+    let (mut user, mut item, mut rating) = (None, None, None);
     for at in 0..=last {
         let Some(field) = fields.take()? else {
             break;
@@ -248,13 +280,22 @@ fn row(
             user = Some(field);
         } else if at == columns.item {
             item = Some(field);
-        } else if Some(at) == columns.rating && !field.is_empty() && !is_number(&field, separator) {
-            let shown = String::from_utf8_lossy(&field);
-            let shown: String = shown.chars().take(40).collect();
-            return Err(format!("the rating '{shown}' is not a number").into());
+        } else if Some(at) == columns.rating && !field.is_empty() {
+            if rated {
+                rating = number(&field, separator);
+            }
+            if rating.is_none() && !is_number(&field, separator) {
+                let shown = String::from_utf8_lossy(&field);
+                let shown: String = shown.chars().take(40).collect();
+                let column = at + 1;
+                return Err(
+                    format!("the rating '{shown}' (column {column}) is not a number").into(),
+                );
+            }
         }
     }
-    names(user.unwrap_or_default(), item.unwrap_or_default())
+    let (user, item) = names(user.unwrap_or_default(), item.unwrap_or_default())?;
+    Ok(Row { user, item, rating })
 }
 
 fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name<'a>), Reason> {
@@ -269,42 +310,17 @@ fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name
     Ok((user, item))
 }
 
-/// The fields of a review that are used. The others are ignored.
-#[derive(Deserialize)]
-struct Review<'a> {
-    #[serde(borrow, default)]
-    user_id: Cow<'a, str>,
-    #[serde(borrow, default)]
-    business_id: Cow<'a, str>,
-    #[serde(rename = "stars", default)]
-    _stars: Option<f64>,
-}
-
-fn json(line: &[u8]) -> Result<(Name<'_>, Name<'_>), Reason> {
-    let review: Review<'_> = serde_json::from_slice(line).map_err(|error| {
-        let column = error.column();
-        let text = error.to_string();
-        let what = text.split(" at line ").next().unwrap_or_default();
-        format!("no review in JSON: {what}, at column {column}")
-    })?;
-    let bytes = |text| match text {
-        Cow::Borrowed(text) => Cow::Borrowed(str::as_bytes(text)),
-        Cow::Owned(text) => Cow::Owned(String::into_bytes(text)),
-    };
-    names(bytes(review.user_id), bytes(review.business_id))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn detected(name: &str, first: &str) -> Option<Format> {
-        Format::detect(Path::new(name), first.as_bytes())
+        Format::detect(Path::new(name), first.as_bytes(), &ColumnNames::default())
     }
 
     #[test]
     fn formats_are_told_by_the_first_line() {
-        use Format::{MovieLensCsv, MovieLensDat, Separated, YelpJson};
+        use Format::{JsonLines, MovieLensCsv, MovieLensDat, Separated, YelpJson};
         let header = "userId,movieId,rating,timestamp";
         assert_eq!(detected("ratings.csv", header), Some(MovieLensCsv));
         assert_eq!(detected("x", "userId,movieId"), Some(MovieLensCsv));
@@ -314,7 +330,11 @@ mod tests {
             Some(MovieLensDat)
         );
         assert_eq!(detected("x", "1::1193"), Some(MovieLensDat));
-        assert_eq!(detected("review.json", "{\"a\": 1}"), Some(YelpJson));
+        assert_eq!(
+            detected("review.json", "{\"business_id\": 1}"),
+            Some(YelpJson)
+        );
+        assert_eq!(detected("review.json", "{\"a\": 1}"), Some(JsonLines));
         assert_eq!(detected("x", "{"), Some(YelpJson));
         assert_eq!(detected("x.json", "["), Some(YelpJson));
         for line in [
@@ -343,46 +363,43 @@ mod tests {
 
     #[test]
     fn a_header_tells_where_the_columns_are() {
-        let (layout, header) = Layout::of(Format::Separated, b"rating,Item ID,user_id").unwrap();
+        let of =
+            |line: &[u8]| Layout::of(Format::Separated, line, &ColumnNames::default()).unwrap();
+        let (layout, header) = of(b"rating,Item ID,user_id");
         assert!(header);
-        let (user, item) = layout.row(b"4.5,x,y").unwrap();
+        let Row { user, item, rating } = layout.row(b"4.5,x,y", true).unwrap();
+        assert_eq!(rating, Some(4.5));
         assert_eq!(
             (user.to_string(), item.to_string()),
             ("y".into(), "x".into())
         );
-        assert!(layout.row(b"x,y,4.5").unwrap_err().contains("not a number"));
-        let (_, header) = Layout::of(Format::Separated, b"user1,item1").unwrap();
+        assert!(
+            layout
+                .row(b"x,y,4.5", true)
+                .unwrap_err()
+                .contains("not a number")
+        );
+        let (_, header) = of(b"user1,item1");
         assert!(!header);
     }
 
     #[test]
     fn a_bad_line_says_why() {
-        let (csv, _) = Layout::of(Format::MovieLensCsv, b"userId,movieId,rating").unwrap();
+        let names = ColumnNames::default();
+        let (csv, _) = Layout::of(Format::MovieLensCsv, b"userId,movieId,rating", &names).unwrap();
         for (line, reason) in [
             ("17", "there is no item"),
             ("17,", "there is no item"),
             (",5", "there is no user"),
-            ("1,2,good", "the rating 'good' is not a number"),
+            ("1,2,good", "the rating 'good' (column 3) is not a number"),
             ("1,\"2", "a quote is not closed"),
         ] {
-            assert_eq!(csv.row(line.as_bytes()).unwrap_err(), reason);
+            assert_eq!(csv.row(line.as_bytes(), false).unwrap_err(), reason);
         }
-        assert_eq!(csv.row(b"1,\xff,3").unwrap_err(), "the item is not UTF-8");
-        assert!(csv.row(b"1,2,").is_ok());
-    }
-
-    #[test]
-    fn json_may_hold_escapes_and_anything_besides() {
-        let row = |line: &str| {
-            let names = json(line.as_bytes());
-            names.map(|(user, item)| (user.to_string(), item.to_string()))
-        };
-        let line = r#"{"text": "\"user_id\": \"no\" {", "user_id": "a\u00e9\"\\", "stars": 4.0, "n": [{}], "business_id": "b"}"#;
-        assert_eq!(row(line), Ok(("aé\"\\".into(), "b".into())));
-        let bad = |line: &str| row(line).unwrap_err().into_owned();
-        assert_eq!(bad(r#"{"user_id": "a", "stars": 1}"#), "there is no item");
-        assert_eq!(bad(r#"{"business_id": "a"}"#), "there is no user");
-        assert!(bad(r#"{"user_id": "a", "business_id": "b", "stars": "x"}"#).contains("JSON"));
-        assert!(bad(r#"{"user_id": "a", "business_id": "b""#).contains("JSON"));
+        assert_eq!(
+            csv.row(b"1,\xff,3", false).unwrap_err(),
+            "the item is not UTF-8"
+        );
+        assert!(csv.row(b"1,2,", false).is_ok());
     }
 }

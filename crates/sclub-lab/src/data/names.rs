@@ -29,6 +29,22 @@ impl fmt::Display for Name<'_> {
 }
 
 impl<'a> Name<'a> {
+    /// The name that is written as a number.
+    pub(super) fn of_number(number: u64) -> Self {
+        match number < 1_000_000_000_000_000_000 {
+            true => Name::Number(number),
+            false => Name::Text(number.to_string().into()),
+        }
+    }
+
+    /// The name that is written so.
+    pub(super) fn of_text(text: Cow<'a, str>) -> Self {
+        match number(text.as_bytes()) {
+            Some(number) => Name::Number(number),
+            None => Name::Text(text),
+        }
+    }
+
     /// Reads a name from its bytes; `None` if they are not UTF-8.
     pub(super) fn parse(bytes: Cow<'a, [u8]>) -> Option<Self> {
         if let Some(number) = number(&bytes) {

@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 
 use npyz::{DType, NpyHeader, Order, TypeChar};
 
+use super::collect::RatingUse;
 use super::names::Names;
 
 /// The first bytes of such a file.
@@ -12,12 +13,13 @@ pub const MAGIC: &[u8] = b"\x93NUMPY";
 /// Bytes read at a time; whole numbers of every kind.
 const PIECE: usize = 1 << 20;
 
-/// The content of a matrix: users, items and pairs packed as `user << 32
-///  item`.
+/// The content of a matrix: users, items and pairs packed as `user << 32 | item`.
 pub struct Pairs {
     pub users: Names,
     pub items: Names,
     pub pairs: Vec<u64>,
+    /// The number of each pair; empty unless ratings are values.
+    pub values: Vec<f64>,
 }
 
 /// Numbers of one kind, as bytes.
@@ -25,6 +27,7 @@ pub struct Pairs {
 struct Kind {
     bytes: usize,
     float: bool,
+    signed: bool,
     big_endian: bool,
 }
 
@@ -42,8 +45,37 @@ impl Kind {
         Some(Self {
             bytes,
             float,
+            signed: matches!(plain.type_char(), TypeChar::Int),
             big_endian: plain.endianness() == npyz::Endianness::Big,
         })
+    }
+
+    /// The bits of a number, the lowest first.
+    #[inline]
+    fn word(self, number: &[u8]) -> u64 {
+        number.iter().enumerate().fold(0_u64, |word, (at, &byte)| {
+            let place = if self.big_endian {
+                self.bytes - 1 - at
+            } else {
+                at
+            };
+            word | u64::from(byte) << (8 * place)
+        })
+    }
+
+    /// The value of a number of up to 8 bytes.
+    fn value(self, number: &[u8]) -> f64 {
+        let word = self.word(number);
+        match (self.float, self.signed, self.bytes) {
+            (true, _, 2) => half(word as u16),
+            (true, _, 4) => f64::from(f32::from_bits(word as u32)),
+            (true, ..) => f64::from_bits(word),
+            (false, true, bytes) => {
+                let unused = 64 - 8 * bytes as u32;
+                ((word << unused) as i64 >> unused) as f64
+            }
+            (false, false, _) => word as f64,
+        }
     }
 
     /// Neither 0 nor, among floats, negative 0 or a NaN, which stands for a missing rating.
@@ -52,14 +84,7 @@ impl Kind {
         if !self.float {
             return number.iter().any(|&byte| byte != 0);
         }
-        let word = number.iter().enumerate().fold(0_u64, |word, (at, &byte)| {
-            let place = if self.big_endian {
-                self.bytes - 1 - at
-            } else {
-                at
-            };
-            word | u64::from(byte) << (8 * place)
-        });
+        let word = self.word(number);
         let infinity = match self.bytes {
             2 => 0x7c00,
             4 => 0x7f80_0000,
@@ -70,11 +95,27 @@ impl Kind {
     }
 }
 
+/// The value of a half-precision number.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
+    sign * match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
 /// Reads a matrix; calls `progress` with the number of bytes read after the header.
 ///
 /// # Errors
 /// The reason why it is not a supported matrix.
-pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, String> {
+pub fn read(
+    mut stream: impl BufRead,
+    ratings: RatingUse,
+    progress: &dyn Fn(u64),
+) -> Result<Pairs, String> {
     let header = NpyHeader::from_reader(&mut stream)
         .map_err(|error| format!("its header cannot be read: {error}"))?;
     let &[rows, columns] = header.shape() else {
@@ -98,7 +139,7 @@ pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, S
         Order::C => items,
         Order::Fortran => users,
     };
-    let mut pairs = Vec::new();
+    let (mut pairs, mut values) = (Vec::new(), Vec::new());
     let mut piece = vec![0; PIECE];
     let (mut at, mut other) = (0, 0);
     let whole = u128::from(rows) * u128::from(columns) * kind.bytes as u128;
@@ -119,7 +160,24 @@ pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, S
                     Order::C => (at, other),
                     Order::Fortran => (other, at),
                 };
-                pairs.push((user as u64) << 32 | item as u64);
+                let keep = match ratings {
+                    RatingUse::Ignored => true,
+                    RatingUse::LikeFrom(least) => kind.value(number) >= least,
+                    RatingUse::Values => {
+                        let value = kind.value(number);
+                        if !(value.is_finite() && value >= 0.0) {
+                            return Err(format!(
+                                "the rating in row {user} and column {item} is {value}; ratings that are used \
+                                 as values must be 0 or more"
+                            ));
+                        }
+                        values.push(value);
+                        true
+                    }
+                };
+                if keep {
+                    pairs.push((user as u64) << 32 | item as u64);
+                }
             }
             other += 1;
             if other == inner {
@@ -135,6 +193,7 @@ pub fn read(mut stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Pairs, S
         users: named(users),
         items: named(items),
         pairs,
+        values,
     })
 }
 
@@ -157,7 +216,7 @@ mod tests {
     }
 
     fn pairs(bytes: &[u8]) -> Result<Vec<(u64, u64)>, String> {
-        let mut pairs = read(bytes, &|_| {})?.pairs;
+        let mut pairs = read(bytes, RatingUse::Ignored, &|_| {})?.pairs;
         pairs.sort_unstable();
         Ok(pairs
             .iter()
@@ -268,5 +327,34 @@ mod tests {
         assert!(reason(&promise).contains("ends early"));
         assert!(reason(b"\x93NUMPY\x01\x00\x10").contains("header"));
         assert!(reason(b"userId,movieId").contains("header"));
+    }
+
+    #[test]
+    fn numbers_have_the_values_that_numpy_gives_them() {
+        // As `numpy.array([-2.5, 3], dtype)` writes them.
+        let kinds: [(&str, &[u8], &[f64]); 6] = [
+            ("'<f2'", &[0, 0xc1, 0, 0x42], &[-2.5, 3.0]),
+            ("'<f4'", &[0, 0, 0x20, 0xc0, 0, 0, 0x40, 0x40], &[-2.5, 3.0]),
+            ("'|i1'", &[0xfe, 3], &[-2.0, 3.0]),
+            ("'>i2'", &[0xff, 0xfe, 0, 3], &[-2.0, 3.0]),
+            ("'|u1'", &[0xfe, 3], &[254.0, 3.0]),
+            ("'|b1'", &[1, 1], &[1.0, 1.0]),
+        ];
+        for (descr, data, expected) in kinds {
+            let bytes = file(descr, false, "(1, 2)", data);
+            let taken = |least| {
+                let read = read(&bytes[..], RatingUse::LikeFrom(least), &|_| {}).unwrap();
+                read.pairs.len()
+            };
+            let count = |least: f64| expected.iter().filter(|&&value| value >= least).count();
+            for value in expected {
+                for least in [value - 0.01, *value, value + 0.01] {
+                    assert_eq!(taken(least), count(least), "{descr} {least}");
+                }
+            }
+        }
+        let bytes = file("'|i1'", false, "(1, 2)", &[3, 0xfe]);
+        let error = read(&bytes[..], RatingUse::Values, &|_| {}).err().unwrap();
+        assert!(error.contains("row 0 and column 1 is -2"), "{error}");
     }
 }

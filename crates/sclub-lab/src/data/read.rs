@@ -1,31 +1,42 @@
 //! Reads files of ratings.
 
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::formats::{Format, Layout};
+use super::collect::{Collector, RatingUse, Reason, Row};
+use super::columns::ColumnNames;
+use super::formats::{Format, Layout, LayoutError};
 use super::interactions::Interactions;
 use super::lines::Lines;
-use super::names::{MAX_NAME_LENGTH, Name, Numbering};
-use super::npy;
+use super::names::Name;
+use super::unpack::{Counted, Packing};
+use super::{npy, parquet};
 
 /// Options for reading a file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Options {
     /// The format. By default it is detected from the name and the first line.
     pub format: Option<Format>,
     /// True to skip lines that cannot be parsed instead of failing.
     pub skip_bad_lines: bool,
+    /// The columns. By default they are found by their names or, without a header, by their order.
+    pub columns: ColumnNames,
+    /// The meaning of ratings.
+    pub ratings: RatingUse,
 }
 
 /// The content of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     /// The interactions.
     pub interactions: Interactions,
     /// Interactions before repeated ones were merged.
     pub rows: u64,
+    /// Rows left out because their ratings are below the threshold.
+    pub below: u64,
     /// The number of lines skipped.
     pub bad_lines: u64,
     /// The number of the first of them, and the reason.
@@ -86,6 +97,42 @@ pub enum ReadError {
         /// The reason.
         reason: String,
     },
+    /// A column that is missing or of an unsupported type.
+    #[error("{}: {reason}", path.display())]
+    Columns {
+        /// The file.
+        path: PathBuf,
+        /// The reason, with the columns there are.
+        reason: String,
+    },
+    /// A row of a table that is not an interaction.
+    #[error("{}, row {row}: {reason}", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// The number of the row; the first is 1.
+        row: u64,
+        /// The reason.
+        reason: String,
+    },
+    /// A Parquet file that cannot be parsed.
+    #[error("{} is no Parquet file to read: {reason}", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+    /// Every rating is below the threshold.
+    #[error("{}: none of {rows} ratings is {least} or more", path.display())]
+    NoLikes {
+        /// The file.
+        path: PathBuf,
+        /// The number of rows.
+        rows: u64,
+        /// The threshold.
+        least: f64,
+    },
     /// A matrix that cannot be parsed.
     #[error("{} is no matrix of NumPy to read: {reason}", path.display())]
     Matrix {
@@ -104,8 +151,8 @@ fn of_bad(bad_lines: u64) -> String {
     }
 }
 
-/// Reads a file of ratings. Calls `progress` now and then with the bytes read and the bytes in all (0 if
-/// that is not known).
+/// Reads a file of ratings, also one that is compressed with gzip or zstd. Calls `progress` now and then with the
+/// bytes of the file that were read and the bytes in all (0 if that is not known).
 ///
 /// # Errors
 /// Names the file and, if it is a line that is wrong, its number.
@@ -127,68 +174,132 @@ pub fn read(
     } else {
         0
     };
-    let mut stream = BufReader::with_capacity(1 << 16, File::open(path).map_err(failed)?);
+    let count = Cell::new(0);
+    let file = Counted {
+        stream: File::open(path).map_err(failed)?,
+        count: &count,
+    };
+    let mut stream = BufReader::with_capacity(1 << 16, file);
+    let start = stream.fill_buf().map_err(failed)?;
+    let is_parquet = start.starts_with(parquet::MAGIC);
+    if options.format == Some(Format::Parquet) || (options.format.is_none() && is_parquet) {
+        if start.is_empty() {
+            return Err(ReadError::Empty { path: path.into() });
+        }
+        let file = File::open(path).map_err(failed)?;
+        return table_file(path, file, options, &|share| {
+            progress((share * total as f64) as u64, total);
+        });
+    }
+    let packing = Packing::of(start);
+    let inner = match packing {
+        Some(_) => path.with_extension(""),
+        None => path.into(),
+    };
+    let mut stream: Box<dyn BufRead + '_> = match packing {
+        Some(packing) => packing.unpack(stream).map_err(failed)?,
+        None => Box::new(stream),
+    };
     let start = stream.fill_buf().map_err(failed)?;
     if start.is_empty() {
         return Err(ReadError::Empty { path: path.into() });
     }
     let is_npy = start.starts_with(npy::MAGIC)
-        || path
+        || inner
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
+    let report = || progress(count.get(), total);
     if options.format == Some(Format::Npy) || (options.format.is_none() && is_npy) {
-        return matrix(path, stream, &|done| progress(done.min(total), total));
+        return matrix(path, stream, options, &report);
     }
     if let Some(what) = binary_kind(start) {
         let path = path.into();
         return Err(ReadError::Unknown { path, what });
     }
-    text(path, stream, options, &|done| progress(done, total))
+    text(path, &inner, stream, options, &report)
 }
 
 /// The kind of a file that does not begin as a text does.
 fn binary_kind(start: &[u8]) -> Option<&'static str> {
     match start {
-        [0x1f, 0x8b, ..] => Some("compressed; unpack it with gunzip first"),
         [b'P', b'K', 3, 4, ..] => Some("compressed; unpack it with unzip first"),
         [b'B', b'Z', b'h', ..] => Some("compressed; unpack it with bunzip2 first"),
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("compressed; unpack it with unzstd first"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("compressed; unpack it with unxz first"),
+        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            Some("compressed twice; unpack it once first")
+        }
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("a text in UTF-16; save it in UTF-8 first"),
         _ if start.starts_with(npy::MAGIC) => {
             Some("a matrix of NumPy and not of the format asked for")
         }
-        _ if memchr::memchr(0, start).is_some() => Some("no text and no matrix of NumPy"),
+        _ if start.starts_with(parquet::MAGIC) => Some(
+            "a Parquet file that is compressed as a whole or not of the format asked for; unpack it first",
+        ),
+        _ if memchr::memchr(0, start).is_some() => {
+            Some("no text, no matrix of NumPy and no Parquet")
+        }
         _ => None,
     }
 }
 
-fn matrix(path: &Path, stream: impl BufRead, progress: &dyn Fn(u64)) -> Result<Read, ReadError> {
-    let matrix = npy::read(stream, progress).map_err(|reason| ReadError::Matrix {
-        path: path.into(),
-        reason,
-    })?;
+fn matrix(
+    path: &Path,
+    stream: impl BufRead,
+    options: &Options,
+    report: &dyn Fn(),
+) -> Result<Read, ReadError> {
+    if let Some(name) = options.columns.given().next() {
+        return Err(ReadError::Columns {
+            path: path.into(),
+            reason: format!("a matrix of NumPy has no column '{name}'; its columns are items"),
+        });
+    }
+    let matrix =
+        npy::read(stream, options.ratings, &|_| report()).map_err(|reason| ReadError::Matrix {
+            path: path.into(),
+            reason,
+        })?;
     let rows = matrix.pairs.len() as u64;
-    let interactions = Interactions::new(matrix.users, matrix.items, matrix.pairs);
-    done(path, interactions, rows, (0, None), Format::Npy)
+    let interactions = match options.ratings {
+        RatingUse::Values => {
+            let pairs = matrix.pairs.into_iter().zip(matrix.values).collect();
+            Interactions::with_values(matrix.users, matrix.items, pairs)
+        }
+        _ => Interactions::new(matrix.users, matrix.items, matrix.pairs),
+    };
+    if interactions.is_empty() {
+        let path = path.into();
+        let bad_lines = 0;
+        return Err(ReadError::NoInteractions { path, bad_lines });
+    }
+    Ok(Read {
+        odd_first_line: false,
+        interactions,
+        rows,
+        below: 0,
+        bad_lines: 0,
+        first_bad: None,
+        format: Format::Npy,
+    })
 }
 
 fn text(
     path: &Path,
+    inner: &Path,
     stream: impl io::Read,
     options: &Options,
-    progress: &dyn Fn(u64),
+    report: &dyn Fn(),
 ) -> Result<Read, ReadError> {
     let mut lines = Lines::new(stream);
-    let (mut users, mut items) = (Numbering::default(), Numbering::default());
-    let mut pairs: Vec<u64> = Vec::new();
+    let mut rows = Rows::new(options);
     let mut layout = None;
     let mut format = options.format;
-    let (mut bad_lines, mut reported) = (0, 0);
-    let mut first_bad = None;
+    let mut reported = 0;
+    let rated = options.ratings != RatingUse::Ignored;
     loop {
         if lines.bytes() != reported {
             reported = lines.bytes();
-            progress(reported);
+            report();
         }
         let line = lines.number() + 1;
         let next = lines.next_line().map_err(|source| ReadError::Io {
@@ -201,104 +312,197 @@ fn text(
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let pair = match layout {
-            Some(layout) => pair(layout, text, &mut users, &mut items),
+        let added = match &layout {
+            Some(layout) => Layout::row(layout, text, rated).and_then(|row| rows.all.add(&row)),
             None => {
-                let known = format.or_else(|| Format::detect(path, text));
+                let known = format.or_else(|| Format::detect(inner, text, &options.columns));
                 let Some(known) = known else {
                     let what = "of no format known here: its first line has but one field";
                     let path = path.into();
                     return Err(ReadError::Unknown { path, what });
                 };
                 format = Some(known);
-                match Layout::of(known, text) {
+                match Layout::of(known, text, &options.columns) {
                     Ok((found, header)) => {
-                        layout = Some(found);
+                        if rated && !found.has_rating() {
+                            return Err(no_ratings(path));
+                        }
+                        let found = layout.insert(found);
                         if header {
                             continue;
                         }
-                        pair(found, text, &mut users, &mut items)
+                        found.row(text, rated).and_then(|row| rows.all.add(&row))
                     }
-                    Err(reason) => Err(reason),
+                    Err(LayoutError::Line(reason)) => Err(reason),
+                    Err(LayoutError::Columns(reason)) => {
+                        let path = path.into();
+                        return Err(ReadError::Columns { path, reason });
+                    }
                 }
             }
         };
-        match pair {
-            Ok(pair) => pairs.push(pair),
-            Err(reason) if options.skip_bad_lines => {
-                bad_lines += 1;
-                first_bad.get_or_insert_with(|| (line, reason.into_owned()));
-            }
-            Err(reason) => {
-                return Err(ReadError::Line {
-                    path: path.into(),
-                    line,
-                    reason: reason.into_owned(),
-                });
-            }
+        if let Err(reason) = added {
+            let path = path.into();
+            rows.refused(line, reason, |line, reason| ReadError::Line {
+                path,
+                line,
+                reason,
+            })?;
         }
     }
-    let rows = pairs.len() as u64;
-    let interactions = Interactions::new(users.into_names(), items.into_names(), pairs);
-    done(
-        path,
-        interactions,
-        rows,
-        (bad_lines, first_bad),
-        format.unwrap_or(Format::Separated),
-    )
+    rows.done(path, format.unwrap_or(Format::Separated))
 }
 
-/// The interaction of a line, packed as `user << 32 | item`.
-#[inline]
-fn pair(
-    layout: Layout,
-    line: &[u8],
-    users: &mut Numbering,
-    items: &mut Numbering,
-) -> Result<u64, super::formats::Reason> {
-    let (user, item) = layout.row(line)?;
-    let user = users
-        .number(&user)
-        .ok_or_else(|| refused_name("user", &user))?;
-    let item = items
-        .number(&item)
-        .ok_or_else(|| refused_name("item", &item))?;
-    Ok(u64::from(user) << 32 | u64::from(item))
-}
-
-/// The reason why [`Numbering::number`] returned `None`.
-#[cold]
-fn refused_name(kind: &str, name: &Name<'_>) -> super::formats::Reason {
-    match name {
-        Name::Text(text) if text.len() > MAX_NAME_LENGTH => format!(
-            "the {kind}'s name has {} bytes; it must have at most {MAX_NAME_LENGTH}",
-            text.len()
-        )
-        .into(),
-        _ => format!("there are more than {} {kind}s", u32::MAX).into(),
+fn no_ratings(path: &Path) -> ReadError {
+    ReadError::Columns {
+        path: path.into(),
+        reason: "no column is called rating or the like; name the column of ratings".into(),
     }
 }
 
-fn done(
+fn table_file(
     path: &Path,
-    interactions: Interactions,
-    rows: u64,
-    (bad_lines, first_bad): (u64, Option<(u64, String)>),
-    format: Format,
+    file: File,
+    options: &Options,
+    progress: &dyn Fn(f64),
 ) -> Result<Read, ReadError> {
-    if interactions.is_empty() {
-        let path = path.into();
-        return Err(ReadError::NoInteractions { path, bad_lines });
+    let mut rows = Rows::new(options);
+    let rated = options.ratings != RatingUse::Ignored;
+    let mut add = |number: u64, row: Result<Row<'_>, Reason>| -> Result<(), ReadError> {
+        match row.and_then(|row| rows.all.add(&row)) {
+            Ok(()) => Ok(()),
+            Err(reason) => rows.refused(number, reason, |row, reason| ReadError::Row {
+                path: path.into(),
+                row,
+                reason,
+            }),
+        }
+    };
+    parquet::read(file, &options.columns, rated, &mut add, progress).map_err(|failure| {
+        match failure {
+            parquet::Failure::Refused(error) => error,
+            parquet::Failure::NoRatings => no_ratings(path),
+            parquet::Failure::Columns(reason) => ReadError::Columns {
+                path: path.into(),
+                reason,
+            },
+            parquet::Failure::Damaged(reason) => ReadError::Parquet {
+                path: path.into(),
+                reason,
+            },
+        }
+    })?;
+    rows.done(path, Format::Parquet)
+}
+
+/// A table in memory: names, and rows of positions in them.
+#[derive(Debug, Clone, Copy)]
+pub struct Table<'a> {
+    /// The name of the table in messages.
+    pub name: &'a str,
+    /// The different users.
+    pub users: &'a [String],
+    /// The different items.
+    pub items: &'a [String],
+    /// The user and the item of each row.
+    pub rows: &'a [(u32, u32)],
+    /// The rating of each row, NaN where there is none; empty if there are no ratings.
+    pub ratings: &'a [f64],
+}
+
+/// Reads a table that is in memory. Columns and format in the options are not used.
+///
+/// # Errors
+/// Names the table and, if it is a row that is wrong, its number.
+///
+/// # Panics
+/// If a row names a user or an item that is not there, or if there are ratings but not one for each row.
+pub fn read_table(table: &Table<'_>, options: &Options) -> Result<Read, ReadError> {
+    let path = Path::new(table.name);
+    let mut rows = Rows::new(options);
+    if options.ratings != RatingUse::Ignored && table.ratings.is_empty() {
+        return Err(no_ratings(path));
     }
-    Ok(Read {
-        odd_first_line: format != Format::Npy && looks_like_a_header(&interactions),
-        interactions,
-        rows,
-        bad_lines,
-        first_bad,
-        format,
-    })
+    for (at, &(user, item)) in table.rows.iter().enumerate() {
+        let rating = table.ratings.get(at).copied();
+        let row = Row {
+            user: Name::of_text(Cow::Borrowed(&table.users[user as usize])),
+            item: Name::of_text(Cow::Borrowed(&table.items[item as usize])),
+            rating: rating.filter(|rating| !rating.is_nan()),
+        };
+        if let Err(reason) = rows.all.add(&row) {
+            rows.refused(at as u64 + 1, reason, |row, reason| ReadError::Row {
+                path: path.into(),
+                row,
+                reason,
+            })?;
+        }
+    }
+    rows.done(path, Format::Separated)
+}
+
+/// The rows read so far, and those that were skipped.
+struct Rows<'o> {
+    options: &'o Options,
+    all: Collector,
+    bad_lines: u64,
+    first_bad: Option<(u64, String)>,
+}
+
+impl<'o> Rows<'o> {
+    fn new(options: &'o Options) -> Self {
+        Self {
+            options,
+            all: Collector::new(options.ratings),
+            bad_lines: 0,
+            first_bad: None,
+        }
+    }
+
+    /// Skips a bad row.
+    ///
+    /// # Errors
+    /// The error made of it, if bad rows are not to be skipped.
+    fn refused(
+        &mut self,
+        number: u64,
+        reason: Reason,
+        error: impl FnOnce(u64, String) -> ReadError,
+    ) -> Result<(), ReadError> {
+        if !self.options.skip_bad_lines {
+            return Err(error(number, reason.into_owned()));
+        }
+        self.bad_lines += 1;
+        self.first_bad
+            .get_or_insert_with(|| (number, reason.into_owned()));
+        Ok(())
+    }
+
+    fn done(self, path: &Path, format: Format) -> Result<Read, ReadError> {
+        let (rows, below) = (self.all.rows(), self.all.below());
+        let interactions = self.all.finish();
+        let path = path.into();
+        match self.options.ratings {
+            _ if !interactions.is_empty() => {}
+            RatingUse::LikeFrom(least) if below > 0 => {
+                let rows = below;
+                return Err(ReadError::NoLikes { path, rows, least });
+            }
+            _ => {
+                let bad_lines = self.bad_lines;
+                return Err(ReadError::NoInteractions { path, bad_lines });
+            }
+        }
+        Ok(Read {
+            odd_first_line: looks_like_a_header(&interactions),
+            interactions,
+            rows,
+            below,
+            bad_lines: self.bad_lines,
+            first_bad: self.first_bad,
+            format,
+        })
+    }
 }
 
 /// True if the first user's and the first item's names are words and all others are numbers.

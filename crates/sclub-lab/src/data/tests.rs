@@ -8,15 +8,24 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::{Format, Interactions, Options, Read, ReadError, read};
+use super::{
+    ColumnNames, Format, Interactions, Options, RatingUse, Read, ReadError, Table, read, read_table,
+};
 
+const NO_NAMES: ColumnNames = ColumnNames {
+    user: None,
+    item: None,
+    rating: None,
+};
 const STRICT: Options = Options {
     format: None,
     skip_bad_lines: false,
+    columns: NO_NAMES,
+    ratings: RatingUse::Ignored,
 };
 const LENIENT: Options = Options {
-    format: None,
     skip_bad_lines: true,
+    ..STRICT
 };
 
 fn file(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
@@ -33,9 +42,20 @@ fn read_bytes(name: &str, bytes: &[u8], options: &Options) -> Result<Read, ReadE
 
 /// The error, with the name of the file alone in place of its path.
 fn error(name: &str, bytes: &[u8]) -> String {
+    error_with(name, bytes, &STRICT)
+}
+
+/// The error and its causes.
+fn error_with(name: &str, bytes: &[u8], options: &Options) -> String {
     let (folder, path) = file(name, bytes);
-    let error = read(&path, &STRICT, &|_, _| {}).unwrap_err().to_string();
-    error.replace(&format!("{}/", folder.path().display()), "")
+    let error = read(&path, options, &|_, _| {}).unwrap_err();
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(&error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text.replace(&format!("{}/", folder.path().display()), "")
 }
 
 /// Every pair by name.
@@ -104,6 +124,7 @@ fn every_format_is_recognised_and_read() {
             let Read {
                 interactions,
                 rows,
+                below: 0,
                 bad_lines,
                 first_bad: None,
                 odd_first_line: false,
@@ -140,7 +161,7 @@ fn a_bad_line_is_named_or_counted() {
     let text = text.replace("4\n", "4,4,4\n");
     assert_eq!(
         error("ratings.csv", text.as_bytes()),
-        "ratings.csv:5: the rating 'x' is not a number"
+        "ratings.csv:5: the rating 'x' (column 3) is not a number"
     );
     let text = text.replace("4,4,4\n", "4\n");
     let Read {
@@ -200,7 +221,6 @@ fn what_cannot_be_read_is_said_plainly() {
         "r.csv holds no interactions"
     );
     assert!(error("r.csv", b"alone\n").contains("no format known"));
-    assert!(error("r.csv.gz", &[0x1f, 0x8b, 8, 0]).contains("gunzip"));
     assert!(error("r.zip", b"PK\x03\x04rest").contains("unzip"));
     assert!(error("r.csv", b"\xff\xfeu\0s\0").contains("UTF-16"));
     assert!(error("r.bin", b"abc\0def").contains("no text"));
@@ -411,4 +431,293 @@ fn the_first_bad_line_skipped_is_named() {
     let text = "userId,movieId,rating\n1,2,3\n\n4\n5,6,x\n7,8,9\n";
     let read = read_bytes("ratings.csv", text.as_bytes(), &lax).unwrap();
     assert_eq!(read.first_bad, Some((4, "there is no item".into())));
+}
+
+/// A file made by another program; `fixtures/make.py` says how.
+fn fixture(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/data/fixtures");
+    folder.join(name)
+}
+
+fn columns(user: &str, item: &str, rating: &str) -> ColumnNames {
+    let some = |name: &str| (!name.is_empty()).then(|| name.to_owned());
+    ColumnNames {
+        user: some(user),
+        item: some(item),
+        rating: some(rating),
+    }
+}
+
+/// The content of the fixtures.
+const ROWS: [(&str, &str, f64); 6] = [
+    ("7", "tea", 5.0),
+    ("7", "mate", 2.0),
+    ("ann", "tea", 4.0),
+    ("3", "mate", 3.5),
+    ("3", "tea", 1.0),
+    ("ann", "tea", 4.5),
+];
+
+fn rows_from(least: f64) -> Vec<(String, String)> {
+    let rows = ROWS.iter().filter(|row| row.2 >= least);
+    rows.map(|row| (row.0.into(), row.1.into())).collect()
+}
+
+#[test]
+fn files_of_other_programs_are_read_whatever_they_are_called() {
+    let names = columns("who", "what", "how_much");
+    for name in [
+        "plain.csv",
+        "gzip.csv.gz",
+        "gzip-in-two-parts.csv.gz",
+        "zstd.csv.zst",
+        "packed-without-a-name",
+        "fields.jsonl",
+        "fields.jsonl.gz",
+        "snappy.parquet",
+        "zstd.parquet",
+        "gzip.parquet",
+        "lz4.parquet",
+        "plain-in-small-groups.parquet",
+    ] {
+        for (ratings, least) in [
+            (RatingUse::Ignored, 0.0),
+            (RatingUse::LikeFrom(4.0), 4.0),
+            (RatingUse::LikeFrom(4.01), 4.01),
+        ] {
+            let options = Options {
+                columns: names.clone(),
+                ratings,
+                ..STRICT
+            };
+            let read = read(&fixture(name), &options, &|_, _| {});
+            let read = read.unwrap_or_else(|error| panic!("{name}: {error:?}"));
+            let rows = rows_from(least);
+            assert_eq!(read.rows, rows.len() as u64, "{name}");
+            assert_eq!(read.below, (ROWS.len() - rows.len()) as u64, "{name}");
+            assert_same(&read.interactions, &rows);
+        }
+    }
+}
+
+#[test]
+fn ratings_can_be_values() {
+    let names = columns("who", "what", "how_much");
+    for name in [
+        "plain.csv",
+        "zstd.csv.zst",
+        "fields.jsonl",
+        "snappy.parquet",
+    ] {
+        let options = Options {
+            columns: names.clone(),
+            ratings: RatingUse::Values,
+            ..STRICT
+        };
+        let all = read(&fixture(name), &options, &|_, _| {})
+            .unwrap()
+            .interactions;
+        assert_same(&all, &rows_from(0.0));
+        // Users 7, ann and 3; items tea and mate. Ann rated tea twice.
+        let values = |user| all.values_of_user(user).unwrap().to_vec();
+        assert_eq!(values(0), [1.0, 0.4], "{name}");
+        assert_eq!(values(1), [0.9], "{name}");
+        assert_eq!(values(2), [0.2, 0.7], "{name}");
+    }
+}
+
+#[test]
+fn a_table_in_memory_is_read_as_its_file() {
+    let (users, items) = (
+        ["7", "ann", "3"].map(String::from),
+        ["tea", "mate"].map(String::from),
+    );
+    let rows = [(0, 0), (0, 1), (1, 0), (2, 1), (2, 0), (1, 0)];
+    let ratings = ROWS.map(|row| row.2);
+    let table = Table {
+        name: "frame",
+        users: &users,
+        items: &items,
+        rows: &rows,
+        ratings: &ratings,
+    };
+    for ratings in [
+        RatingUse::Ignored,
+        RatingUse::LikeFrom(4.0),
+        RatingUse::Values,
+    ] {
+        let options = Options {
+            columns: columns("who", "what", "how_much"),
+            ratings,
+            ..STRICT
+        };
+        let file = read(&fixture("plain.csv"), &options, &|_, _| {}).unwrap();
+        let memory = read_table(&table, &options).unwrap();
+        assert_eq!(memory, file);
+    }
+    let missing = [1.0, f64::NAN, 1.0, 1.0, 1.0, 1.0];
+    let table = Table {
+        ratings: &missing,
+        ..table
+    };
+    let options = Options {
+        ratings: RatingUse::Values,
+        ..STRICT
+    };
+    assert_eq!(
+        read_table(&table, &options).unwrap_err().to_string(),
+        "frame, row 2: there is no rating"
+    );
+}
+
+#[test]
+fn columns_that_are_missing_are_named_with_those_there_are() {
+    let of = |name: &str, names: ColumnNames| {
+        let options = Options {
+            columns: names,
+            ..STRICT
+        };
+        let error = read(&fixture(name), &options, &|_, _| {}).unwrap_err();
+        let text = error.to_string();
+        let at = text.find(name).unwrap();
+        text[at + name.len()..].to_owned()
+    };
+    for name in ["plain.csv", "gzip.csv.gz", "fields.jsonl", "snappy.parquet"] {
+        assert_eq!(
+            of(name, columns("whom", "what", "")),
+            ": there is no column 'whom'; the columns are who, what, how_much, when"
+        );
+        assert_eq!(
+            of(name, columns("who", "", "")),
+            ": no column is called item or the like; the columns are who, what, how_much, when; name the column of items"
+        );
+    }
+    assert_eq!(
+        of("snappy.parquet", columns("how_much", "what", "who")),
+        ": column 'how_much' holds floating-point numbers; strings or whole numbers are expected"
+    );
+    assert_eq!(
+        of("snappy.parquet", columns("who", "when", "")),
+        ": column 'when' holds lists or objects; strings or whole numbers are expected"
+    );
+    let options = Options {
+        columns: columns("who", "what", ""),
+        ratings: RatingUse::Values,
+        ..STRICT
+    };
+    for name in ["plain.csv", "fields.jsonl", "snappy.parquet"] {
+        let error = read(&fixture(name), &options, &|_, _| {}).unwrap_err();
+        assert!(
+            error.to_string().contains("name the column of ratings"),
+            "{error}"
+        );
+    }
+    let matrix = npy(&[(0, 0)], 3, 3, false);
+    assert_eq!(
+        error_with("m.npy", &matrix, &options),
+        "m.npy: a matrix of NumPy has no column 'who'; its columns are items"
+    );
+}
+
+#[test]
+fn damaged_files_are_told_from_bad_lines() {
+    let bytes = |name| fs::read(fixture(name)).unwrap();
+    let options = Options {
+        columns: columns("who", "what", ""),
+        ..STRICT
+    };
+    let error = |name: &str, bytes: &[u8]| error_with(name, bytes, &options);
+    let gzip = bytes("gzip.csv.gz");
+    assert_eq!(
+        error("r.csv.gz", &gzip[..gzip.len() - 9]),
+        "cannot read r.csv.gz: the gzip data end early: the file is truncated"
+    );
+    let mut damaged = gzip.clone();
+    let checksum = damaged.len() - 8;
+    damaged[checksum] ^= 1;
+    assert!(
+        error("r.csv.gz", &damaged)
+            .starts_with("cannot read r.csv.gz: the gzip data are damaged: ")
+    );
+    let zstd = bytes("zstd.csv.zst");
+    assert_eq!(
+        error("r.csv.zst", &zstd[..zstd.len() - 9]),
+        "cannot read r.csv.zst: the zstd data end early: the file is truncated"
+    );
+    let parquet = bytes("snappy.parquet");
+    assert!(
+        error("r.parquet", &parquet[..parquet.len() - 9])
+            .starts_with("r.parquet is no Parquet file to read: ")
+    );
+    assert_eq!(error("r.csv.gz", &bytes("empty.gz")), "r.csv.gz is empty");
+    assert!(error("r.gz.gz", &bytes("twice.gz.gz")).contains("compressed twice"));
+}
+
+#[test]
+fn missing_values_of_a_table_make_bad_rows() {
+    let path = fixture("holes.parquet");
+    let error = read(&path, &STRICT, &|_, _| {}).unwrap_err().to_string();
+    assert!(
+        error.ends_with("holes.parquet, row 2: there is no user (column 'user')"),
+        "{error}"
+    );
+    let found = read(&path, &LENIENT, &|_, _| {}).unwrap();
+    let big = "9223372036854775813";
+    assert_eq!(
+        pairs(&found.interactions),
+        set(&[("a", "1"), ("b", big), ("c", "4")])
+    );
+    assert_eq!(found.first_bad.map(|bad| bad.0), Some(2));
+    let likes = Options {
+        ratings: RatingUse::LikeFrom(3.0),
+        ..LENIENT
+    };
+    let found = read(&path, &likes, &|_, _| {}).unwrap();
+    assert_eq!(pairs(&found.interactions), set(&[("a", "1"), ("b", big)]));
+    assert_eq!((found.rows, found.below, found.bad_lines), (2, 0, 2));
+}
+
+#[test]
+fn ratings_below_the_threshold_do_not_make_users() {
+    let like = |least| Options {
+        ratings: RatingUse::LikeFrom(least),
+        ..STRICT
+    };
+    let text = b"userId,movieId,rating\n1,2,3\n4,5,4\n1,5,\n";
+    assert_eq!(
+        error_with("r.csv", text, &like(4.0)),
+        "r.csv:4: there is no rating"
+    );
+    let text = &text[..text.len() - 5];
+    let read = read_bytes("r.csv", text, &like(4.0)).unwrap();
+    assert_eq!(pairs(&read.interactions), set(&[("4", "5")]));
+    assert_eq!((read.interactions.users(), read.below), (1, 1));
+    assert_eq!(
+        error_with("r.csv", text, &like(9.0)),
+        "r.csv: none of 2 ratings is 9 or more"
+    );
+    let negative = Options {
+        ratings: RatingUse::Values,
+        ..STRICT
+    };
+    assert_eq!(
+        error_with("r.csv", b"user,item,rating\n1,2,-3\n", &negative),
+        "r.csv:2: the rating is -3; ratings that are used as values must be 0 or more"
+    );
+}
+
+#[test]
+fn progress_of_a_compressed_file_counts_its_own_bytes() {
+    let path = fixture("gzip.csv.gz");
+    let whole = fs::metadata(&path).unwrap().len();
+    let calls = RefCell::new(Vec::new());
+    let options = Options {
+        columns: columns("who", "what", ""),
+        ..STRICT
+    };
+    read(&path, &options, &|done, total| {
+        calls.borrow_mut().push((done, total));
+    })
+    .unwrap();
+    assert_eq!(calls.into_inner().last(), Some(&(whole, whole)));
 }

@@ -1,1 +1,189 @@
-//! Tests of the table.
+//! The table against results that are computed in another way.
+
+use super::*;
+
+fn plan(policies: &[Name], only: &[&str]) -> Plan {
+    Plan {
+        policies: policies.to_vec(),
+        rounds: 400,
+        seeds: vec![1, 2, 3],
+        threads: 2,
+        only: only.iter().map(|&text| text.to_owned()).collect(),
+        constants: Tuned::default(),
+        released: false,
+    }
+}
+
+fn played(plan: &Plan) -> (tempfile::TempDir, Cells) {
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Cells::open(&folder.path().join("cells.jsonl")).unwrap();
+    let done = plan.run(&cells, &()).unwrap();
+    assert_eq!(done.missing, 0);
+    (folder, cells)
+}
+
+/// The values are those of `sclub run`, ranks and differences are recomputed.
+#[test]
+fn a_row_has_the_results_of_a_run() {
+    let policies = [Name::SCLUB, Name::LINUCB_IND, Name::LINUCB_ONE];
+    let plan = plan(&policies, &["servers", "overlap"]);
+    let (_folder, cells) = played(&plan);
+    let field = plan.field(&cells).unwrap();
+    assert_eq!(field.worlds.len(), 2);
+    for (row, world) in field.worlds.iter().zip(plan.worlds()) {
+        assert_eq!(row.seeds, [1, 2, 3]);
+        let mut means = Vec::new();
+        for &name in &policies {
+            let cell = row.cell(name).unwrap();
+            let entry =
+                crate::paper::entry(name, sclub::Preset::Tuned, &world.setting, 400).unwrap();
+            for (&seed, &value) in row.seeds.iter().zip(&cell.values) {
+                let made = world.setting.world(seed).unwrap();
+                let entries = std::slice::from_ref(&entry);
+                let runs = crate::run::play(&*made, seed, entries, 400, &()).unwrap();
+                assert_eq!(runs.unwrap()[0].regret, value, "{name}");
+            }
+            means.push(cell.values.iter().sum::<f64>() / 3.0);
+        }
+        let best = means.iter().copied().fold(f64::INFINITY, f64::min);
+        for (&name, &mean) in policies.iter().zip(&means) {
+            let cell = row.cell(name).unwrap();
+            let rank = 1 + means.iter().filter(|&&other| other < mean).count();
+            assert_eq!(cell.rank, Some(rank as f64));
+            assert!((cell.behind.unwrap().mean - (mean - best)).abs() < 1e-9);
+            assert_eq!(cell.p.is_none(), mean == best);
+        }
+        // References play, and are not ranked.
+        assert_eq!(row.cell(Name::RANDOM).unwrap().rank, None);
+        assert!(
+            row.cell(Name::ORACLE).unwrap().mean.mean < row.cell(Name::RANDOM).unwrap().mean.mean
+        );
+    }
+    let ranks: f64 = field.standings.iter().map(|standing| standing.rank).sum();
+    assert!((ranks - 6.0).abs() < 1e-9, "ranks 1, 2, 3 in each world");
+    assert!(field.standings.is_sorted_by(|a, b| a.rank <= b.rank));
+}
+
+/// The page, the picture and the LaTeX table have every policy and world.
+#[test]
+fn all_outputs_have_all_results() {
+    let policies = [Name::SCLUB, Name::CLUB, Name::LINUCB_ONE];
+    let plan = plan(&policies, &["servers", "overlap"]);
+    let (_folder, cells) = played(&plan);
+    let field = plan.field(&cells).unwrap();
+    let html = page(&field, "sclub field", "1 s").unwrap();
+    let tex = latex(&field);
+    let svg = ranks_picture(&field).unwrap();
+    for name in policies {
+        assert!(html.contains(name.title) && tex.contains(name.title) && svg.contains(name.title));
+    }
+    for row in &field.worlds {
+        assert!(html.contains(row.world) && tex.contains(row.world));
+        let best = row
+            .cells
+            .iter()
+            .find(|cell| cell.rank == Some(1.0))
+            .unwrap();
+        let bold = format!(
+            "\\mathbf{{{}",
+            row.measure.text(best.mean.mean).replace(',', "{,}")
+        );
+        assert!(tex.contains(&bold), "{bold} in {tex}");
+    }
+    assert!(!html.contains("{{") && html.ends_with("</html>"));
+}
+
+/// A stored result is not run again, and a stopped run goes on.
+#[test]
+fn results_are_reused() {
+    let plan = plan(&[Name::LINUCB_ONE], &["servers"]);
+    let (_folder, cells) = played(&plan);
+    assert_eq!(plan.rounds_to_play(&cells).unwrap(), 0);
+    let again = plan.run(&cells, &()).unwrap();
+    assert_eq!((again.new, again.missing), (0, 0));
+}
+
+/// Policies that need ids of items, or lists, play where these are.
+#[test]
+fn policies_play_where_they_can() {
+    let all = plan(&Name::all(), &[]);
+    let mut policies = all.policies.clone();
+    policies.retain(|name| !name.needs_truth());
+    let plan = Plan { policies, ..all };
+    for world in plan.worlds() {
+        let names: Vec<&str> = plan
+            .entries(&world)
+            .unwrap()
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
+        let has = |name: &str| names.contains(&name);
+        assert!(has("sclub") && has("random"), "{}", world.name);
+        assert_eq!(has("club-cascade"), world.family != Family::Synthetic);
+        assert_eq!(has("cab"), world.family != Family::Catalogue);
+        // What a world tells is told.
+        for entry in plan.entries(&world).unwrap() {
+            if let ("servers", Some(servers)) = (world.name, entry.values.number("servers")) {
+                assert_eq!(servers, 5.0);
+            }
+        }
+    }
+}
+
+/// The constants of this release are valid for the policies that they are for.
+#[test]
+fn the_constants_of_this_release_are_valid() {
+    for (family, policies) in &tuned().constants {
+        assert!(
+            family == ALL_FAMILIES || Family::ALL.iter().any(|known| known.as_str() == family),
+            "{family}"
+        );
+        for (policy, chosen) in policies {
+            let name: Name = policy.parse().unwrap();
+            for (constant, text) in chosen {
+                name.constant(constant).unwrap().parse(text).unwrap();
+            }
+        }
+    }
+}
+
+/// Tuning keeps the best of its candidates, among them the default, on seeds of its own.
+#[test]
+fn tuning_keeps_the_best_candidate() {
+    let plan = TunePlan {
+        policies: vec![Name::LINUCB_IND],
+        candidates: 4,
+        rounds: 256,
+        seeds: 1,
+        per_family: true,
+        threads: 2,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let cells = Cells::open(&folder.path().join("cells.jsonl")).unwrap();
+    let mut done = Progress::default();
+    let tuned = plan.run(&cells, &(), &mut done).unwrap().unwrap();
+    assert_eq!(tuned.seeds, [FIRST_TUNING_SEED]);
+    for family in Family::ALL {
+        let (best, default) = tuned.scores[family.as_str()]["linucb-ind"];
+        assert!(best <= default);
+        let chosen = tuned.of(family, "linucb-ind").unwrap();
+        // Recomputed with the constants that were chosen.
+        let mut scores = Vec::new();
+        for world in worlds(256)
+            .into_iter()
+            .filter(|world| world.family == family)
+        {
+            let entry = tune::entry(Name::LINUCB_IND, &world, Some(chosen)).unwrap();
+            let made = world.setting.world(FIRST_TUNING_SEED).unwrap();
+            let runs = crate::run::play(&*made, FIRST_TUNING_SEED, &[entry], world.rounds, &());
+            let run = &runs.unwrap().unwrap()[0];
+            scores.push(run.regret / run.random_regret);
+        }
+        let score = scores.iter().sum::<f64>() / scores.len() as f64;
+        assert!((score - best).abs() < 1e-12, "{score} and {best}");
+    }
+    // The same again, from stored results.
+    let mut again = Progress::default();
+    assert_eq!(plan.run(&cells, &(), &mut again).unwrap(), Some(tuned));
+    assert_eq!(again.new, 0);
+}

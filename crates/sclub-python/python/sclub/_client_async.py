@@ -10,7 +10,16 @@ from typing import Any, TypeVar
 
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
 from ._client_base import Base, Verify, whole_file
-from ._client_calls import LONG, Asked, Card, Given, Lines, Recommendation, to_frame
+from ._client_calls import (
+    LONG,
+    Asked,
+    Card,
+    Given,
+    Lines,
+    Recommendation,
+    to_frame,
+    warn_of_missing_nodes,
+)
 from ._client_values import Context, Id, Items, Reward
 
 T = TypeVar("T")
@@ -203,6 +212,7 @@ class AsyncClient(Base):
         import httpx
 
         response: httpx.Response = await self._run(self._calls.download(what, timeout))
+        warn_of_missing_nodes(response.headers)
         try:
             async for part in response.aiter_bytes():
                 yield part

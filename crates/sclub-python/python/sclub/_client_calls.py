@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
@@ -287,6 +288,18 @@ class Lines:
         *lines, self._rest = (self._rest + part).split(b"\n")
         for line in lines:
             yield json.loads(line)
+
+
+def warn_of_missing_nodes(headers: Mapping[str, str]) -> None:
+    """Warns if an export has no lines of some nodes of a cluster, which are not running."""
+    nodes = headers.get("sclub-missing-nodes")
+    if nodes:
+        warnings.warn(
+            f"the export is not complete: {nodes} did not take part, and may have decisions that no other node has; "
+            "repeat it when all nodes are running",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
 
 def to_frame(lines: list[Card]) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from ._lab_results import Results, Run, mean_of
@@ -28,7 +30,10 @@ def draw(
     legend: bool,
 ) -> Axes:
     if value is None:
-        value = "rate" if results.config.get("world") == "ratings" else "regret"
+        config = results.config
+        # Values are not hits, of which a rate is the share.
+        is_rate = config.get("world") == "ratings" and not config.get("rating_values")
+        value = "rate" if is_rate else "regret"
     if value not in ("regret", "rate"):
         raise ValueError(f"value is {value!r}; it must be 'regret' or 'rate'")
     if scale not in ("linear", "log"):
@@ -98,6 +103,20 @@ def _spare(results: Results) -> list[str]:
     others = ["#7F3C00", "#B8860B", "#4B0082", "#708090", "#2F4F4F", "#8B0000"]
     count = len(results.policies)
     return [(free + others)[place % len(free + others)] for place in range(count)]
+
+
+@contextmanager
+def saved(path: str | os.PathLike[str]) -> Iterator[Axes]:
+    """Axes of a new figure, which is saved in the format of the file's ending."""
+    pyplot = _pyplot()
+    figure, axes = pyplot.subplots(figsize=(8.2, 5.2), layout="constrained")
+    try:
+        yield axes
+        # Fonts as text: journals refuse the default, Type 3.
+        with pyplot.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+            figure.savefig(path)
+    finally:
+        pyplot.close(figure)
 
 
 def _pyplot() -> Any:

@@ -1,4 +1,4 @@
-"""Progress of a run."""
+"""Progress of runs and of reading."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-#: A function that is called with the rounds played and the rounds in all.
+#: A function that is called with the rounds played and the rounds in all, or with the bytes read and the bytes in all.
 Progress = Callable[[int, int], object]
 
 #: Seconds before a bar is shown.
@@ -19,7 +19,7 @@ _PIPE_INTERVAL = 10.0
 
 
 @contextmanager
-def watching(progress: bool | Progress | None) -> Iterator[Progress]:
+def watching(progress: bool | Progress | None, unit: str = " rounds") -> Iterator[Progress]:
     """The function to call with the progress."""
     if progress is False:
         yield lambda done, total: None
@@ -36,7 +36,7 @@ def watching(progress: bool | Progress | None) -> Iterator[Progress]:
 
                 bar = tqdm(
                     total=total,
-                    unit=" rounds",
+                    unit=unit,
                     unit_scale=True,
                     delay=_SHOW_AFTER,
                     leave=False,

@@ -6,10 +6,12 @@ import html
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
+
+from ._lab_statistics import Comparison, corrected, paired
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,24 +58,29 @@ class Run:
     #: In a catalogue: items shown, expected and actual clicks by rounds ("from", "to", "shown",
     #: "expected_clicks", "clicks").
     stages: list[dict[str, float]] = field(default_factory=list, repr=False)
+    #: (messages sent, numbers in them) of a policy of several servers or peers; else None.
+    messages: tuple[int, int] | None = None
+    #: The size of the policy's final state in bytes; None if the policy does not tell.
+    state_bytes: int | None = None
 
     def _json(self) -> dict[str, Any]:
         """As ``sclub run --json`` writes it."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         del values["even_curve"]
-        for name in ("clustering", "by_age", "distinct_items", "stages"):
-            if not values[name]:
+        for name in ("clustering", "by_age", "distinct_items", "stages", "messages", "state_bytes"):
+            if values[name] is None or values[name] == []:
                 del values[name]
         return values
 
 
 def results_of(
-    played: Sequence[tuple[str, list[tuple[int, float]], bool, bool]], config: str, file: str | None
+    played: Sequence[tuple[str, list[tuple[int, float]], bool, bool]],
+    config: str,
+    about: Mapping[str, object],
 ) -> Results:
-    """Results from the output of `lab_run`."""
+    """Results from the output of `lab_run`, with what else there is to say about the world."""
     said: dict[str, Any] = json.loads(config)
-    if file is not None:
-        said["file"] = file
+    said.update((name, value) for name, value in about.items() if value is not None)
     return Results([_run(*one) for one in played], said)
 
 
@@ -85,6 +92,8 @@ def _run(text: str, even_curve: list[tuple[int, float]], is_guest: bool, has_clu
         values["clusters"] = values["adjusted_rand"] = None
     for name in ("curve", "by_age"):
         values[name] = [(count, number) for count, number in values.get(name, [])]
+    if values.get("messages") is not None:
+        values["messages"] = tuple(values["messages"])
     return Run(even_curve=even_curve, **values)
 
 
@@ -147,13 +156,138 @@ class Results(Sequence[Run]):
             raise KeyError(f"unknown policy '{policy}'; use one of {', '.join(self.policies)}")
         return Results([run for run in self if run.policy == policy], self.config)
 
+    def __add__(self, other: object) -> Results:
+        """The runs of both: more seeds of the same worlds, more policies, or both.
+
+        Runs that are in both are kept once.
+
+        Raises
+        ------
+        ValueError
+            If the worlds differ, or if a policy has other constants or other results in both.
+
+        >>> import sclub
+        >>> world = sclub.lab.Synthetic(users=20, clusters=2, dim=4)
+        >>> first = sclub.lab.run(world, ["sclub"], rounds=200, seeds=2, progress=False)
+        >>> more = sclub.lab.run(world, ["sclub", "random"], rounds=200, seeds=[3], progress=False)
+        >>> [(run.seed, run.policy) for run in first + more]
+        [(1, 'sclub'), (2, 'sclub'), (3, 'sclub'), (3, 'random')]
+        """
+        if not isinstance(other, Results):
+            return NotImplemented
+        from ._lab_files import total
+
+        return Results(*total((self, self.config), (other, other.config)))
+
+    @classmethod
+    def from_json(cls, path: str | os.PathLike[str]) -> Results:
+        """Read a file of `to_json` or of ``sclub run --json``.
+
+        A file has curves at powers of two only, so `Run.even_curve` is `Run.curve`.
+        """
+        from ._lab_files import read
+
+        return cls(*read(path))
+
+    @overload
+    def compare(
+        self, policy: str, other: str, *, value: Literal["regret", "reward"] = "regret"
+    ) -> Comparison: ...
+    @overload
+    def compare(
+        self, policy: str, other: None = None, *, value: Literal["regret", "reward"] = "regret"
+    ) -> list[Comparison]: ...
+    def compare(
+        self,
+        policy: str,
+        other: str | None = None,
+        *,
+        value: Literal["regret", "reward"] = "regret",
+    ) -> Comparison | list[Comparison]:
+        """Compare a policy with another, or with all others, by a paired t-test over the seeds.
+
+        All policies of a seed have the same users, items and noise, so differences vary less than values.
+
+        Parameters
+        ----------
+        policy, other
+            The names of the policies. Without `other` the policy is compared with each of the others, and
+            `Comparison.p_holm` is corrected for the number of comparisons.
+        value
+            "regret" or "reward".
+
+        >>> import sclub
+        >>> world = sclub.lab.Synthetic(users=20, clusters=2, dim=4)
+        >>> results = sclub.lab.run(world, ["sclub", "random"], rounds=1000, seeds=10, progress=False)
+        >>> found = results.compare("sclub", "random")
+        >>> found.difference < 0 and found.p < 0.01
+        True
+        """
+        if value not in ("regret", "reward"):
+            raise ValueError(f"value is {value!r}; it must be 'regret' or 'reward'")
+        if other is not None:
+            return self._compared(policy, other, value)
+        others = [name for name in self.policies if name != policy]
+        return corrected([self._compared(policy, name, value) for name in others])
+
+    def _compared(self, policy: str, other: str, value: str) -> Comparison:
+        if policy == other:
+            raise ValueError(f"policy '{policy}' cannot be compared with itself")
+        ours = {run.seed: getattr(run, value) for run in self.of(policy)}
+        theirs = {run.seed: getattr(run, value) for run in self.of(other)}
+        seeds = [seed for seed in ours if seed in theirs]
+        if len(seeds) < 2:
+            raise ValueError(
+                f"'{policy}' and '{other}' have {len(seeds)} seeds in common; a paired test needs 2 or more"
+            )
+        return paired(
+            policy, other, value, [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+        )
+
+    def to_latex(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        bold: bool = True,
+        digits: int = 1,
+        caption: str | None = None,
+        label: str | None = None,
+    ) -> str:
+        """A table of LaTeX: means over the seeds, ± standard errors, the best in bold.
+
+        It needs ``\\usepackage{booktabs}``. Policies that know the world are never in bold.
+
+        Parameters
+        ----------
+        path
+            The file to write to, if any.
+        columns
+            Some of "regret", "reward", "clusters", "adjusted_rand" and "policy_seconds"; by default the first
+            four as far as there are values.
+        bold
+            False leaves the best values as they are.
+        digits
+            The number of digits behind the point.
+        caption, label
+            They make it a ``table`` environment.
+        """
+        from ._lab_latex import latex
+
+        text = latex(
+            self._summary(), columns=columns, bold=bold, digits=digits, caption=caption, label=label
+        )
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame of one row a run, without curves."""
         pandas = _pandas()
-        left_out = {"curve", "even_curve", "clustering", "by_age"}
+        left_out = {"curve", "even_curve", "clustering", "by_age", "messages"}
         names = [item.name for item in fields(Run) if item.name not in left_out]
         rows = [[getattr(run, name) for name in names] for run in self]
-        kinds = {"clusters": "Int64", "adjusted_rand": "float64"}
+        kinds = {"clusters": "Int64", "adjusted_rand": "float64", "state_bytes": "Int64"}
         frame: pd.DataFrame = pandas.DataFrame(rows, columns=names).astype(kinds)
         return frame
 
@@ -201,7 +335,7 @@ class Results(Sequence[Run]):
 
     def plot(
         self,
-        ax: Axes | None = None,
+        ax: Axes | str | os.PathLike[str] | None = None,
         *,
         value: Literal["regret", "rate"] | None = None,
         scale: Literal["linear", "log"] = "linear",
@@ -213,7 +347,8 @@ class Results(Sequence[Run]):
         Parameters
         ----------
         ax
-            The axes to draw in; a new figure by default.
+            The axes to draw in; a new figure by default. Or a file to save a new figure to, in the format of
+            its ending: "regret.pdf", "regret.svg", "regret.png" and others that matplotlib writes.
         value
             "regret", the cumulative regret; or "rate", the share of rounds in which the item taken was
             shown, which is the default for `Ratings`.
@@ -226,14 +361,17 @@ class Results(Sequence[Run]):
         -------
         matplotlib.axes.Axes
         """
-        from ._lab_plot import draw
+        from ._lab_plot import draw, saved
 
+        if isinstance(ax, (str, os.PathLike)):
+            with saved(ax) as axes:
+                return draw(self, axes, value=value, scale=scale, band=band, legend=legend)
         return draw(self, ax, value=value, scale=scale, band=band, legend=legend)
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write everything to a file, as ``sclub run --json`` does."""
         document = {
-            "complete": True,
+            "complete": len(self) == len(self.policies) * len({run.seed for run in self}),
             "config": self.config,
             "runs": [run._json() for run in self],
         }

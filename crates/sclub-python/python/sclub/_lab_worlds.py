@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import warnings
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._lab_checks import real, recipe, shop, whole
+from ._lab_data import Reading, Source, data_of, is_ratings
+from ._lab_progress import Progress, watching
 from ._sclub import LabSetting, LabWorld, lab_read
 
 #: The default number of users, the same as in `sclub run`.
@@ -23,6 +24,8 @@ class Setting:
     _setting: LabSetting
     #: The name of the file that it is made from, if any.
     file: str | None = None
+    #: The rating from which on an item of the file is liked, if there is one.
+    like_from: float | None = None
 
     def world(self, seed: int) -> LabWorld:
         """The world of a seed, to look at: `dim`, `users`, `clusters` and ``draw(round)``.
@@ -147,14 +150,24 @@ class Vectors(Setting):
     Parameters
     ----------
     weights
-        An array of shape (users, d); or a file of ratings in any format that ``sclub features`` reads, of
-        which the tastes of the most active users are made (section 5.2 of the paper).
+        An array of shape (users, d); or ratings, of which the tastes of the most active users are made (section
+        5.2 of the paper): a file in any format that ``sclub features`` reads, or a table with a column of users
+        and one of items, such as a DataFrame.
     users, dim
-        With a file: the number of users, and of features of a taste.
+        With ratings: the number of users, and of features of a taste.
     items, frequencies, rewards, noise, users_a_round, reward_scale, newcomers_every, change_at
         As of `Synthetic`; frequencies can be "uniform" or "users".
+    user_column, item_column, rating_column
+        With ratings: the names of the columns, also of the fields of JSON objects. By default columns that are called user,
+        item, rating and the like; in a file without a header the first three.
+    like_from
+        With ratings: count a rating of this or more as a like, and leave out all others. Without it every row counts.
+    rating_values
+        With ratings: use ratings, divided by the highest one, as values in place of 1 in the matrix that tastes are made from.
     skip_bad_lines
-        With a file: count and skip bad lines instead of stopping at the first.
+        With ratings: count and skip bad lines instead of stopping at the first.
+    progress
+        With ratings: as of `run`; a function is called with the bytes read and the bytes in all.
 
     Examples
     --------
@@ -168,7 +181,7 @@ class Vectors(Setting):
 
     def __init__(
         self,
-        weights: ArrayLike | str | os.PathLike[str],
+        weights: ArrayLike | Source,
         *,
         users: int = _USERS,
         dim: int = 20,
@@ -180,7 +193,13 @@ class Vectors(Setting):
         reward_scale: float = 1.0,
         newcomers_every: float | None = None,
         change_at: int | None = None,
+        user_column: str | None = None,
+        item_column: str | None = None,
+        rating_column: str | None = None,
+        like_from: float | None = None,
+        rating_values: bool = False,
         skip_bad_lines: bool = False,
+        progress: bool | Progress | None = None,
     ) -> None:
         if frequencies == "clusters":
             raise ValueError("frequencies is 'clusters', and Vectors has no clusters; it must be 'uniform' or 'users'")
@@ -201,13 +220,17 @@ class Vectors(Setting):
                 "change_at": change_at,
             }
         )
-        if isinstance(weights, (str, os.PathLike)):
-            path = Path(weights)
-            self._setting, said = LabSetting.vectors_of_file(made_from, path, bool(skip_bad_lines))
-            self.file = path.name
+        reading = Reading(
+            user_column, item_column, rating_column, like_from, rating_values, skip_bad_lines
+        )
+        if isinstance(weights, (str, os.PathLike)) or is_ratings(weights, reading):
+            data, self.file = data_of(weights, reading)
+            with watching(progress, "B") as watch:
+                self._setting, said = LabSetting.vectors_of_data(made_from, data, watch)
+            self.like_from = like_from
             _warn(said)
         else:
-            array = np.ascontiguousarray(weights, dtype=np.float64)
+            array: NDArray[np.float64] = np.ascontiguousarray(weights, dtype=np.float64)
             if array.ndim != 2:
                 raise ValueError(f"weights has the shape {array.shape}; (users, d) is expected")
             if not np.isfinite(array).all():
@@ -228,7 +251,9 @@ class Ratings(Setting):
     Parameters
     ----------
     file
-        Pairs of users and items, in any format that ``sclub features`` reads.
+        Pairs of users and items: a file in any format that ``sclub features`` reads, also compressed with gzip or
+        zstd; or a table with a column of users and one of items: a DataFrame of pandas or polars, a table of
+        pyarrow, a mapping of columns.
     dim
         The number of features of an item.
     items
@@ -243,13 +268,33 @@ class Ratings(Setting):
     leaky
         Offer items that a user did not take to the user again, to reproduce older figures. Then an item that was
         offered before is never the one taken, and a policy that remembers items gains by that.
+    user_column, item_column, rating_column
+        The names of the columns, also of the fields of JSON objects. By default columns that are called user,
+        item, rating and the like; in a file without a header the first three.
+    like_from
+        Count a rating of this or more as a like, and leave out all others. Without it every row counts.
+    rating_values
+        Use ratings, divided by the highest one, as values in place of 1: in the matrix that features are made from, and as
+        rewards of the items taken.
     skip_bad_lines
         Count and skip bad lines instead of stopping at the first.
+    progress
+        As of `run`; a function is called with the bytes read and the bytes in all.
+
+    Examples
+    --------
+    >>> import numpy as np, sclub
+    >>> draws = np.random.default_rng(1)
+    >>> table = {"user": draws.integers(100, size=4000), "item": draws.integers(80, size=4000)}
+    >>> world = sclub.lab.Ratings(table, dim=4, items=5)
+    >>> results = sclub.lab.run(world, ["linucb-one"], rounds=100, seeds=1, progress=False)
+    >>> results[0].rounds
+    100
     """
 
     def __init__(
         self,
-        file: str | os.PathLike[str],
+        file: Source,
         *,
         dim: int = 20,
         items: int = 20,
@@ -257,29 +302,35 @@ class Ratings(Setting):
         feature_scale: float = 1.0,
         placebo: bool = False,
         leaky: bool = False,
+        user_column: str | None = None,
+        item_column: str | None = None,
+        rating_column: str | None = None,
+        like_from: float | None = None,
+        rating_values: bool = False,
         skip_bad_lines: bool = False,
+        progress: bool | Progress | None = None,
     ) -> None:
         scale = real("feature_scale", feature_scale)
         if scale is None or not 0 < scale <= 1e6:
             raise ValueError(
                 f"feature_scale is {feature_scale}; it must be above 0 and at most 1000000"
             )
-        path = Path(file)
-        self._setting, said = LabSetting.ratings(
-            path,
-            whole("dim", dim),
-            whole("items", items),
-            str(others),
-            scale,
-            bool(placebo),
-            bool(leaky),
-            bool(skip_bad_lines),
+        data, self.file = data_of(
+            file,
+            Reading(
+                user_column, item_column, rating_column, like_from, rating_values, skip_bad_lines
+            ),
         )
-        self.file = path.name
+        shape = whole("dim", dim), whole("items", items)
+        with watching(progress, "B") as watch:
+            self._setting, said = LabSetting.ratings(
+                data, watch, *shape, str(others), scale, bool(placebo), bool(leaky)
+            )
+        self.like_from = like_from
         _warn(said)
 
     def __repr__(self) -> str:
-        return f"Ratings({self.file!r})"
+        return f"Ratings({self.file or 'table'!r})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,6 +345,8 @@ class Taken:
     user: NDArray[np.uint32]
     #: The item of each pair, by number.
     item: NDArray[np.uint32]
+    #: The value of each pair: its rating divided by the highest one; None unless ratings are values.
+    value: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.user)
@@ -302,16 +355,26 @@ class Taken:
         return f"<Taken: {len(self)} pairs of {len(self.users)} users and {len(self.items)} items>"
 
     def matrix(self) -> NDArray[np.float64]:
-        """1 where a user took an item, else 0: an array of shape (users, items)."""
+        """1, or the value, where a user took an item, else 0: an array of shape (users, items)."""
         table = np.zeros((len(self.users), len(self.items)))
-        table[self.user, self.item] = 1.0
+        table[self.user, self.item] = 1.0 if self.value is None else self.value
         return table
 
 
-def read_ratings(file: str | os.PathLike[str], *, skip_bad_lines: bool = False) -> Taken:
-    """Reads pairs of users and items, in any format that ``sclub features`` reads.
+def read_ratings(
+    file: Source,
+    *,
+    user_column: str | None = None,
+    item_column: str | None = None,
+    rating_column: str | None = None,
+    like_from: float | None = None,
+    rating_values: bool = False,
+    skip_bad_lines: bool = False,
+    progress: bool | Progress | None = None,
+) -> Taken:
+    """Reads pairs of users and items, from a file or a table. The arguments are those of `Ratings`.
 
-    Each pair counts once, whatever the rating.
+    Each pair counts once. Of several ratings of a pair the highest counts.
 
     >>> import os, tempfile, sclub
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -324,10 +387,18 @@ def read_ratings(file: str | os.PathLike[str], *, skip_bad_lines: bool = False) 
     >>> taken.matrix()
     array([[1., 1.],
            [1., 0.]])
+    >>> table = {"who": ["anna", "bert", "anna"], "item": ["tea", "tea", "mate"], "stars": [5, 2, 4]}
+    >>> sclub.lab.read_ratings(table, user_column="who", like_from=4)
+    <Taken: 2 pairs of 1 users and 2 items>
     """
-    user, item, users, items, said = lab_read(Path(file), bool(skip_bad_lines))
+    data, _ = data_of(
+        file,
+        Reading(user_column, item_column, rating_column, like_from, rating_values, skip_bad_lines),
+    )
+    with watching(progress, "B") as watch:
+        user, item, value, users, items, said = lab_read(data, watch)
     _warn(said)
-    return Taken(users, items, user, item)
+    return Taken(users, items, user, item, value)
 
 
 def _warn(said: list[str]) -> None:

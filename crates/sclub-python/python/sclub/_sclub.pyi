@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, final
 
 import numpy as np
@@ -22,6 +21,7 @@ __all__ = [
     "_restore",
     "_seconds_in_rust",
     "item_id",
+    "lab_columns",
     "lab_policies",
     "lab_read",
     "lab_run",
@@ -164,19 +164,19 @@ class LabSetting:
     @staticmethod
     def vectors(recipe: Mapping[str, object], weights: NDArray[np.float64]) -> LabSetting: ...
     @staticmethod
-    def vectors_of_file(
-        recipe: Mapping[str, object], path: Path, skip_bad_lines: bool
+    def vectors_of_data(
+        recipe: Mapping[str, object], data: Mapping[str, object], watch: Callable[[int, int], object]
     ) -> tuple[LabSetting, list[str]]: ...
     @staticmethod
     def ratings(
-        path: Path,
+        data: Mapping[str, object],
+        watch: Callable[[int, int], object],
         dim: int,
         items: int,
         others: str,
         feature_scale: float,
         placebo: bool,
         leaky: bool,
-        skip_bad_lines: bool,
     ) -> tuple[LabSetting, list[str]]: ...
     def world(self, seed: int) -> LabWorld: ...
 
@@ -196,10 +196,18 @@ class LabWorld:
     def ids(self, round: int) -> NDArray[np.uint64] | None: ...
     def __deepcopy__(self, _memo: Any) -> LabWorld: ...
 
+def lab_columns(
+    columns: Sequence[str], user: str | None, item: str | None, rating: str | None
+) -> tuple[int, int, int | None]: ...
 def lab_policies() -> list[tuple[str, str, bool]]: ...
-def lab_read(
-    path: Path, skip_bad_lines: bool
-) -> tuple[NDArray[np.uint32], NDArray[np.uint32], list[str], list[str], list[str]]: ...
+def lab_read(data: Mapping[str, object], watch: Callable[[int, int], object]) -> tuple[
+    NDArray[np.uint32],
+    NDArray[np.uint32],
+    NDArray[np.float64] | None,
+    list[str],
+    list[str],
+    list[str],
+]: ...
 def lab_run(
     world: LabSetting | Callable[[int], tuple[str, dict[str, object]]],
     policies: Sequence[tuple[str, object]] | None,

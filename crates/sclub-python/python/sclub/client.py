@@ -25,7 +25,17 @@ from typing import Any, TypeVar
 from ._client_async import AsyncClient
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
 from ._client_base import Base, Verify, whole_file
-from ._client_calls import LONG, Asked, Card, Given, Lines, Recommendation, Scored, to_frame
+from ._client_calls import (
+    LONG,
+    Asked,
+    Card,
+    Given,
+    Lines,
+    Recommendation,
+    Scored,
+    to_frame,
+    warn_of_missing_nodes,
+)
 from ._client_errors import (
     Conflict,
     ConnectionFailed,
@@ -305,7 +315,8 @@ class Client(Base):
     def export(self, *, timeout: float = LONG) -> Generator[Card, None, None]:
         """Yields every item that was shown and has a reward, then those that have none.
 
-        Lines are not kept in memory. An interrupted download raises `ConnectionFailed`.
+        Lines are not kept in memory. An interrupted download raises `ConnectionFailed`. If nodes of a
+        cluster are not running, their part is missing, and a `RuntimeWarning` names them.
 
         Example::
 
@@ -388,6 +399,7 @@ class Client(Base):
         import httpx
 
         response: httpx.Response = self._run(self._calls.download(what, timeout))
+        warn_of_missing_nodes(response.headers)
         try:
             yield from response.iter_bytes()
         except httpx.RequestError as error:

@@ -35,12 +35,14 @@ from ._lab_checks import LIMIT, text, whole
 from ._lab_guests import About, Policy, World, policy_list, world_maker
 from ._lab_progress import Progress, watching
 from ._lab_results import Results, Run, results_of
+from ._lab_statistics import Comparison
 from ._lab_worlds import Catalogue, Ratings, Setting, Synthetic, Taken, Vectors, read_ratings
 from ._sclub import lab_policies, lab_run
 
 __all__ = [
     "About",
     "Catalogue",
+    "Comparison",
     "Policy",
     "Ratings",
     "Results",
@@ -145,7 +147,10 @@ def run(
             options,
             watch,
         )
-    return results_of(played, config, world.file if isinstance(world, Setting) else None)
+    about = {}
+    if isinstance(world, Setting):
+        about = {"file": world.file, "like_from": world.like_from}
+    return results_of(played, config, about)
 
 
 def _seeds(seeds: int | Iterable[int], first_seed: int) -> list[int]:

@@ -55,7 +55,7 @@ impl Options {
 /// The world of a run.
 enum Where {
     /// In a world of the lab.
-    Own(Setting),
+    Own(Box<Setting>),
     /// In one that a Python function makes from a seed.
     Guest(Py<PyAny>),
 }
@@ -140,7 +140,7 @@ impl Job {
         let preset: Preset = options.preset.parse().map_err(refused)?;
         let given = options.given(world.py())?;
         let place = match world.cast::<LabSetting>() {
-            Ok(own) => Where::Own(own.get().setting.clone()),
+            Ok(own) => Where::Own(Box::new(own.get().setting.clone())),
             Err(_) => Where::Guest(world.clone().unbind()),
         };
         let specs = specs(policies, &place)?;

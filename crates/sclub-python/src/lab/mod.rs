@@ -12,4 +12,4 @@ mod settings;
 
 pub use guest_policy::policy_of;
 pub use run::{lab_policies, lab_run};
-pub use settings::{LabSetting, LabWorld, lab_read};
+pub use settings::{LabSetting, LabWorld, lab_columns, lab_read};

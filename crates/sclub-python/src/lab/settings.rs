@@ -1,14 +1,15 @@
 //! The worlds of the lab.
 
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use numpy::ndarray::Array2;
-use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use sclub_lab::catalogue::{Link, Shop};
-use sclub_lab::data::{Options, Read, ReadError, read};
+use sclub_lab::data::{ColumnNames, Options, RatingUse, Read, ReadError, Table, read, read_table};
 use sclub_lab::setting::{Setting, SettingError};
 use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Twists};
@@ -183,17 +184,17 @@ impl LabSetting {
         Self::checked(Setting::Vectors(recipe, Arc::new(rows)))
     }
 
-    /// Tastes made from a file of ratings.
+    /// Tastes made from ratings.
     #[staticmethod]
-    fn vectors_of_file(
+    fn vectors_of_data(
         py: Python<'_>,
         recipe: RecipeArgs,
-        path: PathBuf,
-        skip_bad_lines: bool,
+        data: DataArgs<'_>,
+        watch: Py<PyAny>,
     ) -> PyResult<Warned> {
         let recipe = recipe.recipe()?;
+        let (read, mut warnings) = data.read(py, &watch)?;
         py.detach(|| {
-            let (read, mut warnings) = read_file(&path, skip_bad_lines)?;
             let (setting, shortages) =
                 Setting::vectors(recipe, &read.interactions).map_err(refused)?;
             warnings.extend(shortages.iter().map(ToString::to_string));
@@ -206,18 +207,18 @@ impl LabSetting {
     #[expect(clippy::too_many_arguments, reason = "keywords of a constructor")]
     fn ratings(
         py: Python<'_>,
-        path: PathBuf,
+        data: DataArgs<'_>,
+        watch: Py<PyAny>,
         dim: usize,
         items: usize,
         others: &str,
         feature_scale: f64,
         placebo: bool,
         leaky: bool,
-        skip_bad_lines: bool,
     ) -> PyResult<Warned> {
         let others = others.parse().map_err(refused)?;
+        let (read, warnings) = data.read(py, &watch)?;
         py.detach(|| {
-            let (read, warnings) = read_file(&path, skip_bad_lines)?;
             let shape = (dim, items);
             let setting =
                 Setting::ratings(read.interactions, shape, others, feature_scale, placebo);
@@ -248,12 +249,134 @@ pub fn in_full(error: SettingError) -> PyErr {
     refused(message)
 }
 
-fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Vec<String>)> {
-    let options = Options {
-        format: None,
-        skip_bad_lines,
-    };
-    let read = read(path, &options, &|_, _| ()).map_err(|error| match &error {
+/// Ratings, as the Python part of the package passes them: a file, or a table in memory.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct DataArgs<'py> {
+    /// The file; `None` for a table.
+    path: Option<PathBuf>,
+    table: Option<TableArgs<'py>>,
+    skip_bad_lines: bool,
+    user_column: Option<String>,
+    item_column: Option<String>,
+    rating_column: Option<String>,
+    like_from: Option<f64>,
+    rating_values: bool,
+}
+
+/// The different users and items, the user and the item of each row, and the ratings.
+#[derive(FromPyObject)]
+struct TableArgs<'py>(
+    Vec<String>,
+    Vec<String>,
+    PyReadonlyArray1<'py, u32>,
+    PyReadonlyArray1<'py, u32>,
+    Option<PyReadonlyArray1<'py, f64>>,
+);
+
+impl DataArgs<'_> {
+    fn options(&self) -> Options {
+        Options {
+            format: None,
+            skip_bad_lines: self.skip_bad_lines,
+            columns: ColumnNames {
+                user: self.user_column.clone(),
+                item: self.item_column.clone(),
+                rating: self.rating_column.clone(),
+            },
+            ratings: match self.like_from {
+                Some(least) => RatingUse::LikeFrom(least),
+                None if self.rating_values => RatingUse::Values,
+                None => RatingUse::Ignored,
+            },
+        }
+    }
+
+    /// The interactions, and warnings about them. Calls `watch` with the bytes read and the bytes in all.
+    fn read(&self, py: Python<'_>, watch: &Py<PyAny>) -> PyResult<(Read, Vec<String>)> {
+        let options = self.options();
+        let (read, place) = match (&self.path, &self.table) {
+            (Some(path), _) => (read_file(py, path, &options, watch)?, path.as_path()),
+            (None, Some(table)) => {
+                let TableArgs(users, items, user, item, ratings) = table;
+                let rows: Vec<(u32, u32)> = user
+                    .as_array()
+                    .iter()
+                    .copied()
+                    .zip(item.as_array().iter().copied())
+                    .collect();
+                let ratings: Vec<f64> = match ratings {
+                    Some(ratings) => ratings.as_array().to_vec(),
+                    None => Vec::new(),
+                };
+                let read = py.detach(|| {
+                    read_table(
+                        &Table {
+                            name: TABLE,
+                            users,
+                            items,
+                            rows: &rows,
+                            ratings: &ratings,
+                        },
+                        &options,
+                    )
+                    .map_err(|error| PyValueError::new_err(error.to_string()))
+                })?;
+                (read, Path::new(TABLE))
+            }
+            (None, None) => return Err(PyValueError::new_err("there are no data")),
+        };
+        let mut warnings = Vec::new();
+        if let Some((line, reason)) = &read.first_bad {
+            let many = thousands(read.bad_lines as f64);
+            let file = place.display();
+            warnings.push(format!(
+                "bad lines skipped: {many}, the first {file}:{line}: {reason}"
+            ));
+        }
+        if read.odd_first_line && self.path.is_some() {
+            let all = &read.interactions;
+            warnings.push(format!(
+                "the first line of {} ({}, {}) was read as data, though all others are numbers; if it is a \
+                 header, name its columns with user_column and item_column",
+                place.display(),
+                all.user_name(0),
+                all.item_name(0),
+            ));
+        }
+        Ok((read, warnings))
+    }
+}
+
+/// The name of a table in messages.
+const TABLE: &str = "the table";
+
+/// The number of bytes from one call of the progress function to the next, at least.
+const BYTES_A_CALL: u64 = 4 << 20;
+
+fn read_file(py: Python<'_>, path: &Path, options: &Options, watch: &Py<PyAny>) -> PyResult<Read> {
+    // The first exception of the progress function. It is raised when the file has been read.
+    let raised: Mutex<(u64, Option<PyErr>)> = Mutex::new((0, None));
+    let result = py.detach(|| {
+        read(path, options, &|done, total| {
+            let mut state = raised.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.1.is_some() || done < state.0 + BYTES_A_CALL {
+                return;
+            }
+            state.0 = done;
+            let called = Python::attach(|py| {
+                watch
+                    .call1(py, (done, total))
+                    .and_then(|_| py.check_signals())
+            });
+            state.1 = called.err();
+        })
+    });
+    let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = raised.1 {
+        return Err(error);
+    }
+    result.map_err(|error| match &error {
         ReadError::Io { source, .. } => {
             let message = format!("{error}: {source}");
             if source.kind() == std::io::ErrorKind::NotFound {
@@ -263,47 +386,51 @@ fn read_file(path: &std::path::Path, skip_bad_lines: bool) -> PyResult<(Read, Ve
             }
         }
         _ => PyValueError::new_err(error.to_string()),
-    })?;
-    let mut warnings = Vec::new();
-    if let Some((line, reason)) = &read.first_bad {
-        let many = thousands(read.bad_lines as f64);
-        let file = path.display();
-        warnings.push(format!(
-            "bad lines skipped: {many}, the first {file}:{line}: {reason}"
-        ));
-    }
-    if read.odd_first_line {
-        let all = &read.interactions;
-        warnings.push(format!(
-            "the first line of {} ({}, {}) was read as data, though all others are numbers; if it is a \
-             header, call its columns user and item",
-            path.display(),
-            all.user_name(0),
-            all.item_name(0),
-        ));
-    }
-    Ok((read, warnings))
+    })
 }
 
-/// Pairs of a user and an item by number, the names of users and of items, and warnings.
+/// The positions of the columns of users, items and ratings.
+#[pyfunction]
+pub fn lab_columns(
+    columns: Vec<String>,
+    user: Option<String>,
+    item: Option<String>,
+    rating: Option<String>,
+) -> PyResult<(usize, usize, Option<usize>)> {
+    let columns: Vec<Cow<'_, str>> = columns.into_iter().map(Cow::Owned).collect();
+    ColumnNames { user, item, rating }
+        .positions(&columns)
+        .map_err(PyValueError::new_err)
+}
+
+/// Pairs of a user and an item by number, their values, the names of users and of items, and warnings.
 type Taken<'py> = (
     Bound<'py, PyArray1<u32>>,
     Bound<'py, PyArray1<u32>>,
+    Option<Bound<'py, PyArray1<f64>>>,
     Vec<String>,
     Vec<String>,
     Vec<String>,
 );
 
-/// Reads a file of ratings: pairs, names, and warnings.
+/// Reads ratings: pairs, values, names, and warnings.
 #[pyfunction]
-pub fn lab_read(py: Python<'_>, path: PathBuf, skip_bad_lines: bool) -> PyResult<Taken<'_>> {
-    let (read, warnings) = py.detach(|| read_file(&path, skip_bad_lines))?;
+pub fn lab_read<'py>(
+    py: Python<'py>,
+    data: DataArgs<'py>,
+    watch: Py<PyAny>,
+) -> PyResult<Taken<'py>> {
+    let (read, warnings) = data.read(py, &watch)?;
     let all = &read.interactions;
     let (mut users, mut items) = (Vec::new(), Vec::new());
+    let mut values = all.has_values().then(Vec::new);
     for user in 0..all.users() {
         for &item in all.of_user(user) {
             users.push(user as u32);
             items.push(item);
+        }
+        if let Some(values) = &mut values {
+            values.extend_from_slice(all.values_of_user(user).unwrap_or_default());
         }
     }
     let user_names = (0..all.users()).map(|user| all.user_name(user).to_string());
@@ -311,6 +438,7 @@ pub fn lab_read(py: Python<'_>, path: PathBuf, skip_bad_lines: bool) -> PyResult
     Ok((
         PyArray1::from_vec(py, users),
         PyArray1::from_vec(py, items),
+        values.map(|values| PyArray1::from_vec(py, values)),
         user_names.collect(),
         item_names.collect(),
         warnings,

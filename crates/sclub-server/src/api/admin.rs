@@ -21,7 +21,7 @@ use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
 
 /// The header of an export that names nodes which are not running.
-const MISSING_NODES: &str = "sclub-missing-nodes";
+pub const MISSING_NODES: &str = "sclub-missing-nodes";
 
 /// The number of parts of a download that are buffered.
 const PARTS: usize = 8;
@@ -33,7 +33,7 @@ const PART: usize = 256 << 10;
 /// user no longer accept a reward. After a compaction no data of the user is in the data folder.
 #[utoipa::path(delete, path = "/v1/users/{id}", tag = "admin", params(("id" = String, Path, description = "The user's id")), responses(
     (status = 200, body = Forgotten, description = "The user is forgotten"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     super::calls::check_id(&app.settings, &id, || "user".to_owned())?;
@@ -69,7 +69,7 @@ pub(super) async fn expect(
 /// Takes a snapshot and removes the data of forgotten users from the data folder.
 #[utoipa::path(post, path = "/v1/admin/compact", tag = "admin", responses(
     (status = 200, body = CompactResponse, description = "The compaction is done"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let done = engine.compact().await;
@@ -86,7 +86,7 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
 /// Takes a snapshot.
 #[utoipa::path(post, path = "/v1/admin/snapshot", tag = "admin", responses(
     (status = 200, body = SnapshotResponse, description = "The snapshot is taken"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let at = engine.snapshot().await;

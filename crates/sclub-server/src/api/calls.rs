@@ -151,7 +151,7 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
     (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
     (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
     (status = 422, body = ErrorBody, description = "The reward is out of range"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
     request: Request,
@@ -165,7 +165,7 @@ pub(super) async fn feedback(
     (status = 404, body = ErrorBody, description = "A decision was not made by this server; nothing was learned"),
     (status = 410, body = ErrorBody, description = "A decision has expired, or its user was forgotten; nothing was learned"),
     (status = 422, body = ErrorBody, description = "A reward is out of range; nothing was learned"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,
@@ -375,7 +375,7 @@ fn check_count(field: &str, count: usize, max: usize) -> Result<(), Refusal> {
     Err(Refusal::invalid(field, message))
 }
 
-fn check_batch(settings: &Settings, field: &str, count: usize) -> Result<(), Refusal> {
+pub(super) fn check_batch(settings: &Settings, field: &str, count: usize) -> Result<(), Refusal> {
     check_count(field, count, settings.max_batch)
 }
 

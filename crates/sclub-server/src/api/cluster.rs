@@ -22,12 +22,12 @@ use tower::ServiceExt;
 
 pub(super) use all::{__path_nodes, nodes};
 use all::{ask_all, compact, hashes, metrics, node_list, state};
-use batch::{Share, feedback_batch, of_whole_batch, recommend_batch};
+use batch::{Share, error_of, feedback_batch, is_idle_round, of_whole_batch, recommend_batch};
 
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
-use crate::cluster::Node;
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
 use crate::cluster::node::Group;
+use crate::cluster::{Node, Unanswered};
 use crate::decision::{DecisionContents, Sealer};
 use crate::edge::{ApiError, Closing};
 use crate::engine::{Engine, Refusal};
@@ -39,10 +39,16 @@ const DEADLINE: u64 = crate::cluster::TTL + 3_000;
 const LIMIT: u64 = crate::cluster::TTL + 4_000;
 /// The milliseconds for which one attempt waits for its answer. Then the owner may be another one.
 const ATTEMPT_MS: u64 = 1_500;
-/// The milliseconds for which a compaction may take.
+/// The milliseconds for which a compaction, a snapshot or a hash of the state may take.
 const LONG_MS: u64 = 600_000;
-/// The milliseconds between two attempts.
+/// The milliseconds between the first two attempts, and the maximum between later ones.
 const RETRY: u64 = 15;
+const MAX_RETRY: u64 = 100;
+/// The maximum length of a message to another node, without the body of the request.
+const MAX_ENVELOPE: usize = 4 << 10;
+
+/// The code of the error for a write that may have been executed.
+const UNKNOWN_OUTCOME: &str = "unknown_outcome";
 
 /// In a cluster, hands a request to the owner of its group. On a single server it does nothing.
 pub(super) async fn spread(State(app): State<Shared>, request: Request, next: Next) -> Answer {
@@ -69,7 +75,13 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             }
             Ok(json(&list))
         }
-        "/v1/state" => state(&node, &route).await,
+        "/v1/state" => {
+            let manner = match request.uri().query() {
+                Some(query) if query.contains("hash") => Manner::Long,
+                _ => Manner::Repeat,
+            };
+            state(&node, &route, manner).await
+        }
         "/metrics" => Ok(metrics(&node)),
         "/v1/items" if method == Method::PUT => {
             let (head, sent) = request.into_parts();
@@ -87,7 +99,7 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let id = percent_decoded(id);
             ask(&node, node.group_of(&id), route, nothing).await
         }
-        "/v1/admin/snapshot" => Ok(json(&ask_all(&node, &route).await?)),
+        "/v1/admin/snapshot" => Ok(json(&ask_all(&node, &route, Manner::Long).await?)),
         "/v1/admin/compact" => compact(&node).await,
         "/v1/admin/export" => Ok(super::admin::export_cluster(node)),
         "/v1/admin/backup" => Err(ApiError::new(
@@ -182,6 +194,43 @@ fn group_of_decision<'a>(node: &'a Node, decision: &str) -> Result<&'a Arc<Group
     Ok(node.group_of(&contents.user))
 }
 
+/// The way in which an owner is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// The call is repeated until there is an answer.
+    Repeat,
+    /// The call is not repeated if it may have been executed.
+    Once,
+    /// As `Repeat`, and the owner may take long for it.
+    Long,
+}
+
+impl Manner {
+    /// The milliseconds for which one attempt waits for its answer, and those after which a request is answered in any
+    /// case.
+    fn limits(self) -> (u64, u64) {
+        match self {
+            Manner::Repeat | Manner::Once => (ATTEMPT_MS, LIMIT),
+            Manner::Long => (LONG_MS, LONG_MS),
+        }
+    }
+}
+
+/// The pauses between attempts, in milliseconds: each is longer than the one before.
+struct Pauses(u64);
+
+impl Pauses {
+    fn new() -> Self {
+        Self(RETRY)
+    }
+
+    fn next(&mut self) -> u64 {
+        let pause = self.0;
+        self.0 = (pause * 3 / 2).min(MAX_RETRY);
+        pause
+    }
+}
+
 /// Asks the owner of a group, which may be this node. Waits while the group moves.
 async fn ask(
     node: &Arc<Node>,
@@ -189,23 +238,56 @@ async fn ask(
     route: Route,
     bytes: Bytes,
 ) -> Result<Answer, ApiError> {
+    ask_as(node, group, route, bytes, Manner::Repeat).await
+}
+
+/// As [`ask`], in a manner.
+async fn ask_as(
+    node: &Arc<Node>,
+    group: &Arc<Group>,
+    route: Route,
+    bytes: Bytes,
+    manner: Manner,
+) -> Result<Answer, ApiError> {
+    check_length(node, bytes.len())?;
     let can_be_stale = route.is_read();
+    let is_once = manner == Manner::Once;
+    let (attempt, limit) = manner.limits();
     let clock = &node.env.clock;
     let begun = clock.monotonic();
+    let mut pauses = Pauses::new();
+    // The batch of the catalogue that the owner must have read.
+    let mut catalogue = 0;
     loop {
+        let left = limit.saturating_sub(clock.monotonic() - begun);
         // Not held while another node is asked: the group could not be closed and opened again meanwhile.
         let own = group.app().filter(|_| node.owns(group));
         if let Some(app) = own {
-            let left = LIMIT.saturating_sub(clock.monotonic() - begun);
+            let answered = async {
+                let has_read = node.has_catalogue_until(catalogue, attempt).await;
+                match has_read {
+                    true => Some(answer_local(&app, &route, bytes.clone()).await),
+                    false => None,
+                }
+            };
             let answered = tokio::select! {
                 biased;
-                answered = answer_local(&app, &route, bytes.clone()) => Some(answered),
+                answered = answered => answered,
                 () = clock.sleep(left) => None,
             };
             match answered {
+                Some(Err(error)) if is_once && is_unknown(&error) => return Err(unknown_once()),
                 Some(Err(error)) if is_moving(&error) || !node.owns(group) => {}
                 Some(Ok(answer)) if answer.status().as_u16() >= 500 && !node.owns(group) => {}
+                Some(Err(error)) if can_be_stale && catalogue == 0 && lacks_items(&error) => {
+                    match node.last_catalogue_batch().await {
+                        Some(last) if last > 0 => catalogue = last,
+                        _ => return Err(error),
+                    }
+                    continue;
+                }
                 Some(answered) => return answered,
+                None if is_once => return Err(unknown_once()),
                 // It waits behind a write that takes long.
                 None => {}
             }
@@ -213,17 +295,28 @@ async fn ask(
             let call = GroupCall::Http(HttpCall {
                 route: route.clone(),
                 body: bytes.to_vec(),
+                catalogue,
             });
             let sent = Instant::now();
-            match node.ask_owner(group, call, ATTEMPT_MS).await {
-                Some(GroupAnswer::Http(answer)) => {
+            match node.try_owner(group, call, attempt.min(left)).await {
+                Ok(GroupAnswer::Http(answer)) => {
                     node.meters.forwarded(sent.elapsed());
+                    if can_be_stale
+                        && catalogue == 0
+                        && error_of(&answer).is_some_and(|error| lacks_items(&error))
+                        && let Some(last) = node.last_catalogue_batch().await
+                        && last > 0
+                    {
+                        catalogue = last;
+                        continue;
+                    }
                     return Ok(response(answer));
                 }
-                Some(GroupAnswer::Failed(reason)) => {
+                Ok(GroupAnswer::Failed(reason)) => {
                     tracing::error!(group = group.name, reason, "a forwarded request failed");
                     return Err(ApiError::internal());
                 }
+                Err(Unanswered::Unknown) if is_once => return Err(unknown_once()),
                 _ => {}
             }
             // Without an owner, this node answers from what it knows.
@@ -239,13 +332,45 @@ async fn ask(
                 "the owner of the partition does not answer; retry",
             ));
         }
-        clock.sleep(RETRY).await;
+        clock.sleep(pauses.next()).await;
     }
 }
 
-/// Returns true if an error may be gone after a moment, on this node or another. Every call can be repeated.
+/// Checks that another node can be sent a body of this length. The answer is the same if this node owns the group.
+fn check_length(node: &Node, length: usize) -> Result<(), ApiError> {
+    let max = node.bus.max_message().saturating_sub(MAX_ENVELOPE);
+    if length <= max {
+        return Ok(());
+    }
+    let message = format!(
+        "the body, or its part for one partition, has {length} bytes; nodes can send each other at most {max}; send \
+         it in several requests"
+    );
+    Err(ApiError::too_large(message))
+}
+
+/// Returns true if the reason of an error may be that the owner has not read the end of the catalogue: an item was put
+/// through another node just now.
+fn lacks_items(error: &ApiError) -> bool {
+    let is_of_candidates = |field: &str| field.ends_with("candidates");
+    error.code == "unknown_item"
+        || (error.code == "invalid" && error.field.as_deref().is_some_and(is_of_candidates))
+}
+
+fn is_unknown(error: &ApiError) -> bool {
+    error.code == UNKNOWN_OUTCOME
+}
+
+/// The answer to a call that must not be repeated, if its outcome is not known.
+fn unknown_once() -> ApiError {
+    let message =
+        "it is not known whether the round was logged; if it is sent again, it may count twice";
+    ApiError::new(StatusCode::GATEWAY_TIMEOUT, UNKNOWN_OUTCOME, message)
+}
+
+/// Returns true if an error may be gone after a moment, on this node or another.
 fn is_moving(error: &ApiError) -> bool {
-    error.code == "moved" || error.code == "unknown_outcome"
+    error.code == "moved" || is_unknown(error)
 }
 
 /// Answers a call with the engine of a group.
@@ -270,7 +395,11 @@ async fn answer_local(app: &Shared, route: &Route, bytes: Bytes) -> Result<Answe
 
 /// Answers a request of another node; `None` if the group has moved.
 pub(crate) async fn answer_call(app: &Shared, call: HttpCall) -> Option<HttpAnswer> {
-    match answer_local(app, &call.route, call.body.into()).await {
+    let (route, body) = (call.route, Bytes::from(call.body));
+    match answer_local(app, &route, body.clone()).await {
+        Err(error) if is_unknown(&error) && is_idle_round(&route, &body) => {
+            Some(error_answer(error).await)
+        }
         Err(error) if is_moving(&error) => None,
         Err(error) => Some(error_answer(error).await),
         Ok(answer) => Some(whole(answer).await),
@@ -323,6 +452,7 @@ pub(super) async fn upsert(
     let call = GroupCall::Upsert(items);
     let clock = &node.env.clock;
     let begun = clock.monotonic();
+    let mut pauses = Pauses::new();
     let (changed, position) = loop {
         let answer = node.ask_owner(group, call.clone(), ATTEMPT_MS).await;
         match answer {
@@ -343,16 +473,10 @@ pub(super) async fn upsert(
                 "the owner of the catalogue does not answer; retry",
             ));
         }
-        clock.sleep(RETRY).await;
+        clock.sleep(pauses.next()).await;
     };
-    while clock.monotonic() - begun < DEADLINE {
-        let app = group.app();
-        let engine = app.as_ref().and_then(|app| app.engine());
-        if engine.is_some_and(|engine| engine.state().position() >= position) {
-            break;
-        }
-        clock.sleep(2).await;
-    }
+    let left = DEADLINE.saturating_sub(clock.monotonic() - begun);
+    node.has_catalogue_until(position, left).await;
     Ok(changed as usize)
 }
 

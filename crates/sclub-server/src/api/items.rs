@@ -32,7 +32,7 @@ const MAX_VALUES_PER_WRITE: usize = 1 << 17;
     (status = 400, body = ErrorBody, description = "A line is not an item; the message has its number"),
     (status = 413, body = ErrorBody, description = "A line is too long; the message has its number"),
     (status = 422, body = ErrorBody, description = "A field is invalid; the message has the line number"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn put(
     State(app): State<Shared>,
     headers: HeaderMap,
@@ -216,7 +216,7 @@ pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer
 /// Removes an item from the catalogue. Decisions that showed it still accept a reward.
 #[utoipa::path(delete, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
     (status = 200, body = Removed, description = "`removed` is false if it was not in the catalogue"),
-    (status = 503, body = ErrorBody, description = "The server is read-only at the moment")))]
+    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
 pub(super) async fn remove(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let removed = app.ready()?.remove(&id).await?;
     Ok(json(&Removed { removed }))

@@ -26,6 +26,7 @@ use axum::routing::{get, post};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
 pub use openapi::document;
 
@@ -353,6 +354,7 @@ impl From<Refusal> for ApiError {
                     .retry_after(5)
             }
             Refusal::ReadOnly(_) => ApiError::read_only(message).retry_after(5),
+            Refusal::TooLarge => ApiError::too_large(message),
             Refusal::Moved => ApiError::moved(message),
             Refusal::Overloaded | Refusal::Closing => ApiError::overloaded(message),
         }

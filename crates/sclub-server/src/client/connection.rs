@@ -30,12 +30,18 @@ pub struct Response {
     pub status: u16,
     /// The body.
     pub body: Bytes,
+    headers: HeaderMap,
 }
 
 impl Response {
     /// Returns true if the status is 2xx.
     pub fn is_success(&self) -> bool {
         (200..300).contains(&self.status)
+    }
+
+    /// The value of a header, if the answer has it and it is text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
     }
 }
 
@@ -144,6 +150,7 @@ impl Connection {
             Ok(Response {
                 status: head.status.as_u16(),
                 body,
+                headers: head.headers,
             })
         };
         within(limit, call).await?
@@ -177,6 +184,7 @@ impl Connection {
         Ok(Response {
             status: head.status.as_u16(),
             body: error_body.into(),
+            headers: head.headers,
         })
     }
 

@@ -10,6 +10,9 @@ use std::pin::Pin;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+/// The smallest [`Bus::max_message`] that a cluster needs. A batch of events is one message.
+pub const MIN_MAX_MESSAGE: usize = 8 << 20;
+
 /// The future result of a call.
 pub type Call<'a, T> = Pin<Box<dyn Future<Output = Result<T, BusError>> + Send + 'a>>;
 
@@ -25,6 +28,9 @@ pub enum BusError {
     /// No answer came in time. The call may have been executed, or may be executed later.
     #[error("no answer in time")]
     Timeout,
+    /// The message is larger than [`Bus::max_message`]. Nothing was sent.
+    #[error("the message is larger than the servers allow")]
+    TooLarge,
     /// There is no such stream, bucket or object, or the messages were purged.
     #[error("{0} does not exist")]
     Missing(String),
@@ -153,6 +159,11 @@ pub trait Bus: fmt::Debug + Send + Sync {
 
     /// Removes an object. Does nothing if there is none.
     fn remove<'a>(&'a self, name: &'a str) -> Call<'a, ()>;
+
+    /// The maximum length of a message of a stream, a request and an answer, with their headers.
+    fn max_message(&self) -> usize {
+        MIN_MAX_MESSAGE
+    }
 
     /// Removes the parts of objects whose upload did not end. If there are any, it takes some seconds.
     fn sweep(&self) -> Call<'_, ()>;

@@ -50,6 +50,16 @@ pub enum NodeCall {
     },
 }
 
+impl NodeCall {
+    /// Returns true if all requests only read.
+    pub fn is_read(&self) -> bool {
+        match self {
+            NodeCall::Groups(calls) => calls.iter().all(|(_, call)| call.is_read()),
+            _ => false,
+        }
+    }
+}
+
 /// A request of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HttpCall {
@@ -57,6 +67,8 @@ pub struct HttpCall {
     pub route: Route,
     /// The body.
     pub body: Vec<u8>,
+    /// The batch of the catalogue that the owner must have read before it answers; 0 if it need not wait.
+    pub catalogue: u64,
 }
 
 /// The kinds of requests of clients that are handed to the owner of a group.
@@ -72,6 +84,13 @@ pub enum Route {
     FeedbackBatch,
     /// Another one: the method, and the path with its query.
     Other(String, String),
+}
+
+impl GroupCall {
+    /// Returns true for requests that only read ([`Route::is_read`]).
+    pub fn is_read(&self) -> bool {
+        matches!(self, GroupCall::Http(call) if call.route.is_read())
+    }
 }
 
 impl Route {
@@ -94,6 +113,8 @@ pub enum GroupAnswer {
     Result(Vec<u8>, u64),
     /// The call failed.
     Failed(String),
+    /// The answer is too large for a message with other answers. To be sent again, in a message of its own.
+    Alone,
 }
 
 /// An answer to a client.

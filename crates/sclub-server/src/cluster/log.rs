@@ -107,11 +107,12 @@ impl StreamLog {
                     let last = expected_last + 1;
                     return Err(AppendError::Conflict { last });
                 }
+                Err(BusError::TooLarge) if !is_sent => return Err(AppendError::TooLarge),
                 Err(error) => error,
             };
             is_sent |= error != BusError::NoResponders;
             let is_late = clock.monotonic().saturating_sub(begun) >= APPEND_TIMEOUT;
-            if is_late || error == BusError::Conflict {
+            if is_late || matches!(error, BusError::Conflict | BusError::TooLarge) {
                 // After an attempt of unknown outcome, the conflict may be with that attempt.
                 let error = failed(&error);
                 return Err(match is_sent {

@@ -61,6 +61,14 @@ pub struct Move {
     pub to: Option<String>,
 }
 
+/// The owner of a group, by its lease.
+pub fn owner(bus: &dyn Bus, group: &str) -> Option<String> {
+    let leases = bus.entries(Bucket::Leases);
+    let (_, entry) = leases.iter().find(|(of, _)| of == group)?;
+    let lease: Lease = serde_json::from_slice(&entry.value).ok()?;
+    Some(lease.node)
+}
+
 /// The owners of the groups, by their leases.
 pub fn owners(bus: &dyn Bus) -> BTreeMap<String, String> {
     let leases = bus.entries(Bucket::Leases);

@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use backup::backup_group;
 pub use export::{Export, export_all};
 pub(crate) use export::{ask_node, sweep_exports};
+pub(crate) use forward::Unanswered;
 pub use log::StreamLog;
 pub use node::{Node, NodeParts, Tasks, TokioTasks};
 pub(crate) use serve::execute_on_node;
@@ -213,23 +214,36 @@ impl Cluster {
     /// # Errors
     /// If there is none, or this program does not support it.
     pub async fn read(bus: &dyn Bus) -> Result<(Self, Identity), String> {
-        let failed = |error: BusError| format!("the cluster cannot be read: {error}");
         let missing = || "there is no such cluster; make it with 'sclub cluster init'".to_owned();
         let facts = match bus.get(Bucket::Config, CLUSTER_KEY).await {
             Err(BusError::Missing(_)) => None,
-            other => other.map_err(failed)?,
+            other => other.map_err(unreadable)?,
         };
         let facts = facts.ok_or_else(missing)?;
         let identity = bus
             .get(Bucket::Config, IDENTITY_KEY)
             .await
-            .map_err(failed)?;
+            .map_err(unreadable)?;
         let identity = identity.ok_or_else(missing)?;
         let facts: Self = serde_json::from_slice(&facts.value)
             .map_err(|error| format!("the key {CLUSTER_KEY} is damaged: {error}"))?;
         let identity = Identity::decode(&identity.value).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, facts.partitions)?;
         Ok((facts, identity))
+    }
+}
+
+/// The reason why a cluster cannot be read, for the operator.
+fn unreadable(error: BusError) -> String {
+    match error {
+        BusError::NoResponders => "JetStream does not answer: it is off, or the NATS servers have just been started. \
+            Every NATS server needs `jetstream { store_dir: \"/var/lib/nats\", sync_interval: always }` in its \
+            configuration"
+            .to_owned(),
+        BusError::Timeout => "JetStream does not answer in time: a majority of the NATS servers must be running, and \
+            connected with each other"
+            .to_owned(),
+        error => format!("the cluster cannot be read: {error}"),
     }
 }
 

@@ -217,6 +217,14 @@ impl NatsBus {
             .await
     }
 
+    /// Checks that the server of the connection is new enough and takes messages that are large enough.
+    ///
+    /// # Errors
+    /// [`BusError::Failed`] with what to change in its configuration.
+    pub fn check_server(&self) -> Result<(), BusError> {
+        setup::check_server(&self.link)
+    }
+
     /// Runs the work on the runtime of the connection, because the caller's may have no timers and sockets.
     fn run<T: Send + 'static>(
         &self,
@@ -349,6 +357,10 @@ impl Bus for NatsBus {
     fn remove<'a>(&'a self, name: &'a str) -> Call<'a, ()> {
         let (objects, name) = (self.objects.clone(), name.to_owned());
         self.run(async move { objects.remove(&name).await })
+    }
+
+    fn max_message(&self) -> usize {
+        self.link.client().max_payload()
     }
 
     fn sweep(&self) -> Call<'_, ()> {

@@ -26,7 +26,7 @@ use crate::identity::Identity;
 use crate::locks::{lock, read, write};
 use crate::meters::Meters;
 use crate::settings::Settings;
-use crate::store::{Epochs, Folder, Snapshots};
+use crate::store::{COPIES, Epochs, Folder, Snapshots};
 
 /// The milliseconds between two looks at a group, if nothing happens.
 const TICK: u64 = 200;
@@ -34,9 +34,8 @@ const TICK: u64 = 200;
 const RENEW: u64 = TTL / 3;
 /// The milliseconds for which a node that starts waits for the bus.
 const MAX_START: u64 = 30_000;
-
-/// The folder with the copies of a group's snapshots.
-pub(super) const COPIES: &str = "copies";
+/// The milliseconds between two lines of the log about that.
+const REPORT: u64 = 4_000;
 
 /// Runs the tasks of a node.
 pub trait Tasks: fmt::Debug + Send + Sync {
@@ -174,7 +173,7 @@ impl Node {
         wait_for_answer(&*bus, &env).await;
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
-            .check(&settings)
+            .check_for_cluster(&settings)
             .map_err(|misfit| misfit.to_string())?;
         cluster.rules.apply(&mut settings)?;
         let groups = Cluster::streams(cluster.partitions)
@@ -298,7 +297,12 @@ impl Node {
         self.is_draining.store(true, Ordering::SeqCst);
         let _ = self.write_member().await;
         let begun = self.env.clock.monotonic();
-        let others = || Members::read(&*self.bus).members.len() > 1;
+        // Nodes that shut down at the same time take nothing over.
+        let others = || {
+            let members = Members::read(&*self.bus);
+            let takers = members.ranking("");
+            takers.iter().any(|member| member.name != self.name)
+        };
         while others()
             && self.groups.iter().any(|group| is_leading(group))
             && self.env.clock.monotonic() - begun < patience
@@ -512,11 +516,17 @@ fn is_node_name(name: &str) -> bool {
 /// Waits until the bus answers, for a while: after the failure of a NATS server it needs seconds to elect leaders.
 async fn wait_for_answer(bus: &dyn Bus, env: &Env) {
     let begun = env.clock.monotonic();
-    while let Err(BusError::Timeout | BusError::NoResponders) =
+    let mut next_report = begun + REPORT / 2;
+    while let Err(error @ (BusError::Timeout | BusError::NoResponders)) =
         bus.get(Bucket::Config, super::CLUSTER_KEY).await
     {
-        if env.clock.monotonic() - begun >= MAX_START {
+        let now = env.clock.monotonic();
+        if now - begun >= MAX_START {
             return;
+        }
+        if now >= next_report {
+            tracing::warn!("waiting for NATS: {}", super::unreadable(error));
+            next_report = now + REPORT;
         }
         env.clock.sleep(TICK).await;
     }

@@ -2,16 +2,25 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use axum::http::StatusCode;
+use bytes::Bytes;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::bus::Incoming;
 use super::call::{GroupAnswer, GroupCall, NodeCall, decode, encode};
-use super::node::{COPIES, Group, Node};
+use super::node::{Group, Node};
 use crate::api::{self, App};
+use crate::edge::ApiError;
 use crate::engine::{Compaction, Confirmed, Engine, Refusal, forget_in_folder};
+use crate::store::COPIES;
 
 /// The milliseconds between two attempts to listen.
 const RETRY: u64 = 100;
+/// The milliseconds for which a request waits until this node has read the catalogue.
+const MAX_CATALOGUE_WAIT: u64 = 1_000;
+/// The maximum number of messages of other nodes that are answered at once: those that only read, and others. Others
+/// wait for the disks of NATS, so they must not keep out those that read.
+const MAX_MESSAGES: usize = 1_024;
 
 /// The milliseconds for which a node that is to remove the data of users catches up with the log first.
 const MAX_BEHIND: u64 = 10_000;
@@ -37,15 +46,26 @@ pub(super) async fn execute_as_owner(node: &Node, group: &Group, call: GroupCall
     let Some(app) = group.app() else {
         return GroupAnswer::Moved;
     };
-    if matches!(&call, GroupCall::Http(call) if call.route.is_read()) {
+    if let GroupCall::Http(http) = &call
+        && !node
+            .has_catalogue_until(http.catalogue, MAX_CATALOGUE_WAIT)
+            .await
+    {
+        return GroupAnswer::Moved;
+    }
+    if call.is_read() {
         return execute(&app, call).await;
     }
     if !node.owns(group) {
         return GroupAnswer::Moved;
     }
     match execute_long(node, app, call).await {
-        // The reason may be that another node owns the group now, which knows more.
-        GroupAnswer::Http(answer) if answer.status >= 400 && !node.owns(group) => {
+        // The reason may be that another node owns the group now, which knows more. An unknown outcome stays unknown.
+        GroupAnswer::Http(answer)
+            if answer.status >= 400
+                && answer.status != StatusCode::GATEWAY_TIMEOUT
+                && !node.owns(group) =>
+        {
             GroupAnswer::Moved
         }
         answer => answer,
@@ -55,10 +75,7 @@ pub(super) async fn execute_as_owner(node: &Node, group: &Group, call: GroupCall
 /// Executes a call on the engine of a group.
 pub(crate) async fn execute(app: &Arc<App>, call: GroupCall) -> GroupAnswer {
     // A node that owned the group last answers requests that only read until there is another owner.
-    let may_answer = |engine: &&Engine| {
-        engine.is_leading()
-            || (matches!(&call, GroupCall::Http(call) if call.route.is_read()) && engine.has_led())
-    };
+    let may_answer = |engine: &&Engine| engine.is_leading() || (call.is_read() && engine.has_led());
     let Some(engine) = app.engine().filter(may_answer) else {
         return GroupAnswer::Moved;
     };
@@ -105,6 +122,7 @@ pub(crate) fn subject_of(node: &str) -> String {
 
 /// Answers requests to this node for as long as it runs.
 pub(super) async fn answer_as_node(node: Arc<Node>) {
+    let [reads, others] = [(); 2].map(|()| Arc::new(Semaphore::new(MAX_MESSAGES)));
     while !node.is_closed() {
         let Ok(mut requests) = node.bus.listen(&subject_of(&node.name)).await else {
             node.env.clock.sleep(RETRY).await;
@@ -112,24 +130,71 @@ pub(super) async fn answer_as_node(node: Arc<Node>) {
         };
         while let Some(Incoming { bytes, reply }) = requests.recv().await {
             let own = Arc::clone(&node);
+            let (reads, others) = (Arc::clone(&reads), Arc::clone(&others));
             node.tasks.spawn(Box::pin(async move {
-                let answer = match decode::<NodeCall>(&bytes) {
-                    Some(NodeCall::Groups(calls)) => {
+                let Some(call) = decode::<NodeCall>(&bytes) else {
+                    return;
+                };
+                drop(bytes);
+                let limit = match call.is_read() {
+                    true => reads,
+                    false => others,
+                };
+                let Ok(_permit) = limit.try_acquire() else {
+                    return reply.send(refused_all(&call));
+                };
+                let answer = match call {
+                    NodeCall::Groups(calls) => {
                         let answers = calls
                             .into_iter()
                             .map(|(group, call)| answer(&own, group, call));
-                        encode(&futures_util::future::join_all(answers).await)
+                        let answers = futures_util::future::join_all(answers).await;
+                        encode_answers(answers, own.bus.max_message()).await
                     }
-                    Some(call) => match execute_on_node(&own, call).await {
+                    call => match execute_on_node(&own, call).await {
                         Ok(result) => encode(&GroupAnswer::Result(encode(&result).to_vec(), 0)),
                         Err(reason) => encode(&GroupAnswer::Failed(reason)),
                     },
-                    None => return,
                 };
                 reply.send(answer);
             }));
         }
     }
+}
+
+/// The answer to a message that this node has no room for. Nothing was done.
+fn refused_all(call: &NodeCall) -> Bytes {
+    match call {
+        NodeCall::Groups(calls) => encode(&vec![GroupAnswer::Moved; calls.len()]),
+        _ => encode(&GroupAnswer::Failed("the node is overloaded".to_owned())),
+    }
+}
+
+/// Encodes answers to one message of at most `max` bytes. Those that have no room are to be asked for again, each in a
+/// message of its own. An answer that is too large even then is an error.
+async fn encode_answers(mut answers: Vec<GroupAnswer>, max: usize) -> Bytes {
+    let bytes = encode(&answers);
+    if bytes.len() <= max {
+        return bytes;
+    }
+    if let [_] = answers[..] {
+        let message = format!(
+            "the answer has {} bytes, and nodes can send each other at most {max}; ask for less at once",
+            bytes.len()
+        );
+        let error = api::error_answer(ApiError::too_large(message)).await;
+        return encode(&[GroupAnswer::Http(error)].to_vec());
+    }
+    // The number of answers, and one byte for each that has no room.
+    let mut left = max.saturating_sub(10 + answers.len());
+    for answer in &mut answers {
+        let length = encode(answer).len();
+        match left.checked_sub(length) {
+            Some(rest) => left = rest,
+            None => *answer = GroupAnswer::Alone,
+        }
+    }
+    encode(&answers)
 }
 
 /// Answers a request to the owner of a group.
@@ -217,5 +282,43 @@ async fn refused(refusal: Refusal) -> GroupAnswer {
     match refusal {
         Refusal::Moved => GroupAnswer::Moved,
         refusal => GroupAnswer::Http(api::error_answer(refusal.into()).await),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::call::HttpAnswer;
+
+    fn of_length(length: usize) -> GroupAnswer {
+        GroupAnswer::Http(HttpAnswer {
+            status: 200,
+            content_type: String::new(),
+            retry_after: None,
+            body: vec![7; length],
+        })
+    }
+
+    async fn encoded(answers: Vec<GroupAnswer>, max: usize) -> Vec<GroupAnswer> {
+        let bytes = encode_answers(answers, max).await;
+        assert!(bytes.len() <= max, "{} of {max} bytes", bytes.len());
+        decode(&bytes).unwrap()
+    }
+
+    #[tokio::test]
+    async fn answers_without_room_are_asked_for_again_alone() {
+        let all = vec![of_length(600), of_length(600), of_length(100)];
+        assert_eq!(encoded(all.clone(), 2_000).await, all);
+        let some = vec![of_length(600), GroupAnswer::Alone, of_length(100)];
+        assert_eq!(encoded(all, 1_000).await, some);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_too_large_is_an_error() {
+        let answers = encoded(vec![of_length(2_000)], 1_000).await;
+        let [GroupAnswer::Http(answer)] = &answers[..] else {
+            panic!("{answers:?}");
+        };
+        assert_eq!(answer.status, 413);
     }
 }

@@ -79,7 +79,7 @@ impl Audit {
     pub fn reopen(&self) -> Result<(), String> {
         if let Sink::File(path, out) = &*self.0 {
             let file = open(path)?;
-            lock(&out).file = file;
+            lock(out).file = file;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Audit {
             Sink::File(path, out) => {
                 let mut text = serde_json::to_vec(line).expect("plain data");
                 text.push(b'\n');
-                let mut out = lock(&out);
+                let mut out = lock(out);
                 let outcome = out.file.write_all(&text);
                 if let Err(error) = &outcome
                     && !out.failing

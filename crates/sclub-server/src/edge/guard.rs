@@ -372,7 +372,7 @@ impl Rates {
 
     fn take_address_at(&self, client: IpAddr, now: u64) -> Result<(), ApiError> {
         let shard = &self.shards[self.hasher.hash_one(client) as usize % SHARDS];
-        let mut shard = lock(&shard);
+        let mut shard = lock(shard);
         if let Some(full_at) = shard.full_at.get_mut(&client) {
             *full_at = self.take(*full_at, now)?;
             return Ok(());

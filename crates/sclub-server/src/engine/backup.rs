@@ -66,6 +66,7 @@ impl Engine {
 /// As [`Engine::backup`].
 pub fn backup_folder(env: &Env, data: &Path, out: &mut dyn Write) -> Result<(), FoldError> {
     let folder = Folder::open(env, data)?;
+    fold::identity(&folder)?;
     let journal = folder.journal.read(folder.journal.first()? - 1)?;
     let journaled = last_page(&folder.journal)?.map_or(0, |page| page.position);
     let from = fold::Sources::of(&folder);
@@ -231,7 +232,12 @@ fn fill(env: &Env, frames: &mut Frames<'_>, path: &Path) -> Result<(), StoreErro
                 newest = number;
                 let mut pieces = frames.snapshot();
                 let mut copy = |out: &mut dyn Write| io::copy(&mut pieces, out).map(drop);
-                folder.snapshots.write(number, &mut copy)?;
+                let written = folder.snapshots.write(number, &mut copy);
+                // An error of the backup is not one of the folder.
+                match pieces.error.take() {
+                    Some(error) => return Err(error),
+                    None => written?,
+                }
             }
             Kind::Batch | Kind::Journal if number == 0 => {
                 return Err(damaged("a batch has no number"));

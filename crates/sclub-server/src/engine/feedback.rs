@@ -80,6 +80,33 @@ pub(super) enum Round {
     Lists(Vec<ListAnswer>),
 }
 
+impl Round {
+    /// The approximate length of its event in the log, in bytes, at most. `dim` is the number of features of an item of the
+    /// catalogue.
+    pub fn max_size(&self, dim: usize) -> usize {
+        let values = |features: &Features| match features {
+            Features::Inline(features) => features.len(),
+            Features::Catalogue(_) => dim,
+        };
+        match self {
+            Round::Items(answers) => answers
+                .iter()
+                .map(|a| (values(&a.features) + a.context.len()) * 8 + a.user.len() + a.item.len())
+                .map(|bytes| bytes + 64)
+                .sum(),
+            Round::Lists(answers) => answers
+                .iter()
+                .map(|answer| {
+                    let decision = &answer.decision;
+                    let shown = decision.shown.iter();
+                    let items = shown.map(|s| values(&s.features) * 8 + s.item.len() + 32);
+                    items.sum::<usize>() + decision.context.len() * 8 + decision.user.len() + 64
+                })
+                .sum(),
+        }
+    }
+}
+
 /// The reward of an item whose features may still be in the catalogue.
 #[derive(Debug)]
 pub(super) struct ItemAnswer {

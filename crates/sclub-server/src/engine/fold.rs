@@ -38,6 +38,12 @@ pub enum FoldError {
     /// The folder is empty.
     #[error("{0} has no data of a server")]
     Empty(String),
+    /// The folder is that of a node of a cluster, which has no log of its own.
+    #[error(
+        "{0} is the data folder of a node of a cluster: use it with `sclub serve --cluster URL`. To export or back up, \
+         ask the cluster: `sclub export --url URL`, `sclub cluster backup`"
+    )]
+    Node(String),
 }
 
 /// The identity of a folder; `None` if it is new.
@@ -50,10 +56,19 @@ pub fn identity(folder: &Folder) -> Result<Option<Identity>, FoldError> {
         misfit,
     };
     match folder.identity()? {
+        Some(bytes) if is_of_node(&bytes) => {
+            Err(FoldError::Node(folder.path().display().to_string()))
+        }
         Some(bytes) => Identity::decode(&bytes).map(Some).map_err(wrong),
         None if folder.log.last() == 0 => Ok(None),
         None => Err(wrong(Misfit("the folder's identity is missing".to_owned()))),
     }
+}
+
+/// Returns true for the identity in the folder of a node: that of the cluster, then 8 bytes for the cluster's life.
+fn is_of_node(bytes: &[u8]) -> bool {
+    let end = bytes.len().saturating_sub(8);
+    serde_json::from_slice::<serde::de::IgnoredAny>(&bytes[..end]).is_ok()
 }
 
 /// The log and the snapshots that a state is recovered from.

@@ -229,6 +229,10 @@ impl Engine {
                 identity.check(settings)?;
                 identity
             }
+            None if folder.is_of_partition() => {
+                let path = folder.path().display().to_string();
+                return Err(FoldError::Node(path).into());
+            }
             None => {
                 let identity = Identity::new(settings, &*folder.env().random)?;
                 folder.set_identity(&identity.encode())?;

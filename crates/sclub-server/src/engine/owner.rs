@@ -25,7 +25,8 @@ use crate::event::{Batch, Event, Item, Stamp};
 use crate::state::{Ahead, Effect, State};
 use crate::store::{AppendError, Epochs, StoreError};
 
-/// The maximum number of rounds, and of bytes, in one append.
+/// The maximum number of rounds, and of bytes, in one append. A larger round has an append of its own. Bytes are estimated,
+/// and must stay below the maximum length of a message of a stream.
 const MAX_ROUNDS_PER_COMMIT: usize = 1024;
 const MAX_BYTES_PER_COMMIT: usize = 4 << 20;
 
@@ -280,20 +281,31 @@ impl Owner {
         let mut next = Some(first);
         while let Some(request) = next.take() {
             self.admit(&mut commit, request);
-            let has_room =
-                commit.waiting.len() < MAX_ROUNDS_PER_COMMIT && commit.bytes < MAX_BYTES_PER_COMMIT;
             if can_share
-                && has_room
+                && commit.waiting.len() < MAX_ROUNDS_PER_COMMIT
                 && let Ok(request) = self.requests.try_recv()
             {
-                match shares(&request) {
-                    true => next = Some(request),
-                    false => self.held = Some(request),
+                match self.round_size(&request) {
+                    Some(bytes) if commit.bytes + bytes <= MAX_BYTES_PER_COMMIT => {
+                        next = Some(request);
+                    }
+                    _ => self.held = Some(request),
                 }
             }
         }
         self.last_rounds = commit.waiting.len();
         self.commit(commit).await;
+    }
+
+    /// The approximate length in the log of a request that is a round.
+    fn round_size(&self, request: &WriteRequest) -> Option<usize> {
+        match &request.command {
+            Command::Learn(round) => {
+                let dim = self.shared.read().dim().unwrap_or(0);
+                Some(round.max_size(dim))
+            }
+            _ => None,
+        }
     }
 
     /// Waits for more rounds to share the next append: a moment if the log is on a disk. An append to a stream takes
@@ -399,6 +411,10 @@ impl Owner {
                     let _ = reply.send(Ok(done));
                 }
             }
+            Err(AppendError::TooLarge) => {
+                let replies = waiting.into_iter().map(|(_, reply)| reply);
+                refuse(replies, &Refusal::TooLarge);
+            }
             Err(error) if shared.is_replicated && !matches!(error, AppendError::NotWritten(_)) => {
                 // Another node writes, or the batch may be found in the log later. To follow tells.
                 tracing::info!(%error, "stepping down");
@@ -471,6 +487,7 @@ impl Owner {
             AppendError::Conflict { .. } => {
                 Refusal::from(&StoreError::Refused(format!("another writer: {error}")))
             }
+            AppendError::TooLarge => Refusal::TooLarge,
         };
         if let Refusal::ReadOnly(reason) = &refusal {
             let before = lock(&self.shared.read_only).replace(reason.clone());

@@ -88,24 +88,24 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<Recommended, Refusal> {
         let is_long = self.is_long(std::slice::from_ref(asked));
-        let chosen = self.with_state(is_long, |state| {
+        let chosen = self.with_state(is_long, |state, catalogue| {
             scratch.begin();
-            self.choose(state, asked, scratch)
+            self.choose(state, catalogue, asked, scratch)
         });
         scratch.end();
         Ok(self.hand_out(chosen?))
     }
 
-    /// Recommends to several users on the same history.
+    /// Recommends to several users on the same history and the same catalogue.
     ///
     /// # Errors
     /// If one of the requests is invalid. No request is answered then.
     pub fn recommend_all(&self, all: &[RecommendQuery<'_>]) -> Result<Vec<Recommended>, Refusal> {
-        let chosen = self.with_state(self.is_long(all), |state| {
+        let chosen = self.with_state(self.is_long(all), |state, catalogue| {
             let mut scratch = Scratch::default();
             let all = all.iter().enumerate();
             all.map(|(index, asked)| {
-                self.choose(state, asked, &mut scratch)
+                self.choose(state, catalogue, asked, &mut scratch)
                     .map_err(|refusal| refusal.within("requests", index))
             })
             .collect::<Result<Vec<_>, _>>()
@@ -142,22 +142,35 @@ impl Engine {
             || items.saturating_mul(further) > MAX_SHORT_SCORES
     }
 
-    /// Reads the state. Other recommendations do not wait for a long read; learning does.
-    fn with_state<T>(&self, is_long: bool, look: impl FnOnce(&State) -> T) -> T {
-        match is_long {
-            true => self.shared.state.read_long(look),
-            false => look(&self.shared.read()),
+    /// Reads the state and the catalogue, which do not change meanwhile. Other recommendations do not wait for a long
+    /// read; learning and changes of the catalogue do.
+    fn with_state<T>(
+        &self,
+        is_long: bool,
+        look: impl FnOnce(&State, Option<&Catalogue>) -> T,
+    ) -> T {
+        let shared = &self.shared;
+        let other = shared.catalogue.as_ref();
+        match (is_long, other) {
+            (true, None) => shared.state.read_long(|own| look(own, own.catalogue())),
+            (true, Some(other)) => shared.state.read_long(|own| {
+                let other = &other.state;
+                other.read_long(|other| look(own, other.catalogue()))
+            }),
+            (false, _) => {
+                let own = shared.read();
+                look(&own, shared.catalogue_of(&own).get())
+            }
         }
     }
 
     fn choose<'a>(
         &self,
         state: &State,
+        catalogue: Option<&Catalogue>,
         asked: &RecommendQuery<'a>,
         scratch: &mut Scratch,
     ) -> Result<Decided<'a>, Refusal> {
-        let guard = self.shared.catalogue_of(state);
-        let catalogue = guard.get();
         let term = self.shared.term()?;
         let mut slots = Vec::new();
         let choice = match &asked.among {
@@ -343,3 +356,6 @@ fn has_duplicates(slots: &[usize]) -> bool {
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
+
+#[cfg(test)]
+mod tests;

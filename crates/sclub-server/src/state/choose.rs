@@ -147,7 +147,8 @@ pub struct Scratch {
     items: Option<ItemSet>,
     /// Items in context.
     joined: Option<ItemSet>,
-    /// The context of `joined`, if it holds the whole catalogue of the state that is being read.
+    /// The context of `joined`, if it holds the whole catalogue that is being read. One guard must keep the catalogue
+    /// unchanged from [`Scratch::begin`] on.
     whole_in: Option<Vec<f64>>,
 }
 

@@ -217,6 +217,7 @@ impl<'a> Frames<'a> {
             frames: self,
             used: 0,
             is_over: false,
+            error: None,
         }
     }
 }
@@ -227,18 +228,28 @@ pub struct Pieces<'f, 'a> {
     frames: &'f mut Frames<'a>,
     used: usize,
     is_over: bool,
+    /// The reason why it could not be read to its end.
+    pub error: Option<StoreError>,
 }
 
 impl Read for Pieces<'_, '_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while !self.is_over && self.used == self.frames.bytes.len() {
-            let (kind, _, _) = self.frames.frame().map_err(io::Error::other)?;
-            self.used = 0;
-            match kind {
-                Kind::SnapshotPiece => {}
-                Kind::SnapshotEnd => self.is_over = true,
-                _ => return Err(io::Error::other(damaged("a snapshot has no end"))),
+            let error = match self.frames.frame() {
+                Ok((Kind::SnapshotPiece, ..)) => None,
+                Ok((Kind::SnapshotEnd, ..)) => {
+                    self.is_over = true;
+                    None
+                }
+                Ok(_) => Some(damaged("a snapshot has no end")),
+                Err(error) => Some(error),
+            };
+            if let Some(error) = error {
+                let text = error.to_string();
+                self.error = Some(error);
+                return Err(io::Error::other(text));
             }
+            self.used = 0;
         }
         let rest = &self.frames.bytes[self.used..];
         let count = rest.len().min(out.len());

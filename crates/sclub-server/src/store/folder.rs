@@ -27,6 +27,9 @@ use crate::env::{Env, LockGuard};
 /// The format that this version reads and writes.
 const FORMAT: u64 = 2;
 
+/// The subfolder with copies of a partition's snapshots. Only a node of a cluster makes it.
+pub(crate) const COPIES: &str = "copies";
+
 /// A data folder, locked.
 #[derive(Debug)]
 pub struct Folder {
@@ -138,6 +141,12 @@ impl Folder {
     /// If they cannot be read.
     pub fn identity(&self) -> Result<Option<Vec<u8>>, StoreError> {
         files::get(&*self.env.disk, &self.path.join("identity"))
+    }
+
+    /// Returns true for the folder of a partition, which a node of a cluster has in its own.
+    pub fn is_of_partition(&self) -> bool {
+        let names = self.env.disk.names(&self.path).unwrap_or_default();
+        names.iter().any(|name| name == COPIES)
     }
 
     /// Writes the identity. It is durable when this returns.

@@ -25,6 +25,9 @@ pub enum AppendError {
     /// The batch is not in the log and will not be.
     #[error(transparent)]
     NotWritten(StoreError),
+    /// The batch is larger than the log allows. It is not in the log and will not be.
+    #[error("the batch is larger than the log allows")]
+    TooLarge,
     /// The batch may be in the log. The next append that succeeds with the same `expected_last`
     /// makes it void.
     #[error(transparent)]

@@ -18,6 +18,7 @@ mod snapshots;
 use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
+pub(crate) use folder::COPIES;
 pub use folder::Folder;
 pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;
@@ -70,7 +71,9 @@ impl From<AppendError> for StoreError {
     fn from(error: AppendError) -> Self {
         match error {
             AppendError::NotWritten(error) | AppendError::Unknown(error) => error,
-            conflict @ AppendError::Conflict { .. } => StoreError::Refused(conflict.to_string()),
+            other @ (AppendError::Conflict { .. } | AppendError::TooLarge) => {
+                StoreError::Refused(other.to_string())
+            }
         }
     }
 }

@@ -217,7 +217,11 @@ impl SimBus {
             }
             let delay = nats.core().delay();
             nats.clock.sleep(delay).await;
-            while !nats.core().is_up(link) {
+            let is_waiting = || {
+                let core = nats.core();
+                !core.is_up(link) || core.frozen.contains(&(link, stream.clone()))
+            };
+            while is_waiting() {
                 if sender.is_closed() {
                     return;
                 }
@@ -371,6 +375,9 @@ impl Bus for SimBus {
         message: Bytes,
     ) -> Call<'a, u64> {
         let (stream, id) = (stream.to_owned(), id.to_owned());
+        if message.len() > self.nats.core().max_append {
+            return Box::pin(async { Err(BusError::TooLarge) });
+        }
         self.call(move |core, now| core.append(now, &stream, &id, expected_last, message.clone()))
     }
 
@@ -478,6 +485,9 @@ impl Bus for SimBus {
     fn request<'a>(&'a self, subject: &'a str, request: Bytes, timeout_ms: u64) -> Call<'a, Bytes> {
         Box::pin(async move {
             let clock = &self.nats.clock;
+            if request.len() > self.max_message() {
+                return Err(BusError::TooLarge);
+            }
             self.connected(clock.now() + timeout_ms).await?;
             let fate = self.nats.core().fate();
             let (reply, mut answers) = mpsc::channel(4);
@@ -581,6 +591,10 @@ impl Bus for SimBus {
         })
     }
 
+    fn max_message(&self) -> usize {
+        self.nats.core().max_message
+    }
+
     fn sweep(&self) -> Call<'_, ()> {
         self.call(|_, _| Ok(()))
     }
@@ -664,9 +678,11 @@ impl Reply for SimReply {
         if fate.is_lost || !fate.is_answered || !nats.core().is_up(self.from) {
             return;
         }
+        let late = nats.core().reply_delay;
+        assert!(answer.len() <= nats.core().max_message, "a large answer");
         let spawner = Arc::clone(&nats);
         spawner.spawn(async move {
-            nats.clock.sleep(fate.back).await;
+            nats.clock.sleep(fate.back + late).await;
             if nats.core().is_up(self.to) {
                 let _ = self.reply.try_send(Ok(answer));
             }

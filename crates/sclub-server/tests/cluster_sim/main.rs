@@ -9,7 +9,7 @@
 //! With `SCLUB_SIM_ALL=1` a run of many seeds does not stop at the first one that fails.
 //!
 //! [`nats`] and [`bus`] are the simulated messaging system; [`world`] has the machines and their processes;
-//! [`clients`] and [`operators`] act; [`model`] keeps account of what was acknowledged; [`finish`] compares.
+//! [`clients`] and [`operators`] act; [`requests`] has scripts in place of a seed's choices; [`model`] keeps account of what was acknowledged; [`finish`] compares.
 //! Disk, clock and scheduler are those of the simulation of a single server.
 
 mod bus;
@@ -28,6 +28,7 @@ mod model;
 mod nats;
 mod operators;
 mod plan;
+mod requests;
 mod run;
 #[path = "../simulation/seed.rs"]
 mod seed;

@@ -2,14 +2,14 @@
 //!
 //! All faults are drawn here. [`crate::bus`] has the calls of a node.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use rand::RngExt;
 use sclub_server::cluster::TTL;
-use sclub_server::cluster::bus::{Bucket, BusError, Entry, Incoming};
+use sclub_server::cluster::bus::{Bucket, BusError, Entry, Incoming, MIN_MAX_MESSAGE};
 use sclub_server::env::Spawner;
 use tokio::sync::{mpsc, watch};
 
@@ -96,6 +96,13 @@ pub struct Core {
     pub network: Network,
     pub broken: Broken,
     pub has_majority: bool,
+    /// The milliseconds by which the answers of nodes to each other are late.
+    pub reply_delay: u64,
+    /// The connections that get no messages of a stream at the moment.
+    pub frozen: BTreeSet<(LinkId, String)>,
+    /// The maximum length of a request and an answer, and that of a message of a stream.
+    pub max_message: usize,
+    pub max_append: usize,
     streams: BTreeMap<String, Stream>,
     buckets: BTreeMap<Bucket, Keys>,
     pub objects: BTreeMap<String, Bytes>,
@@ -161,6 +168,10 @@ impl Nats {
                 network: Network::PERFECT,
                 broken: Broken::Nothing,
                 has_majority: true,
+                reply_delay: 0,
+                frozen: BTreeSet::new(),
+                max_message: MIN_MAX_MESSAGE,
+                max_append: MIN_MAX_MESSAGE,
                 streams: BTreeMap::new(),
                 buckets: buckets.into(),
                 objects: BTreeMap::new(),

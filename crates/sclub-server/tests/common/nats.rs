@@ -288,7 +288,7 @@ fn free_ports(count: usize) -> Vec<u16> {
 }
 
 /// The program: SCLUB_NATS_SERVER, or nats-server on the path if it is new enough, or the one in `target/nats`.
-fn binary() -> Option<PathBuf> {
+pub fn binary() -> Option<PathBuf> {
     if let Some(path) = std::env::var_os("SCLUB_NATS_SERVER") {
         return Some(path.into());
     }

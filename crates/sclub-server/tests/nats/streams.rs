@@ -28,6 +28,9 @@ async fn an_append_needs_the_last_sequence_and_happens_once() {
     assert_eq!(bus.append("s", "c", 1, one.clone()).await, Ok(2));
     assert_eq!(bus.append("s", "a", 2, one.clone()).await, Ok(1));
     assert_eq!(bus.bounds("s").await, Ok((1, 2)));
+    let too_large = Bytes::from(vec![0; 8 << 20]);
+    let refused = bus.append("s", "d", 2, too_large).await;
+    assert_eq!(refused, Err(BusError::TooLarge));
     let missing = bus.append("unknown", "a", 0, one).await;
     assert_eq!(missing, Err(BusError::NoResponders));
 }

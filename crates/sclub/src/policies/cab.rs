@@ -11,6 +11,8 @@
 //! # Decisions
 //! - The width is CB_j(x) = α √ln(t + 1) ‖x‖_j (`log_index.rs`).
 //! - A user is sure about an item if their width is below γ/4. Widths and neighbours are those before the reward.
+//! - Where γ/4 is above the widths of the first round, all declared users are sure from the start. They all learn the
+//!   first reward, stay alike for ever, and CAB is LinUCB with one estimate for all.
 //! - Declared users exist from the start, with the estimate 0, and can be neighbours before they appear. Other users
 //!   exist from their first reward. A user who does not exist yet is their own neighbour.
 //! - Observations of one round are learned one after another.
@@ -96,9 +98,9 @@ impl Cab {
                 widths: &mut scores.width[..width],
             });
         }
-        for lane in 0..width {
-            scores.mean[lane] /= users[lane];
-            scores.width[lane] /= users[lane];
+        for (lane, users) in users[..width].iter().enumerate() {
+            scores.mean[lane] /= users;
+            scores.width[lane] /= users;
             scores.score[lane] = scores.mean[lane] + scores.width[lane];
         }
     }

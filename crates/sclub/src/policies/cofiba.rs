@@ -4,7 +4,7 @@
 //! graph of users. A user is scored on an item from the sums of their connected component in the graph of the item's
 //! cluster. Two users agree about an item if their means lie within the sum of their widths. After a reward:
 //! 1. in the graph of the item's cluster, the edges from the user to users who do not agree about the item are cut;
-//! 2. the edges from the item to each item about which other users agree with the user are cut;
+//! 2. the edges from the item to items about which a different set of users agrees with the user are cut;
 //! 3. clusters of items that this parts get graphs of users of their own, in which all users are connected.
 //!
 //! After Li, Karatzoglou and Gentile: "Collaborative Filtering Bandits", SIGIR 2016. The steps were recalled, not read;
@@ -136,10 +136,7 @@ impl UserGraph {
             left.insert(other);
         }
         let mut components = Vec::new();
-        loop {
-            let Some(place) = left.0.iter().position(|&word| word != 0) else {
-                break;
-            };
+        while let Some(place) = left.0.iter().position(|&word| word != 0) {
             let first = place * 64 + left.0[place].trailing_zeros() as usize;
             left.0[place] &= left.0[place] - 1;
             let mut component = vec![first as u32];

@@ -153,7 +153,7 @@ impl Dccb {
         let others = known - own - self.agents[slot].parted;
         let count = if own == 1 { self.ledger.count(slot) } else { 0 };
         let key = mix(mix(self.seed) ^ mix((slot as u64).rotate_right(24) ^ count));
-        let chosen = (u128::from(key) * others as u128 >> 64) as usize;
+        let chosen = ((u128::from(key) * others as u128) >> 64) as usize;
         let apart = self.apart.of(slot);
         let is_peer = |&other: &usize| {
             let is_apart = apart

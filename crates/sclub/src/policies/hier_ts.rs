@@ -9,7 +9,7 @@
 //! # Decisions
 //! * The mean of μ is 0, and the covariances are multiples of I: `prior_sd` is s_q, `user_sd` is s₀, `noise_sd` is σ. There is no public code
 //!   whose constants could be taken; preset `tuned` is the only one.
-//! * Limits: s₀ = 0 is `lints` with one posterior for all users, s_q = 0 is `lints` with one for each.
+//! * Limits: s₀ = 0 is `ts:linucb-one`, one posterior for all users; s_q = 0 is `lints`, one for each.
 //!
 //! # Cost
 //! Memory: d(d+5)/2 numbers for each user. A round takes O(d² + L d).
@@ -42,7 +42,7 @@ pub static SPEC: Spec = Spec {
     summary: "Thompson sampling under a Gaussian prior whose mean is learned from all users",
     citation: "after Hong, Kveton, Zaheer and Ghavamzadeh, AISTATS 2022",
     colors: ["#7A5230", "#CFA37A"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned],
     constants: CONSTANTS,
     can: Abilities {

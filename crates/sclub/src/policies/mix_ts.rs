@@ -140,10 +140,9 @@ impl MixTs {
     fn draw(&self, draw: u64, user: UserId) -> (Vec<f64>, Vec<f64>) {
         let posterior = self.component(draw, user).sums.view();
         let key = mix(self.seed);
-        let mut centre = draws::from_posterior(key ^ mix(draw ^ FOR_CENTRE), posterior, 1.0);
-        kernels::add_scaled(&mut centre, 1.0, posterior.estimate);
+        let centre = draws::from_posterior(key ^ mix(draw ^ FOR_CENTRE), posterior, 1.0);
         let mut weights = self.mean(user, &centre);
-        let own = draws::from_posterior(key ^ draw, self.ledger.basis(user).0, self.model.user);
+        let own = draws::deviation(key ^ draw, self.ledger.basis(user).0, self.model.user);
         kernels::add_scaled(&mut weights, 1.0, &own);
         (self.mean(user, posterior.estimate), weights)
     }
@@ -393,7 +392,7 @@ pub static SPEC: Spec = Spec {
     summary: "Thompson sampling under a mixture of Gaussians whose means are learned",
     citation: "after Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, AISTATS 2022",
     colors: ["#B5651D", "#E8A860"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned],
     constants: &[COMPONENTS, PRIOR_SD, USER_SD, NOISE_SD],
     can: Abilities {

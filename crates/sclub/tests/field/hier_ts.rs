@@ -128,8 +128,7 @@ proptest! {
     #[test]
     fn without_differences_it_is_lints_for_all(seed: u64) {
         for name in ["hier-ts", "mix-ts"] {
-            let given = [("draw_scale", number(V)), ("shared", Value::Flag(true))];
-            let mut shared = make("lints", &given);
+            let mut shared = make("ts:linucb-one", &[("draw_scale", number(V))]);
             let mut given = sds(V, 0.0, V);
             if name == "mix-ts" {
                 given.push(("components", number(1.0)));

@@ -105,9 +105,9 @@ proptest! {
                 }
             }
             // A set is frozen once a round has been learned with its seed's radius small enough.
-            for s in 0..seeds {
+            for (s, frozen) in frozen.iter_mut().enumerate() {
                 let seed_radius = appeared.get(s).map_or(alpha, |&user| own(user).1);
-                frozen[s] |= seed_radius <= gamma / 4.0;
+                *frozen |= seed_radius <= gamma / 4.0;
             }
         }
         prop_assert!(changes > 0 || alpha > 0.5 || gamma > 0.2);

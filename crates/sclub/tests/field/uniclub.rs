@@ -33,12 +33,13 @@ proptest! {
             let constant = if is_global { "explore_global" } else { "explore_rounds" };
             let mut one = make(name, &[(constant, number(explore as f64))]);
             let mut base = make(base, &[]);
-            let (mut seen, mut differ) = ([0; USERS as usize], 0);
+            let (mut seen, mut random, mut differ) = ([0; USERS as usize], 0, 0);
             for (at, round) in rounds(seed, 3, 200).iter().enumerate() {
                 let shown = one.recommend(round.user, &round.items).unwrap();
                 let expected = base.recommend(round.user, &round.items).unwrap();
                 let count = &mut seen[round.user as usize];
                 let is_random = if is_global { (at as u64) < explore } else { *count < explore };
+                random += u64::from(is_random);
                 match is_random {
                     true => differ += u64::from(shown != expected),
                     false => prop_assert_eq!(shown, expected),
@@ -48,7 +49,6 @@ proptest! {
                 let changes = one.learn(round.user, &item, reward).unwrap();
                 prop_assert_eq!(changes, base.learn(round.user, &item, reward).unwrap());
             }
-            let random = if is_global { explore } else { explore * USERS };
             prop_assert_eq!(differ, random, "every random round has random scores");
         }
     }

@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 
 use super::batch::{Share, of_whole_batch};
-use super::{DEADLINE, LONG_MS, RETRY, ask, whole};
+use super::{DEADLINE, LONG_MS, Manner, RETRY, ask_as, whole};
 use crate::api::model::CompactResponse;
 use crate::api::{Answer, json};
 use crate::cluster::bus::{Bucket, BusError};
@@ -26,9 +26,10 @@ use crate::identity::UserHash;
 pub(super) async fn ask_all(
     node: &Arc<Node>,
     route: &Route,
+    manner: Manner,
 ) -> Result<std::collections::BTreeMap<String, serde_json::Value>, ApiError> {
     let asked = node.groups().iter().map(|group| async move {
-        let answer = ask(node, group, route.clone(), Bytes::new()).await?;
+        let answer = ask_as(node, group, route.clone(), Bytes::new(), manner).await?;
         Ok::<_, ApiError>((group, whole(answer).await))
     });
     let mut all = std::collections::BTreeMap::new();
@@ -232,8 +233,12 @@ async fn ask_group(
 }
 
 /// The state of the whole cluster: sums over the partitions.
-pub(super) async fn state(node: &Arc<Node>, route: &Route) -> Result<Answer, ApiError> {
-    let mut parts = ask_all(node, route).await?;
+pub(super) async fn state(
+    node: &Arc<Node>,
+    route: &Route,
+    manner: Manner,
+) -> Result<Answer, ApiError> {
+    let mut parts = ask_all(node, route, manner).await?;
     let catalogue = parts.remove(&node.catalogue().name).unwrap_or_default();
     let mut whole = parts.values().next().cloned().unwrap_or_default();
     for field in ["events", "rounds", "users", "rewards"] {

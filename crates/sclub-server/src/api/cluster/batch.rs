@@ -6,10 +6,12 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{ask, group_of, whole};
+use super::{Manner, ask, ask_as, group_of, whole};
+use crate::api::calls::check_batch;
 use crate::api::model::FeedbackBatchResponse;
 use crate::api::{Answer, json, parse};
 use crate::cluster::Node;
@@ -72,6 +74,7 @@ struct RawDecisions {
 
 pub(super) async fn recommend_batch(node: &Arc<Node>, bytes: Bytes) -> Result<Answer, ApiError> {
     let RawRequests { requests } = parse(&bytes)?;
+    check_batch(&node.settings, "requests", requests.len())?;
     let groups = requests
         .iter()
         .map(|entry| group_of(node, Call::Recommend, entry.get().as_bytes()));
@@ -100,10 +103,33 @@ struct RawFeedback<'a> {
     feedback: Vec<&'a RawValue>,
 }
 
+/// The number of rewards of an entry.
+fn rewards_of(entry: &RawValue) -> usize {
+    #[derive(Deserialize)]
+    struct OfList {
+        rewards: Vec<IgnoredAny>,
+    }
+    let list = serde_json::from_str(entry.get());
+    list.map_or(1, |OfList { rewards }| rewards.len())
+}
+
+/// Returns true for a round without rewards.
+pub(super) fn is_idle_round(route: &Route, body: &[u8]) -> bool {
+    let is_empty = |RawFeedback { feedback }| feedback.is_empty();
+    *route == Route::FeedbackBatch && parse(body).is_ok_and(is_empty)
+}
+
 /// A batch over several partitions is one round in each. If one of them refuses its part, the others may have
 /// learned theirs; the batch can be repeated.
 pub(super) async fn feedback_batch(node: &Arc<Node>, bytes: Bytes) -> Result<Answer, ApiError> {
     let RawFeedback { feedback } = parse(&bytes)?;
+    if feedback.is_empty() {
+        // A round without rewards. It has no decision by which a repetition could be known.
+        let (group, route) = (&node.partitions()[0], Route::FeedbackBatch);
+        return ask_as(node, group, route, bytes.clone(), Manner::Once).await;
+    }
+    let rewards = feedback.iter().map(|entry| rewards_of(entry)).sum();
+    check_batch(&node.settings, "feedback", feedback.len().max(rewards))?;
     let groups = feedback
         .iter()
         .map(|entry| group_of(node, Call::Feedback, entry.get().as_bytes()));
@@ -157,10 +183,21 @@ async fn ask_shares(
 
 /// The error of a share, with the places that its entries have in the batch.
 pub(super) fn of_whole_batch(answer: &HttpAnswer, share: &Share<'_>, list: &str) -> ApiError {
-    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let Ok(ErrorBody { error }) = serde_json::from_slice(&answer.body) else {
+    let Some(mut own) = error_of(answer) else {
         return ApiError::internal();
     };
+    let field = own.field.take();
+    own.field = field.map(|field| moved_field(&field, share, list).into());
+    own
+}
+
+/// The error in an answer; `None` if there is none.
+pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
+    if answer.status < 400 {
+        return None;
+    }
+    let status = StatusCode::from_u16(answer.status).ok()?;
+    let ErrorBody { error } = serde_json::from_slice(&answer.body).ok()?;
     // Codes are names in the program.
     let code: &'static str = match error.code {
         Cow::Borrowed(code) => code,
@@ -168,18 +205,17 @@ pub(super) fn of_whole_batch(answer: &HttpAnswer, share: &Share<'_>, list: &str)
     };
     let mut own = ApiError::new(status, code, error.message);
     own.retry_after = answer.retry_after;
-    own.field = error
-        .field
-        .map(|field| moved_field(&field, share, list).into());
-    own
+    own.field = error.field;
+    Some(own)
 }
 
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 16] = [
+    const CODES: [&str; 18] = [
         "bad_json",
         "unknown_decision",
         "unknown_item",
         "unknown_user",
+        "unknown_cluster",
         "expired",
         "forgotten",
         "invalid",
@@ -190,6 +226,7 @@ fn known_code(code: &str) -> &'static str {
         "read_only",
         "overloaded",
         "moved",
+        "starting",
         "too_large",
         "internal",
     ];

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_nats::connection::State;
 use async_nats::{
-    Client, ConnectOptions, Event, HeaderMap, Request, RequestErrorKind, ServerAddr, Subject,
-    Subscriber,
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, PublishErrorKind,
+    Request, RequestErrorKind, ServerAddr, Subject, Subscriber,
 };
 use bytes::Bytes;
 use serde::Deserialize;
@@ -32,6 +32,10 @@ const GRACE: Duration = Duration::from_millis(250);
 const PING_INTERVAL: Duration = Duration::from_millis(500);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_RECONNECT_DELAY: Duration = Duration::from_millis(500);
+
+/// The number of messages of a subscription that wait to be read; more are dropped. It is more than the messages of one
+/// answer ([`super::tail`]). New messages of a stream that are dropped are asked for.
+const SUBSCRIPTION: usize = 2048;
 
 /// Errors of JetStream.
 pub(super) mod code {
@@ -134,6 +138,7 @@ impl Link {
             .ping_interval(PING_INTERVAL)
             .connection_timeout(CONNECT_TIMEOUT)
             .request_timeout(None)
+            .subscription_capacity(SUBSCRIPTION)
             .reconnect_delay_callback(|attempts| {
                 let doubled = Duration::from_millis(5 << attempts.min(10));
                 doubled.min(MAX_RECONNECT_DELAY)
@@ -160,13 +165,12 @@ impl Link {
                 .add_root_certificates(path.clone())
                 .require_tls(true);
         }
-        let client = connect.connect(addresses).await.map_err(|error| {
-            let reason = std::error::Error::source(&error).map(|source| format!(" ({source})"));
-            BusError::Failed(format!(
-                "no connection to NATS: {error}{}",
-                reason.unwrap_or_default()
-            ))
-        })?;
+        let hosts: Vec<String> = addresses
+            .iter()
+            .map(|address| format!("{}:{}", address.host(), address.port()))
+            .collect();
+        let connected = connect.connect(addresses).await;
+        let client = connected.map_err(|error| no_connection(&error, &hosts.join(", ")))?;
         // The count is complete before the first request: a request is sent again when it rises.
         let _ =
             tokio::time::timeout(CONNECT_TIMEOUT, connections.wait_for(|&count| count > 0)).await;
@@ -222,7 +226,11 @@ impl Link {
 
     /// Sends a message without an answer.
     pub async fn send(&self, subject: Subject, message: Bytes) -> Result<(), BusError> {
-        self.client.publish(subject, message).await.map_err(failed)
+        let sent = self.client.publish(subject, message).await;
+        sent.map_err(|error| match error.kind() {
+            PublishErrorKind::MaxPayloadExceeded => BusError::TooLarge,
+            _ => failed(error),
+        })
     }
 
     /// Sends a question whose answers go to a subject. Nothing is sent without a connection.
@@ -419,10 +427,29 @@ fn parse<T: DeserializeOwned>(answer: &[u8]) -> Result<Answer<T>, BusError> {
         .map_err(|error| BusError::Failed(format!("an answer of NATS cannot be read: {error}")))
 }
 
+/// The error of a first connection. `hosts` has no password.
+fn no_connection(error: &ConnectError, hosts: &str) -> BusError {
+    let reason = match (error.kind(), std::error::Error::source(error)) {
+        (ConnectErrorKind::TimedOut, _) => {
+            "no NATS server answers in time. Is it the client port of a NATS server (4222 by default), and not the \
+             HTTP port of a node?"
+                .to_owned()
+        }
+        // The kind says no more than its source.
+        (ConnectErrorKind::Io, Some(source)) => source.to_string(),
+        (_, Some(source)) if !error.to_string().contains(&source.to_string()) => {
+            format!("{error} ({source})")
+        }
+        _ => error.to_string(),
+    };
+    BusError::Failed(format!("no connection to NATS at {hosts}: {reason}"))
+}
+
 fn request_error(error: async_nats::RequestError) -> BusError {
     match error.kind() {
         RequestErrorKind::NoResponders => BusError::NoResponders,
         RequestErrorKind::TimedOut => BusError::Timeout,
+        RequestErrorKind::MaxPayloadExceeded => BusError::TooLarge,
         _ => failed(error),
     }
 }

@@ -4,14 +4,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::super::TTL;
-use super::super::bus::{Bucket, BusError};
+use super::super::bus::{Bucket, BusError, MIN_MAX_MESSAGE};
 use super::Names;
 use super::link::{ApiError, Link, code};
 
 /// The oldest version of the NATS servers: major and minor.
 const MIN_VERSION: (u64, u64) = (2, 12);
-/// The smallest allowed limit of a message's size. A batch of events is one message.
-const MIN_MAX_PAYLOAD: usize = 8 << 20;
 /// An append that is repeated within this time is found to be a duplicate.
 const DUPLICATE_WINDOW_MS: u64 = 120_000;
 
@@ -120,7 +118,7 @@ async fn create(link: &Link, mut config: Value, replicas: usize) -> Result<(), B
 }
 
 /// Validates the server of the connection. The others of its cluster should have the same configuration.
-fn check_server(link: &Link) -> Result<(), BusError> {
+pub(super) fn check_server(link: &Link) -> Result<(), BusError> {
     let info = link.client().server_info();
     if version(&info.version) < MIN_VERSION {
         let (major, minor) = MIN_VERSION;
@@ -129,9 +127,9 @@ fn check_server(link: &Link) -> Result<(), BusError> {
             info.version
         )));
     }
-    if info.max_payload < MIN_MAX_PAYLOAD {
+    if info.max_payload < MIN_MAX_MESSAGE {
         return Err(BusError::Failed(format!(
-            "messages of the NATS server are limited to {} bytes; {MIN_MAX_PAYLOAD} are needed: add the line \
+            "messages of the NATS server are limited to {} bytes; {MIN_MAX_MESSAGE} are needed: add the line \
              `max_payload: 8MB` to the configuration of every server",
             info.max_payload
         )));
