@@ -32,7 +32,7 @@ const QUICK_ROUNDS: u64 = 1 << 11;
 const QUICK_SEEDS: u64 = 2;
 
 /// Defaults of `sclub tune`.
-const TUNE_ROUNDS: u64 = 1 << 14;
+const TUNE_ROUNDS: u64 = 1 << 13;
 const TUNE_SEEDS: u64 = 2;
 const CANDIDATES: u64 = 16;
 

@@ -24,7 +24,7 @@
 //!   - A pair without an edge is not tested while the result is certain: the squared residuals of both together only
 //!     grow, so s falls by no more than the residuals of each alone have grown. This changes nothing.
 //! - s by E is the public code's by θ, also for singular G. The rank of a singular G and its E are found by elimination with the
-//!   largest pivot first; pivots below 10⁻¹⁰ of the first count as 0.
+//!   largest pivot first; pivots below 10⁻¹³ of the first count as 0.
 //! - Level 1 tells all users apart, even those without degrees of freedom: then the policy is LinUCB-Ind.
 //! - Users who have not appeared have G = 0. In a round of several observations, all are learned before the tests.
 //! - The detector works once G has full rank. It counts missing observations of the window as not surprising, and the
@@ -51,7 +51,7 @@ const DELTA: f64 = 0.01;
 /// δ₂, of an alarm.
 const ALARM_DELTA: f64 = 0.1;
 /// A pivot below this share of the first counts as 0.
-const RANK_TOLERANCE: f64 = 1e-10;
+const RANK_TOLERANCE: f64 = 1e-13;
 
 /// The constants of a preset. `min_count` is in units of d.
 struct Presets {
