@@ -32,7 +32,7 @@ pub enum Command {
     /// items, shows one, and gets a reward. Its regret is the reward that the best item would have
     /// brought more, on average. All policies face the same users, items and noise.
     ///
-    /// With no flags at all: setting (1a) of the paper, every policy, 2^17-2 rounds, 3 seeds.
+    /// With no flags at all: setting (1a) of the paper, the policies of the paper and of this project, 2^17-2 rounds, 3 seeds.
     Run(Box<RunArgs>),
     /// Make the paper's figures and tables, and an honest audit of them, on one page
     ///

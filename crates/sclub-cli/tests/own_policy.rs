@@ -42,12 +42,16 @@ fn it_is_listed_with_its_constants() {
     let folder = tempfile::tempdir().unwrap();
     let help = text(&run(folder.path(), &["--help"]).stdout);
     for words in [
-        "mine        One weight vector for all users, by gradient steps",
         "--step <X>",
         "How far an error moves it [of mine] [default: 0.1]",
     ] {
         assert!(help.contains(words), "{words} is missing from:\n{help}");
     }
+    let listed = help
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = "mine One weight vector for all users, by gradient steps";
+    assert!(listed.into_iter().any(|listed| listed == line), "{help}");
     let place = |name: &str| help.find(&format!("\n            {name} ")).unwrap_or(0);
     assert!(place("linucb-one") < place("mine") && place("mine") < place("oracle"));
 }

@@ -166,8 +166,8 @@ mod tests {
         let expected =
             "half_life is a constant of sclub-soft or gaussian, and none of them is selected";
         assert_eq!(error, expected);
-        let error = given("alpha", "50").unwrap_err();
-        assert_eq!(error, ChoiceError::Unknown("alpha".into()));
+        let error = given("nothing", "50").unwrap_err();
+        assert_eq!(error, ChoiceError::Unknown("nothing".into()));
     }
 
     #[test]

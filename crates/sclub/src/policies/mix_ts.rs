@@ -391,7 +391,7 @@ pub static SPEC: Spec = Spec {
     title: "MixTS",
     summary: "Thompson sampling under a mixture of Gaussians whose means are learned",
     citation: "after Hong, Kveton, Zaheer, Ghavamzadeh and Boutilier, AISTATS 2022",
-    colors: ["#B5651D", "#E8A860"],
+    colors: ["#A0A000", "#D6D65C"],
     revision: 2,
     presets: &[Preset::Tuned],
     constants: &[COMPONENTS, PRIOR_SD, USER_SD, NOISE_SD],

@@ -144,7 +144,7 @@ pub static SCLUB: Spec = Spec {
     name: "ts:sclub",
     title: "TS of SCLUB",
     summary: "Thompson sampling from the posterior of SCLUB's clusters",
-    colors: ["#B8860B", "#E6C35C"],
+    colors: ["#3F6212", "#A3C76D"],
     constants: &[DRAW_SCALE, params::ALPHA_THETA, params::ALPHA_P],
     new: |setup, values| {
         let base = Sclub::new(setup.dim, setup.users, &Params::from_values(values))?;
