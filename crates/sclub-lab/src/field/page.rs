@@ -51,6 +51,9 @@ struct OwnView {
     verdict: String,
 }
 
+/// Below this number of seeds the page says that tests find little.
+const MIN_SEEDS: usize = 5;
+
 /// The policies that most papers compare with.
 const BASELINES: [Name; 3] = [Name::SCLUB, Name::CLUB, Name::LINUCB_IND];
 
@@ -112,6 +115,7 @@ pub fn page(field: &Field, command: &str, took: &str) -> Result<String, minijinj
         dark_variables => "",
         command,
         took,
+        few_seeds => field.worlds.iter().any(|row| row.seeds.len() < MIN_SEEDS),
         picture,
         heads => Value::from(Serde(heads)),
         ranked => field.standings.len(),
