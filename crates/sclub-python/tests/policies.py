@@ -28,6 +28,15 @@ MAKERS: dict[str, Callable[[], sclub.Policy]] = {
     "LinUcb groups": lambda: sclub.LinUcb(dim=DIM, groups={user: user % 3 for user in range(20)}),
 }
 
+# Policies of other papers: they cannot be inspected or saved, and cannot forget.
+FOR_COMPARISON = frozenset(
+    """ts:club ts:sclub hier-ts mix-ts uniclub unisclub rclumb rsclumb dyclu bass locb dynucb cab cofiba
+    club-cascade fclub dccb""".split()
+)
+
+# The others.
+KEPT = {name: make for name, make in MAKERS.items() if name not in FOR_COMPARISON}
+
 
 class Events(NamedTuple):
     """Users, their candidates, and what each candidate would bring."""

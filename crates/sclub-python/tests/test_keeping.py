@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from policies import DIM, MAKERS, events, play
+from policies import DIM, KEPT, MAKERS, events, play
 
 import sclub
 
 Make = Callable[[], sclub.Policy]
-every_policy = pytest.mark.parametrize("make", MAKERS.values(), ids=list(MAKERS))
+every_policy = pytest.mark.parametrize("make", KEPT.values(), ids=list(KEPT))
 
 
 def through_a_file(policy: sclub.Policy, folder: Path) -> sclub.Policy:
