@@ -412,6 +412,32 @@ macro_rules! rank_by_basis {
 }
 pub(crate) use rank_by_basis;
 
+/// `recommend` and `explain` of a policy that has `scorer(user)`, which scores groups of items.
+macro_rules! rank_by_scorer {
+    () => {
+        fn recommend(
+            &self,
+            user: crate::policy::UserId,
+            items: &crate::items::ItemSet,
+        ) -> Result<crate::policy::Decision, crate::error::Error> {
+            crate::policy::check_items(items, self.dim())?;
+            Ok(crate::ucb::choose(items, self.scorer(user)))
+        }
+
+        fn explain(
+            &self,
+            user: crate::policy::UserId,
+            items: &crate::items::ItemSet,
+            scores: &mut Vec<crate::policy::Score>,
+        ) -> Result<(), crate::error::Error> {
+            crate::policy::check_items(items, self.dim())?;
+            crate::ucb::explain(items, scores, self.scorer(user));
+            Ok(())
+        }
+    };
+}
+pub(crate) use rank_by_scorer;
+
 /// `as_inspect` and its siblings of a policy that implements the traits of these abilities.
 macro_rules! offers {
     (@ inspect) => {

@@ -31,18 +31,16 @@
 //! recommend from L items to a user with neighbours V; O(n d²) for a of all pairs, and O(d³) for each pair that it does not
 //! settle and that is due.
 
-use super::neighbours::{Neighbours, Pairs, rank_by_neighbours};
+use super::neighbours::{Neighbours, Pairs, learn_then_test, rank_by_neighbours};
 use crate::error::Error;
-use crate::items::{GROUP, Group, ItemSet};
+use crate::items::{GROUP, Group};
 use crate::kernels::batch::{Posteriors, Prior};
 use crate::kernels::{self, Batch, LANES};
 use crate::params::{self, Exploration, Params};
-use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-};
+use crate::policy::{Change, ClusterId, Observation, Policy, UserId, check_round};
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
 use crate::statistics::Shape;
-use crate::ucb::{self, Scores};
+use crate::ucb::Scores;
 
 /// The maximum number of points at which g is worked out. Each cuts the interval of its maximum.
 const MAX_STEPS: usize = 60;
@@ -172,7 +170,8 @@ impl Work {
         (w * q_i + (1.0 - w) * q_j, q_i - q_j)
     }
 
-    /// Whether an ellipsoid is disjoint from each of up to [`LANES`] others, where g at 1/2 and its tangent there settle it.
+    /// Tests an ellipsoid against up to [`LANES`] others: true if they are disjoint, `None` where g at 1/2 and its tangent there
+    /// do not settle it.
     fn try_half(&mut self, i: &Ellipsoid<'_>, others: &[Ellipsoid<'_>]) -> [Option<bool>; LANES] {
         let dim = self.shape.dim;
         if i.weight.is_infinite() || others.iter().any(|j| j.weight.is_infinite()) {
@@ -392,23 +391,7 @@ fn ellipsoid<'a>(users: &'a Neighbours, weights: &[f64], node: usize) -> Ellipso
 impl Policy for Bass {
     rank_by_neighbours!();
 
-    fn learn_round(
-        &mut self,
-        round: &[Observation<'_>],
-        _changes: &mut Vec<Change>,
-    ) -> Result<(), Error> {
-        check_round(round, self.dim())?;
-        self.users.check_room(round)?;
-        self.users.clock.tick();
-        for observation in round {
-            self.observe(observation);
-        }
-        for observation in round {
-            let node = self.users.admit(observation.user);
-            self.test(node);
-        }
-        Ok(())
-    }
+    learn_then_test!();
 
     fn digest(&self) -> u64 {
         let digest = self.next.digest(self.users.digest());

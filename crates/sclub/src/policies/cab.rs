@@ -31,15 +31,13 @@ use super::crowd::Crowd;
 use super::log_index::{self, Factor};
 use crate::bytes::{self, Save, Writer};
 use crate::error::{Error, check_dim};
-use crate::items::{GROUP, Group, ItemSet};
+use crate::items::{GROUP, Group};
 use crate::kernels::{self, Poll, Scoring};
 use crate::params::Index;
-use crate::policy::{
-    Change, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-};
+use crate::policy::{Change, Observation, Policy, UserId, check_round, rank_by_scorer};
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Shape, View};
-use crate::ucb::{self, Scores};
+use crate::ucb::Scores;
 
 struct Cab {
     shape: Shape,
@@ -133,6 +131,14 @@ impl Cab {
     }
 }
 
+impl Cab {
+    /// The scorer of groups of items for a user.
+    fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
+        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
+        move |group, scores| self.fill(slot, weight, group, scores)
+    }
+}
+
 impl Policy for Cab {
     fn dim(&self) -> usize {
         self.shape.dim
@@ -142,22 +148,7 @@ impl Policy for Cab {
         self.rounds
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
-        Ok(ucb::choose(items, |group, scores| {
-            self.fill(slot, weight, group, scores);
-        }))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
-        ucb::explain(items, scores, |group, scores| {
-            self.fill(slot, weight, group, scores);
-        });
-        Ok(())
-    }
+    rank_by_scorer!();
 
     fn learn_round(
         &mut self,

@@ -27,14 +27,14 @@ use crate::base::Base;
 use crate::club::{Club, GRAPH};
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::items::{Group, ItemSet};
+use crate::items::Group;
 use crate::observation::List;
 use crate::params::{self, Index, Params};
 use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, Why, check_items, check_round,
+    Change, ClusterId, Observation, Policy, UserId, Why, check_round, rank_by_scorer,
 };
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
-use crate::ucb::{self, Ranking, Scores};
+use crate::ucb::{Ranking, Scores};
 
 /// λ of the preset `tuned`.
 const TUNED_RIDGE: f64 = 1.0;
@@ -51,7 +51,7 @@ struct Cascade {
 
 impl Cascade {
     /// The scorer of groups of items for a user.
-    fn fill(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
+    fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
         let (view, count) = self.base.sums(user);
         let beta = self.base.beta(count);
         move |group, scores| {
@@ -93,16 +93,7 @@ impl Policy for Cascade {
         self.base.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.dim())?;
-        Ok(ucb::choose(items, self.fill(user)))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.dim())?;
-        ucb::explain(items, scores, self.fill(user));
-        Ok(())
-    }
+    rank_by_scorer!();
 
     fn learn_round(
         &mut self,

@@ -35,16 +35,14 @@
 //! recommend from L items to a user with neighbours V; O(d³/6) for each pair that is tested, eight at a time, and O(n) for the others.
 
 use super::chi_square;
-use super::neighbours::{Neighbours, Pairs, rank_by_neighbours};
+use super::neighbours::{Neighbours, Pairs, learn_then_test, rank_by_neighbours};
 use crate::error::Error;
-use crate::items::{Group, ItemSet};
+use crate::items::Group;
 use crate::kernels::{self, Energies, LANES};
 use crate::params::{self, Exploration, Params};
-use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-};
+use crate::policy::{Change, ClusterId, Observation, Policy, UserId, check_round};
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
-use crate::ucb::{self, Scores};
+use crate::ucb::Scores;
 
 /// δ₁, of the index and of a surprising observation.
 const DELTA: f64 = 0.01;
@@ -317,23 +315,7 @@ fn singular_fit(dim: usize, mut sums: Vec<f64>) -> (f64, usize) {
 impl Policy for DyClu {
     rank_by_neighbours!();
 
-    fn learn_round(
-        &mut self,
-        round: &[Observation<'_>],
-        _changes: &mut Vec<Change>,
-    ) -> Result<(), Error> {
-        check_round(round, self.dim())?;
-        self.users.check_room(round)?;
-        self.users.clock.tick();
-        for observation in round {
-            self.observe(observation);
-        }
-        for observation in round {
-            let node = self.users.admit(observation.user);
-            self.test(node);
-        }
-        Ok(())
-    }
+    learn_then_test!();
 
     fn digest(&self) -> u64 {
         let mut digest = self.next.digest(self.users.digest());
@@ -356,7 +338,7 @@ pub static SPEC: Spec = Spec {
     summary: "Users served with those whom a chi-square test does not tell apart from them",
     citation: "Li, Wu and Wang, AISTATS 2021",
     colors: ["#00798C", "#5CC8D7"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[
         Constant::new(

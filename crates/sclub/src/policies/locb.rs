@@ -33,17 +33,16 @@ use std::io;
 use crate::bytes::{self, Save, Writer};
 use crate::digest::mix;
 use crate::error::{Error, check_dim};
-use crate::items::{Group, ItemSet};
+use crate::items::Group;
 use crate::ledger::Ledger;
 use crate::params::{self, Index, Params, TUNED_ALPHA_THETA};
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, Users, check_items,
-    check_round,
+    Change, Clock, ClusterId, Observation, Policy, UserId, Users, check_round, rank_by_scorer,
 };
 use crate::radius::{distance, radius};
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
-use crate::ucb::{self, Ranking, Scores};
+use crate::ucb::{Ranking, Scores};
 
 struct Locb {
     shape: Shape,
@@ -55,7 +54,7 @@ struct Locb {
     clock: Clock,
     ledger: Ledger,
     sets: Vec<Set>,
-    /// Whether each set holds each user: `sets` entries for each slot.
+    /// True where a set holds a user: `sets` entries for each slot.
     holds: Vec<bool>,
     scratch: Scratch,
 }
@@ -226,6 +225,14 @@ fn draw_seeds(seed: u64, seeds: u64, users: Users) -> Result<BTreeSet<u64>, Erro
     Ok(drawn)
 }
 
+impl Locb {
+    /// The scorer of groups of items for a user.
+    fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
+        let bases = self.bases(user);
+        move |group, scores| self.fill(&bases, group, scores)
+    }
+}
+
 impl Policy for Locb {
     fn dim(&self) -> usize {
         self.shape.dim
@@ -235,22 +242,7 @@ impl Policy for Locb {
         self.clock.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.shape.dim)?;
-        let bases = self.bases(user);
-        Ok(ucb::choose(items, |group, scores| {
-            self.fill(&bases, group, scores);
-        }))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.shape.dim)?;
-        let bases = self.bases(user);
-        ucb::explain(items, scores, |group, scores| {
-            self.fill(&bases, group, scores);
-        });
-        Ok(())
-    }
+    rank_by_scorer!();
 
     fn learn_round(
         &mut self,

@@ -42,7 +42,7 @@ use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, Use
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Aggregate, Scratch, Shape};
 
-/// What draws are for: each has random numbers of its own.
+/// The purposes of draws: each has random numbers of its own.
 const FOR_CENTRE: u64 = 1;
 const FOR_COMPONENT: u64 = 2;
 const FOR_LEARNING: u64 = 3;

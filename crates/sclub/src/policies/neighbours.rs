@@ -171,7 +171,7 @@ impl Neighbours {
         set(&mut self.edges[b], a, is_there);
     }
 
-    /// Whether there is an edge to the users who have not appeared.
+    /// Returns true if there is an edge to the users who have not appeared.
     pub fn has_unseen_edge(&self, node: usize) -> bool {
         get(&self.unseen, node)
     }
@@ -378,21 +378,7 @@ macro_rules! rank_by_neighbours {
             self.users.clock.rounds()
         }
 
-        fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-            check_items(items, self.dim())?;
-            Ok(ucb::choose(items, self.scorer(user)))
-        }
-
-        fn explain(
-            &self,
-            user: UserId,
-            items: &ItemSet,
-            scores: &mut Vec<Score>,
-        ) -> Result<(), Error> {
-            check_items(items, self.dim())?;
-            ucb::explain(items, scores, self.scorer(user));
-            Ok(())
-        }
+        crate::policy::rank_by_scorer!();
 
         /// The component of the user in the graph. Users are served with their direct neighbours only, who are
         /// a part of it.
@@ -410,3 +396,28 @@ macro_rules! rank_by_neighbours {
     };
 }
 pub(crate) use rank_by_neighbours;
+
+/// `learn_round` of a policy that tests the users of a round against their neighbours after it has learned: it has
+/// `observe(observation)` and `test(node)`.
+macro_rules! learn_then_test {
+    () => {
+        fn learn_round(
+            &mut self,
+            round: &[Observation<'_>],
+            _changes: &mut Vec<Change>,
+        ) -> Result<(), Error> {
+            check_round(round, self.dim())?;
+            self.users.check_room(round)?;
+            self.users.clock.tick();
+            for observation in round {
+                self.observe(observation);
+            }
+            for observation in round {
+                let node = self.users.admit(observation.user);
+                self.test(node);
+            }
+            Ok(())
+        }
+    };
+}
+pub(crate) use learn_then_test;

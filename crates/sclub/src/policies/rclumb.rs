@@ -32,18 +32,15 @@ use std::hash::BuildHasherDefault;
 
 use super::neighbours::{Neighbours, rank_by_neighbours};
 use crate::error::Error;
-use crate::items::{GROUP, Group, ItemSet};
+use crate::items::{GROUP, Group};
 use crate::kernels;
 use crate::params::{self, Params};
-use crate::policy::{
-    Change, ClusterId, Decision, ItemId, Observation, Policy, Score, UserId, check_items,
-    check_round,
-};
+use crate::policy::{Change, ClusterId, ItemId, Observation, Policy, UserId, check_round};
 use crate::radius::radius;
 use crate::roster::MixHasher;
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
 use crate::statistics::Aggregate;
-use crate::ucb::{self, Ranking, Scores};
+use crate::ucb::{Ranking, Scores};
 
 /// The constants of a preset.
 struct Presets {
@@ -91,7 +88,7 @@ struct Rclumb {
     error: f64,
     /// α₁ F(T) of each node.
     radii: Vec<f64>,
-    /// What was learned of each item; `None` if not every observation had an id, or it is not wanted.
+    /// The observations of each item; `None` if not every observation had an id, or the bound is used in their place.
     history: Option<History>,
     /// Squared distances; a buffer that is reused.
     distances: [f64; GROUP],

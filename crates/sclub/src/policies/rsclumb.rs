@@ -21,13 +21,13 @@
 use crate::base::Base;
 use crate::digest::Digest;
 use crate::error::Error;
-use crate::items::{GROUP, Group, ItemSet};
+use crate::items::{GROUP, Group};
 use crate::params::{self, Params};
-use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items};
+use crate::policy::{Change, ClusterId, Observation, Policy, UserId, rank_by_scorer};
 use crate::sclub::Sclub;
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
 use crate::statistics::View;
-use crate::ucb::{self, Ranking, Scores};
+use crate::ucb::{Ranking, Scores};
 
 /// ε* of the preset `tuned`.
 const TUNED_ERROR: f64 = 0.01;
@@ -45,7 +45,7 @@ struct Rsclumb {
 
 impl Rsclumb {
     /// The scorer of groups of items for a user.
-    fn fill(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
+    fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
         let (view, count) = self.base.sums(user);
         let beta = self.base.beta(count);
         let scale = self.error * (count as f64).sqrt();
@@ -112,16 +112,7 @@ impl Policy for Rsclumb {
         self.base.rounds()
     }
 
-    fn recommend(&self, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
-        check_items(items, self.dim())?;
-        Ok(ucb::choose(items, self.fill(user)))
-    }
-
-    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
-        check_items(items, self.dim())?;
-        ucb::explain(items, scores, self.fill(user));
-        Ok(())
-    }
+    rank_by_scorer!();
 
     fn learn_round(
         &mut self,
