@@ -1,7 +1,7 @@
 //! `sclub field` and `sclub tune`: all policies in all worlds, with constants that were chosen alike.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,6 @@ use sclub_lab::field::{
     FIRST_TUNING_SEED, Field, Plan, REFERENCES, TunePlan, Tuned, latex, page, tuned,
 };
 use sclub_lab::paper::Progress as Done;
-use sclub_lab::paper::cells::Cells;
 use sclub_lab::policies::Name;
 use sclub_lab::run::threads;
 use serde_json::json;
@@ -23,6 +22,7 @@ use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::paper::command_line;
 use crate::progress::Progress;
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
+use crate::stored::{StoredArgs, open_cells};
 use crate::table::numbers;
 
 /// Default rounds and seeds, and those of `--quick`.
@@ -91,21 +91,8 @@ pub struct FieldArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub seeds: Option<u64>,
 
-    /// Seed of the first world; the others count up from it. Seeds from 1000001 on are for `sclub tune`
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub first_seed: u64,
-
-    /// Threads to use; the results are the same with any number [default: all cores]
-    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub threads: Option<u64>,
-
-    /// Delete the stored results in the folder and run everything again
-    #[arg(long, help_heading = "Run")]
-    pub fresh: bool,
-
-    /// Show no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub stored: StoredArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -182,16 +169,6 @@ The others multiply each number among them by a factor between 1/8 and 8. Each r
 left and keeps the best quarter. Seeds are 1000001 and up, which `sclub field` refuses.
 ";
 
-/// Opens the stored results of a folder.
-fn open_cells(folder: &Path, fresh: bool) -> Result<Cells> {
-    let path = folder.join("cells.jsonl");
-    prepare_file(&path)?;
-    if fresh && path.exists() {
-        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    Ok(Cells::open(&path)?)
-}
-
 /// The policies to play: those asked for, or all that do not know the truth.
 fn policies(asked: &[Name]) -> Result<Vec<Name>> {
     if asked.is_empty() {
@@ -224,10 +201,10 @@ pub fn field(args: &FieldArgs) -> Result<ExitCode> {
     for name in ["index.html", "field.json", "field.tex"] {
         prepare_file(&args.out.join(name))?;
     }
-    let cells = open_cells(&args.out, args.fresh)?;
+    let cells = open_cells(&args.out, args.stored.fresh)?;
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
-    let progress = Progress::new(plan.rounds_to_play(&cells)?, args.quiet, cancelled);
+    let progress = Progress::new(plan.rounds_to_play(&cells)?, args.stored.quiet, cancelled);
     let done = plan.run(&cells, &progress);
     progress.finish();
     let done = done?;
@@ -268,7 +245,7 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
     if rounds < 2 {
         bail!("rounds is {rounds}; there must be at least two");
     }
-    let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
+    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
     if seeds.iter().any(|&seed| seed >= FIRST_TUNING_SEED) {
         bail!(
             "seeds from {FIRST_TUNING_SEED} on are those that `sclub tune` chooses constants on; use smaller ones"
@@ -288,7 +265,7 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
         policies: policies(&args.policies)?,
         rounds,
         seeds,
-        threads: threads(args.threads)?,
+        threads: threads(args.stored.threads)?,
         only: args.only.clone(),
         constants,
         released: args.released,

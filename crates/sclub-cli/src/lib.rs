@@ -21,6 +21,7 @@ mod robust;
 mod run;
 mod serve;
 mod simulate;
+mod stored;
 mod table;
 mod title;
 

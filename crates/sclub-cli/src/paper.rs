@@ -12,7 +12,6 @@ use clap::Parser;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::data::{Options, Read};
-use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Part, Plan, ROUNDS, Source};
 use sclub_lab::report::model::{Origin, Panel, Report};
 use sclub_lab::report::render;
@@ -26,6 +25,7 @@ use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
+use crate::stored::{StoredArgs, open_cells};
 
 /// Rounds and seeds of `--quick`.
 const QUICK_ROUNDS: u64 = (1 << 18) - 2;
@@ -83,21 +83,8 @@ pub struct PaperArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub seeds: Option<u64>,
 
-    /// Seed of the first world; the others count up from it
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub first_seed: u64,
-
-    /// Threads to use; the results are the same with any number [default: all cores]
-    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub threads: Option<u64>,
-
-    /// Delete the stored results in the folder and run everything again
-    #[arg(long, help_heading = "Run")]
-    pub fresh: bool,
-
-    /// Show no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub stored: StoredArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -129,17 +116,13 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
             return Err(error);
         }
     };
-    let path = args.out.join("cells.jsonl");
-    if args.fresh && path.exists() {
-        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    let cells = Cells::open(&path)?;
+    let cells = open_cells(&args.out, args.stored.fresh)?;
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
 
     let progress = Progress::new(
         plan.rounds_to_play(&cells)?,
-        args.quiet,
+        args.stored.quiet,
         Arc::clone(&cancelled),
     );
     let mut done = plan.run(&cells, &progress);
@@ -148,7 +131,7 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
         && first.missing == 0
     {
         let rounds = plan.later_rounds_to_play(&cells);
-        let progress = Progress::new(rounds, args.quiet, Arc::clone(&cancelled));
+        let progress = Progress::new(rounds, args.stored.quiet, Arc::clone(&cancelled));
         let second = plan.run_later(&cells, &progress);
         progress.finish();
         let second = second?;
@@ -216,7 +199,7 @@ fn check(args: &PaperArgs) -> Result<()> {
     if args.parts.len() == 1 && with_choices && args.movielens.is_none() && args.yelp.is_none() {
         bail!("part choices needs real users; give --movielens or --yelp");
     }
-    threads(args.threads)?;
+    threads(args.stored.threads)?;
     Ok(())
 }
 
@@ -226,7 +209,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     } else {
         (ROUNDS, SEEDS)
     };
-    let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
+    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
     let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
         path.as_ref()
             .map(|path| source(args, path, name, is_papers, papers))
@@ -235,7 +218,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     Ok(Plan {
         rounds: args.rounds.unwrap_or(rounds),
         seeds,
-        threads: threads(args.threads)?,
+        threads: threads(args.stored.threads)?,
         quick: args.quick,
         parts: args.parts.clone(),
         movielens: source(
@@ -265,7 +248,7 @@ fn source(
         skip_bad_lines: args.skip_bad_lines,
         ..Options::default()
     };
-    let read = read_file(path, &options, args.quiet)?;
+    let read = read_file(path, &options, args.stored.quiet)?;
     let file = path.file_name().unwrap_or(path.as_os_str());
     let mut note = (!is_papers(&read)).then(|| {
         format!(

@@ -9,7 +9,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use sclub_lab::paper::cells::Cells;
 use sclub_lab::paper::{Data, Progress as Done};
 use sclub_lab::robust::{Measure, Pass, Plan, Table};
 use sclub_lab::run::threads;
@@ -21,6 +20,7 @@ use crate::paper::command_line;
 use crate::progress::Progress;
 use crate::reading::{DataArgs, read_file};
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
+use crate::stored::{StoredArgs, open_cells};
 use crate::table::numbers;
 
 /// Default rounds and seeds, and those of `--quick`.
@@ -68,21 +68,8 @@ pub struct RobustArgs {
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub seeds: Option<u64>,
 
-    /// Seed of the first world; the others count up from it
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub first_seed: u64,
-
-    /// Threads to use; the results are the same with any number [default: all cores]
-    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub threads: Option<u64>,
-
-    /// Delete the stored results in the folder and run everything again, as after a change of a policy
-    #[arg(long, help_heading = "Run")]
-    pub fresh: bool,
-
-    /// Show no progress
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
+    #[command(flatten)]
+    pub stored: StoredArgs,
 }
 
 const EXAMPLES: &str = "\
@@ -113,17 +100,13 @@ pub fn robust(args: &RobustArgs) -> Result<ExitCode> {
     for name in ["robust.md", "robust.json", "cells.jsonl"] {
         prepare_file(&args.out.join(name))?;
     }
-    let path = args.out.join("cells.jsonl");
-    if args.fresh && path.exists() {
-        fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
-    }
-    let cells = Cells::open(&path)?;
+    let cells = open_cells(&args.out, args.stored.fresh)?;
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
     let mut done = Done::default();
     for pass in Pass::ALL {
         let rounds = plan.rounds_to_play(pass, &cells)?;
-        let progress = Progress::new(rounds, args.quiet, Arc::clone(&cancelled));
+        let progress = Progress::new(rounds, args.stored.quiet, Arc::clone(&cancelled));
         let passed = plan.run(pass, &cells, &progress);
         progress.finish();
         let passed = passed?;
@@ -179,8 +162,8 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     } else {
         (ROUNDS, SEEDS)
     };
-    let seeds = run::seeds(args.first_seed, args.seeds.unwrap_or(seeds))?;
-    let threads = threads(args.threads)?;
+    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
+    let threads = threads(args.stored.threads)?;
     let options = args.files.options(None)?;
     let mut data: Vec<(String, Data)> = Vec::new();
     for path in &args.data {
@@ -189,7 +172,7 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
         if data.iter().any(|(other, _)| *other == name) {
             bail!("two files of data are called {name}");
         }
-        let read = read_file(path, &options, args.quiet)?;
+        let read = read_file(path, &options, args.stored.quiet)?;
         data.push((name, Data::new(read.interactions)));
     }
     Ok(Plan {
