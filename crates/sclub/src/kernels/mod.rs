@@ -25,7 +25,7 @@ pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
 pub(crate) use pairs::Energies;
-pub(crate) use poll::Poll;
+pub(crate) use poll::{Guess, Guesses, Poll, Question, Voters, Votes};
 pub(crate) use score::Scoring;
 
 /// Largest dimension the library accepts.
@@ -152,8 +152,14 @@ pub(crate) fn lengths(lengths: Lengths<'_>) {
 
 /// See [`Poll`].
 #[inline]
-pub(crate) fn poll(poll: Poll<'_>) {
+pub(crate) fn poll<const C: usize>(poll: Poll<'_, C>) {
     arch().dispatch(poll);
+}
+
+/// See [`Guess`].
+#[inline]
+pub(crate) fn guess<const C: usize>(guess: Guess<'_, C>) {
+    arch().dispatch(guess);
 }
 
 /// See [`Scoring`].

@@ -29,14 +29,18 @@ use std::io;
 
 use super::crowd::Crowd;
 use super::log_index::{self, Factor};
+use super::side_by_side::SideBySide;
 use crate::bytes::{self, Save, Writer};
 use crate::error::{Error, check_dim};
-use crate::items::{GROUP, Group};
-use crate::kernels::{self, Poll, Scoring};
+use crate::items::{GROUP, ItemSet};
+use crate::kernels::{self, Guess, Guesses, Poll, Question, Voters, Votes};
 use crate::params::Index;
-use crate::policy::{Change, Observation, Policy, UserId, check_round, rank_by_scorer};
+use crate::policy::{
+    Change, Decision, Observation, Policy, Score, UserId, better_first, check_items, check_round,
+};
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
-use crate::statistics::{Shape, View};
+use crate::statistics::{Scratch, Shape, View};
+use crate::ucb::prune::largest_eigenvalue_of;
 use crate::ucb::Scores;
 
 struct Cab {
@@ -46,6 +50,304 @@ struct Cab {
     gamma: f64,
     rounds: u64,
     crowd: Crowd,
+    widths: Widths,
+}
+
+/// The uncertainties of all users, made from their sums.
+struct Widths {
+    shape: Shape,
+    is_squared: bool,
+    /// M, then g, of each user.
+    factors: SideBySide,
+    /// Bounds on the eigenvalues of S⁻¹ of each user; their roots unless `is_squared`. Whole groups.
+    least: Vec<f64>,
+    largest: Vec<f64>,
+    /// A bound on the largest eigenvalue of each S.
+    longest: Vec<f64>,
+    /// Observations of each user, and the number at which the bounds are made anew.
+    counts: Vec<u64>,
+    renew_at: Vec<u64>,
+    /// Σ S⁻¹ over all users, lower triangle packed by rows.
+    total: Vec<f64>,
+    scratch: Scratch,
+}
+
+/// Beyond every rounding error of means, widths and their sums.
+const MARGIN: f64 = 1e-9;
+/// Beyond the rounding errors of Σ S⁻¹ after any number of updates, a share of the number of users.
+const TOTAL_MARGIN: f64 = 1e-8;
+/// The largest Σ xᵀx for which S is known from its factors well enough to bound its eigenvalues.
+const MAX_TRACE: f64 = 1e6;
+/// The bounds of a user are made anew after this share of their observations.
+const RENEW_SHARE: u64 = 32;
+
+impl Widths {
+    fn new(shape: Shape, index: Index, crowd: &Crowd) -> Self {
+        let mut widths = Self {
+            shape,
+            is_squared: index == Index::SquaredNorm,
+            factors: SideBySide::new(shape.triangle() + shape.dim),
+            least: Vec::new(),
+            largest: Vec::new(),
+            longest: Vec::new(),
+            counts: Vec::new(),
+            renew_at: Vec::new(),
+            total: vec![0.0; shape.gram()],
+            scratch: Scratch::new(shape),
+        };
+        (0..crowd.len()).for_each(|slot| widths.admit(slot, crowd));
+        widths
+    }
+
+    /// Adds a user without observations: S = I.
+    fn admit(&mut self, slot: usize, crowd: &Crowd) {
+        self.factors.grow(slot + 1);
+        self.factors.set(slot, crowd.block(slot));
+        let lanes = (slot + 1).next_multiple_of(GROUP);
+        self.least.resize(lanes, 1.0 - MARGIN);
+        self.largest.resize(lanes, 1.0 + MARGIN);
+        self.longest.push(1.0);
+        self.counts.push(0);
+        self.renew_at.push(1);
+        for i in 0..self.shape.dim {
+            self.total[i * (i + 3) / 2] += 1.0;
+        }
+    }
+
+    /// Takes (S⁻¹x)(S⁻¹x)ᵀ/(1 + xᵀS⁻¹x), by which S⁻¹ will fall, from the total.
+    fn before(&mut self, view: View<'_>, item: &[f64]) {
+        let mut image = vec![0.0; self.shape.dim];
+        kernels::solve(self.shape.dim, view.factor, view.scale, item, &mut image);
+        let variance = 1.0 + kernels::dot(&image, item);
+        let mut rest = &mut *self.total;
+        for (i, x) in image.iter().enumerate() {
+            let (row, after) = rest.split_at_mut(i + 1);
+            kernels::add_scaled(row, -x / variance, &image);
+            rest = after;
+        }
+    }
+
+    /// Follows an observation of a user; `block` has learned it.
+    fn after(&mut self, slot: usize, block: &[f64], item: &[f64]) {
+        self.factors.set(slot, block);
+        self.counts[slot] += 1;
+        // The eigenvalues of S grow, the largest by xᵀx at most.
+        self.longest[slot] += kernels::dot(item, item);
+        if self.counts[slot] >= self.renew_at[slot] {
+            self.renew_at[slot] = self.counts[slot] + 1 + self.counts[slot] / RENEW_SHARE;
+            self.renew(slot, block);
+        }
+        self.least[slot] = self.form(1.0 / self.longest[slot]) * (1.0 - MARGIN);
+    }
+
+    /// Makes the bounds of a user anew.
+    fn renew(&mut self, slot: usize, block: &[f64]) {
+        let dim = self.shape.dim;
+        let View { factor, scale, .. } = self.shape.view(block);
+        let mut matrix = vec![0.0; dim * dim];
+        kernels::inverse(dim, factor, scale, &mut matrix);
+        let largest = largest_eigenvalue_of(dim, matrix.clone()).min(1.0);
+        self.largest[slot] = self.form(largest) * (1.0 + MARGIN);
+        let mut gram = self.scratch.gram_of(block);
+        for i in 0..dim {
+            let (row, rest) = gram.split_at(i + 1);
+            gram = rest;
+            for (j, &entry) in row.iter().enumerate() {
+                (matrix[i * dim + j], matrix[j * dim + i]) = (entry, entry);
+            }
+            matrix[i * dim + i] += 1.0;
+        }
+        let trace: f64 = matrix.iter().step_by(dim + 1).sum();
+        if trace < MAX_TRACE {
+            self.longest[slot] = largest_eigenvalue_of(dim, matrix).min(self.longest[slot]);
+        }
+    }
+
+    /// The uncertainty for xᵀS⁻¹x.
+    fn form(&self, norm: f64) -> f64 {
+        match self.is_squared {
+            true => norm,
+            false => norm.sqrt(),
+        }
+    }
+}
+
+/// A recommendation under way.
+struct Ballot<'a> {
+    cab: &'a Cab,
+    slot: Option<usize>,
+    weight: f64,
+    /// The features of the items, one after another, and the user's own scores.
+    features: Vec<f64>,
+    own: Vec<Score>,
+    /// xᵀ(Σ S⁻¹)x of each item.
+    norms: Vec<f64>,
+}
+
+impl<'a> Ballot<'a> {
+    fn new(cab: &'a Cab, user: UserId, items: &ItemSet) -> Self {
+        let (slot, weight) = (cab.crowd.slot(user), cab.factor.after(cab.rounds));
+        let features = (0..items.len()).flat_map(|index| items.item(index));
+        let mut ballot = Self {
+            cab,
+            slot,
+            weight,
+            features: features.collect(),
+            own: Vec::with_capacity(items.len()),
+            norms: Vec::with_capacity(items.len()),
+        };
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(cab.index, cab.crowd.view(slot), weight, group);
+            let own = (0..group.len).map(|lane| scores.of(lane));
+            ballot.own.extend(own);
+            let mut norms = [0.0; GROUP];
+            let total = &cab.widths.total;
+            kernels::quadratic(
+                cab.shape.dim,
+                total,
+                group.features,
+                &mut norms[..group.width],
+            );
+            ballot.norms.extend(&norms[..group.len]);
+        }
+        ballot
+    }
+
+    fn question(&self, index: usize) -> Question<'_> {
+        let dim = self.cab.shape.dim;
+        Question {
+            item: &self.features[index * dim..(index + 1) * dim],
+            mean: self.own[index].mean,
+            width: self.own[index].width,
+        }
+    }
+
+    /// The users in groups.
+    fn voters(&self) -> impl Iterator<Item = (usize, Voters<'a>)> {
+        let users = self.cab.crowd.len();
+        let groups = self.cab.crowd.estimate_groups().enumerate();
+        groups.map(move |(group, estimates)| {
+            let first = group * GROUP;
+            let len = (users - first).min(GROUP);
+            (first, Voters { len, estimates })
+        })
+    }
+
+    /// The averages over the neighbours, for each of some items.
+    fn poll<const C: usize>(&self, indexes: [usize; C]) -> [Score; C] {
+        let mut votes = [Votes::default(); C];
+        let widths = &self.cab.widths;
+        for ((_, voters), factors) in self.voters().zip(widths.factors.groups()) {
+            kernels::poll(Poll {
+                voters,
+                factors,
+                weight: self.weight,
+                is_squared: widths.is_squared,
+                questions: indexes.map(|index| self.question(index)),
+                votes: &mut votes,
+            });
+        }
+        std::array::from_fn(|c| {
+            let [mut users, mut mean, mut width] = votes[c].sums();
+            // A user who does not exist yet is their own neighbour.
+            if self.slot.is_none() {
+                let own = self.own[indexes[c]];
+                users += 1.0;
+                mean += own.mean;
+                width += own.width;
+            }
+            let (mean, width) = (mean / users, width / users);
+            Score {
+                score: mean + width,
+                mean,
+                width,
+            }
+        })
+    }
+
+    /// Upper bounds of the scores, for each of some items.
+    ///
+    /// With k neighbours, Σ ‖x‖_j ≤ √(k Σ ‖x‖_j²), and the sum over all users is xᵀ(Σ S⁻¹)x, less those who are no
+    /// neighbours. Users who may be neighbours count if they make the average of the means larger.
+    fn bound<const C: usize>(&self, indexes: [usize; C]) -> [f64; C] {
+        let widths = &self.cab.widths;
+        let questions = indexes.map(|index| self.question(index));
+        let squares = questions.map(|question| kernels::dot(question.item, question.item));
+        let full = squares.map(|square| self.weight * widths.form(square));
+        let mut guesses = [Guesses::default(); C];
+        for (first, voters) in self.voters() {
+            kernels::guess(Guess {
+                voters,
+                least: &widths.least[first..first + GROUP],
+                largest: &widths.largest[first..first + GROUP],
+                is_squared: widths.is_squared,
+                questions,
+                full,
+                guesses: &mut guesses,
+            });
+        }
+        std::array::from_fn(|c| {
+            let Question { mean, width, .. } = questions[c];
+            let [mut certain, mut possible, gaps, excess, ruled_out] = guesses[c].sums();
+            let slack = TOTAL_MARGIN * self.cab.crowd.len() as f64;
+            let mut norms = self.norms[indexes[c]] + squares[c] * (slack - ruled_out);
+            if self.slot.is_none() {
+                certain += 1.0;
+                possible += 1.0;
+                norms += squares[c];
+            }
+            let shift = gaps + excess;
+            let shift = shift / if shift > 0.0 { certain } else { possible };
+            let uncertainty = widths.form(norms.max(0.0) / certain);
+            let margin = MARGIN * (mean.abs() + width + full[c]);
+            mean + shift + self.weight * uncertainty + margin
+        })
+    }
+
+    /// Calls `poll` or `bound` for all items, two at a time.
+    fn for_all<T>(&self, one: impl Fn([usize; 1]) -> [T; 1], two: impl Fn([usize; 2]) -> [T; 2]) -> Vec<T> {
+        let pairs = self.own.len() / 2;
+        let mut all: Vec<T> = (0..pairs).flat_map(|pair| two([2 * pair, 2 * pair + 1])).collect();
+        if all.len() < self.own.len() {
+            all.extend(one([all.len()]));
+        }
+        all
+    }
+
+    /// The `k` items with the largest scores: those with the largest bounds are scored until no bound is larger than a score.
+    fn best(&self, k: usize, exclude: &dyn Fn(usize) -> bool, best: &mut Vec<Decision>) {
+        best.clear();
+        let bounds = self.for_all(|one| self.bound(one), |two| self.bound(two));
+        let mut waiting: Vec<(usize, f64)> = bounds.into_iter().enumerate().collect();
+        waiting.retain(|&(index, _)| !exclude(index));
+        loop {
+            // Also equal ones: the first of equal scores comes first.
+            let threshold = match best.len() == k {
+                true => best.last().map_or(f64::INFINITY, |worst| worst.score.score),
+                false => f64::NEG_INFINITY,
+            };
+            let mut next = || {
+                let all = waiting.iter().enumerate();
+                let (place, &(index, bound)) = all.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
+                let is_needed = bound >= threshold || bound.is_nan();
+                waiting.swap_remove(place);
+                is_needed.then_some(index)
+            };
+            let scored = match (next(), next()) {
+                (None, _) => return,
+                (Some(index), None) => vec![(index, self.poll([index])[0])],
+                (Some(first), Some(second)) => {
+                    let [one, two] = self.poll([first, second]);
+                    vec![(first, one), (second, two)]
+                }
+            };
+            let scored = scored.into_iter();
+            best.extend(scored.map(|(index, score)| Decision { index, score }));
+            best.sort_unstable_by(better_first);
+            best.truncate(k);
+        }
+    }
 }
 
 impl Cab {
@@ -53,89 +355,51 @@ impl Cab {
         let shape = Shape {
             dim: check_dim(setup.dim)?,
         };
+        let index = log_index::index(values);
+        let crowd = Crowd::new(shape, setup.users)?;
         Ok(Self {
             shape,
             factor: Factor::from_values(values),
-            index: log_index::index(values),
+            index,
             gamma: values.number(GAMMA.name).unwrap_or(0.0),
             rounds: 0,
-            crowd: Crowd::new(shape, setup.users)?,
+            widths: Widths::new(shape, index, &crowd),
+            crowd,
         })
     }
 
-    /// The averages over the neighbours of a user, for each item of a group.
-    fn fill(&self, slot: Option<usize>, weight: f64, group: Group<'_>, scores: &mut Scores) {
-        let width = group.width;
-        scores.fill(self.index, self.crowd.view(slot), weight, group);
-        let (own_mean, own_width) = (scores.mean, scores.width);
-        let (mut mean, mut norm) = ([0.0; GROUP], [0.0; GROUP]);
-        // The user is their own neighbour.
-        let mut users = [1.0; GROUP];
-        for other in (0..self.crowd.len()).filter(|&other| Some(other) != slot) {
-            let View {
-                factor,
-                scale,
-                estimate,
-                ..
-            } = self.crowd.view(Some(other));
-            kernels::poll(Poll {
-                scoring: Scoring {
-                    factor,
-                    scale,
-                    estimate,
-                    items: group.features,
-                    mean: &mut mean[..width],
-                    norm: &mut norm[..width],
-                },
-                weight,
-                is_squared: self.index == Index::SquaredNorm,
-                own_mean: &own_mean[..width],
-                own_width: &own_width[..width],
-                users: &mut users[..width],
-                means: &mut scores.mean[..width],
-                widths: &mut scores.width[..width],
-            });
-        }
-        for (lane, users) in users[..width].iter().enumerate() {
-            scores.mean[lane] /= users;
-            scores.width[lane] /= users;
-            scores.score[lane] = scores.mean[lane] + scores.width[lane];
-        }
+    fn observe(&mut self, slot: usize, item: &[f64], reward: f64) {
+        self.widths.before(self.crowd.view(Some(slot)), item);
+        self.crowd.observe(slot, item, reward);
+        self.widths.after(slot, self.crowd.block(slot), item);
     }
 
     fn update(&mut self, observation: &Observation<'_>, weight: f64) {
         let Observation {
             user, item, reward, ..
         } = *observation;
-        let slot = match self.crowd.slot(user) {
-            Some(slot) => slot,
-            None => self.crowd.admit(user),
-        };
+        let slot = self.crowd.slot(user).unwrap_or_else(|| {
+            let slot = self.crowd.admit(user);
+            self.widths.admit(slot, &self.crowd);
+            slot
+        });
         let sure = self.gamma / 4.0;
-        let own_mean = self.crowd.mean(slot, item);
         let own_width = self.crowd.width(slot, item, self.index, weight);
         if own_width < sure {
-            for other in (0..self.crowd.len()).filter(|&other| other != slot) {
+            let means: Vec<f64> = self.crowd.means(item).collect();
+            for other in (0..means.len()).filter(|&other| other != slot) {
                 // Of those who are sure, none farther off can be a neighbour.
-                let gap = (self.crowd.mean(other, item) - own_mean).abs();
+                let gap = (means[other] - means[slot]).abs();
                 if gap > own_width + sure {
                     continue;
                 }
                 let width = self.crowd.width(other, item, self.index, weight);
                 if width < sure && gap <= own_width + width {
-                    self.crowd.observe(other, item, reward);
+                    self.observe(other, item, reward);
                 }
             }
         }
-        self.crowd.observe(slot, item, reward);
-    }
-}
-
-impl Cab {
-    /// The scorer of groups of items for a user.
-    fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
-        let (slot, weight) = (self.crowd.slot(user), self.factor.after(self.rounds));
-        move |group, scores| self.fill(slot, weight, group, scores)
+        self.observe(slot, item, reward);
     }
 }
 
@@ -148,7 +412,25 @@ impl Policy for Cab {
         self.rounds
     }
 
-    rank_by_scorer!();
+    fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        let ballot = Ballot::new(self, user, items);
+        *scores = ballot.for_all(|one| ballot.poll(one), |two| ballot.poll(two));
+        Ok(())
+    }
+
+    fn best(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        best: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        check_items(items, self.shape.dim)?;
+        Ballot::new(self, user, items).best(k, exclude, best);
+        Ok(())
+    }
 
     fn learn_round(
         &mut self,

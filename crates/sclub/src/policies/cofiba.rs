@@ -267,7 +267,7 @@ impl Cofiba {
         item: &'a [f64],
         weight: f64,
     ) -> impl Fn(usize) -> bool {
-        let mean = self.crowd.mean(slot, item);
+        let mean = kernels::dot(self.crowd.view(Some(slot)).estimate, item);
         let width = self.crowd.width(slot, item, self.index, weight);
         let square = kernels::dot(item, item);
         // No width is larger: S is at least I.
@@ -285,7 +285,7 @@ impl Cofiba {
                 let apart = distance(estimate, self.crowd.view(Some(other)).estimate);
                 return apart <= self.alpha_edges * (own_radius + radius(self.counts[other]));
             }
-            let gap = (mean - self.crowd.mean(other, item)).abs();
+            let gap = (mean - kernels::dot(self.crowd.view(Some(other)).estimate, item)).abs();
             gap <= width
                 || gap <= width + largest
                     && gap <= width + self.crowd.width(other, item, self.index, weight)

@@ -1,7 +1,9 @@
 //! The users of CAB and COFIBA: declared ones from the start, others from their first reward, each with their own sums.
 
+use super::side_by_side::SideBySide;
 use crate::bytes::Writer;
 use crate::error::Error;
+use crate::items::GROUP;
 use crate::kernels;
 use crate::params::Index;
 use crate::policy::{Observation, UserId, Users};
@@ -16,7 +18,9 @@ pub(crate) struct Crowd {
     declared: u64,
     /// Users beyond the declared ones; their blocks follow.
     newcomers: Roster,
-    pub blocks: Blocks,
+    blocks: Blocks,
+    /// θ̂ of each user.
+    estimates: SideBySide,
 }
 
 impl Crowd {
@@ -30,11 +34,14 @@ impl Crowd {
         }
         let mut blocks = Blocks::new(shape);
         (0..declared).for_each(|_| blocks.push());
+        let mut estimates = SideBySide::new(shape.dim);
+        estimates.grow(blocks.len());
         Ok(Self {
             shape,
             declared,
             newcomers: Roster::default(),
             blocks,
+            estimates,
         })
     }
 
@@ -53,13 +60,19 @@ impl Crowd {
     pub fn admit(&mut self, user: UserId) -> usize {
         self.newcomers.admit(user);
         self.blocks.push();
-        self.blocks.len() - 1
+        self.estimates.grow(self.len());
+        self.len() - 1
     }
 
     /// The sums of a user, who need not exist.
     pub fn view(&self, slot: Option<usize>) -> View<'_> {
         let block = slot.map_or(self.blocks.empty(), |slot| self.blocks.get(slot));
         self.shape.view(block)
+    }
+
+    /// The block of a user who exists.
+    pub fn block(&self, slot: usize) -> &[f64] {
+        self.blocks.get(slot)
     }
 
     pub fn check_room(&self, round: &[Observation<'_>]) -> Result<(), Error> {
@@ -74,11 +87,22 @@ impl Crowd {
 
     pub fn observe(&mut self, slot: usize, item: &[f64], reward: f64) {
         kernels::observe(self.shape.dim, self.blocks.get_mut(slot), item, reward);
+        self.estimates.set(slot, self.blocks.view(slot).estimate);
     }
 
-    /// The expected reward of an item.
-    pub fn mean(&self, slot: usize, item: &[f64]) -> f64 {
-        kernels::dot(self.blocks.view(slot).estimate, item)
+    /// The estimates of all users, side by side.
+    pub fn estimate_groups(&self) -> std::slice::ChunksExact<'_, f64> {
+        self.estimates.groups()
+    }
+
+    /// The expected rewards of an item, for all users in order.
+    pub fn means(&self, item: &[f64]) -> impl Iterator<Item = f64> {
+        let groups = self.estimate_groups().flat_map(|estimates| {
+            let mut means = [0.0; GROUP];
+            kernels::means(item, estimates, &mut means);
+            means
+        });
+        groups.take(self.len())
     }
 
     /// The width of an item.

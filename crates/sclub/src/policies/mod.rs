@@ -20,5 +20,6 @@ pub(crate) mod pairs;
 pub(crate) mod rclumb;
 pub(crate) mod row;
 pub(crate) mod rsclumb;
+pub(crate) mod side_by_side;
 pub(crate) mod ts;
 pub(crate) mod uniclub;

@@ -16,9 +16,9 @@
 //! Cost: d(d+1)/2 + d numbers twice for each node, and one bit for each pair. A pool is summed over the neighbours, or
 //! is the total without the others, whichever are fewer: O(min(|V|, n − |V|) d² + d³).
 
+use super::side_by_side::SideBySide;
 use crate::digest::Digest;
 use crate::error::{Error, check_dim};
-use crate::items::GROUP;
 use crate::kernels::{self, LANES};
 use crate::policy::{Clock, ClusterId, Observation, UserId};
 use crate::roster::Roster;
@@ -39,8 +39,8 @@ pub(crate) struct Neighbours {
     nodes: Vec<u32>,
     blocks: Blocks,
     counts: Vec<u64>,
-    /// θ̂ of each node, in groups of [`GROUP`]: feature k of a group's nodes is contiguous.
-    estimates: Vec<f64>,
+    /// θ̂ of each node.
+    estimates: SideBySide,
     /// G and b of each node, padded to [`Neighbours::width`].
     sums: Vec<f64>,
     total: Vec<f64>,
@@ -63,7 +63,7 @@ impl Neighbours {
             nodes: Vec::new(),
             blocks: Blocks::new(shape),
             counts: Vec::new(),
-            estimates: Vec::new(),
+            estimates: SideBySide::new(shape.dim),
             sums: Vec::new(),
             total: vec![0.0; width(shape)],
             total_count: 0,
@@ -97,9 +97,9 @@ impl Neighbours {
         self.blocks.view(node)
     }
 
-    /// The estimates of all nodes in groups of [`GROUP`]; lanes without a node hold zeros.
+    /// The estimates of all nodes, side by side ([`SideBySide`]).
     pub fn estimate_groups(&self) -> std::slice::ChunksExact<'_, f64> {
-        self.estimates.chunks_exact(GROUP * self.shape.dim)
+        self.estimates.groups()
     }
 
     /// Checks that there is room for a round, as if each observation made a node.
@@ -130,8 +130,7 @@ impl Neighbours {
         self.counts.push(0);
         self.blocks.push();
         self.sums.resize((node + 1) * width(self.shape), 0.0);
-        let groups = (node + 1).div_ceil(GROUP);
-        self.estimates.resize(groups * GROUP * self.shape.dim, 0.0);
+        self.estimates.grow(node + 1);
         if node.is_multiple_of(BITS) {
             self.edges.iter_mut().for_each(|row| row.push(0));
             self.unseen.push(0);
@@ -147,11 +146,7 @@ impl Neighbours {
     pub fn observe(&mut self, node: usize, item: &[f64], reward: f64) {
         let dim = self.shape.dim;
         kernels::observe(dim, self.blocks.get_mut(node), item, reward);
-        let start = node / GROUP * GROUP * dim + node % GROUP;
-        let places = self.estimates[start..].iter_mut().step_by(GROUP);
-        for (place, value) in places.zip(self.blocks.view(node).estimate) {
-            *place = *value;
-        }
+        self.estimates.set(node, self.blocks.view(node).estimate);
         let (width, gram) = (width(self.shape), self.shape.gram());
         let own = &mut self.sums[node * width..(node + 1) * width];
         for sums in [own, &mut self.total] {
