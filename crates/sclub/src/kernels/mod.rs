@@ -120,6 +120,13 @@ dispatched! {
     fn add_scaled<'a>(target: &'a mut [f64], weight: f64, source: &'a [f64]) = lanes::add_scaled;
     fn means<'a>(weights: &'a [f64], items: &'a [f64], out: &'a mut [f64]) = batch::means;
     fn square<'a>(dim: usize, source: &'a [f64], target: &'a mut [f64]) = lanes::square;
+    fn strangers<'a>(
+        means: &'a [f64],
+        widths: &'a [f64],
+        mean: f64,
+        width: f64,
+        weight: f64,
+    ) -> u64 = poll::strangers;
     fn distances<'a>(centre: &'a [f64], points: &'a [f64], out: &'a mut [f64]) = pairs::distances;
     fn energies<'a>(dim: usize, own: &'a [f64], rows: &'a [&'a [f64]], out: &'a mut Energies)
         = pairs::energies;

@@ -148,6 +148,24 @@ impl<const C: usize> WithSimd for Guess<'_, C> {
     }
 }
 
+/// The users, 64 at most, who disagree with one of them about an item, as bits. Widths are without `weight`.
+#[inline(always)]
+pub(super) fn strangers(
+    means: &[f64],
+    widths: &[f64],
+    mean: f64,
+    width: f64,
+    weight: f64,
+) -> u64 {
+    let own = weight * width;
+    let mut bits = 0;
+    for (place, (their_mean, their_width)) in means.iter().zip(widths).enumerate() {
+        let gap = (their_mean - mean).abs();
+        bits |= u64::from(gap > weight.mul_add(*their_width, own)) << place;
+    }
+    bits
+}
+
 #[inline(always)]
 fn register<S: Simd>(row: &[S::f64s], at: usize) -> &[S::f64s; STRIP] {
     row[at..at + STRIP].try_into().expect("STRIP registers")

@@ -21,9 +21,10 @@
 //! - An observation enters the sums of several users, so that a user cannot be forgotten.
 //!
 //! # Cost
-//! Memory d(d + 5)/2 numbers a user, declared ones included. A recommendation takes O(n L d²) for n users and L items,
-//! since the average width needs the width of every neighbour. A reward takes O(d²) while the user is not sure about
-//! the item; else O(n d) to rule out users by their means, and O(d²) for each other.
+//! Memory d² + 4d + 5 numbers a user, declared ones included. A recommendation takes O(n L d) for n users and L items, to
+//! bound the scores by the users' means and by bounds on their widths; then O(n d²) for each item whose bound is not
+//! below the best score, a few of 20 items. A reward takes O(d²), now and then O(d³); if the user is sure about the item,
+//! also O(n d) to rule out users by their means, and O(d²) for each other.
 
 use std::io;
 
@@ -500,7 +501,7 @@ pub static SPEC: Spec = Spec {
     summary: "For each item, the average over users who agree about it",
     citation: "after Gentile et al., ICML 2017",
     colors: ["#00796B", "#4DB6AC"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[ALPHA, log_index::BETA, log_index::INDEX, GAMMA],
     can: Abilities::NONE,

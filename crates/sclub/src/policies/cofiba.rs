@@ -26,10 +26,11 @@
 //! - `--test norm` compares estimates by F(T) as CLUB does, and as the authors' draft does. Items then never part.
 //!
 //! # Cost
-//! Memory d² + 3d numbers a user; for each cluster of items 4 bytes a user, n bits for each user with an edge cut, and
-//! d² + 3d numbers for each component of several users. Graphs without a parted user share one set of sums. A
-//! recommendation takes O(L d²) for L items. A reward takes O(n d) for the users, O(d²) for each whose width decides, and
-//! as much for each item still connected with the one shown.
+//! Memory d² + 4d numbers a user, and 2 for each user and known item up to 256 MB; for each cluster of items 4 bytes a
+//! user, n bits for each user with an edge cut, and d² + 3d numbers for each component of several users. Graphs without a
+//! parted user share one set of sums. A recommendation takes O(L d²) for L items. A reward takes O(I d²) for I known
+//! items, and for each item still connected with the one shown O(n), up to the first user who tells them apart. For items
+//! without an id, and beyond 256 MB, it takes O(n d) an item, and O(d²) for each user whose width decides.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -67,19 +68,100 @@ struct Cofiba {
     /// The sums of all users.
     whole: Aggregate,
     items: Items,
+    opinions: Opinions,
     /// The graph of users of each cluster of items.
     graphs: Vec<UserGraph>,
     scratch: Scratch,
 }
 
 /// The graph of items.
-#[derive(Default)]
 struct Items {
     known: Roster,
-    features: Vec<f64>,
+    features: ItemSet,
     /// The cluster of each item.
     labels: Vec<u32>,
     neighbours: Vec<Vec<u32>>,
+}
+
+/// The maximum number of opinions that are kept: 256 MB.
+const MAX_OPINIONS: usize = 1 << 24;
+
+/// The opinions of all users about each known item, made from their sums. A reward changes those of one user only.
+struct Opinions {
+    index: Index,
+    /// `None` if there are more than [`MAX_OPINIONS`], or none is needed.
+    rows: Option<Vec<Row>>,
+}
+
+/// The opinions of all users about one item.
+#[derive(Clone)]
+struct Row {
+    means: Vec<f64>,
+    /// Without the factor of the round.
+    widths: Vec<f64>,
+}
+
+impl Opinions {
+    fn row(&self, item: usize) -> Option<&Row> {
+        Some(&self.rows.as_ref()?[item])
+    }
+
+    /// Makes the opinions about an item, which may be the next one.
+    fn set_item(&mut self, item: usize, features: &[f64], crowd: &Crowd) {
+        let Some(rows) = &mut self.rows else { return };
+        let width = |slot| crowd.width(slot, features, self.index, 1.0);
+        let row = Row {
+            means: crowd.means(features).collect(),
+            widths: (0..crowd.len()).map(width).collect(),
+        };
+        match rows.get_mut(item) {
+            Some(old) => *old = row,
+            None => rows.push(row),
+        }
+        self.check_room(crowd.len());
+    }
+
+    /// Makes the opinions of a user, who may be the next one.
+    fn set_user(&mut self, slot: usize, view: View<'_>, items: &ItemSet) {
+        let Some(rows) = &mut self.rows else { return };
+        let mut scores = Scores::new();
+        for group in items.groups() {
+            scores.fill(self.index, view, 1.0, group);
+            for (lane, row) in rows[group.first..][..group.len].iter_mut().enumerate() {
+                if slot == row.means.len() {
+                    row.means.push(0.0);
+                    row.widths.push(0.0);
+                }
+                row.means[slot] = scores.mean[lane];
+                row.widths[slot] = scores.width[lane];
+            }
+        }
+        self.check_room(slot + 1);
+    }
+
+    fn check_room(&mut self, users: usize) {
+        self.rows
+            .take_if(|rows| rows.len() * users > MAX_OPINIONS);
+    }
+}
+
+impl Row {
+    /// The users who disagree with a user, 64 at a time.
+    fn words(&self, slot: usize, weight: f64) -> impl Iterator<Item = u64> {
+        let (mean, width) = (self.means[slot], self.widths[slot]);
+        let all = self.means.chunks(64).zip(self.widths.chunks(64));
+        all.map(move |(means, widths)| kernels::strangers(means, widths, mean, width, weight))
+    }
+
+    fn strangers(&self, slot: usize, weight: f64) -> Bits {
+        Bits(self.words(slot, weight).collect())
+    }
+
+    /// Returns true if exactly these users disagree with a user.
+    fn has_strangers(&self, slot: usize, weight: f64, strangers: &Bits) -> bool {
+        let mut all = self.words(slot, weight).zip(&strangers.0);
+        all.all(|(word, expected)| word == *expected)
+    }
 }
 
 /// A graph of users, by the edges that it lacks.
@@ -93,10 +175,15 @@ struct UserGraph {
 }
 
 /// A set of small numbers.
-#[derive(Default, Clone, PartialEq)]
+#[derive(Default, Clone)]
 struct Bits(Vec<u64>);
 
 impl Bits {
+    /// The empty set, with room for numbers below `limit`.
+    fn of(limit: usize) -> Self {
+        Self(vec![0; limit.div_ceil(64)])
+    }
+
     fn insert(&mut self, number: usize) {
         if self.0.len() <= number / 64 {
             self.0.resize(number / 64 + 1, 0);
@@ -160,19 +247,32 @@ impl Cofiba {
         };
         let crowd = Crowd::new(shape, setup.users)?;
         let alpha_edges = values.number(ALPHA_EDGES.name).unwrap_or(0.0);
+        let (index, by_norm) = (
+            log_index::index(values),
+            values.choice(TEST.name) == "norm",
+        );
         Ok(Self {
             shape,
-            index: log_index::index(values),
+            index,
             factor: Factor::from_values(values),
             edges: Factor::Log(alpha_edges),
             alpha_edges,
-            by_norm: values.choice(TEST.name) == "norm",
+            by_norm,
             rounds: 0,
             counts: vec![0; crowd.len()],
             grams: vec![0.0; crowd.len() * shape.gram()],
             crowd,
             whole: Aggregate::new(shape),
-            items: Items::default(),
+            items: Items {
+                known: Roster::default(),
+                features: ItemSet::new(shape.dim)?,
+                labels: Vec::new(),
+                neighbours: Vec::new(),
+            },
+            opinions: Opinions {
+                index,
+                rows: (!by_norm).then(Vec::new),
+            },
             graphs: vec![UserGraph::default()],
             scratch: Scratch::new(shape),
         })
@@ -234,7 +334,10 @@ impl Cofiba {
             graph.labels.clear();
             graph.parts.clear();
         }
-        self.crowd.admit(user)
+        let slot = self.crowd.admit(user);
+        let view = self.crowd.view(Some(slot));
+        self.opinions.set_user(slot, view, &self.items.features);
+        slot
     }
 
     fn update(&mut self, observation: &Observation<'_>) {
@@ -255,19 +358,24 @@ impl Cofiba {
                 sums.observe(&mut self.scratch, item, reward);
             }
         }
-        if let Some(id) = observation.id {
-            self.items.observe(id, item);
+        let view = self.crowd.view(Some(slot));
+        self.opinions.set_user(slot, view, &self.items.features);
+        if let Some(id) = observation.id
+            && let Some(changed) = self.items.observe(id, item)
+        {
+            self.opinions.set_item(changed, item, &self.crowd);
         }
     }
 
-    /// The test whether users agree with a user about an item.
-    fn agreement<'a>(
+    /// For each user in order, whether they disagree with a user about an item.
+    fn disagreements<'a>(
         &'a self,
         slot: usize,
         item: &'a [f64],
         weight: f64,
-    ) -> impl Fn(usize) -> bool {
-        let mean = kernels::dot(self.crowd.view(Some(slot)).estimate, item);
+    ) -> impl Iterator<Item = bool> {
+        let own = self.crowd.view(Some(slot)).estimate;
+        let mean = self.crowd.mean(slot, item);
         let width = self.crowd.width(slot, item, self.index, weight);
         let square = kernels::dot(item, item);
         // No width is larger: S is at least I.
@@ -276,34 +384,39 @@ impl Cofiba {
                 Index::Norm => square.sqrt(),
                 Index::SquaredNorm => square,
             };
-        let (estimate, own_radius) = (
-            self.crowd.view(Some(slot)).estimate,
-            radius(self.counts[slot]),
-        );
-        move |other| {
-            if self.by_norm {
-                let apart = distance(estimate, self.crowd.view(Some(other)).estimate);
-                return apart <= self.alpha_edges * (own_radius + radius(self.counts[other]));
+        let own_radius = radius(self.counts[slot]);
+        let means = self.crowd.means(item).enumerate();
+        means.map(move |(other, their_mean)| {
+            if other == slot {
+                return false;
             }
-            let gap = (mean - kernels::dot(self.crowd.view(Some(other)).estimate, item)).abs();
-            gap <= width
-                || gap <= width + largest
-                    && gap <= width + self.crowd.width(other, item, self.index, weight)
-        }
+            if self.by_norm {
+                let apart = distance(own, self.crowd.view(Some(other)).estimate);
+                return apart > self.alpha_edges * (own_radius + radius(self.counts[other]));
+            }
+            let gap = (mean - their_mean).abs();
+            gap > width + largest
+                || gap > width
+                    && gap > width + self.crowd.width(other, item, self.index, weight)
+        })
     }
 
     /// Steps 1 to 3 after a reward.
     fn cut(&mut self, slot: usize, id: Option<ItemId>, item: &[f64], weight: f64) {
         let label = self.label(id);
-        let mut strangers = Bits::default();
-        {
-            let agrees = self.agreement(slot, item, weight);
-            for other in (0..self.crowd.len()).filter(|&other| other != slot && !agrees(other)) {
-                strangers.insert(other);
+        let shown = id.and_then(|id| self.items.known.slot(id));
+        let strangers = match shown.and_then(|shown| self.opinions.row(shown)) {
+            Some(row) => row.strangers(slot, weight),
+            None => {
+                let mut strangers = Bits::of(self.crowd.len());
+                let all = self.disagreements(slot, item, weight).enumerate();
+                all.filter(|&(_, is_stranger)| is_stranger)
+                    .for_each(|(other, _)| strangers.insert(other));
+                strangers
             }
-        }
+        };
         self.cut_users(slot, label, &strangers);
-        if let Some(shown) = id.and_then(|id| self.items.known.slot(id))
+        if let Some(shown) = shown
             && !self.by_norm
         {
             self.cut_items(slot, shown, &strangers, weight);
@@ -363,11 +476,13 @@ impl Cofiba {
     fn cut_items(&mut self, slot: usize, shown: usize, strangers: &Bits, weight: f64) {
         let before = self.items.neighbours[shown].len();
         let mut kept = std::mem::take(&mut self.items.neighbours[shown]);
-        kept.retain(|&other| {
-            let features =
-                &self.items.features[other as usize * self.shape.dim..][..self.shape.dim];
-            let agrees = self.agreement(slot, features, weight);
-            (0..self.crowd.len()).all(|user| user == slot || agrees(user) != strangers.has(user))
+        kept.retain(|&other| match self.opinions.row(other as usize) {
+            Some(row) => row.has_strangers(slot, weight, strangers),
+            None => {
+                let features: Vec<f64> = self.items.features.item(other as usize).collect();
+                let mut all = self.disagreements(slot, &features, weight).enumerate();
+                all.all(|(user, is_stranger)| is_stranger == strangers.has(user))
+            }
         });
         let is_cut = kept.len() < before;
         self.items.neighbours[shown] = kept;
@@ -379,12 +494,14 @@ impl Cofiba {
 }
 
 impl Items {
-    /// The features of an item; it may be new.
-    fn observe(&mut self, id: ItemId, features: &[f64]) {
+    /// The features of an item; it may be new. Returns the item if they have changed.
+    fn observe(&mut self, id: ItemId, features: &[f64]) -> Option<usize> {
         if let Some(item) = self.known.slot(id) {
-            let start = item * features.len();
-            self.features[start..start + features.len()].copy_from_slice(features);
-            return;
+            let is_changed = self.features.item(item).zip(features).any(|(a, b)| a != *b);
+            self.features
+                .replace(item, features)
+                .expect("the features have been checked");
+            return is_changed.then_some(item);
         }
         let item = self.known.admit(id) as u32;
         let first: Vec<u32> = (0..item)
@@ -395,7 +512,10 @@ impl Items {
         }
         self.neighbours.push(first);
         self.labels.push(0);
-        self.features.extend_from_slice(features);
+        self.features
+            .push(features)
+            .expect("the features have been checked, and there are not too many");
+        Some(item as usize)
     }
 
     /// Parts the cluster of an item that has lost edges; `clusters` is the number of clusters. Returns that after it.
@@ -524,7 +644,10 @@ impl Save for Cofiba {
             writer.words(numbers.iter().map(|&number| u64::from(number)))
         };
         writer.words(self.items.known.users().iter().copied())?;
-        writer.numbers(&self.items.features)?;
+        for item in 0..self.items.features.len() {
+            let features: Vec<f64> = self.items.features.item(item).collect();
+            writer.numbers(&features)?;
+        }
         small(&self.items.labels, writer)?;
         for neighbours in &self.items.neighbours {
             small(neighbours, writer)?;
@@ -588,7 +711,7 @@ pub static SPEC: Spec = Spec {
     summary: "Clusters of items, and for each of them clusters of users who agree about its items",
     citation: "after Li, Karatzoglou and Gentile, SIGIR 2016",
     colors: ["#C2185B", "#F48FB1"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[ALPHA, log_index::BETA, log_index::INDEX, ALPHA_EDGES, TEST],
     can: Abilities {

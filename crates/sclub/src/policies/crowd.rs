@@ -97,12 +97,16 @@ impl Crowd {
 
     /// The expected rewards of an item, for all users in order.
     pub fn means(&self, item: &[f64]) -> impl Iterator<Item = f64> {
-        let groups = self.estimate_groups().flat_map(|estimates| {
-            let mut means = [0.0; GROUP];
-            kernels::means(item, estimates, &mut means);
-            means
-        });
-        groups.take(self.len())
+        let groups = self.estimate_groups();
+        groups
+            .flat_map(|estimates| means(estimates, item))
+            .take(self.len())
+    }
+
+    /// The expected reward of an item, with the bits of [`Crowd::means`].
+    pub fn mean(&self, slot: usize, item: &[f64]) -> f64 {
+        let group = self.estimate_groups().nth(slot / GROUP);
+        means(group.expect("the user is in a group"), item)[slot % GROUP]
     }
 
     /// The width of an item.
@@ -119,4 +123,10 @@ impl Crowd {
         writer.words(self.newcomers.users().iter().copied())?;
         (0..self.len()).try_for_each(|slot| writer.numbers(self.blocks.get(slot)))
     }
+}
+
+fn means(estimates: &[f64], item: &[f64]) -> [f64; GROUP] {
+    let mut means = [0.0; GROUP];
+    kernels::means(item, estimates, &mut means);
+    means
 }

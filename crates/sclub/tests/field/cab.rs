@@ -191,3 +191,79 @@ fn it_learns() {
         "{regret} of {random}"
     );
 }
+
+/// Items are ruled out by bounds on the widths of all users. Here every width of every user is solved anew.
+#[test]
+fn choices_are_those_of_a_plain_version() {
+    const MANY: u64 = 70;
+    let mut strangers = 0;
+    for (seed, index, gamma) in [
+        (1, "norm", 0.0),
+        (2, "norm", 0.6),
+        (3, "squared", 0.0),
+        (4, "squared", 0.2),
+    ] {
+        let given = [
+            ("alpha", number(0.1)),
+            ("index", Value::Choice(index)),
+            ("gamma", number(gamma)),
+        ];
+        let make = || make_for("cab", DIM, Users::Declared(MANY), &given);
+        let (mut policy, mut follower) = (make(), make());
+        let mut sums = vec![Sums::new(DIM); MANY as usize];
+        for (number, round) in rounds_of(seed, MANY, DIM, 3, 500).iter().enumerate() {
+            let (user, weight) = (
+                round.user as usize,
+                0.1 * (number as f64 + 2.0).ln().sqrt(),
+            );
+            let opinions = |item: &[f64]| -> Vec<(f64, f64)> {
+                let width = |sums: &Sums| match index {
+                    "norm" => weight * sums.norm(item),
+                    _ => weight * sums.norm(item).powi(2),
+                };
+                let all = sums.iter();
+                all.map(|sums| (dot(&sums.estimate(), item), width(sums)))
+                    .collect()
+            };
+            let is_neighbour = |all: &[(f64, f64)], other: usize| {
+                (all[user].0 - all[other].0).abs() <= all[user].1 + all[other].1
+            };
+            let scores: Vec<f64> = (0..CANDIDATES)
+                .map(|candidate| {
+                    let all = opinions(&round.features(candidate));
+                    let found = (0..all.len()).filter(|&other| is_neighbour(&all, other));
+                    let found: Vec<f64> = found.map(|other| all[other].0 + all[other].1).collect();
+                    strangers += all.len() - found.len();
+                    found.iter().sum::<f64>() / found.len() as f64
+                })
+                .collect();
+            let mut order: Vec<usize> = (0..CANDIDATES).filter(|&item| item != 1).collect();
+            order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+            let mut best = Vec::new();
+            policy
+                .best(round.user, &round.items, 3, &|item| item == 1, &mut best)
+                .unwrap();
+            let chosen: Vec<f64> = best.iter().map(|decision| scores[decision.index]).collect();
+            let expected: Vec<f64> = order[..3].iter().map(|&item| scores[item]).collect();
+            assert_close(&chosen, &expected);
+            let reported: Vec<f64> = best.iter().map(|decision| decision.score.score).collect();
+            assert_close(&reported, &expected);
+
+            let shown = (0..CANDIDATES).max_by(|&a, &b| scores[a].total_cmp(&scores[b]));
+            let shown = shown.unwrap();
+            let (item, reward) = (round.features(shown), round.reward(shown));
+            assert_eq!(round.play(&mut *policy).index, shown, "round {number}");
+            follower.learn(round.user, &item, reward).unwrap();
+            let all = opinions(&item);
+            let sure = gamma / 4.0;
+            for other in 0..all.len() {
+                let shares = all[user].1 < sure && all[other].1 < sure && is_neighbour(&all, other);
+                if other == user || shares {
+                    sums[other].observe(&item, reward);
+                }
+            }
+        }
+        assert_eq!(policy.digest(), follower.digest());
+    }
+    assert!(strangers > 0, "all are neighbours for ever");
+}

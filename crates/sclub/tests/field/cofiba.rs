@@ -83,13 +83,24 @@ struct Naive {
 }
 
 impl Naive {
+    fn new(users: u64) -> Self {
+        Self {
+            history: Vec::new(),
+            sums: vec![Sums::new(DIM); users as usize],
+            items: Vec::new(),
+            item_cut: Vec::new(),
+            item_cluster: Vec::new(),
+            user_cut: vec![Vec::new()],
+        }
+    }
+
     fn label(&self, id: ItemId) -> usize {
         let known = self.items.iter().position(|(other, _)| *other == id);
         known.map_or(0, |item| self.item_cluster[item])
     }
 
     fn component(&self, user: usize, label: usize) -> Vec<usize> {
-        let users: Vec<usize> = (0..USERS as usize).collect();
+        let users: Vec<usize> = (0..self.sums.len()).collect();
         let cut = &self.user_cut[label];
         let parts = components(&users, &|a, b| {
             !cut.contains(&(a, b)) && !cut.contains(&(b, a))
@@ -120,7 +131,7 @@ impl Naive {
             let (their_mean, their_width) = judge(other);
             other != user && (mean - their_mean).abs() > width + their_width
         };
-        (0..USERS as usize).filter(apart).collect()
+        (0..self.sums.len()).filter(apart).collect()
     }
 
     fn learn(&mut self, user: usize, id: ItemId, item: &[f64], reward: f64, weight: f64) {
@@ -139,6 +150,7 @@ impl Naive {
                 self.item_cluster.push(0);
                 new
             });
+        self.items[shown].1 = item.to_vec();
         let label = self.item_cluster[shown];
         let strangers = self.strangers(user, item, weight);
         self.user_cut[label].extend(strangers.iter().map(|&other| (user, other)));
@@ -207,14 +219,7 @@ proptest! {
     #[test]
     fn scores_are_those_of_a_naive_transcription(seed: u64, alpha in 0.02f64..0.4) {
         let mut policy = make("cofiba", &[BETA, NORM, ("alpha_edges", number(alpha))]);
-        let mut naive = Naive {
-            history: Vec::new(),
-            sums: vec![Sums::new(DIM); USERS as usize],
-            items: Vec::new(),
-            item_cut: Vec::new(),
-            item_cluster: Vec::new(),
-            user_cut: vec![Vec::new()],
-        };
+        let mut naive = Naive::new(USERS);
         for (number, round) in with_ids(seed, 80, |item| item as ItemId * 7).iter().enumerate() {
             let user = round.user as usize;
             let expected: Vec<f64> = (0..CANDIDATES)
@@ -275,4 +280,47 @@ proptest! {
 fn it_learns() {
     let (regret, random) = regrets(&mut *make("cofiba", &[]), &rounds(1, 3, 2000));
     assert!((0.0..random).contains(&regret), "{regret} of {random}");
+}
+
+/// The policy keeps means and widths of all users; the transcription makes them anew. There are more users than fit into a
+/// word of bits, they appear one after another, and the features of an item change.
+#[test]
+fn choices_are_those_of_a_plain_version() {
+    const MANY: u64 = 70;
+    for (seed, alpha) in [(1, 0.03), (2, 0.1), (3, 0.3)] {
+        let alpha_edges = ("alpha_edges", number(alpha));
+        let make = || make_for("cofiba", DIM, Users::Declared(MANY), &[BETA, NORM, alpha_edges]);
+        let (mut policy, mut follower) = (make(), make());
+        let mut naive = Naive::new(MANY);
+        let mut parted = 0;
+        for (number, mut round) in with_ids(seed, 150, |item| item as ItemId)
+            .into_iter()
+            .enumerate()
+        {
+            round.user = (round.user * 6 + number as u64 % 6) % MANY;
+            let (user, ids) = (round.user as usize, round.items.ids().to_vec());
+            if number % 5 == 0 {
+                let scale = 1.0 + 0.1 * (number % 3) as f64;
+                let rows = (0..CANDIDATES).flat_map(|index| round.features(index));
+                let rows: Vec<f64> = rows.map(|x| scale * x).collect();
+                round.items = ItemSet::from_rows(DIM, &rows).unwrap();
+                round.items.set_ids(&ids).unwrap();
+                let scores: Vec<f64> = (0..CANDIDATES)
+                    .map(|index| naive.score(user, ids[index], &round.features(index), 0.4))
+                    .collect();
+                let shown = policy.recommend(round.user, &round.items).unwrap();
+                let best = scores.iter().copied().fold(f64::MIN, f64::max);
+                assert!((best - scores[shown.index]).abs() < 1e-9, "round {number}");
+                assert!((best - shown.score.score).abs() < 1e-9, "round {number}");
+            }
+            let shown = play(&round, &mut *policy);
+            play(&round, &mut *follower);
+            let weight = alpha * (number as f64 + 2.0).ln().sqrt();
+            let (item, reward) = (round.features(shown), round.reward(shown));
+            naive.learn(user, ids[shown], &item, reward, weight);
+            parted = parted.max(naive.user_cut.len());
+        }
+        assert_eq!(policy.digest(), follower.digest());
+        assert!(parted > 1 || alpha > 0.2, "items were never parted");
+    }
 }
