@@ -25,7 +25,7 @@ pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
 pub(crate) use pairs::Energies;
-pub(crate) use poll::{Guess, Guesses, Poll, Question, Voters, Votes};
+pub(crate) use poll::{Guess, Guesses, Poll, Questions, Voters, Votes};
 pub(crate) use score::Scoring;
 
 /// Largest dimension the library accepts.

@@ -5,18 +5,23 @@
 
 use pulp::{Simd, WithSimd};
 
-use super::lanes::{Lanes, sum};
+use super::lanes::{LANES, sum};
 use crate::items::GROUP;
 
 /// Registers of users that are handled together: all of a group if a register has 8 lanes.
 const STRIP: usize = 4;
 
-/// An item, and the opinion of the user who is served.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'a> {
-    pub item: &'a [f64],
-    pub mean: f64,
-    pub width: f64,
+/// A number for each user of a group.
+type Each = [f64; GROUP];
+
+fn total(each: &Each) -> f64 {
+    let mut lanes = [0.0; LANES];
+    for some in each.as_chunks::<LANES>().0 {
+        for l in 0..LANES {
+            lanes[l] += some[l];
+        }
+    }
+    sum(&lanes)
 }
 
 /// Users side by side. Entry k of all of them is contiguous.
@@ -28,18 +33,43 @@ pub(crate) struct Voters<'a> {
     pub estimates: &'a [f64],
 }
 
-/// Sums over the neighbours, by lanes.
-#[derive(Debug, Clone, Copy, Default)]
+impl Voters<'_> {
+    /// 1 for each user.
+    #[inline(always)]
+    fn ones(&self) -> Each {
+        std::array::from_fn(|lane| if lane < self.len { 1.0 } else { 0.0 })
+    }
+}
+
+/// Some items, and the opinions of the user who is served.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Questions<'a, const C: usize> {
+    /// Feature k of all items is contiguous.
+    pub items: &'a [[f64; C]],
+    pub means: [f64; C],
+    pub widths: [f64; C],
+}
+
+/// Sums over the neighbours.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Votes {
-    users: Lanes,
-    means: Lanes,
-    widths: Lanes,
+    users: Each,
+    means: Each,
+    widths: Each,
 }
 
 impl Votes {
+    pub fn none() -> Self {
+        Self {
+            users: [0.0; GROUP],
+            means: [0.0; GROUP],
+            widths: [0.0; GROUP],
+        }
+    }
+
     /// The number of neighbours, and the sums of their means and widths.
     pub fn sums(&self) -> [f64; 3] {
-        [sum(&self.users), sum(&self.means), sum(&self.widths)]
+        [&self.users, &self.means, &self.widths].map(total)
     }
 }
 
@@ -51,7 +81,7 @@ pub(crate) struct Poll<'a, const C: usize> {
     pub factors: &'a [f64],
     pub weight: f64,
     pub is_squared: bool,
-    pub questions: [Question<'a>; C],
+    pub questions: Questions<'a, C>,
     pub votes: &'a mut [Votes; C],
 }
 
@@ -60,48 +90,81 @@ impl<const C: usize> WithSimd for Poll<'_, C> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let items = self.questions.map(|question| question.item);
-        let means = means::<S, C>(simd, self.voters.estimates, items);
-        let norms = norms::<S, C>(simd, self.factors, items);
-        for c in 0..C {
-            let (own, votes) = (self.questions[c], &mut self.votes[c]);
-            for lane in 0..GROUP {
-                let (mean, norm) = (means[c][lane], norms[c][lane]);
-                let root = norm.sqrt();
-                let width = self.weight * if self.is_squared { norm } else { root };
-                let agrees = (mean - own.mean).abs() <= width + own.width;
-                let agrees = agrees & (lane < self.voters.len);
-                let place = lane % super::LANES;
-                votes.users[place] += if agrees { 1.0 } else { 0.0 };
-                votes.means[place] += if agrees { mean } else { 0.0 };
-                votes.widths[place] += if agrees { width } else { 0.0 };
+        let Questions {
+            items,
+            means: own_means,
+            widths: own_widths,
+        } = self.questions;
+        let zero = simd.splat_f64s(0.0);
+        let weight = simd.splat_f64s(self.weight);
+        let ones = self.voters.ones();
+        let (ones, _) = S::as_simd_f64s(&ones);
+        for at in (0..ones.len()).step_by(STRIP) {
+            let means = means::<S, C>(simd, self.voters.estimates, items, at);
+            let norms = norms::<S, C>(simd, self.factors, items, at);
+            for c in 0..C {
+                let votes = &mut self.votes[c];
+                let [users, sums, widths] = [&mut votes.users, &mut votes.means, &mut votes.widths]
+                    .map(|each| S::as_mut_simd_f64s(each).0);
+                let own_mean = simd.splat_f64s(own_means[c]);
+                let own_width = simd.splat_f64s(own_widths[c]);
+                for r in 0..STRIP {
+                    let (mean, norm, one) = (means[c][r], norms[c][r], ones[at + r]);
+                    let norm = match self.is_squared {
+                        true => norm,
+                        false => simd.sqrt_f64s(norm),
+                    };
+                    let width = simd.mul_f64s(weight, norm);
+                    let gap = simd.abs_f64s(simd.sub_f64s(mean, own_mean));
+                    let limit = simd.add_f64s(width, own_width);
+                    let agrees = simd.less_than_or_equal_f64s(gap, limit);
+                    let one = simd.select_f64s(agrees, one, zero);
+                    let counts = simd.less_than_f64s(zero, one);
+                    let mean = simd.select_f64s(counts, mean, zero);
+                    let width = simd.select_f64s(counts, width, zero);
+                    users[at + r] = simd.add_f64s(users[at + r], one);
+                    sums[at + r] = simd.add_f64s(sums[at + r], mean);
+                    widths[at + r] = simd.add_f64s(widths[at + r], width);
+                }
             }
         }
     }
 }
 
-/// Sums from which the average over the neighbours is bounded, by lanes.
-#[derive(Debug, Clone, Copy, Default)]
+/// Sums from which the average over the neighbours is bounded.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Guesses {
-    certain: Lanes,
-    possible: Lanes,
-    gaps: Lanes,
-    excess: Lanes,
-    ruled_out: Lanes,
+    certain: Each,
+    possible: Each,
+    gaps: Each,
+    excess: Each,
+    ruled_out: Each,
 }
 
 impl Guesses {
-    /// The users who are neighbours for certain, those who may be, Σ (mean − own mean) over the certain ones, Σ of those
-    /// above 0 over the others who may be, and a lower bound of Σ xᵀS⁻¹x/xᵀx over those who are not.
+    pub fn none() -> Self {
+        let none = [0.0; GROUP];
+        Self {
+            certain: none,
+            possible: none,
+            gaps: none,
+            excess: none,
+            ruled_out: none,
+        }
+    }
+
+    /// The number of users who are neighbours for certain, that of users who may be, Σ (mean − own mean) over the certain
+    /// ones, Σ of those above 0 over the others who may be, and a lower bound of Σ xᵀS⁻¹x/xᵀx over those who are not.
     pub fn sums(&self) -> [f64; 5] {
-        let all = [
-            &self.certain,
-            &self.possible,
-            &self.gaps,
-            &self.excess,
-            &self.ruled_out,
-        ];
-        all.map(sum)
+        let all = [&self.certain, &self.possible, &self.gaps];
+        let [certain, possible, gaps] = all.map(total);
+        [
+            certain,
+            possible,
+            gaps,
+            total(&self.excess),
+            total(&self.ruled_out),
+        ]
     }
 }
 
@@ -112,7 +175,7 @@ pub(crate) struct Guess<'a, const C: usize> {
     pub least: &'a [f64],
     pub largest: &'a [f64],
     pub is_squared: bool,
-    pub questions: [Question<'a>; C],
+    pub questions: Questions<'a, C>,
     /// The width of each item for a user without observations.
     pub full: [f64; C],
     pub guesses: &'a mut [Guesses; C],
@@ -123,26 +186,54 @@ impl<const C: usize> WithSimd for Guess<'_, C> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let items = self.questions.map(|question| question.item);
-        let means = means::<S, C>(simd, self.voters.estimates, items);
-        let (least, largest) = (&self.least[..GROUP], &self.largest[..GROUP]);
-        for c in 0..C {
-            let (own, full, guesses) = (self.questions[c], self.full[c], &mut self.guesses[c]);
-            for lane in 0..GROUP {
-                let is_there = lane < self.voters.len;
-                let gap = means[c][lane] - own.mean;
-                let (low, high) = (least[lane], largest[lane]);
-                let is_certain = is_there & (gap.abs() <= own.width + full * low);
-                let is_possible = is_there & (gap.abs() <= own.width + full * high);
-                let eigenvalue = if self.is_squared { low } else { low * low };
-                let place = lane % super::LANES;
-                guesses.certain[place] += if is_certain { 1.0 } else { 0.0 };
-                guesses.possible[place] += if is_possible { 1.0 } else { 0.0 };
-                guesses.gaps[place] += if is_certain { gap } else { 0.0 };
-                let is_above = is_possible & !is_certain & (gap > 0.0);
-                guesses.excess[place] += if is_above { gap } else { 0.0 };
-                let is_out = is_there & !is_possible;
-                guesses.ruled_out[place] += if is_out { eigenvalue } else { 0.0 };
+        let Questions {
+            items,
+            means: own_means,
+            widths: own_widths,
+        } = self.questions;
+        let zero = simd.splat_f64s(0.0);
+        let ones = self.voters.ones();
+        let (ones, _) = S::as_simd_f64s(&ones);
+        let (least, _) = S::as_simd_f64s(&self.least[..GROUP]);
+        let (largest, _) = S::as_simd_f64s(&self.largest[..GROUP]);
+        for at in (0..ones.len()).step_by(STRIP) {
+            let means = means::<S, C>(simd, self.voters.estimates, items, at);
+            for c in 0..C {
+                let guesses = &mut self.guesses[c];
+                let [certain, possible, gaps, excess, ruled_out] = [
+                    &mut guesses.certain,
+                    &mut guesses.possible,
+                    &mut guesses.gaps,
+                    &mut guesses.excess,
+                    &mut guesses.ruled_out,
+                ]
+                .map(|each| S::as_mut_simd_f64s(each).0);
+                let own_mean = simd.splat_f64s(own_means[c]);
+                let own_width = simd.splat_f64s(own_widths[c]);
+                let full = simd.splat_f64s(self.full[c]);
+                for r in 0..STRIP {
+                    let (low, high, one) = (least[at + r], largest[at + r], ones[at + r]);
+                    let gap = simd.sub_f64s(means[c][r], own_mean);
+                    let size = simd.abs_f64s(gap);
+                    let low_limit = simd.mul_add_f64s(full, low, own_width);
+                    let high_limit = simd.mul_add_f64s(full, high, own_width);
+                    let is_certain = simd.less_than_or_equal_f64s(size, low_limit);
+                    let is_possible = simd.less_than_or_equal_f64s(size, high_limit);
+                    let sure = simd.select_f64s(is_certain, one, zero);
+                    let maybe = simd.select_f64s(is_possible, one, zero);
+                    certain[at + r] = simd.add_f64s(certain[at + r], sure);
+                    possible[at + r] = simd.add_f64s(possible[at + r], maybe);
+                    gaps[at + r] = simd.mul_add_f64s(sure, gap, gaps[at + r]);
+                    let above = simd.max_f64s(gap, zero);
+                    let unsure = simd.sub_f64s(maybe, sure);
+                    excess[at + r] = simd.mul_add_f64s(unsure, above, excess[at + r]);
+                    let eigenvalue = match self.is_squared {
+                        true => low,
+                        false => simd.mul_f64s(low, low),
+                    };
+                    let out = simd.sub_f64s(one, maybe);
+                    ruled_out[at + r] = simd.mul_add_f64s(out, eigenvalue, ruled_out[at + r]);
+                }
             }
         }
     }
@@ -166,80 +257,67 @@ pub(super) fn strangers(
     bits
 }
 
-#[inline(always)]
-fn register<S: Simd>(row: &[S::f64s], at: usize) -> &[S::f64s; STRIP] {
-    row[at..at + STRIP].try_into().expect("STRIP registers")
-}
-
-/// θ̂ᵀx of each user of a group, for each item.
+/// θ̂ᵀx of a strip of users that begins with register `at`, for each item.
 #[inline(always)]
 fn means<S: Simd, const C: usize>(
     simd: S,
     estimates: &[f64],
-    items: [&[f64]; C],
-) -> [[f64; GROUP]; C] {
+    items: &[[f64; C]],
+    at: usize,
+) -> [[S::f64s; STRIP]; C] {
     let (estimates, _) = S::as_simd_f64s(estimates);
-    let width = GROUP / S::F64_LANES;
-    let items = items.map(|item| &item[..estimates.len() / width]);
-    let mut out = [[0.0; GROUP]; C];
-    for at in (0..width).step_by(STRIP) {
-        let mut sums = [[simd.splat_f64s(0.0); STRIP]; C];
-        for (k, row) in estimates.chunks_exact(width).enumerate() {
-            let weights = register::<S>(row, at);
-            for c in 0..C {
-                let x = simd.splat_f64s(items[c][k]);
-                for r in 0..STRIP {
-                    sums[c][r] = simd.mul_add_f64s(weights[r], x, sums[c][r]);
-                }
-            }
-        }
-        for c in 0..C {
-            S::as_mut_simd_f64s(&mut out[c]).0[at..at + STRIP].copy_from_slice(&sums[c]);
-        }
-    }
-    out
+    let rows = estimates.chunks_exact(GROUP / S::F64_LANES);
+    add_products(simd, rows, items, [[simd.splat_f64s(0.0); STRIP]; C], at)
 }
 
-/// xᵀS⁻¹x = Σ g (M x)² of each user of a group, for each item.
+/// xᵀS⁻¹x = Σ g (M x)² of a strip of users that begins with register `at`, for each item.
 #[inline(always)]
 fn norms<S: Simd, const C: usize>(
     simd: S,
     factors: &[f64],
-    items: [&[f64]; C],
-) -> [[f64; GROUP]; C] {
-    let dim = items[0].len();
-    let items = items.map(|item| &item[..dim]);
+    items: &[[f64; C]],
+    at: usize,
+) -> [[S::f64s; STRIP]; C] {
+    let dim = items.len();
     let (factors, _) = S::as_simd_f64s(factors);
     let width = GROUP / S::F64_LANES;
-    let (factors, scales) = factors.split_at(dim * (dim - 1) / 2 * width);
-    let mut out = [[0.0; GROUP]; C];
-    for at in (0..width).step_by(STRIP) {
-        let mut sums = [[simd.splat_f64s(0.0); STRIP]; C];
-        let mut rest = factors;
-        for (i, scale) in scales.chunks_exact(width).enumerate() {
-            let (rows, after) = rest.split_at(i * width);
-            rest = after;
-            let mut z = items.map(|item| [simd.splat_f64s(item[i]); STRIP]);
-            for (k, row) in rows.chunks_exact(width).enumerate() {
-                let m = register::<S>(row, at);
-                for c in 0..C {
-                    let x = simd.splat_f64s(items[c][k]);
-                    for r in 0..STRIP {
-                        z[c][r] = simd.mul_add_f64s(m[r], x, z[c][r]);
-                    }
-                }
-            }
-            let g = register::<S>(scale, at);
-            for c in 0..C {
-                for r in 0..STRIP {
-                    let scaled = simd.mul_f64s(g[r], z[c][r]);
-                    sums[c][r] = simd.mul_add_f64s(scaled, z[c][r], sums[c][r]);
-                }
-            }
-        }
+    let (mut factors, scales) = factors.split_at(dim * (dim - 1) / 2 * width);
+    let mut sums = [[simd.splat_f64s(0.0); STRIP]; C];
+    for (i, (scale, item)) in scales.chunks_exact(width).zip(items).enumerate() {
+        let (rows, rest) = factors.split_at(i * width);
+        factors = rest;
+        let own = item.map(|x| [simd.splat_f64s(x); STRIP]);
+        let z = add_products(simd, rows.chunks_exact(width), items, own, at);
         for c in 0..C {
-            S::as_mut_simd_f64s(&mut out[c]).0[at..at + STRIP].copy_from_slice(&sums[c]);
+            for r in 0..STRIP {
+                let scaled = simd.mul_f64s(scale[at + r], z[c][r]);
+                sums[c][r] = simd.mul_add_f64s(scaled, z[c][r], sums[c][r]);
+            }
         }
     }
-    out
+    sums
+}
+
+/// Adds the products of rows of users and features of items to sums. Nothing in the loop can fail, so that sums stay in
+/// registers.
+#[inline(always)]
+fn add_products<'a, S: Simd, const C: usize>(
+    simd: S,
+    rows: impl Iterator<Item = &'a [S::f64s]>,
+    items: &[[f64; C]],
+    mut sums: [[S::f64s; STRIP]; C],
+    at: usize,
+) -> [[S::f64s; STRIP]; C]
+where
+    S::f64s: 'a,
+{
+    for (row, item) in rows.zip(items) {
+        for c in 0..C {
+            let x = simd.splat_f64s(item[c]);
+            for r in 0..STRIP {
+                sums[c][r] = simd.mul_add_f64s(row[at + r], x, sums[c][r]);
+            }
+        }
+    }
+    sums
 }

@@ -34,7 +34,7 @@ use super::side_by_side::SideBySide;
 use crate::bytes::{self, Save, Writer};
 use crate::error::{Error, check_dim};
 use crate::items::{GROUP, ItemSet};
-use crate::kernels::{self, Guess, Guesses, Poll, Question, Voters, Votes};
+use crate::kernels::{self, Guess, Guesses, Lengths, Poll, Questions, Voters, Votes};
 use crate::params::Index;
 use crate::policy::{
     Change, Decision, Observation, Policy, Score, UserId, better_first, check_items, check_round,
@@ -173,6 +173,9 @@ impl Widths {
     }
 }
 
+/// Items that are bounded together.
+const AT_ONCE: usize = 4;
+
 /// A recommendation under way.
 struct Ballot<'a> {
     cab: &'a Cab,
@@ -181,7 +184,8 @@ struct Ballot<'a> {
     /// The features of the items, one after another, and the user's own scores.
     features: Vec<f64>,
     own: Vec<Score>,
-    /// xᵀ(Σ S⁻¹)x of each item.
+    /// xᵀx and xᵀ(Σ S⁻¹)x of each item.
+    squares: Vec<f64>,
     norms: Vec<f64>,
 }
 
@@ -195,6 +199,7 @@ impl<'a> Ballot<'a> {
             weight,
             features: features.collect(),
             own: Vec::with_capacity(items.len()),
+            squares: Vec::with_capacity(items.len()),
             norms: Vec::with_capacity(items.len()),
         };
         let mut scores = Scores::new();
@@ -211,16 +216,38 @@ impl<'a> Ballot<'a> {
                 &mut norms[..group.width],
             );
             ballot.norms.extend(&norms[..group.len]);
+            let mut means = [0.0; GROUP];
+            kernels::lengths(Lengths {
+                estimate: cab.crowd.view(slot).estimate,
+                items: group.features,
+                mean: &mut means[..group.width],
+                norm: &mut norms[..group.width],
+            });
+            ballot.squares.extend(&norms[..group.len]);
         }
         ballot
     }
 
-    fn question(&self, index: usize) -> Question<'_> {
-        let dim = self.cab.shape.dim;
-        Question {
-            item: &self.features[index * dim..(index + 1) * dim],
-            mean: self.own[index].mean,
-            width: self.own[index].width,
+    fn feature(&self, index: usize, k: usize) -> f64 {
+        self.features[index * self.cab.shape.dim + k]
+    }
+
+    /// The features of some items side by side.
+    fn side_by_side<const C: usize>(&self, indexes: [usize; C]) -> Vec<[f64; C]> {
+        let features = 0..self.cab.shape.dim;
+        let features = features.map(|k| indexes.map(|index| self.feature(index, k)));
+        features.collect()
+    }
+
+    fn questions<'b, const C: usize>(
+        &self,
+        indexes: [usize; C],
+        items: &'b [[f64; C]],
+    ) -> Questions<'b, C> {
+        Questions {
+            items,
+            means: indexes.map(|index| self.own[index].mean),
+            widths: indexes.map(|index| self.own[index].width),
         }
     }
 
@@ -237,15 +264,17 @@ impl<'a> Ballot<'a> {
 
     /// The averages over the neighbours, for each of some items.
     fn poll<const C: usize>(&self, indexes: [usize; C]) -> [Score; C] {
-        let mut votes = [Votes::default(); C];
+        let mut votes = [Votes::none(); C];
         let widths = &self.cab.widths;
+        let items = self.side_by_side(indexes);
+        let questions = self.questions(indexes, &items);
         for ((_, voters), factors) in self.voters().zip(widths.factors.groups()) {
             kernels::poll(Poll {
                 voters,
                 factors,
                 weight: self.weight,
                 is_squared: widths.is_squared,
-                questions: indexes.map(|index| self.question(index)),
+                questions,
                 votes: &mut votes,
             });
         }
@@ -273,10 +302,11 @@ impl<'a> Ballot<'a> {
     /// neighbours. Users who may be neighbours count if they make the average of the means larger.
     fn bound<const C: usize>(&self, indexes: [usize; C]) -> [f64; C] {
         let widths = &self.cab.widths;
-        let questions = indexes.map(|index| self.question(index));
-        let squares = questions.map(|question| kernels::dot(question.item, question.item));
+        let items = self.side_by_side(indexes);
+        let questions = self.questions(indexes, &items);
+        let squares = indexes.map(|index| self.squares[index]);
         let full = squares.map(|square| self.weight * widths.form(square));
-        let mut guesses = [Guesses::default(); C];
+        let mut guesses = [Guesses::none(); C];
         for (first, voters) in self.voters() {
             kernels::guess(Guess {
                 voters,
@@ -289,7 +319,7 @@ impl<'a> Ballot<'a> {
             });
         }
         std::array::from_fn(|c| {
-            let Question { mean, width, .. } = questions[c];
+            let (mean, width) = (questions.means[c], questions.widths[c]);
             let [mut certain, mut possible, gaps, excess, ruled_out] = guesses[c].sums();
             let slack = TOTAL_MARGIN * self.cab.crowd.len() as f64;
             let mut norms = self.norms[indexes[c]] + squares[c] * (slack - ruled_out);
@@ -302,24 +332,24 @@ impl<'a> Ballot<'a> {
             let shift = shift / if shift > 0.0 { certain } else { possible };
             let uncertainty = widths.form(norms.max(0.0) / certain);
             let margin = MARGIN * (mean.abs() + width + full[c]);
-            mean + shift + self.weight * uncertainty + margin
+            let bound = mean + shift + self.weight * uncertainty + margin;
+            if bound.is_nan() { f64::INFINITY } else { bound }
         })
     }
 
-    /// Calls `poll` or `bound` for all items, two at a time.
-    fn for_all<T>(&self, one: impl Fn([usize; 1]) -> [T; 1], two: impl Fn([usize; 2]) -> [T; 2]) -> Vec<T> {
-        let pairs = self.own.len() / 2;
-        let mut all: Vec<T> = (0..pairs).flat_map(|pair| two([2 * pair, 2 * pair + 1])).collect();
-        if all.len() < self.own.len() {
-            all.extend(one([all.len()]));
-        }
-        all
+    /// Calls `some` for all items, `C` at a time; the last one is repeated.
+    fn for_all<const C: usize, T>(&self, some: impl Fn([usize; C]) -> [T; C]) -> Vec<T> {
+        let len = self.own.len();
+        let firsts = (0..len).step_by(C);
+        let all = firsts
+            .flat_map(|first| some(std::array::from_fn(|c| (first + c).min(len - 1))));
+        all.take(len).collect()
     }
 
     /// The `k` items with the largest scores: those with the largest bounds are scored until no bound is larger than a score.
     fn best(&self, k: usize, exclude: &dyn Fn(usize) -> bool, best: &mut Vec<Decision>) {
         best.clear();
-        let bounds = self.for_all(|one| self.bound(one), |two| self.bound(two));
+        let bounds = self.for_all(|some: [usize; AT_ONCE]| self.bound(some));
         let mut waiting: Vec<(usize, f64)> = bounds.into_iter().enumerate().collect();
         waiting.retain(|&(index, _)| !exclude(index));
         loop {
@@ -331,20 +361,21 @@ impl<'a> Ballot<'a> {
             let mut next = || {
                 let all = waiting.iter().enumerate();
                 let (place, &(index, bound)) = all.max_by(|(_, a), (_, b)| a.1.total_cmp(&b.1))?;
-                let is_needed = bound >= threshold || bound.is_nan();
                 waiting.swap_remove(place);
-                is_needed.then_some(index)
+                let is_out = bound < threshold;
+                (!is_out).then_some(index)
             };
-            let scored = match (next(), next()) {
-                (None, _) => return,
-                (Some(index), None) => vec![(index, self.poll([index])[0])],
-                (Some(first), Some(second)) => {
-                    let [one, two] = self.poll([first, second]);
-                    vec![(first, one), (second, two)]
+            let Some(first) = next() else { return };
+            match next() {
+                None => {
+                    let [score] = self.poll([first]);
+                    best.push(Decision { index: first, score });
                 }
-            };
-            let scored = scored.into_iter();
-            best.extend(scored.map(|(index, score)| Decision { index, score }));
+                Some(second) => {
+                    let pair = [first, second].into_iter().zip(self.poll([first, second]));
+                    best.extend(pair.map(|(index, score)| Decision { index, score }));
+                }
+            }
             best.sort_unstable_by(better_first);
             best.truncate(k);
         }
@@ -416,7 +447,7 @@ impl Policy for Cab {
     fn explain(&self, user: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         check_items(items, self.shape.dim)?;
         let ballot = Ballot::new(self, user, items);
-        *scores = ballot.for_all(|one| ballot.poll(one), |two| ballot.poll(two));
+        *scores = ballot.for_all(|pair: [usize; 2]| ballot.poll(pair));
         Ok(())
     }
 
