@@ -105,7 +105,7 @@ impl<const C: usize> WithSimd for Poll<'_, C> {
             for c in 0..C {
                 let votes = &mut self.votes[c];
                 let [users, sums, widths] = [&mut votes.users, &mut votes.means, &mut votes.widths]
-                    .map(|each| S::as_mut_simd_f64s(each).0);
+                    .map(|each| strip::<S>(each, at));
                 let own_mean = simd.splat_f64s(own_means[c]);
                 let own_width = simd.splat_f64s(own_widths[c]);
                 for r in 0..STRIP {
@@ -115,16 +115,16 @@ impl<const C: usize> WithSimd for Poll<'_, C> {
                         false => simd.sqrt_f64s(norm),
                     };
                     let width = simd.mul_f64s(weight, norm);
-                    let gap = simd.abs_f64s(simd.sub_f64s(mean, own_mean));
+                    let gap = size(simd, simd.sub_f64s(mean, own_mean));
                     let limit = simd.add_f64s(width, own_width);
                     let agrees = simd.less_than_or_equal_f64s(gap, limit);
                     let one = simd.select_f64s(agrees, one, zero);
                     let counts = simd.less_than_f64s(zero, one);
                     let mean = simd.select_f64s(counts, mean, zero);
                     let width = simd.select_f64s(counts, width, zero);
-                    users[at + r] = simd.add_f64s(users[at + r], one);
-                    sums[at + r] = simd.add_f64s(sums[at + r], mean);
-                    widths[at + r] = simd.add_f64s(widths[at + r], width);
+                    users[r] = simd.add_f64s(users[r], one);
+                    sums[r] = simd.add_f64s(sums[r], mean);
+                    widths[r] = simd.add_f64s(widths[r], width);
                 }
             }
         }
@@ -207,32 +207,32 @@ impl<const C: usize> WithSimd for Guess<'_, C> {
                     &mut guesses.excess,
                     &mut guesses.ruled_out,
                 ]
-                .map(|each| S::as_mut_simd_f64s(each).0);
+                .map(|each| strip::<S>(each, at));
                 let own_mean = simd.splat_f64s(own_means[c]);
                 let own_width = simd.splat_f64s(own_widths[c]);
                 let full = simd.splat_f64s(self.full[c]);
                 for r in 0..STRIP {
                     let (low, high, one) = (least[at + r], largest[at + r], ones[at + r]);
                     let gap = simd.sub_f64s(means[c][r], own_mean);
-                    let size = simd.abs_f64s(gap);
+                    let size = size(simd, gap);
                     let low_limit = simd.mul_add_f64s(full, low, own_width);
                     let high_limit = simd.mul_add_f64s(full, high, own_width);
                     let is_certain = simd.less_than_or_equal_f64s(size, low_limit);
                     let is_possible = simd.less_than_or_equal_f64s(size, high_limit);
                     let sure = simd.select_f64s(is_certain, one, zero);
                     let maybe = simd.select_f64s(is_possible, one, zero);
-                    certain[at + r] = simd.add_f64s(certain[at + r], sure);
-                    possible[at + r] = simd.add_f64s(possible[at + r], maybe);
-                    gaps[at + r] = simd.mul_add_f64s(sure, gap, gaps[at + r]);
+                    certain[r] = simd.add_f64s(certain[r], sure);
+                    possible[r] = simd.add_f64s(possible[r], maybe);
+                    gaps[r] = simd.mul_add_f64s(sure, gap, gaps[r]);
                     let above = simd.max_f64s(gap, zero);
                     let unsure = simd.sub_f64s(maybe, sure);
-                    excess[at + r] = simd.mul_add_f64s(unsure, above, excess[at + r]);
+                    excess[r] = simd.mul_add_f64s(unsure, above, excess[r]);
                     let eigenvalue = match self.is_squared {
                         true => low,
                         false => simd.mul_f64s(low, low),
                     };
                     let out = simd.sub_f64s(one, maybe);
-                    ruled_out[at + r] = simd.mul_add_f64s(out, eigenvalue, ruled_out[at + r]);
+                    ruled_out[r] = simd.mul_add_f64s(out, eigenvalue, ruled_out[r]);
                 }
             }
         }
@@ -241,20 +241,32 @@ impl<const C: usize> WithSimd for Guess<'_, C> {
 
 /// The users, 64 at most, who disagree with one of them about an item, as bits. Widths are without `weight`.
 #[inline(always)]
-pub(super) fn strangers(
-    means: &[f64],
-    widths: &[f64],
-    mean: f64,
-    width: f64,
-    weight: f64,
-) -> u64 {
+pub(super) fn strangers(means: &[f64], widths: &[f64], mean: f64, width: f64, weight: f64) -> u64 {
     let own = weight * width;
-    let mut bits = 0;
-    for (place, (their_mean, their_width)) in means.iter().zip(widths).enumerate() {
-        let gap = (their_mean - mean).abs();
-        bits |= u64::from(gap > weight.mul_add(*their_width, own)) << place;
+    let users = means.len().min(64);
+    let (means, widths) = (&means[..users], &widths[..users]);
+    // A word for each user: lanes of several arrays become vector code, bits of one word do not.
+    let mut words = [0; 64];
+    let some = &mut words[..users];
+    for user in 0..users {
+        let gap = (means[user] - mean).abs();
+        let is_stranger = gap > weight.mul_add(widths[user], own);
+        some[user] = u64::from(is_stranger) << user;
     }
-    bits
+    words.iter().fold(0, |bits, word| bits | word)
+}
+
+/// |a|; pulp's is not always inlined.
+#[inline(always)]
+fn size<S: Simd>(simd: S, a: S::f64s) -> S::f64s {
+    simd.max_f64s(a, simd.sub_f64s(simd.splat_f64s(0.0), a))
+}
+
+/// A strip of numbers that begins with register `at`.
+#[inline(always)]
+fn strip<S: Simd>(each: &mut Each, at: usize) -> &mut [S::f64s; STRIP] {
+    let strip = &mut S::as_mut_simd_f64s(each).0[at..at + STRIP];
+    strip.try_into().expect("STRIP registers")
 }
 
 /// θ̂ᵀx of a strip of users that begins with register `at`, for each item.

@@ -41,8 +41,8 @@ use crate::policy::{
 };
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Scratch, Shape, View};
-use crate::ucb::prune::largest_eigenvalue_of;
 use crate::ucb::Scores;
+use crate::ucb::prune::largest_eigenvalue_of;
 
 struct Cab {
     shape: Shape,
@@ -341,8 +341,7 @@ impl<'a> Ballot<'a> {
     fn for_all<const C: usize, T>(&self, some: impl Fn([usize; C]) -> [T; C]) -> Vec<T> {
         let len = self.own.len();
         let firsts = (0..len).step_by(C);
-        let all = firsts
-            .flat_map(|first| some(std::array::from_fn(|c| (first + c).min(len - 1))));
+        let all = firsts.flat_map(|first| some(std::array::from_fn(|c| (first + c).min(len - 1))));
         all.take(len).collect()
     }
 
@@ -369,7 +368,10 @@ impl<'a> Ballot<'a> {
             match next() {
                 None => {
                     let [score] = self.poll([first]);
-                    best.push(Decision { index: first, score });
+                    best.push(Decision {
+                        index: first,
+                        score,
+                    });
                 }
                 Some(second) => {
                     let pair = [first, second].into_iter().zip(self.poll([first, second]));

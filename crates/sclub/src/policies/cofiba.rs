@@ -140,8 +140,7 @@ impl Opinions {
     }
 
     fn check_room(&mut self, users: usize) {
-        self.rows
-            .take_if(|rows| rows.len() * users > MAX_OPINIONS);
+        self.rows.take_if(|rows| rows.len() * users > MAX_OPINIONS);
     }
 }
 
@@ -247,10 +246,7 @@ impl Cofiba {
         };
         let crowd = Crowd::new(shape, setup.users)?;
         let alpha_edges = values.number(ALPHA_EDGES.name).unwrap_or(0.0);
-        let (index, by_norm) = (
-            log_index::index(values),
-            values.choice(TEST.name) == "norm",
-        );
+        let (index, by_norm) = (log_index::index(values), values.choice(TEST.name) == "norm");
         Ok(Self {
             shape,
             index,
@@ -396,8 +392,7 @@ impl Cofiba {
             }
             let gap = (mean - their_mean).abs();
             gap > width + largest
-                || gap > width
-                    && gap > width + self.crowd.width(other, item, self.index, weight)
+                || gap > width && gap > width + self.crowd.width(other, item, self.index, weight)
         })
     }
 

@@ -211,10 +211,7 @@ fn choices_are_those_of_a_plain_version() {
         let mut policy = make_for("cab", DIM, Users::Declared(MANY), &given);
         let mut sums = vec![Sums::new(DIM); MANY as usize];
         for (number, round) in rounds_of(seed, MANY, DIM, 3, 500).iter().enumerate() {
-            let (user, weight) = (
-                round.user as usize,
-                0.1 * (number as f64 + 2.0).ln().sqrt(),
-            );
+            let (user, weight) = (round.user as usize, 0.1 * (number as f64 + 2.0).ln().sqrt());
             let opinions = |item: &[f64]| -> Vec<(f64, f64)> {
                 let width = |sums: &Sums| match index {
                     "norm" => weight * sums.norm(item),

@@ -289,7 +289,14 @@ fn choices_are_those_of_a_plain_version() {
     const MANY: u64 = 70;
     for (seed, alpha) in [(1, 0.03), (2, 0.1), (3, 0.3)] {
         let alpha_edges = ("alpha_edges", number(alpha));
-        let make = || make_for("cofiba", DIM, Users::Declared(MANY), &[BETA, NORM, alpha_edges]);
+        let make = || {
+            make_for(
+                "cofiba",
+                DIM,
+                Users::Declared(MANY),
+                &[BETA, NORM, alpha_edges],
+            )
+        };
         let (mut policy, mut follower) = (make(), make());
         let mut naive = Naive::new(MANY);
         let mut parted = 0;
