@@ -17,7 +17,7 @@ use super::plays;
 use super::rows::{Family, World, worlds};
 use crate::paper::cells::Cells;
 use crate::paper::jobs::{self, Job, key};
-use crate::paper::{PaperError, Progress};
+use crate::paper::{PaperError, Progress, entry_with};
 use crate::policies::{Entry, Name};
 use crate::run::Observer;
 use crate::streams::mix;
@@ -220,8 +220,6 @@ pub(super) fn entry(
     world: &World,
     chosen: Option<&Chosen>,
 ) -> Result<Entry, PaperError> {
-    let assumptions = world.setting.assumptions(world.rounds);
-    let setup = world.setting.setup(&assumptions);
     let mut given: Vec<(&str, Value)> = Vec::new();
     for (constant, text) in chosen.into_iter().flatten() {
         // A constant that a later version does not have any more is left out.
@@ -229,13 +227,14 @@ pub(super) fn entry(
             given.push((constant.name, constant.parse(text)?));
         }
     }
-    for (constant, value) in world.setting.told() {
-        if name.constant(constant).is_some() {
-            given.retain(|(given, _)| *given != constant);
-            given.push((constant, Value::Number(value)));
-        }
-    }
-    Ok(Entry::new(name, Preset::Tuned, &given, &setup)?)
+    let preset = Preset::Tuned;
+    Ok(entry_with(
+        name,
+        preset,
+        given,
+        &world.setting,
+        world.rounds,
+    )?)
 }
 
 /// Regret over that of random choices, averaged over worlds and seeds. Worlds that the policy cannot play do not
