@@ -12,6 +12,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tune;
 
 use crate::paper::cells::{Cells, Record};
@@ -28,6 +29,7 @@ pub use page::page;
 pub use picture::ranks_picture;
 pub use rows::{Family, World, worlds};
 pub use table::{Cell, Field, Measure, Standing, WorldRow};
+pub use text::text;
 pub use tune::{ALL_FAMILIES, Chosen, FIRST_TUNING_SEED, TunePlan, Tuned};
 
 /// The constants that `sclub tune` has chosen, with the command in it, for this release.

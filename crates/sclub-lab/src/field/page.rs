@@ -175,10 +175,7 @@ fn row_view(row: &WorldRow, columns: &[Name]) -> RowView {
     RowView {
         world: row.world,
         title: row.title,
-        measure: match row.measure {
-            Measure::Regret => "regret",
-            Measure::Clicks => "clicks",
-        },
+        measure: row.measure.name(),
         command: row.command.clone(),
         seeds: row.seeds.len(),
         cells: cells.collect(),

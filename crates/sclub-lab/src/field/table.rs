@@ -40,6 +40,14 @@ impl Measure {
         }
     }
 
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Regret => "regret",
+            Measure::Clicks => "clicks",
+        }
+    }
+
     /// A value for people.
     pub fn text(self, value: f64) -> String {
         match self {

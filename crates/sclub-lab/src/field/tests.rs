@@ -77,6 +77,7 @@ fn all_outputs_have_all_results() {
     let html = page(&field, "sclub field", "1 s").unwrap();
     let tex = latex(&field);
     let svg = ranks_picture(&field).unwrap();
+    let plain = text(&field);
     for name in policies {
         assert!(html.contains(name.title) && tex.contains(name.title) && svg.contains(name.title));
     }
@@ -91,6 +92,11 @@ fn all_outputs_have_all_results() {
             row.measure.text(best.mean.mean).replace(',', "{,}")
         );
         assert!(tex.contains(&bold), "{bold} in {tex}");
+        let mut lines = plain.lines().skip_while(|line| *line != row.command);
+        let words: Vec<&str> = lines.nth(2).unwrap().split_whitespace().collect();
+        let mean = row.measure.text(best.mean.mean);
+        assert_eq!(words[..3], ["*", best.policy.as_str(), &mean]);
+        assert!(plain.contains(&format!("{}: {}", row.world, row.title)));
     }
     assert!(!html.contains("{{") && html.ends_with("</html>"));
 }
