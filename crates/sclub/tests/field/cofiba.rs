@@ -283,7 +283,7 @@ fn it_learns() {
 }
 
 /// The policy keeps means and widths of all users; the transcription makes them anew. There are more users than fit into a
-/// word of bits, they appear one after another, and the features of an item change.
+/// word of bits, and the features of an item change.
 #[test]
 fn choices_are_those_of_a_plain_version() {
     const MANY: u64 = 70;
