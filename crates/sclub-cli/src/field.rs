@@ -10,7 +10,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use sclub_lab::field::{
-    FIRST_TUNING_SEED, Field, Plan, REFERENCES, TunePlan, Tuned, latex, page, tuned,
+    FIRST_TUNING_SEED, Field, Plan, REFERENCES, TunePlan, Tuned, latex, page, text, tuned,
 };
 use sclub_lab::paper::Progress as Done;
 use sclub_lab::policies::Name;
@@ -105,7 +105,8 @@ Examples:
       some of it, with more seeds
 
 Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not run again.
-FOLDER/index.html is the page, field.json has all digits, field.tex is a table for a paper, ranks.svg the picture.
+FOLDER/index.html is the page, field.txt the results as text, field.json has all digits, field.tex is a table for a
+paper, ranks.svg the picture.
 ";
 
 /// The flags of `sclub tune`.
@@ -198,7 +199,7 @@ pub fn field(args: &FieldArgs) -> Result<ExitCode> {
         bail!("no world has '{}' in its name", args.only.join(","));
     }
     prepare_folder(&args.out)?;
-    for name in ["index.html", "field.json", "field.tex"] {
+    for name in ["index.html", "field.json", "field.tex", "field.txt"] {
         prepare_file(&args.out.join(name))?;
     }
     let cells = open_cells(&args.out, args.stored.fresh)?;
@@ -309,9 +310,10 @@ fn write(args: &FieldArgs, table: &Field, done: Done, took: &str) -> Result<()> 
         "complete": done.missing == 0,
         "field": table,
     });
-    let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
-    save(&args.out.join("field.json"), text.as_bytes())?;
+    let document = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
+    save(&args.out.join("field.json"), document.as_bytes())?;
     save(&args.out.join("field.tex"), latex(table).as_bytes())?;
+    save(&args.out.join("field.txt"), text(table).as_bytes())?;
     if let Some(picture) = sclub_lab::field::ranks_picture(table) {
         save(&args.out.join("ranks.svg"), picture.as_bytes())?;
     }

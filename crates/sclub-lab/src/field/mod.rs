@@ -3,6 +3,7 @@
 //! A [`Plan`] lists the runs. Like the paper's they are jobs, whose results are kept in [`Cells`]. A [`Field`] is made from the
 //! complete results: means, paired tests, ranks and costs.
 
+mod claims;
 mod latex;
 mod page;
 mod picture;
@@ -11,6 +12,7 @@ mod stats;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 mod tune;
 
 use crate::paper::cells::{Cells, Record};
@@ -20,11 +22,14 @@ use crate::policies::{Entry, Knowledge, Name};
 use crate::run::Observer;
 use crate::setting::Setting;
 
+use claims::published;
+pub use claims::{Claim, Constants};
 pub use latex::latex;
 pub use page::page;
 pub use picture::ranks_picture;
 pub use rows::{Family, World, worlds};
 pub use table::{Cell, Field, Measure, Standing, WorldRow};
+pub use text::text;
 pub use tune::{ALL_FAMILIES, Chosen, FIRST_TUNING_SEED, TunePlan, Tuned};
 
 /// The constants that `sclub tune` has chosen, with the command in it, for this release.
@@ -75,26 +80,22 @@ impl Plan {
         let all = self.policies.iter().chain(others);
         let playing = all.filter(|name| plays(**name, world));
         playing
-            .map(
-                |&name| match self.released && name.presets.contains(&sclub::Preset::Released) {
-                    true => Ok(crate::paper::entry(
-                        name,
-                        sclub::Preset::Released,
-                        &world.setting,
-                        world.rounds,
-                    )?),
-                    false => {
-                        tune::entry(name, world, self.constants.of(world.family, name.as_str()))
-                    }
-                },
-            )
+            .map(|&name| match self.released {
+                true => published(name, world, &[]),
+                false => tune::entry(name, world, self.constants.of(world.family, name.as_str())),
+            })
             .collect()
     }
 
     fn jobs(&self) -> Result<Vec<Job>, PaperError> {
         let mut jobs = Vec::new();
         for world in self.worlds() {
-            let entries = self.entries(&world)?;
+            let mut entries = self.entries(&world)?;
+            for entry in claims::entries(self, &world)? {
+                if !entries.contains(&entry) {
+                    entries.push(entry);
+                }
+            }
             for &seed in &self.seeds {
                 jobs.push(Job::new(&world.setting, seed, world.rounds, &entries));
             }
@@ -152,7 +153,9 @@ impl Plan {
                 ));
             }
         }
-        Ok(Field::new(&self.policies, rows, self.constants.clone()))
+        let mut field = Field::new(&self.policies, rows, self.constants.clone());
+        field.claims = claims::claims(self, &field, cells)?;
+        Ok(field)
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::picture::ranks_picture;
 use super::table::{Field, Measure, WorldRow};
-use super::{Cell, REFERENCES};
+use super::{Cell, Claim, Constants, REFERENCES};
 use crate::policies::Name;
 use crate::summary::{percent, thousands};
 
@@ -46,16 +46,14 @@ struct CostView {
 struct OwnView {
     policy: &'static str,
     world: &'static str,
-    rank: String,
+    constants: &'static str,
+    regret: String,
     against: Vec<(&'static str, String)>,
     verdict: String,
 }
 
 /// Below this number of seeds the page says that tests find little.
 const MIN_SEEDS: usize = 5;
-
-/// The policies that most papers compare with.
-const BASELINES: [Name; 3] = [Name::SCLUB, Name::CLUB, Name::LINUCB_IND];
 
 /// The page, as HTML.
 ///
@@ -177,10 +175,7 @@ fn row_view(row: &WorldRow, columns: &[Name]) -> RowView {
     RowView {
         world: row.world,
         title: row.title,
-        measure: match row.measure {
-            Measure::Regret => "regret",
-            Measure::Clicks => "clicks",
-        },
+        measure: row.measure.name(),
         command: row.command.clone(),
         seeds: row.seeds.len(),
         cells: cells.collect(),
@@ -214,40 +209,27 @@ fn costs(field: &Field) -> Vec<CostView> {
 
 /// Policies in their own settings.
 fn own(field: &Field) -> Vec<OwnView> {
-    let mut all = Vec::new();
-    for row in &field.worlds {
-        for standing in &field.standings {
-            let name = standing.policy;
-            let Some(cell) = row.cell(name).filter(|_| row.own_of.contains(&name.name)) else {
-                continue;
-            };
-            let against = BASELINES
+    let view = |claim: &Claim| {
+        let worse: Vec<&str> = claim.worse_than().iter().map(|name| name.title).collect();
+        OwnView {
+            policy: claim.policy.title,
+            world: claim.world,
+            constants: match claim.constants {
+                Constants::Table => "of this table",
+                Constants::Published => "published",
+                Constants::PublicCode(what) => what,
+            },
+            regret: Measure::Regret.text(claim.regret.mean),
+            against: claim
+                .against
                 .iter()
-                .filter(|&&other| other != name)
-                .filter_map(|&other| {
-                    let base = row.cell(other)?;
-                    let off = percent(cell.mean.mean / base.mean.mean - 1.0);
-                    Some((other.title, off))
-                });
-            let against: Vec<(&str, String)> = against.collect();
-            let is_better = BASELINES
-                .iter()
-                .filter(|&&other| other != name)
-                .all(|&other| {
-                    row.cell(other)
-                        .is_none_or(|base| cell.mean.mean <= base.mean.mean)
-                });
-            all.push(OwnView {
-                policy: name.title,
-                world: row.world,
-                rank: cell.rank.map_or_else(String::new, |rank| format!("{rank}")),
-                against,
-                verdict: match is_better {
-                    true => "better than all of them".to_owned(),
-                    false => "not better than all of them".to_owned(),
-                },
-            });
+                .map(|(name, off)| (name.title, percent(*off)))
+                .collect(),
+            verdict: match worse.is_empty() {
+                true => "better than all of them".to_owned(),
+                false => format!("not better than {}", worse.join(", ")),
+            },
         }
-    }
-    all
+    };
+    field.claims.iter().map(view).collect()
 }

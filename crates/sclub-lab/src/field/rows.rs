@@ -71,7 +71,7 @@ pub fn worlds(rounds: u64) -> Vec<World> {
         (
             "uniform",
             "users equally often: the SCLUB paper's (1a)",
-            &["sclub", "club"],
+            &["sclub", "club", "dynucb", "bass"],
             String::new(),
             default,
         ),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::REFERENCES;
+use super::claims::Claim;
 use super::rows::{Family, World};
 use super::stats::{critical_difference, holm, paired, ranks};
 use super::tune::Tuned;
@@ -36,6 +37,14 @@ impl Measure {
         match self {
             Measure::Regret => value,
             Measure::Clicks => -value,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Regret => "regret",
+            Measure::Clicks => "clicks",
         }
     }
 
@@ -232,6 +241,8 @@ pub struct Field {
     pub critical_difference: Option<f64>,
     /// The constants that were used, and how they were chosen.
     pub tuned: Tuned,
+    /// Policies in their own settings, against those that papers compare with.
+    pub claims: Vec<Claim>,
 }
 
 impl Field {
@@ -252,6 +263,7 @@ impl Field {
             worlds,
             standings,
             tuned,
+            claims: Vec::new(),
         }
     }
 }

@@ -77,6 +77,7 @@ fn all_outputs_have_all_results() {
     let html = page(&field, "sclub field", "1 s").unwrap();
     let tex = latex(&field);
     let svg = ranks_picture(&field).unwrap();
+    let plain = text(&field);
     for name in policies {
         assert!(html.contains(name.title) && tex.contains(name.title) && svg.contains(name.title));
     }
@@ -91,8 +92,71 @@ fn all_outputs_have_all_results() {
             row.measure.text(best.mean.mean).replace(',', "{,}")
         );
         assert!(tex.contains(&bold), "{bold} in {tex}");
+        let mut lines = plain.lines().skip_while(|line| *line != row.command);
+        let words: Vec<&str> = lines.nth(2).unwrap().split_whitespace().collect();
+        let mean = row.measure.text(best.mean.mean);
+        assert_eq!(words[..3], ["*", best.policy.as_str(), &mean]);
+        assert!(plain.contains(&format!("{}: {}", row.world, row.title)));
     }
     assert!(!html.contains("{{") && html.ends_with("</html>"));
+}
+
+/// A policy in its own world plays with published constants, and with what its public code does otherwise, against
+/// others with published constants.
+#[test]
+fn claims_are_regrets_over_those_of_others() {
+    let plan = plan(&["dynucb".parse().unwrap(), Name::SCLUB], &["uniform"]);
+    let (_folder, cells) = played(&plan);
+    let field = plan.field(&cells).unwrap();
+    let world = &plan.worlds()[0];
+    let regret = |name: &str, given: &[(&str, sclub::Value)]| {
+        let entry = published(name.parse().unwrap(), world, given).unwrap();
+        let one = |&seed: &u64| {
+            let made = world.setting.world(seed).unwrap();
+            let entries = std::slice::from_ref(&entry);
+            let runs = crate::run::play(&*made, seed, entries, 400, &()).unwrap();
+            runs.unwrap()[0].regret
+        };
+        plan.seeds.iter().map(one).sum::<f64>() / 3.0
+    };
+    let stale = [("centroids", sclub::Value::Choice("stale"))];
+    let own: Vec<&Claim> = field
+        .claims
+        .iter()
+        .filter(|claim| claim.policy.as_str() == "dynucb")
+        .collect();
+    let expected = [
+        None,
+        Some(regret("dynucb", &[])),
+        Some(regret("dynucb", &stale)),
+    ];
+    assert_eq!(own.len(), expected.len());
+    for (claim, expected) in own.iter().zip(expected) {
+        let Some(expected) = expected else {
+            // CLUB and LinUCB-Ind do not play in this table.
+            assert_eq!(claim.constants, Constants::Table);
+            assert_eq!(claim.against.len(), 1);
+            continue;
+        };
+        assert!((claim.regret.mean - expected).abs() < 1e-9);
+        for &(other, off) in &claim.against {
+            let off_expected = expected / regret(other.as_str(), &[]) - 1.0;
+            assert!((off - off_expected).abs() < 1e-9, "{other}");
+            assert_eq!(claim.worse_than().contains(&other), off >= 0.0);
+        }
+        assert_eq!(claim.against.len(), 3);
+    }
+    // A table of published constants has them once.
+    let released = Plan {
+        released: true,
+        ..plan
+    };
+    let kinds = released.field(&cells).unwrap().claims;
+    assert!(
+        kinds
+            .iter()
+            .all(|claim| claim.constants != Constants::Table)
+    );
 }
 
 /// A stored result is not run again, and a stopped run goes on.

@@ -5,8 +5,8 @@
 //! the candidates that are left in all worlds of a family, on tuning seeds, and keeps the best quarter. The score is regret over
 //! that of random choices, averaged over worlds and seeds.
 //!
-//! Constants that are not numbers, that are 0 or off by default, or that the world tells (the number of servers) stay as they
-//! are: they choose another policy rather than tune one.
+//! Constants that are not numbers, that are 0 or off by default, or that a world tells ([`TOLD`]) stay as they are: they
+//! choose another policy rather than tune one.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use super::plays;
 use super::rows::{Family, World, worlds};
 use crate::paper::cells::Cells;
 use crate::paper::jobs::{self, Job, key};
-use crate::paper::{PaperError, Progress};
+use crate::paper::{PaperError, Progress, entry_with};
 use crate::policies::{Entry, Name};
 use crate::run::Observer;
 use crate::streams::mix;
@@ -30,6 +30,10 @@ const MAX_FACTOR: f64 = 8.0;
 
 /// The number of candidates that a rung keeps of each four.
 const KEEP: usize = 4;
+
+/// Constants that papers take as known, and worlds tell: the number of clusters, the error of linear rewards, and the
+/// number of servers.
+const TOLD: [&str; 4] = ["clusters", "components", "error", "servers"];
 
 /// A plan of the tuning.
 #[derive(Debug, Clone, PartialEq)]
@@ -220,8 +224,6 @@ pub(super) fn entry(
     world: &World,
     chosen: Option<&Chosen>,
 ) -> Result<Entry, PaperError> {
-    let assumptions = world.setting.assumptions(world.rounds);
-    let setup = world.setting.setup(&assumptions);
     let mut given: Vec<(&str, Value)> = Vec::new();
     for (constant, text) in chosen.into_iter().flatten() {
         // A constant that a later version does not have any more is left out.
@@ -229,13 +231,14 @@ pub(super) fn entry(
             given.push((constant.name, constant.parse(text)?));
         }
     }
-    for (constant, value) in world.setting.told() {
-        if name.constant(constant).is_some() {
-            given.retain(|(given, _)| *given != constant);
-            given.push((constant, Value::Number(value)));
-        }
-    }
-    Ok(Entry::new(name, Preset::Tuned, &given, &setup)?)
+    let preset = Preset::Tuned;
+    Ok(entry_with(
+        name,
+        preset,
+        given,
+        &world.setting,
+        world.rounds,
+    )?)
 }
 
 /// Regret over that of random choices, averaged over worlds and seeds. Worlds that the policy cannot play do not
@@ -268,7 +271,7 @@ fn candidates(name: Name, count: usize) -> Vec<Chosen> {
     let tunable: Vec<_> = name
         .constants
         .iter()
-        .filter(|constant| !constant.advanced)
+        .filter(|constant| !constant.advanced && !TOLD.contains(&constant.name))
         .filter_map(
             |constant| match (constant.range, (constant.default)(preset, &setup)) {
                 (Range::Number { .. }, Ok(Value::Number(value))) if value > 0.0 => {

@@ -352,11 +352,23 @@ pub(crate) fn entry(
     setting: &Setting,
     rounds: u64,
 ) -> Result<Entry, ValueError> {
+    entry_with(name, preset, Vec::new(), setting, rounds)
+}
+
+/// A policy with a preset's constants, given ones in place of some, and those that the world tells.
+pub(crate) fn entry_with(
+    name: Name,
+    preset: Preset,
+    mut given: Vec<(&str, Value)>,
+    setting: &Setting,
+    rounds: u64,
+) -> Result<Entry, ValueError> {
     let assumptions = setting.assumptions(rounds);
-    let told = setting.told().into_iter();
-    let told: Vec<(&str, Value)> = told
-        .filter(|(constant, _)| name.constant(constant).is_some())
-        .map(|(constant, value)| (constant, Value::Number(value)))
-        .collect();
-    Entry::new(name, preset, &told, &setting.setup(&assumptions))
+    for (constant, value) in setting.told() {
+        if name.constant(constant).is_some() {
+            given.retain(|(given, _)| *given != constant);
+            given.push((constant, Value::Number(value)));
+        }
+    }
+    Entry::new(name, preset, &given, &setting.setup(&assumptions))
 }

@@ -19,13 +19,14 @@
 //!   learned. A list of which nothing is known teaches nothing.
 //! - `released` has α = 8√d, λ = 4 and the complete graph of the public code
 //!   (Lowpassfilter/clastering_cascade_bandit), with SCLUB's published β. That code's errors are left out: it multiplies the
-//!   bonus with a random number, takes √(1 + ln(1 + T))/(1 + T) for the radius, and counts one item too few.
+//!   bonus with a random number, takes √(1 + ln(1 + T))/(1 + T) for the radius, and counts one item too few. `--bonus
+//!   random` brings the first of them back; the numbers are drawn by user, T_i and place among the candidates.
 //!
 //! **Cost**: CLUB's memory and time; O(K d²) more to learn a list of K items.
 
 use crate::base::Base;
 use crate::club::{Club, GRAPH};
-use crate::digest::Digest;
+use crate::digest::{Digest, mix};
 use crate::error::Error;
 use crate::items::Group;
 use crate::observation::List;
@@ -47,6 +48,8 @@ struct Cascade {
     root: f64,
     /// The factor of widths of items that are not scaled.
     width_scale: f64,
+    /// The seed of the random factors of the bonus, if it has them.
+    random_bonus: Option<u64>,
 }
 
 impl Cascade {
@@ -54,11 +57,19 @@ impl Cascade {
     fn scorer(&self, user: UserId) -> impl FnMut(Group<'_>, &mut Scores) {
         let (view, count) = self.base.sums(user);
         let beta = self.base.beta(count);
+        let (place, seen) = self.base.appearance(user);
+        let draws = self
+            .random_bonus
+            .map(|seed| mix(mix(mix(seed) ^ place) ^ seen));
         move |group, scores| {
             self.ranking.fill(view, beta, group, scores);
             for lane in 0..group.width {
                 scores.mean[lane] /= self.root;
                 scores.width[lane] /= self.width_scale;
+                if let Some(draws) = draws {
+                    let word = mix(draws ^ (group.first + lane) as u64);
+                    scores.width[lane] *= (word >> 11) as f64 / (1u64 << 53) as f64;
+                }
                 scores.score[lane] = scores.mean[lane] + scores.width[lane];
             }
         }
@@ -190,6 +201,16 @@ pub static SPEC: Spec = Spec {
             ..params::INDEX
         },
         GRAPH,
+        Constant {
+            advanced: true,
+            ..Constant::new(
+                "bonus",
+                "The bonus of an item for its uncertainty: in full, or times a random number from 0 to 1 for each item, as \
+                 in the public code",
+                Range::OneOf(&["full", "random"]),
+                |_, _| Ok(Value::Choice("full")),
+            )
+        },
     ],
     can: Abilities {
         lists: true,
@@ -210,6 +231,7 @@ pub static SPEC: Spec = Spec {
                 Index::Norm => root,
                 Index::SquaredNorm => root * root,
             },
+            random_bonus: (values.choice("bonus") == "random").then_some(setup.seed),
         }))
     },
     load: None,

@@ -12,7 +12,7 @@
 //!   of appearance. A user who has not appeared is served from the cluster of the user who appears next.
 //! - The index is the paper's own: α √ln(t + 1) in place of the published β of SCLUB's code (`log_index.rs`).
 //! - The new estimate of a user enters the centroid of the user's cluster before the distances are compared. The
-//!   authors' code compares with the centroid before the reward.
+//!   authors' code compares with the centroid before the reward: `--centroids stale` does so too.
 //! - Both centroids and both sums change with a move. The authors' earlier version leaves the old centroid as it was.
 //! - On a tie the user stays; else the lowest number wins. Otherwise users without a reward yet, whose estimates are all
 //!   0, would gather in the first cluster.
@@ -51,6 +51,8 @@ pub(crate) struct DynUcb {
     factor: Factor,
     /// K
     limit: usize,
+    /// True if a user is compared with the centroids before the reward.
+    is_stale: bool,
     seed: u64,
     rounds: u64,
     ledger: Ledger,
@@ -111,6 +113,7 @@ impl DynUcb {
             ranking: Ranking::new(dim, &Params::from_values(values)),
             factor: Factor::from_values(values),
             limit: values.number(CLUSTERS.name).unwrap_or(1.0) as usize,
+            is_stale: values.choice(CENTROIDS.name) == "stale",
             seed,
             rounds: 0,
             ledger: Ledger::new(shape),
@@ -144,6 +147,7 @@ impl DynUcb {
     }
 
     fn update(&mut self, observation: &Observation<'_>) {
+        let founded = self.clusters.len();
         let slot = self.ledger.slot(observation.user).unwrap_or_else(|| {
             let slot = self.ledger.len();
             let label = self.first_label(slot);
@@ -154,14 +158,18 @@ impl DynUcb {
             self.labels.push(label as u32);
             slot
         });
-        let cluster = &mut self.clusters[self.labels[slot] as usize];
+        let label = self.labels[slot] as usize;
+        let cluster = &mut self.clusters[label];
         if slot < self.ledger.len() {
             cluster.add(self.ledger.view(slot).estimate, -1.0);
         }
         self.ledger.observe(observation);
         let estimate = self.ledger.view(slot).estimate;
         cluster.add(estimate, 1.0);
-        cluster.centre(estimate);
+        // A new cluster has no centroid yet.
+        if !self.is_stale || label == founded {
+            cluster.centre(estimate);
+        }
         let (item, reward) = (observation.item, observation.reward);
         cluster.sums.observe(&mut self.scratch, item, reward);
     }
@@ -179,6 +187,9 @@ impl DynUcb {
         }
         let to = nearest.1;
         if to == from {
+            if self.is_stale {
+                self.clusters[from].centre(estimate);
+            }
             return;
         }
         self.labels[slot] = to as u32;
@@ -311,6 +322,17 @@ pub(crate) const CLUSTERS: Constant = Constant::new(
     },
 );
 
+const CENTROIDS: Constant = Constant {
+    advanced: true,
+    ..Constant::new(
+        "centroids",
+        "The centroids that a user is compared with: those after the reward, or those before it (stale), as in the \
+         published code",
+        Range::OneOf(&["fresh", "stale"]),
+        |_, _| Ok(Value::Choice("fresh")),
+    )
+};
+
 /// `dynucb`
 pub static SPEC: Spec = Spec {
     name: "dynucb",
@@ -320,7 +342,13 @@ pub static SPEC: Spec = Spec {
     colors: ["#6B4C9A", "#B39DDB"],
     revision: 1,
     presets: &[Preset::Tuned, Preset::Released],
-    constants: &[ALPHA, log_index::BETA, log_index::INDEX, CLUSTERS],
+    constants: &[
+        ALPHA,
+        log_index::BETA,
+        log_index::INDEX,
+        CLUSTERS,
+        CENTROIDS,
+    ],
     can: Abilities::NONE,
     new: |setup, values| Ok(Box::new(DynUcb::new(setup.dim, setup.seed, values)?)),
     load: None,

@@ -165,3 +165,31 @@ fn it_is_sound() {
     assert_sound("club-cascade", &[]);
     assert_sound("club-cascade", &[("ridge", number(4.0))]);
 }
+
+/// The public code's random factor: widths between 0 and those in full, drawn anew in each round, uniform over rounds.
+#[test]
+fn a_random_bonus_is_a_share_of_the_full_one() {
+    let random = ("bonus", Value::Choice("random"));
+    let (mut full, mut part) = (make("club-cascade", &[]), make("club-cascade", &[random]));
+    let mut shares = Vec::new();
+    for round in rounds(4, 2, 400) {
+        let (mut all, mut drawn) = (Vec::new(), Vec::new());
+        full.explain(round.user, &round.items, &mut all).unwrap();
+        part.explain(round.user, &round.items, &mut drawn).unwrap();
+        for (all, drawn) in all.iter().zip(&drawn) {
+            assert_eq!(all.mean, drawn.mean);
+            assert_eq!(drawn.score, drawn.mean + drawn.width);
+            shares.push(drawn.width / all.width);
+        }
+        let chosen = round.features(0);
+        for policy in [&mut full, &mut part] {
+            policy.learn(round.user, &chosen, round.reward(0)).unwrap();
+        }
+    }
+    shares.sort_by(f64::total_cmp);
+    // The Kolmogorov-Smirnov distance from the uniform distribution, with its 0.1% bound.
+    let count = shares.len() as f64;
+    let off = |(place, share): (usize, &f64)| (share - (place as f64 + 0.5) / count).abs();
+    let distance = shares.iter().enumerate().map(off).fold(0.0, f64::max);
+    assert!(distance < 1.95 / count.sqrt(), "{distance}");
+}

@@ -40,9 +40,11 @@ proptest! {
 
     /// A transcription that keeps the history only: sums and centroids are made anew in every round.
     #[test]
-    fn users_move_as_in_a_naive_transcription(seed: u64, clusters in 2usize..5) {
+    fn users_move_as_in_a_naive_transcription(seed: u64, clusters in 2usize..5, is_stale: bool) {
         let users = if seed % 2 == 0 { Users::Appear } else { Users::Declared(USERS) };
-        let mut policy = make_for("dynucb", DIM, users, &with_clusters(clusters as f64));
+        let mut constants = with_clusters(clusters as f64).to_vec();
+        constants.push(("centroids", Value::Choice(if is_stale { "stale" } else { "fresh" })));
+        let mut policy = make_for("dynucb", DIM, users, &constants);
         let mut history: Vec<(u64, Vec<f64>, f64)> = Vec::new();
         let mut labels = vec![None; USERS as usize];
         let mut centroids: Vec<Vec<f64>> = Vec::new();
@@ -55,6 +57,7 @@ proptest! {
                 Sums::of(DIM, some.map(|(_, item, reward)| (item.as_slice(), *reward))).estimate()
             };
             let user = round.user as usize;
+            let founded = centroids.len();
             if labels[user].is_none() {
                 // Where a newcomer begins cannot be known from outside once the clusters are founded, so they
                 // are found by the next comparison.
@@ -76,7 +79,9 @@ proptest! {
                     }
                 }
             };
-            recentre(&labels, &mut centroids);
+            if !is_stale || centroids.len() > founded {
+                recentre(&labels, &mut centroids);
+            }
             let own = of(&|user| user == round.user);
             let from = labels[user].unwrap();
             let mut nearest = from;
