@@ -101,6 +101,12 @@ pub enum Command {
         command: Box<crate::cluster::ClusterCommand>,
     },
 
+    /// Estimate from a log what other policies would have earned
+    ///
+    /// Reads an export of a service that logs the probability of each choice, and estimates the mean reward of other policies,
+    /// with 95% intervals. Says so if the log cannot tell.
+    Evaluate(crate::evaluate::EvaluateArgs),
+
     /// Show the clusters of a running server, or one user's place in them
     ///
     /// Shows the number of clusters over time, the share of users without a cluster, and the gain in prediction

@@ -7,6 +7,7 @@ mod ablate;
 mod args;
 mod choices;
 mod cluster;
+mod evaluate;
 mod explain;
 mod features;
 mod field;
@@ -121,6 +122,7 @@ pub fn main() -> ExitCode {
             cluster::cluster(*command)
         }
         Some(args::Command::Explain(args)) => explain::explain(&args),
+        Some(args::Command::Evaluate(args)) => evaluate::run(&args),
         Some(args::Command::Verify(args)) => keeping::verify(&args),
         Some(args::Command::Backup(args)) => keeping::backup(&args),
         Some(args::Command::Restore(args)) => keeping::restore(&args),

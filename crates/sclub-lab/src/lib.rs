@@ -12,6 +12,7 @@ pub mod catalogue;
 pub mod clustering;
 pub mod data;
 pub mod document;
+pub mod evaluate;
 pub mod field;
 pub mod figure;
 pub mod held_out;

@@ -26,8 +26,10 @@ pub use collect::RatingUse;
 pub use columns::ColumnNames;
 pub use formats::Format;
 pub use interactions::Interactions;
+pub(crate) use lines::Lines;
 pub use names::Name;
 pub use read::{Options, Read, ReadError, Table, read, read_table};
+pub(crate) use unpack::unpacked;
 
 #[cfg(test)]
 mod tests;

@@ -38,6 +38,14 @@ impl Packing {
     }
 }
 
+/// A stream, unpacked if it is compressed.
+pub fn unpacked<'a>(mut stream: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+    match Packing::of(stream.fill_buf()?) {
+        Some(packing) => packing.unpack(stream),
+        None => Ok(Box::new(stream)),
+    }
+}
+
 /// Unpacked bytes. Its errors say what is wrong with the compressed data.
 struct Content<'a> {
     content: Box<dyn Read + 'a>,
