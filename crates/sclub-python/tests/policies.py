@@ -30,7 +30,7 @@ MAKERS: dict[str, Callable[[], sclub.Policy]] = {
 
 # Policies of other papers: they cannot be inspected or saved, and cannot forget.
 FOR_COMPARISON = frozenset(
-    """ts:club ts:sclub hier-ts mix-ts uniclub unisclub rclumb rsclumb dyclu bass locb dynucb cab cofiba
+    """ts:club ts:sclub ts:dynucb hier-ts mix-ts uniclub unisclub rclumb rsclumb dyclu bass locb dynucb cab cofiba
     club-cascade fclub dccb""".split()
 )
 

@@ -26,6 +26,7 @@ static FIELD: &[&Spec] = &[
     &lints::ONE,
     &ts::CLUB,
     &ts::SCLUB,
+    &ts::DYNUCB,
     &hier_ts::SPEC,
     &mix_ts::SPEC,
     &uniclub::UNICLUB,

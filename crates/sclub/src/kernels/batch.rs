@@ -8,7 +8,6 @@
 use pulp::{Simd, WithSimd};
 
 use super::lanes::{LANES, Lanes};
-use crate::items::GROUP;
 
 /// A Gaussian prior as a batch needs it.
 #[derive(Debug, Clone, Copy)]
@@ -487,27 +486,81 @@ pub(super) fn means(weights: &[f64], items: &[f64], out: &mut [f64]) {
     }
 }
 
-/// Adds xᵀWx of each item of a group of `out.len()` lanes, W symmetric, lower triangle packed.
-#[inline(always)]
-pub(super) fn quadratic(dim: usize, matrix: &[f64], items: &[f64], out: &mut [f64]) {
-    let lanes = out.len();
-    let mut start = 0;
-    let mut image = [0.0; GROUP];
-    let image = &mut image[..lanes];
-    for (i, own) in items.chunks_exact(lanes).take(dim).enumerate() {
-        let row = &matrix[start..start + i + 1];
-        for (sum, x) in image.iter_mut().zip(own) {
-            *sum = 0.5 * row[i] * x;
+/// Adds xᵀWx of each item of a group of `out.len()` lanes, W symmetric, lower triangle packed. The number of lanes is 1 or a
+/// multiple of [`LANES`].
+pub(crate) struct Quadratic<'a> {
+    pub dim: usize,
+    pub matrix: &'a [f64],
+    pub items: &'a [f64],
+    pub out: &'a mut [f64],
+}
+
+impl WithSimd for Quadratic<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        if let [out] = self.out {
+            return Self::strip::<pulp::Scalar, 1>(
+                pulp::Scalar::new(),
+                self.dim,
+                self.matrix,
+                self.items,
+                std::slice::from_mut(out),
+                0,
+            );
         }
-        for (&weight, other) in row[..i].iter().zip(items.chunks_exact(lanes)) {
-            for (sum, x) in image.iter_mut().zip(other) {
-                *sum = weight.mul_add(*x, *sum);
+        let (items, _) = S::as_simd_f64s(self.items);
+        let (out, _) = S::as_mut_simd_f64s(self.out);
+        let mut at = 0;
+        while at < out.len() {
+            match out.len() - at {
+                1 => Self::strip::<S, 1>(simd, self.dim, self.matrix, items, out, at),
+                2 => Self::strip::<S, 2>(simd, self.dim, self.matrix, items, out, at),
+                3 => Self::strip::<S, 3>(simd, self.dim, self.matrix, items, out, at),
+                _ => Self::strip::<S, 4>(simd, self.dim, self.matrix, items, out, at),
             }
+            at += 4;
         }
-        for ((sum, x), image) in out.iter_mut().zip(own).zip(&*image) {
-            *sum = (2.0 * x).mul_add(*image, *sum);
+    }
+}
+
+impl Quadratic<'_> {
+    /// `C` registers of items from register `at` on.
+    #[inline(always)]
+    fn strip<S: Simd, const C: usize>(
+        simd: S,
+        dim: usize,
+        matrix: &[f64],
+        items: &[S::f64s],
+        out: &mut [S::f64s],
+        at: usize,
+    ) {
+        let width = out.len();
+        let feature = |k: usize| -> [S::f64s; C] {
+            let start = k * width + at;
+            items[start..start + C].try_into().expect("C registers")
+        };
+        let mut sums: [S::f64s; C] = out[at..at + C].try_into().expect("C registers");
+        let mut start = 0;
+        for i in 0..dim {
+            let row = &matrix[start..start + i + 1];
+            let own = feature(i);
+            let half = simd.splat_f64s(0.5 * row[i]);
+            let mut image: [S::f64s; C] = own.map(|x| simd.mul_f64s(half, x));
+            for k in 0..i {
+                let (weight, x) = (simd.splat_f64s(row[k]), feature(k));
+                for c in 0..C {
+                    image[c] = simd.mul_add_f64s(weight, x[c], image[c]);
+                }
+            }
+            for c in 0..C {
+                let twice = simd.mul_f64s(simd.splat_f64s(2.0), own[c]);
+                sums[c] = simd.mul_add_f64s(twice, image[c], sums[c]);
+            }
+            start += i + 1;
         }
-        start += i + 1;
+        out[at..at + C].copy_from_slice(&sums);
     }
 }
 

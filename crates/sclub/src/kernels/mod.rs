@@ -24,7 +24,7 @@ pub(crate) use batch::Batch;
 pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
-pub(crate) use pairs::Energies;
+pub(crate) use pairs::{Energies, Overlaps};
 pub(crate) use poll::{Guess, Guesses, Poll, Questions, Voters, Votes};
 pub(crate) use score::Scoring;
 
@@ -111,8 +111,6 @@ dispatched! {
     ) = lanes::solve;
     fn inverse<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], target: &'a mut [f64])
         = lanes::inverse;
-    fn quadratic<'a>(dim: usize, matrix: &'a [f64], items: &'a [f64], out: &'a mut [f64])
-        = batch::quadratic;
     fn exponentials<'a>(numbers: &'a mut [f64]) = batch::exponentials;
     fn norm<'a>(dim: usize, factor: &'a [f64], scale: &'a [f64], item: &'a [f64]) -> f64
         = lanes::norm;
@@ -137,12 +135,23 @@ dispatched! {
         lanes: usize,
         out: &'a mut [f64],
     ) = pairs::images;
-    fn add_overlaps<'a>(
-        items: &'a [f64],
-        counts: &'a [u64],
-        images: &'a [f64],
-        out: &'a mut [f64],
-    ) = pairs::add_overlaps;
+}
+
+/// See [`Overlaps`].
+#[inline]
+pub(crate) fn add_overlaps(overlaps: Overlaps<'_>) {
+    arch().dispatch(overlaps);
+}
+
+/// See [`batch::Quadratic`].
+#[inline]
+pub(crate) fn quadratic(dim: usize, matrix: &[f64], items: &[f64], out: &mut [f64]) {
+    arch().dispatch(batch::Quadratic {
+        dim,
+        matrix,
+        items,
+        out,
+    });
 }
 
 /// See [`Near`].

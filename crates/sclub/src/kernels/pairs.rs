@@ -1,7 +1,8 @@
 //! Tests of one user against many: distances, and fits to the sums of pairs.
 
+use pulp::{Simd, WithSimd};
+
 use super::lanes::{LANES, Lanes};
-use crate::items::GROUP;
 
 /// Squared distances from `centre` to the points of a group of `out.len()` lanes.
 #[inline(always)]
@@ -89,24 +90,44 @@ pub(super) fn energies(dim: usize, own: &[f64], rows: &[&[f64]], out: &mut Energ
     }
 }
 
-/// Adds Σ n |eᵀz| over the items e with their counts n, for each z of a group of `out.len()` lanes.
-#[inline(always)]
-pub(super) fn add_overlaps(items: &[f64], counts: &[u64], images: &[f64], out: &mut [f64]) {
-    let (lanes, count) = (out.len(), counts.len().max(1));
-    let mut sums = [0.0; GROUP];
-    let sums = &mut sums[..lanes];
-    for (item, &count) in items.chunks_exact(items.len() / count).zip(counts) {
-        if count == 0 {
-            continue;
-        }
-        sums.fill(0.0);
-        for (row, &x) in images.chunks_exact(lanes).zip(item) {
-            for (sum, z) in sums.iter_mut().zip(row) {
-                *sum = x.mul_add(*z, *sum);
+/// Adds Σ n |eᵀz| over the items e with their counts n, for each z of a group of `out.len()` lanes, a multiple of
+/// [`LANES`].
+pub(crate) struct Overlaps<'a> {
+    pub items: &'a [f64],
+    pub counts: &'a [u64],
+    pub images: &'a [f64],
+    pub out: &'a mut [f64],
+}
+
+impl WithSimd for Overlaps<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) {
+        /// Items whose sums stay in registers.
+        const ITEMS: usize = 8;
+        let (images, _) = S::as_simd_f64s(self.images);
+        let (out, _) = S::as_mut_simd_f64s(self.out);
+        let (width, dim) = (out.len(), self.items.len() / self.counts.len().max(1));
+        for (at, total) in out.iter_mut().enumerate() {
+            let items = self.items.chunks(ITEMS * dim.max(1));
+            for (counts, items) in self.counts.chunks(ITEMS).zip(items) {
+                // The last item stands in for those that are missing, and is not counted.
+                let items: [&[f64]; ITEMS] =
+                    std::array::from_fn(|item| &items[item.min(counts.len() - 1) * dim..][..dim]);
+                let mut sums = [simd.splat_f64s(0.0); ITEMS];
+                for k in 0..dim {
+                    let z = images[k * width + at];
+                    for item in 0..ITEMS {
+                        let x = simd.splat_f64s(items[item][k]);
+                        sums[item] = simd.mul_add_f64s(x, z, sums[item]);
+                    }
+                }
+                for (sum, &count) in sums.into_iter().zip(counts) {
+                    let count = simd.splat_f64s(count as f64);
+                    *total = simd.mul_add_f64s(count, simd.abs_f64s(sum), *total);
+                }
             }
-        }
-        for (total, sum) in out.iter_mut().zip(&*sums) {
-            *total = (count as f64).mul_add(sum.abs(), *total);
         }
     }
 }

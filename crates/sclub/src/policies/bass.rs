@@ -12,9 +12,9 @@
 //!
 //! The test: with g(w) = min_x w q_i(x) + (1 − w) q_j(x), the ellipsoids are disjoint if g(w) > 1 for some w in (0, 1). g
 //! is concave, and its slope is q_i − q_j at the minimum. Tangents bound its maximum from above; those at 0 and 1 meet at
-//! ab/(a + b), a = q_i(θ̂_j) and b = q_j(θ̂_i). Most pairs are settled by a ≤ 1, or by the value and the tangent at 1/2,
-//! which are worked out for eight pairs at a time. For the others g is worked out where the tangents meet, until it is above 1 or
-//! the bound is not.
+//! ab/(a + b), a = q_i(θ̂_j) and b = q_j(θ̂_i). Most pairs are settled by a ≤ 1, or by 1/√a + 1/√b > 1: then a point of
+//! the line between the centres is in both. Of those left, most are settled by the value and the tangent at 1/2, which are worked
+//! out for eight pairs at a time. For the others g is worked out where the tangents meet, until it is above 1 or the bound is not.
 //!
 //! # Decisions
 //! - r² stands where the public code has r: the ellipsoid of the confidence r is the set with q ≤ 1.
@@ -28,8 +28,8 @@
 //!
 //! # Cost
 //! Memory: O(d²) for each user, and 4 bytes for each pair twice. A round: O(min(|V|, n − |V|) d² + d³ + L d²) to
-//! recommend from L items to a user with neighbours V; O(n d²) for a of all pairs, and O(d³) for each pair that it does not
-//! settle and that is due.
+//! recommend from L items to a user with neighbours V; O(n) to find the pairs that are due, O(d²) for each of them, and O(d³)
+//! for the few that a and b do not settle.
 
 use super::neighbours::{Neighbours, Pairs, learn_then_test, rank_by_neighbours};
 use crate::error::Error;
@@ -266,6 +266,26 @@ impl Ellipsoid<'_> {
         }
     }
 
+    /// θ̂θ̂ᵀ, lower triangle packed, each number outside of the diagonal twice.
+    fn write_square(&self, square: &mut [f64]) {
+        let mut start = 0;
+        for (i, x) in self.estimate.iter().enumerate() {
+            for (target, y) in square[start..].iter_mut().zip(&self.estimate[..i]) {
+                *target = 2.0 * x * y;
+            }
+            square[start + i] = x * x;
+            start += i + 1;
+        }
+    }
+
+    /// At least q, by xᵀMx − 2xᵀb + θ̂ᵀb with x xᵀ from [`Ellipsoid::write_square`]. Its rounding errors are added.
+    fn bound(&self, point: &[f64], square: &[f64]) -> f64 {
+        let far = kernels::dot(point, point) + kernels::dot(self.gram, square);
+        let height = kernels::dot(self.estimate, self.moment);
+        let sum = far - 2.0 * kernels::dot(point, self.moment) + height;
+        self.weight * (sum + 1e-11 * (far + height))
+    }
+
     /// q(0)
     fn height(&self) -> f64 {
         let terms = self.estimate.iter().zip(self.moment);
@@ -307,29 +327,44 @@ impl Bass {
         let dim = self.users.shape.dim;
         let count = self.users.count(node);
         let own = ellipsoid(&self.users, &self.weights, node);
-        let next = self.next.row(node);
-        // Those that a does not settle.
+        let none = vec![0.0; self.users.shape.gram()];
+        // Those that neither a nor the line between the centres settles; all that a does not settle count as tested.
         let mut due = std::mem::take(&mut self.work.due);
         due.clear();
-        for (group, points) in self.users.estimate_groups().enumerate() {
-            let mut squares = [0.0; GROUP];
-            kernels::distances(own.estimate, points, &mut squares);
-            let rows = self.work.gaps.chunks_exact_mut(GROUP);
-            for ((row, points), centre) in rows.zip(points.chunks_exact(GROUP)).zip(own.estimate) {
-                for (gap, x) in row.iter_mut().zip(points) {
+        let next = self.next.row(node);
+        let counts = self.users.counts().iter().zip(next).enumerate();
+        due.extend(counts.filter_map(|(other, (&theirs, &next))| {
+            let is_due = (count + theirs) as f64 >= f64::from(next);
+            (is_due && self.users.has_edge(node, other)).then_some((other, 0.0))
+        }));
+        for some in due.chunks_mut(GROUP) {
+            for (lane, &mut (other, _)) in some.iter_mut().enumerate() {
+                let gaps = self.work.gaps[lane..].iter_mut().step_by(GROUP);
+                let centres = own.estimate.iter().zip(self.users.view(other).estimate);
+                for (gap, (centre, x)) in gaps.zip(centres) {
                     *gap = x - centre;
                 }
             }
+            let mut squares = [0.0; GROUP];
+            kernels::distances(&none[..dim], &self.work.gaps, &mut squares);
             kernels::quadratic(dim, own.gram, &self.work.gaps, &mut squares);
-            let others = (group * GROUP..self.users.len()).zip(squares);
-            due.extend(others.filter_map(|(other, square)| {
-                let a = weighted(square, own.weight);
-                let is_due = a > 1.0
-                    && (count + self.users.count(other)) as f64 >= f64::from(next[other])
-                    && self.users.has_edge(node, other);
-                is_due.then_some((other, a))
-            }));
+            for ((_, a), square) in some.iter_mut().zip(squares) {
+                *a = weighted(square, own.weight);
+            }
         }
+        due.retain(|&(_, a)| a > 1.0);
+        for &(other, _) in &due {
+            let both = (count + self.users.count(other)) as f64;
+            self.next
+                .set(node, other, (both * (1.0 + self.retest)) as f32);
+        }
+        own.write_square(&mut self.work.gram);
+        due.retain(|&(other, a)| {
+            let theirs = ellipsoid(&self.users, &self.weights, other);
+            let b = theirs.bound(own.estimate, &self.work.gram);
+            // The ellipsoids share a point of the line with a margin for rounding errors. Not so if b is not a number.
+            !(a.sqrt().recip() + b.sqrt().recip() > 1.0 + 1e-9)
+        });
         let mut cut = Vec::new();
         for some in due.chunks(LANES) {
             let others: Vec<Ellipsoid<'_>> = some
@@ -341,13 +376,9 @@ impl Bass {
                 if settled.unwrap_or_else(|| self.work.are_disjoint(a, &own, theirs)) {
                     cut.push(other);
                 }
-                let both = (count + self.users.count(other)) as f64;
-                let next = both * (1.0 + self.retest);
-                self.next.set(node, other, next as f32);
             }
         }
         self.work.due = due;
-        let none = vec![0.0; self.users.shape.gram()];
         let unseen = Ellipsoid {
             gram: &none,
             moment: &none[..dim],

@@ -33,6 +33,8 @@
 //! # Cost
 //! Memory: O(d²) for each user, and 4 bytes for each pair twice. A round: O(min(|V|, n − |V|) d² + d³ + L d²) to
 //! recommend from L items to a user with neighbours V; O(d³/6) for each pair that is tested, eight at a time, and O(n) for the others.
+//! A pair of singular G needs an elimination of its own, O(d³/3), only if a bound of s does not settle that they are alike: E with a
+//! small ridge is below E, and the degrees of freedom are at least rank G_i + rank G_j − d.
 
 use super::chi_square;
 use super::neighbours::{Neighbours, Pairs, learn_then_test, rank_by_neighbours};
@@ -48,6 +50,10 @@ use crate::ucb::Scores;
 const DELTA: f64 = 0.01;
 /// δ₂, of an alarm.
 const ALARM_DELTA: f64 = 0.1;
+/// The ridge of a bound for a singular G, as a share of the mean diagonal of all sums, and the rounding error allowed for, as a
+/// share of Σ y².
+const BOUND_RIDGE: f64 = 1e-6;
+const BOUND_ERROR: f64 = 1e-5;
 /// A pivot below this share of the first counts as 0.
 const RANK_TOLERANCE: f64 = 1e-13;
 
@@ -210,6 +216,26 @@ impl DyClu {
         Some(residual * residual / variance)
     }
 
+    /// The sums of a node with a small ridge: E of them is a lower bound of E without it.
+    fn ridged(&self, node: usize) -> Vec<f64> {
+        let dim = self.users.shape.dim;
+        let diagonal = (0..dim).map(|k| k * (k + 3) / 2);
+        let trace: f64 = diagonal.clone().map(|at| self.users.total()[at]).sum();
+        let mut sums = self.users.sums(node).to_vec();
+        diagonal.for_each(|at| sums[at] += BOUND_RIDGE * trace / dim as f64);
+        sums
+    }
+
+    /// True if two singular fits pass the test however many degrees of freedom they have, given a lower bound of E of both.
+    fn are_surely_same(&self, a: Fit, b: Fit, bound: f64) -> bool {
+        // Thresholds grow with the degrees of freedom, but for that of none, which all pass.
+        let degrees = (a.rank + b.rank)
+            .saturating_sub(self.users.shape.dim)
+            .max(1);
+        let rise = a.energy + b.energy - bound + BOUND_ERROR * (a.squares + b.squares);
+        rise < self.thresholds[degrees]
+    }
+
     /// Tests a node against all others that are due.
     fn test(&mut self, node: usize) {
         let (count, own) = (self.users.count(node), self.fits[node]);
@@ -233,15 +259,27 @@ impl DyClu {
                 due.push(other as u32);
             }
         }
+        let ridged = self.ridged(node);
         for some in due.chunks(LANES) {
             let rows: [&[f64]; LANES] = std::array::from_fn(|lane| {
                 self.users.sums(some[lane.min(some.len() - 1)] as usize)
             });
-            kernels::energies(dim, self.users.sums(node), &rows, &mut self.work);
+            let is_singular = |other: usize| own.rank.max(self.fits[other].rank) < dim;
+            let bounds = match some.iter().any(|&other| is_singular(other as usize)) {
+                true => {
+                    kernels::energies(dim, &ridged, &rows, &mut self.work);
+                    self.work.energy
+                }
+                false => [0.0; LANES],
+            };
+            if !some.iter().all(|&other| is_singular(other as usize)) {
+                kernels::energies(dim, self.users.sums(node), &rows, &mut self.work);
+            }
             for (lane, &other) in some.iter().enumerate() {
                 let other = other as usize;
                 let fit = self.fits[other];
-                let (energy, rank) = match own.rank.max(fit.rank) < dim {
+                let (energy, rank) = match is_singular(other) {
+                    true if self.are_surely_same(own, fit, bounds[lane]) => (f64::INFINITY, dim),
                     true => {
                         let sums = self.users.sums(node).iter().zip(self.users.sums(other));
                         singular_fit(dim, sums.map(|(a, b)| a + b).collect())

@@ -27,6 +27,7 @@
 use std::io;
 
 use super::log_index::{self, Factor};
+use crate::base::Base;
 use crate::bytes::{self, Save, Writer};
 use crate::digest::mix;
 use crate::error::{Error, check_dim};
@@ -43,7 +44,8 @@ use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value, Values};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 use crate::ucb::Ranking;
 
-struct DynUcb {
+/// DynUCB's users, clusters and sums.
+pub(crate) struct DynUcb {
     shape: Shape,
     ranking: Ranking,
     factor: Factor,
@@ -102,7 +104,7 @@ impl Cluster {
 }
 
 impl DynUcb {
-    fn new(dim: usize, seed: u64, values: &Values) -> Result<Self, Error> {
+    pub fn new(dim: usize, seed: u64, values: &Values) -> Result<Self, Error> {
         let shape = Shape {
             dim: check_dim(dim)?,
         };
@@ -130,13 +132,18 @@ impl DynUcb {
         }
     }
 
-    fn basis(&self, user: UserId) -> (View<'_>, f64) {
+    /// The sums of the cluster that a user is served from.
+    fn served_from(&self, user: UserId) -> &Aggregate {
         let label = match self.ledger.slot(user) {
             Some(slot) => self.labels[slot] as usize,
             None => self.first_label(self.ledger.len()),
         };
-        let sums = self.clusters.get(label).map_or(&self.empty, |c| &c.sums);
-        (sums.view(), self.factor.after(self.rounds))
+        self.clusters.get(label).map_or(&self.empty, |c| &c.sums)
+    }
+
+    fn basis(&self, user: UserId) -> (View<'_>, f64) {
+        let view = self.served_from(user).view();
+        (view, self.factor.after(self.rounds))
     }
 
     fn update(&mut self, observation: &Observation<'_>) {
@@ -252,6 +259,20 @@ impl Policy for DynUcb {
     }
 }
 
+impl Base for DynUcb {
+    fn sums(&self, user: UserId) -> (View<'_>, u64) {
+        let sums = self.served_from(user);
+        (sums.view(), sums.count())
+    }
+
+    fn appearance(&self, user: UserId) -> (u64, u64) {
+        match self.ledger.slot(user) {
+            Some(slot) => (slot as u64, self.ledger.count(slot)),
+            None => (self.ledger.len() as u64, 0),
+        }
+    }
+}
+
 impl Save for DynUcb {
     const MAGIC: u64 = u64::from_le_bytes(*b"sclub dy");
 
@@ -284,7 +305,8 @@ const ALPHA: Constant = Constant {
     ..log_index::ALPHA
 };
 
-const CLUSTERS: Constant = Constant::new(
+/// K
+pub(crate) const CLUSTERS: Constant = Constant::new(
     "clusters",
     "The number of clusters. By default the number in the world, where it is known; else 10, and 16 with the \
      published code's constants",

@@ -29,11 +29,8 @@
 //! * A message has d(d+1)/2 + d + 1 numbers. The end of a phase costs two messages for each local cluster.
 //! * The index is this library's (`beta`, `beta_scale`, `index`). The code's factor, ½√(2 ln(2/α) + d ln(3 + tL²/d)) with L the number
 //!   of servers, is about half of that of preset `released`.
-//! * Privacy ε, δ (`privacy`, `privacy_delta`): uploads of a local cluster in a phase pass a tree mechanism. The sum of the first
-//!   k uploads carries one noise for each bit of k that is set: a symmetric Gaussian matrix and a Gaussian vector with standard
-//!   deviation 8√m ln(2/δ)/ε, m = 32, so for at most 2^32 uploads. The code takes the square of that as the standard
-//!   deviation, with m growing with t. A shift of 3σ(√d + 1)√bits on the diagonal keeps S positive definite. The
-//!   guarantee is for ‖x‖ ≤ 1 and |y| ≤ 1 and for one phase; phases compose. Counts are not noised.
+//! * Privacy (`privacy`, `privacy_delta`): uploads of a local cluster in a phase pass a tree mechanism (`privacy.rs`). The
+//!   guarantee is for one phase; phases compose. Counts are not noised.
 //!
 //! # Cost
 //! Memory: d(d+5)/2 numbers for each user, about three times as many for each local cluster, and a bit for each pair
@@ -42,11 +39,11 @@
 
 use std::io;
 
-use super::pairs::Pairs;
+use super::pairs::{Pairs, components};
+use super::privacy::{self, Tree};
 use super::row;
 use crate::bytes::{self, Save, Writer};
 use crate::digest::mix;
-use crate::draws::Normals;
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::ledger::Ledger;
@@ -59,9 +56,6 @@ use crate::radius::{distance, radius};
 use crate::spec::{Abilities, Constant, Preset, Range, Setup, Spec, Value, Values};
 use crate::statistics::{Aggregate, Scratch, Shape, View};
 use crate::ucb::Ranking;
-
-/// Levels of the tree over the uploads of a local cluster in a phase.
-const LEVELS: u32 = 32;
 
 /// Clustering of bandits on several servers.
 struct Fclub {
@@ -112,9 +106,8 @@ struct Local {
     log_determinant: f64,
     /// Version of the global sums that is part of S.
     version: u64,
-    /// Uploads in this phase, and the noise that they carry.
-    uploads: u64,
-    noise: Vec<f64>,
+    /// The noise of its uploads in this phase.
+    noise: Tree,
     /// Slot of the first user: names the cluster for its random draws.
     first: u32,
 }
@@ -227,8 +220,7 @@ impl Fclub {
             pending_count: 0,
             log_determinant: sums.log_determinant,
             version: sums.version,
-            uploads: 0,
-            noise: vec![0.0; row::len(self.shape)],
+            noise: Tree::new(self.shape),
             first,
         }
     }
@@ -258,7 +250,7 @@ impl Fclub {
         let local = &mut self.locals[at as usize];
         let global = &mut self.globals[local.global as usize];
         if self.constants.noise > 0.0 {
-            let noise = local.next_noise(self.shape, self.seed, phase, self.constants.noise);
+            let noise = local.next_noise(self.seed, phase, self.constants.noise);
             let (matrix, vector) = noise.split_at(gram);
             global.sums.add_sums(matrix, vector, 0);
             local.served.add_sums(matrix, vector, 0);
@@ -310,8 +302,7 @@ impl Fclub {
             let mut local = self.new_local(server, 0, part[0]);
             let mut sums = sums(part, &mut self.scratch);
             if self.constants.noise > 0.0 {
-                let noise =
-                    local.next_noise(shape, self.seed, self.phase + 1, self.constants.noise);
+                let noise = local.next_noise(self.seed, self.phase + 1, self.constants.noise);
                 let (matrix, vector) = noise.split_at(shape.gram());
                 sums.add_sums(matrix, vector, 0);
             }
@@ -409,71 +400,10 @@ impl Local {
     }
 
     /// The noise that the next upload adds to that of the uploads before.
-    fn next_noise(&mut self, shape: Shape, seed: u64, phase: u32, scale: f64) -> Vec<f64> {
-        self.uploads += 1;
-        let mut total = vec![0.0; row::len(shape)];
-        for level in (0..u64::BITS).filter(|level| self.uploads >> level & 1 == 1) {
-            let node = self.uploads >> level << level;
-            let place = mix(u64::from(self.first) << 32 | u64::from(phase));
-            let key = mix(mix(seed) ^ place) ^ mix(node << 6 | u64::from(level));
-            add_noise(shape, &mut total, &mut Normals::new(key), scale);
-        }
-        let bits = f64::from(self.uploads.count_ones());
-        let shift = 3.0 * scale * ((shape.dim as f64).sqrt() + 1.0) * bits.sqrt();
-        for i in 0..shape.dim {
-            total[i * (i + 3) / 2] += shift;
-        }
-        let added = total.iter().zip(&self.noise).map(|(new, old)| new - old);
-        let added = added.collect();
-        self.noise = total;
-        added
+    fn next_noise(&mut self, seed: u64, phase: u32, scale: f64) -> Vec<f64> {
+        let place = mix(u64::from(self.first) << 32 | u64::from(phase));
+        self.noise.next(mix(mix(seed) ^ place), scale)
     }
-}
-
-/// Adds the noise of a node of the tree: (N + Nᵀ)/√2 and a vector, N with independent normal entries.
-fn add_noise(shape: Shape, row: &mut [f64], normals: &mut Normals, scale: f64) {
-    let (matrix, vector) = row.split_at_mut(shape.gram());
-    let mut start = 0;
-    for i in 0..shape.dim {
-        for entry in &mut matrix[start..start + i] {
-            *entry += scale * normals.next();
-        }
-        matrix[start + i] += std::f64::consts::SQRT_2 * scale * normals.next();
-        start += i + 1;
-    }
-    for entry in vector {
-        *entry += scale * normals.next();
-    }
-}
-
-/// The connected components of a graph with `len` nodes, the one with the first node first, nodes in order. The
-/// edges of a node are those of its `candidates` that are `connected` to it.
-fn components<'a>(
-    len: usize,
-    candidates: impl Fn(u32) -> &'a Vec<u32>,
-    connected: impl Fn(usize, usize) -> bool,
-) -> Vec<Vec<u32>> {
-    let mut is_found = vec![false; len];
-    let mut all = Vec::new();
-    for start in 0..len as u32 {
-        if std::mem::replace(&mut is_found[start as usize], true) {
-            continue;
-        }
-        let mut part = vec![start];
-        let mut next = 0;
-        while let Some(&node) = part.get(next) {
-            next += 1;
-            for &other in candidates(node) {
-                if !is_found[other as usize] && connected(node as usize, other as usize) {
-                    is_found[other as usize] = true;
-                    part.push(other);
-                }
-            }
-        }
-        part.sort_unstable();
-        all.push(part);
-    }
-    all
 }
 
 /// The index of the largest number, the first of them on a tie.
@@ -541,36 +471,23 @@ impl Save for Fclub {
     const MAGIC: u64 = u64::from_le_bytes(*b"sclub fc");
 
     fn save_words(&self, writer: &mut Writer<'_>) -> io::Result<()> {
-        let Constants {
-            servers,
-            alpha_cut,
-            alpha_join,
-            upload,
-            download,
-            noise,
-        } = self.constants;
+        let c = &self.constants;
         writer.word(self.seed)?;
-        writer.word(servers)?;
-        writer.numbers(&[alpha_cut, alpha_join, upload, download, noise])?;
+        writer.word(c.servers)?;
+        writer.numbers(&[c.alpha_cut, c.alpha_join, c.upload, c.download, c.noise])?;
         writer.word(self.clock.rounds())?;
         writer.word(self.phase_end)?;
         self.ledger.save(writer)?;
         self.cut.save(writer)?;
         writer.words(self.local_of.iter().map(|&local| local.into()))?;
         for local in &self.locals {
-            writer.words(
-                [
-                    u64::from(local.global),
-                    local.pending_count,
-                    local.version,
-                    local.uploads,
-                ]
-                .into_iter(),
-            )?;
+            let (pending, uploads) = (local.pending_count, local.noise.uploads());
+            let words = [local.global.into(), pending, local.version, uploads];
+            writer.words(words.into_iter())?;
             local.served.save(writer)?;
             writer.number(local.log_determinant)?;
             writer.numbers(&local.pending)?;
-            writer.numbers(&local.noise)?;
+            writer.numbers(local.noise.total())?;
         }
         for global in &self.globals {
             writer.word(global.version)?;
@@ -634,41 +551,16 @@ const DOWNLOAD: Constant = Constant::new(
     |preset, _| of_preset(preset, CHOSEN.growth),
 );
 
-const PRIVACY: Constant = Constant::new(
-    "privacy",
-    "Privacy epsilon of the uploads of a cluster in a phase; 0 is no privacy",
-    Range::NOT_NEGATIVE,
-    |_, _| Ok(Value::Number(0.0)),
-);
-
-const PRIVACY_DELTA: Constant = Constant {
-    advanced: true,
-    ..Constant::new(
-        "privacy_delta",
-        "Privacy delta of the uploads of a cluster in a phase",
-        Range::Number {
-            low: 0.0,
-            high: 1.0,
-            open: true,
-            whole: false,
-            requirement: "above 0 and at most 1",
-        },
-        |_, _| Ok(Value::Number(0.1)),
-    )
-};
-
 fn new(setup: &Setup<'_>, values: &Values) -> Result<Box<dyn Policy>, Error> {
     setup.users.declared()?;
     let number = |name| values.number(name).unwrap_or(0.0);
-    let (epsilon, delta) = (number("privacy"), number("privacy_delta"));
-    let noise = 8.0 * f64::from(LEVELS).sqrt() * libm::log(2.0 / delta) / epsilon;
     let constants = Constants {
         servers: number("servers") as u64,
         alpha_cut: number("alpha_theta"),
         alpha_join: number("alpha_merge"),
         upload: libm::log(number("upload_growth")),
         download: libm::log(number("download_growth")),
-        noise: if epsilon > 0.0 { noise } else { 0.0 },
+        noise: privacy::scale(values),
     };
     let params = Params::from_values(values);
     Ok(Box::new(Fclub::new(
@@ -694,8 +586,8 @@ pub static SPEC: Spec = Spec {
         SERVERS,
         UPLOAD,
         DOWNLOAD,
-        PRIVACY,
-        PRIVACY_DELTA,
+        privacy::EPSILON,
+        privacy::DELTA,
     ],
     can: Abilities::NONE,
     new,

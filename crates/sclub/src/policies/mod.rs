@@ -17,6 +17,8 @@ pub(crate) mod log_index;
 pub(crate) mod mix_ts;
 pub(crate) mod neighbours;
 pub(crate) mod pairs;
+pub(crate) mod past_items;
+pub(crate) mod privacy;
 pub(crate) mod rclumb;
 pub(crate) mod row;
 pub(crate) mod rsclumb;

@@ -86,10 +86,20 @@ impl Neighbours {
         self.counts[node]
     }
 
+    /// T of each node.
+    pub fn counts(&self) -> &[u64] {
+        &self.counts
+    }
+
     /// G, then b.
     pub fn sums(&self, node: usize) -> &[f64] {
         let width = width(self.shape);
         &self.sums[node * width..(node + 1) * width]
+    }
+
+    /// G, then b, over all nodes.
+    pub fn total(&self) -> &[f64] {
+        &self.total
     }
 
     /// (I + G)⁻¹, b and θ̂ of a node alone.

@@ -1,4 +1,4 @@
-//! A symmetric relation between users, a bit for each pair.
+//! A symmetric relation between users, a bit for each pair, and the components of such a relation.
 //!
 //! A row of bits is as long as the last bit set in it needs: n² bits for n users at the most.
 
@@ -42,4 +42,34 @@ impl Pairs {
         let mut rows = self.rows.iter();
         rows.try_for_each(|row| writer.words(row.iter().copied()))
     }
+}
+
+/// The connected components of a graph with `len` nodes, the one with the first node first, nodes in order. The
+/// edges of a node are those of its `candidates` that are `connected` to it.
+pub(crate) fn components<'a>(
+    len: usize,
+    candidates: impl Fn(u32) -> &'a Vec<u32>,
+    connected: impl Fn(usize, usize) -> bool,
+) -> Vec<Vec<u32>> {
+    let mut is_found = vec![false; len];
+    let mut all = Vec::new();
+    for start in 0..len as u32 {
+        if std::mem::replace(&mut is_found[start as usize], true) {
+            continue;
+        }
+        let mut part = vec![start];
+        let mut next = 0;
+        while let Some(&node) = part.get(next) {
+            next += 1;
+            for &other in candidates(node) {
+                if !is_found[other as usize] && connected(node as usize, other as usize) {
+                    is_found[other as usize] = true;
+                    part.push(other);
+                }
+            }
+        }
+        part.sort_unstable();
+        all.push(part);
+    }
+    all
 }

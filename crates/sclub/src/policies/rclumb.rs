@@ -31,9 +31,10 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use super::neighbours::{Neighbours, rank_by_neighbours};
+use super::past_items;
 use crate::error::Error;
 use crate::items::{GROUP, Group};
-use crate::kernels;
+use crate::kernels::{self, Overlaps};
 use crate::params::{self, Params};
 use crate::policy::{Change, ClusterId, ItemId, Observation, Policy, UserId, check_round};
 use crate::radius::radius;
@@ -146,8 +147,8 @@ enum Bonus<'a> {
     None,
     /// By the past items: M⁻¹ by rows, their features and their counts.
     Items(Vec<f64>, &'a [f64], Vec<u64>),
-    /// By the bound: M⁻¹ − M⁻², lower triangle packed, times N.
-    Bound(Vec<f64>),
+    /// By the bound.
+    Bound,
 }
 
 impl Rclumb {
@@ -185,23 +186,26 @@ impl Rclumb {
         let mut images = vec![0.0; GROUP * dim];
         move |group, scores| {
             scores.fill(index, pool.view(), beta, group);
-            let mut sums = [0.0; GROUP];
-            let sums = &mut sums[..group.width];
             match &bonus {
-                Bonus::None => return,
+                Bonus::None => {}
                 Bonus::Items(inverse, features, counts) => {
+                    let mut sums = [0.0; GROUP];
+                    let sums = &mut sums[..group.width];
                     let images = &mut images[..group.width * dim];
                     kernels::images(dim, inverse, group.features, group.width, images);
-                    kernels::add_overlaps(features, counts, images, sums);
+                    kernels::add_overlaps(Overlaps {
+                        items: features,
+                        counts,
+                        images,
+                        out: &mut *sums,
+                    });
+                    past_items::add_bonus(scores, error, sums);
                 }
-                Bonus::Bound(matrix) => {
-                    kernels::quadratic(dim, matrix, group.features, sums);
-                    sums.iter_mut().for_each(|sum| *sum = sum.max(0.0).sqrt());
+                Bonus::Bound => {
+                    let spread = past_items::spread(pool.view(), &group, &mut images);
+                    let scale = error * (pool.count() as f64).sqrt();
+                    past_items::add_bonus(scores, scale, &spread[..group.width]);
                 }
-            }
-            for (lane, sum) in sums.iter().enumerate() {
-                scores.width[lane] += error * sum;
-                scores.score[lane] = scores.mean[lane] + scores.width[lane];
             }
         }
     }
@@ -210,19 +214,15 @@ impl Rclumb {
         if self.error == 0.0 || pool.count() == 0 {
             return Bonus::None;
         }
+        let Some(history) = &self.history else {
+            return Bonus::Bound;
+        };
         let dim = self.users.shape.dim;
         let view = pool.view();
         let mut inverse = vec![0.0; dim * dim];
         kernels::inverse(dim, view.factor, view.scale, &mut inverse);
-        if let Some(history) = &self.history {
-            let counts = history.counts(&self.users, user);
-            return Bonus::Items(inverse, &history.features, counts);
-        }
-        let mut square = vec![0.0; dim * dim];
-        kernels::square(dim, &inverse, &mut square);
-        let count = pool.count() as f64;
-        let lower = (0..dim).flat_map(|i| (0..=i).map(move |k| i * dim + k));
-        Bonus::Bound(lower.map(|at| count * (inverse[at] - square[at])).collect())
+        let counts = history.counts(&self.users, user);
+        Bonus::Items(inverse, &history.features, counts)
     }
 }
 
@@ -284,7 +284,7 @@ pub static SPEC: Spec = Spec {
     summary: "A graph of users served with their direct neighbours, robust to tastes that are not quite linear",
     citation: "After Wang, Xie, Liu, Li and Lui, NeurIPS 2023",
     colors: ["#B5651D", "#E8B27A"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[
         Constant::new(

@@ -18,6 +18,7 @@
 //!
 //! **Cost**: SCLUB's memory and time, and twice SCLUB's time to score an item: O(L d²) for L candidates.
 
+use super::past_items;
 use crate::base::Base;
 use crate::digest::Digest;
 use crate::error::Error;
@@ -26,7 +27,6 @@ use crate::params::{self, Params};
 use crate::policy::{Change, ClusterId, Observation, Policy, UserId, rank_by_scorer};
 use crate::sclub::Sclub;
 use crate::spec::{Abilities, Constant, Preset, Range, Spec, Value};
-use crate::statistics::View;
 use crate::ucb::{Ranking, Scores};
 
 /// ε* of the preset `tuned`.
@@ -53,54 +53,11 @@ impl Rsclumb {
         move |group, scores| {
             self.ranking.fill(view, beta, group, scores);
             if scale > 0.0 {
-                let spread = spread(view, &group, &mut solved);
-                for (lane, spread) in spread.iter().enumerate().take(group.width) {
-                    scores.width[lane] += scale * spread.sqrt();
-                    scores.score[lane] = scores.mean[lane] + scores.width[lane];
-                }
+                let spread = past_items::spread(view, &group, &mut solved);
+                past_items::add_bonus(scores, scale, &spread[..group.width]);
             }
         }
     }
-}
-
-/// xᵀS⁻¹(S − I)S⁻¹x = xᵀS⁻¹x − ‖S⁻¹x‖² of each item, with S⁻¹ = Mᵀ diag(g) M. `solved` is scratch memory.
-fn spread(view: View<'_>, group: &Group<'_>, solved: &mut [f64]) -> [f64; GROUP] {
-    let (dim, width) = (view.scale.len(), group.width);
-    let solved = &mut solved[..dim * width];
-    solved.fill(0.0);
-    let mut spread = [0.0; GROUP];
-    let (mut products, mut scaled) = ([0.0; GROUP], [0.0; GROUP]);
-    let mut start = 0;
-    for row in 0..dim {
-        let (before, own) = group.features.split_at(row * width);
-        let (products, scaled) = (&mut products[..width], &mut scaled[..width]);
-        let factors = &view.factor[start..start + row];
-        start += row;
-        products.copy_from_slice(&own[..width]);
-        for (factor, x) in factors.iter().zip(before.chunks_exact(width)) {
-            for (product, x) in products.iter_mut().zip(x) {
-                *product += factor * x;
-            }
-        }
-        for lane in 0..width {
-            scaled[lane] = view.scale[row] * products[lane];
-            spread[lane] += scaled[lane] * products[lane];
-        }
-        let (before, own) = solved.split_at_mut(row * width);
-        for (factor, sums) in factors.iter().zip(before.chunks_exact_mut(width)) {
-            for (sum, scaled) in sums.iter_mut().zip(scaled.iter()) {
-                *sum += factor * scaled;
-            }
-        }
-        own[..width].copy_from_slice(scaled);
-    }
-    for sums in solved.chunks_exact(width) {
-        for (spread, sum) in spread.iter_mut().zip(sums) {
-            *spread -= sum * sum;
-        }
-    }
-    // Below 0 by rounding only.
-    spread.map(|square| square.max(0.0))
 }
 
 impl Policy for Rsclumb {

@@ -1,4 +1,4 @@
-//! Thompson sampling from the posterior of a user's cluster: `ts:club`, `ts:sclub`.
+//! Thompson sampling from the posterior of a user's cluster: `ts:club`, `ts:sclub`, `ts:dynucb`.
 //!
 //! The base policy finds the clusters. In each round a weight vector is drawn from N(θ̂, v² S⁻¹), with the sums of
 //! the user's cluster, and items are ranked by it. The bonus of the base is not used.
@@ -27,6 +27,7 @@ use crate::policy::{Change, ClusterId, Decision, Observation, Policy, Score, Use
 use crate::sclub::Sclub;
 use crate::spec::{Abilities, Preset, Setup, Spec, Values};
 
+use super::dynucb::{self, DynUcb};
 use super::lints::DRAW_SCALE;
 
 /// Thompson sampling with the clusters of a base policy.
@@ -148,6 +149,20 @@ pub static SCLUB: Spec = Spec {
     constants: &[DRAW_SCALE, params::ALPHA_THETA, params::ALPHA_P],
     new: |setup, values| {
         let base = Sclub::new(setup.dim, setup.users, &Params::from_values(values))?;
+        Ok(Thompson::boxed(base, setup, values))
+    },
+    ..COMMON
+};
+
+/// `ts:dynucb`
+pub static DYNUCB: Spec = Spec {
+    name: "ts:dynucb",
+    title: "TS of DynUCB",
+    summary: "Thompson sampling from the posterior of DynUCB's clusters",
+    colors: ["#4A7A8C", "#A5CBD8"],
+    constants: &[DRAW_SCALE, dynucb::CLUSTERS],
+    new: |setup, values| {
+        let base = DynUcb::new(setup.dim, setup.seed, values)?;
         Ok(Thompson::boxed(base, setup, values))
     },
     ..COMMON

@@ -5,7 +5,11 @@ use sclub::{ItemSet, Value, find_policy};
 
 use crate::common::*;
 
-const PAIRS: [(&str, &str); 2] = [("ts:club", "club"), ("ts:sclub", "sclub")];
+const PAIRS: [(&str, &str); 3] = [
+    ("ts:club", "club"),
+    ("ts:sclub", "sclub"),
+    ("ts:dynucb", "dynucb"),
+];
 
 /// Constants with which all users are one cluster.
 fn together(name: &str) -> Vec<(&'static str, Value)> {
@@ -14,7 +18,8 @@ fn together(name: &str) -> Vec<(&'static str, Value)> {
             ("alpha_theta", number(1e9)),
             ("graph", Value::Choice("complete")),
         ],
-        _ => vec![("alpha_theta", number(1e9)), ("alpha_p", number(1e9))],
+        "ts:sclub" => vec![("alpha_theta", number(1e9)), ("alpha_p", number(1e9))],
+        _ => vec![("clusters", number(1.0))],
     }
 }
 
@@ -42,7 +47,9 @@ proptest! {
         for (name, mut given, twin) in [
             ("ts:club", together("ts:club"), "ts:linucb-one"),
             ("ts:sclub", together("ts:sclub"), "ts:linucb-one"),
+            ("ts:dynucb", together("ts:dynucb"), "ts:linucb-one"),
             ("ts:club", alone, "ts:linucb-ind"),
+            ("ts:dynucb", vec![("clusters", number(USERS as f64))], "ts:linucb-ind"),
         ] {
             given.push(v);
             let (mut one, mut other) = (make(name, &given), make(twin, &[v]));
@@ -114,7 +121,7 @@ fn draws_have_the_covariance_of_the_posterior() {
 
 #[test]
 fn names_are_those_of_the_bases() {
-    for base in ["linucb-ind", "linucb-one", "club", "sclub"] {
+    for base in ["linucb-ind", "linucb-one", "club", "sclub", "dynucb"] {
         let spec = find_policy(&format!("ts:{base}")).unwrap();
         assert!(
             spec.can.draws && spec.constant("draw_scale").is_some(),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::items::GROUP;
 use crate::kernels::batch::{AddFour, AddMoments, Moments, Posteriors, Prior, Products};
-use crate::kernels::{Batch, LANES};
+use crate::kernels::{Batch, LANES, Overlaps};
 
 const DIMS: [usize; 9] = [1, 2, 3, 7, 8, 9, 20, 33, 64];
 const NOISE: f64 = 0.3;
@@ -373,4 +373,31 @@ fn exponentials_are_within_two_units_in_the_last_place() {
             .all(|&e| e == far[0] && e > 0.0 && e < 1e-300)
     );
     assert_eq!(far[3], 1.0);
+}
+
+/// The bits of plain loops over the items, one by one.
+#[test]
+fn overlaps_are_those_of_plain_loops() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(8);
+    for (dim, items, lanes) in [(1, 0, 8), (3, 1, 8), (20, 7, 16), (5, 8, 24), (20, 21, 32)] {
+        let mut draw = |n| -> Vec<f64> { (0..n).map(|_| rng.random_range(-1.0..1.0)).collect() };
+        let (features, images, mut out) = (draw(items * dim), draw(dim * lanes), draw(lanes));
+        let counts: Vec<u64> = (0..items as u64).map(|item| item % 4).collect();
+        let mut expected = out.clone();
+        for (item, &count) in counts.iter().enumerate() {
+            for (lane, total) in expected.iter_mut().enumerate() {
+                let product = (0..dim).fold(0.0, |sum, k| {
+                    features[item * dim + k].mul_add(images[k * lanes + lane], sum)
+                });
+                *total = (count as f64).mul_add(f64::abs(product), *total);
+            }
+        }
+        kernels::add_overlaps(Overlaps {
+            items: &features,
+            counts: &counts,
+            images: &images,
+            out: &mut out,
+        });
+        assert_eq!(out, expected, "{items} items, {lanes} lanes");
+    }
 }
