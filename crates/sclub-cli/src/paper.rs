@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use sclub_lab::data::{Options, Read};
-use sclub_lab::paper::{Part, Plan, ROUNDS, Source};
+use sclub_lab::paper::{Part, Plan, ROUNDS, Source, check_added};
+use sclub_lab::policies::Name;
 use sclub_lab::report::model::{Origin, Panel, Report};
 use sclub_lab::report::render;
 use sclub_lab::run::threads;
@@ -75,6 +76,16 @@ pub struct PaperArgs {
     )]
     pub parts: Vec<Part>,
 
+    /// More policies for the panels and the held-out choices, separated by commas, each with its default constants
+    /// [always there: club, linucb-ind, linucb-one, sclub, sclub-soft]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Run"
+    )]
+    pub policies: Vec<Name>,
+
     /// Rounds of the panels, the audit and the theorems; 2^20-2 is understood [default: 2^20-2, as in the paper]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
@@ -95,6 +106,8 @@ Examples:
       all seven panels and the rest
   sclub paper --parts panels
       Figure 1 with Tables 1 and 2 alone
+  sclub paper --parts panels --policies dyclu,rclumb
+      the same with the curves of two more policies
 
 Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not
 run again. With --movielens or --yelp any file that `sclub features` reads will do.
@@ -130,7 +143,7 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     if let Ok(first) = &mut done
         && first.missing == 0
     {
-        let rounds = plan.later_rounds_to_play(&cells);
+        let rounds = plan.later_rounds_to_play(&cells)?;
         let progress = Progress::new(rounds, args.stored.quiet, Arc::clone(&cancelled));
         let second = plan.run_later(&cells, &progress);
         progress.finish();
@@ -200,7 +213,7 @@ fn check(args: &PaperArgs) -> Result<()> {
         bail!("part choices needs real users; give --movielens or --yelp");
     }
     threads(args.stored.threads)?;
-    Ok(())
+    check_added(&args.policies).map_err(Error::msg)
 }
 
 fn plan(args: &PaperArgs) -> Result<Plan> {
@@ -221,6 +234,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
         threads: threads(args.stored.threads)?,
         quick: args.quick,
         parts: args.parts.clone(),
+        policies: args.policies.clone(),
         movielens: source(
             &args.movielens,
             "MovieLens",

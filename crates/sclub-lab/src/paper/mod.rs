@@ -28,7 +28,7 @@ use crate::synthetic::{Frequencies, Recipe, Twists};
 use crate::world::Rewards;
 use cells::{Cells, CellsError};
 use jobs::Job;
-use published::Users;
+use published::{ADDITIONAL, ALGORITHMS, Users};
 
 /// T of the paper's figures.
 pub const ROUNDS: u64 = (1 << 20) - 2;
@@ -146,6 +146,8 @@ pub struct Plan {
     pub quick: bool,
     /// The parts of the report.
     pub parts: Vec<Part>,
+    /// Policies beside those of every report ([`check_added`]), in the panels and the held-out choices.
+    pub policies: Vec<Name>,
     /// MovieLens ratings, if given.
     pub movielens: Option<Source>,
     /// Yelp reviews, if given.
@@ -235,11 +237,11 @@ impl Plan {
     }
 
     /// The jobs of the second pass, whose constants the first has chosen.
-    fn later_jobs(&self, cells: &Cells) -> Vec<Job> {
+    fn later_jobs(&self, cells: &Cells) -> Result<Vec<Job>, PaperError> {
         if self.has(Part::Choices) {
             choices::jobs(self, cells)
         } else {
-            Vec::new()
+            Ok(Vec::new())
         }
     }
 
@@ -252,8 +254,11 @@ impl Plan {
     }
 
     /// Rounds that the second pass has still to play, once the first is over.
-    pub fn later_rounds_to_play(&self, cells: &Cells) -> u64 {
-        jobs::rounds_to_play(&self.later_jobs(cells), cells)
+    ///
+    /// # Errors
+    /// As [`Plan::run_later`].
+    pub fn later_rounds_to_play(&self, cells: &Cells) -> Result<u64, PaperError> {
+        Ok(jobs::rounds_to_play(&self.later_jobs(cells)?, cells))
     }
 
     /// Runs the first pass.
@@ -273,7 +278,7 @@ impl Plan {
         cells: &Cells,
         observer: &dyn Observer,
     ) -> Result<Progress, PaperError> {
-        jobs::work(self.later_jobs(cells), cells, self.threads, observer)
+        jobs::work(self.later_jobs(cells)?, cells, self.threads, observer)
     }
 
     /// Makes the report from the stored results.
@@ -329,6 +334,35 @@ impl Plan {
             },
         })
     }
+}
+
+/// Checks that policies can be added to a report: they are not in it anyway, and they play worlds that show one item
+/// a round and tell nothing.
+///
+/// # Errors
+/// A sentence about the first that cannot.
+pub fn check_added(policies: &[Name]) -> Result<(), String> {
+    for (place, &name) in policies.iter().enumerate() {
+        if ALGORITHMS.contains(&name) || ADDITIONAL.contains(&name) {
+            return Err(format!(
+                "policy '{name}' is in every report; name only those to add"
+            ));
+        }
+        if policies[..place].contains(&name) {
+            return Err(format!("policy '{name}' is named twice"));
+        }
+        if name.needs_truth() || name == Name::RANDOM {
+            return Err(format!(
+                "policy '{name}' is a yardstick and has no place in the paper's figures; `sclub run` has it"
+            ));
+        }
+        if name.can.lists {
+            return Err(format!(
+                "policy '{name}' is for lists, and the paper's worlds show one item a round; `sclub field` has worlds with lists"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The paper's synthetic world.
