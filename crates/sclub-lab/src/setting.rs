@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use sclub::{Assumptions, Setup};
+use sclub::{Assumptions, Preset, Setup};
 
 use crate::catalogue::{self, Catalogue, Shop};
 use crate::data::Interactions;
 use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
 use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
-use crate::policies::{self, Knowledge};
+use crate::policies::{self, ChoiceError, Entry, Knowledge, Name};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::{Rewards, World};
 
@@ -262,6 +262,30 @@ impl Setting {
             assumptions: Some(assumptions),
             ..policies::setup(self.dim(), self.users() as u64)
         }
+    }
+
+    /// Policies with the constants of a preset, given ones in place of some ([`policies::entries`]), and those that the
+    /// world tells.
+    ///
+    /// # Errors
+    /// [`ChoiceError`].
+    pub fn entries(
+        &self,
+        names: &[Name],
+        preset: Preset,
+        given: &[(String, String)],
+        rounds: u64,
+    ) -> Result<Vec<Entry>, ChoiceError> {
+        let assumptions = self.assumptions(rounds);
+        let mut given = given.to_vec();
+        for (constant, value) in self.told() {
+            let has = |policy: &Name| policy.constant(constant).is_some();
+            // A constant that was given has priority.
+            if names.iter().any(has) && given.iter().all(|(given, _)| given != constant) {
+                given.push((constant.to_owned(), value.to_string()));
+            }
+        }
+        policies::entries(names, preset, &given, &self.setup(&assumptions))
     }
 
     /// The constants that the world sets for policies which have them, by name: what their papers take as known. They are the

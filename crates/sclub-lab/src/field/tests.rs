@@ -9,6 +9,7 @@ fn plan(policies: &[Name], only: &[&str]) -> Plan {
         seeds: vec![1, 2, 3],
         threads: 2,
         only: only.iter().map(|&text| text.to_owned()).collect(),
+        left_out: Vec::new(),
         constants: Tuned::default(),
         released: false,
     }
