@@ -11,7 +11,7 @@ use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
 use crate::policies::{self, ChoiceError, Entry, Knowledge, Name};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
-use crate::world::{Rewards, World};
+use crate::world::World;
 
 /// The default of T.
 pub const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
@@ -292,22 +292,11 @@ impl Setting {
     /// number of servers, as `servers`, the error of linear rewards, as `error`, the noise of Gaussian rewards, as `noise`, and
     /// the number of clusters, as `components`.
     pub fn told(&self) -> Vec<(&'static str, f64)> {
-        let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = self else {
-            return Vec::new();
-        };
-        let mut told = vec![("error", recipe.twists.misspecified)];
-        if let Some(servers) = recipe.twists.servers {
-            told.push(("servers", servers as f64));
+        match self {
+            Setting::Synthetic(recipe) => recipe.told(true),
+            Setting::Vectors(recipe, _) => recipe.told(false),
+            Setting::Ratings(_) | Setting::Catalogue(_) => Vec::new(),
         }
-        if let Rewards::Gaussian(noise) = recipe.rewards
-            && noise > 0.0
-        {
-            told.push(("noise", noise));
-        }
-        if let Setting::Synthetic(recipe) = self {
-            told.push(("components", recipe.clusters.min(64) as f64));
-        }
-        told
     }
 
     /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at

@@ -22,6 +22,8 @@ __all__ = [
     "_seconds_in_rust",
     "item_id",
     "lab_columns",
+    "lab_field",
+    "lab_field_defaults",
     "lab_policies",
     "lab_read",
     "lab_run",
@@ -199,6 +201,12 @@ class LabWorld:
 def lab_columns(
     columns: Sequence[str], user: str | None, item: str | None, rating: str | None
 ) -> tuple[int, int, int | None]: ...
+def lab_field(
+    policies: Sequence[tuple[str, object, str]],
+    options: Mapping[str, object],
+    watch: Callable[[int, int], object],
+) -> tuple[list[tuple[str, str]], tuple[int, int]]: ...
+def lab_field_defaults() -> tuple[list[str], list[str], list[tuple[int, int]]]: ...
 def lab_policies() -> list[tuple[str, str, bool]]: ...
 def lab_read(data: Mapping[str, object], watch: Callable[[int, int], object]) -> tuple[
     NDArray[np.uint32],
