@@ -16,8 +16,9 @@
 //! communication, from the authors' public code.
 //!
 //! # Decisions
-//! * The home server of user u is u mod `servers`. The number of a server is never used, only whether two users have
-//!   the same: renaming users changes nothing as long as the same users share a server.
+//! * The home server of a user is a hash of the user's number, mod `servers`. Numbers themselves are no good: in a world that
+//!   numbers users cluster by cluster, or round robin, they tell the clusters. The number of a server is never used, only
+//!   whether two users have the same.
 //! * A user enters the graph of the home server at the first observation, connected to all. Until the end of the phase they
 //!   belong to the local cluster of the server with the most observations, and a server's first user to the global cluster
 //!   with the most. A user without observations is served likewise.
@@ -158,7 +159,7 @@ impl Fclub {
     }
 
     fn server(&self, user: UserId) -> u64 {
-        user % self.constants.servers
+        mix(user) % self.constants.servers
     }
 
     /// The local cluster that serves a user.
@@ -376,8 +377,7 @@ impl Fclub {
             }
         }
         let users = self.ledger.users();
-        let neighbours =
-            |slot: u32| &at_server[(users[slot as usize] % self.constants.servers) as usize];
+        let neighbours = |slot: u32| &at_server[self.server(users[slot as usize]) as usize];
         components(
             users.len(),
             |slot| neighbours(slot),
@@ -530,7 +530,7 @@ const ALPHA_MERGE: Constant = Constant::new(
 
 const SERVERS: Constant = Constant::new(
     "servers",
-    "The number of servers; user u is at home on server u mod N",
+    "The number of servers; each user is at home on one, by a hash of the user's number",
     Range::whole(1.0, 1000.0, "a whole number from 1 to 1000"),
     |_, _| Ok(Value::Number(5.0)),
 );
@@ -575,7 +575,7 @@ pub static SPEC: Spec = Spec {
     summary: "CLUB on several servers that rarely share sums, with privacy on demand",
     citation: "Liu, Zhao, Yu, Li and Lui, UAI 2022",
     colors: ["#5E4FA2", "#A99BE0"],
-    revision: 1,
+    revision: 2,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[
         ALPHA_CUT,
