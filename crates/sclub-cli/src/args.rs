@@ -372,7 +372,7 @@ pub struct RecipeArgs {
     )]
     pub smoothed: Option<f64>,
 
-    /// Number of servers, told to policies that have several; user u is at home on server u mod N [default: none are
+    /// Number of servers, told to policies that have several; each user is at home on one of them [default: none are
     /// told]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = VARIATIONS)]
     pub servers: Option<u64>,

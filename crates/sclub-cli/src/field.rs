@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use sclub_lab::field::{
-    FILES, Field, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, TunePlan, Tuned, files, ranked,
-    tuned, worlds,
+    FILES, Field, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, TunePlan, Tuned, files,
+    own_settings, ranked, tuned, worlds,
 };
 use sclub_lab::paper::Progress as Done;
 use sclub_lab::policies::Name;
@@ -219,15 +219,9 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
     };
     let rounds = args.rounds.unwrap_or(rounds);
     let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
-    let named = worlds(rounds).into_iter().map(|world| world.name);
-    let has = |name: &&str| args.only.iter().any(|part| name.contains(&**part));
-    let only: Vec<String> = named
-        .filter(|name| args.only.is_empty() || has(name))
-        .map(str::to_owned)
-        .collect();
-    if only.is_empty() {
-        bail!("no world has '{}' in its name", args.only.join(","));
-    }
+    let all = worlds(rounds).into_iter().chain(own_settings(rounds));
+    let named = all.map(|world| world.name.to_owned());
+    let has = |name: &String| args.only.iter().any(|part| name.contains(&**part));
     let constants = match &args.tuned {
         _ if args.untuned || args.released => Tuned::default(),
         None => tuned(),
@@ -243,12 +237,16 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
         rounds,
         seeds,
         threads: threads(args.stored.threads)?,
-        only,
+        only: named.filter(has).collect(),
         left_out: Vec::new(),
         constants,
         released: args.released,
     };
     plan.check().map_err(Error::msg)?;
+    let is_none = plan.only.is_empty() && !args.only.is_empty();
+    if is_none || plan.worlds().is_empty() {
+        bail!("no world has '{}' in its name", args.only.join(","));
+    }
     Ok(plan)
 }
 

@@ -25,12 +25,12 @@ use crate::run::Observer;
 use crate::setting::Setting;
 
 use claims::published;
-pub use claims::{Claim, Constants};
+pub use claims::{Against, Claim, Constants};
 pub use files::{FILES, files};
 pub use latex::latex;
 pub use page::page;
 pub use picture::ranks_picture;
-pub use rows::{Family, World, worlds};
+pub use rows::{Family, World, own_settings, worlds};
 pub use table::{Cell, Field, Measure, Standing, WorldRow};
 pub use text::text;
 pub use tune::{ALL_FAMILIES, Chosen, FIRST_TUNING_SEED, TunePlan, Tuned};
@@ -90,7 +90,7 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Threads to use.
     pub threads: usize,
-    /// Only the worlds of these names; all if it is empty.
+    /// Only the worlds and settings of these names; all if it is empty.
     pub only: Vec<String>,
     /// Guests that do not play a world, by name.
     pub left_out: Vec<(Name, &'static str)>,
@@ -118,8 +118,9 @@ impl Plan {
                 "seeds from {FIRST_TUNING_SEED} on are those that `sclub tune` chooses constants on; use smaller ones"
             ));
         }
-        let known = worlds(self.rounds).into_iter().map(|world| world.name);
-        let known: Vec<&str> = known.collect();
+        let all = worlds(self.rounds).into_iter();
+        let all = all.chain(own_settings(self.rounds));
+        let known: Vec<&str> = all.map(|world| world.name).collect();
         let is_unknown = |name: &&String| !known.contains(&name.as_str());
         match self.only.iter().find(is_unknown) {
             Some(name) => Err(unknown("world", name, known.into_iter())),
@@ -129,7 +130,15 @@ impl Plan {
 
     /// The worlds.
     pub fn worlds(&self) -> Vec<World> {
-        let mut all = worlds(self.rounds);
+        self.chosen(worlds(self.rounds))
+    }
+
+    /// Settings of papers that are not worlds of the table, for the policies whose own they are.
+    pub fn own_settings(&self) -> Vec<World> {
+        self.chosen(own_settings(self.rounds))
+    }
+
+    fn chosen(&self, mut all: Vec<World>) -> Vec<World> {
         all.retain(|world| self.only.is_empty() || self.only.iter().any(|name| world.name == name));
         all
     }
@@ -152,12 +161,20 @@ impl Plan {
 
     fn jobs(&self) -> Result<Vec<Job>, PaperError> {
         let mut jobs = Vec::new();
-        for world in self.worlds() {
-            let mut entries = self.entries(&world)?;
+        let table = self.worlds().into_iter().map(|world| (world, true));
+        let own = self.own_settings().into_iter().map(|world| (world, false));
+        for (world, is_ranked) in table.chain(own) {
+            let mut entries = match is_ranked {
+                true => self.entries(&world)?,
+                false => Vec::new(),
+            };
             for entry in claims::entries(self, &world)? {
                 if !entries.contains(&entry) {
                     entries.push(entry);
                 }
+            }
+            if entries.is_empty() {
+                continue;
             }
             for &seed in &self.seeds {
                 jobs.push(Job::new(&world.setting, seed, world.rounds, &entries));
@@ -217,7 +234,7 @@ impl Plan {
             }
         }
         let mut field = Field::new(&self.policies, rows, self.constants.clone());
-        field.claims = claims::claims(self, &field, cells)?;
+        field.claims = claims::claims(self, cells)?;
         Ok(field)
     }
 }

@@ -17,21 +17,28 @@ use std::sync::Arc;
 
 use sclub::{Preset, Value, ValueError};
 
-use crate::data::Interactions;
 use crate::data::features::{self, FeatureError, Selection};
+use crate::data::{Interactions, Read};
 use crate::named::named;
 use crate::policies::{ChoiceError, Entry, Name};
 use crate::report::model::{Origin, Report};
 use crate::run::{Observer, RunError};
 use crate::setting::{Setting, SettingError};
+use crate::summary::thousands;
 use crate::synthetic::{Frequencies, Recipe, Twists};
 use crate::world::Rewards;
 use cells::{Cells, CellsError};
 use jobs::Job;
 use published::{ADDITIONAL, ALGORITHMS, Users};
 
-/// T of the paper's figures.
+/// T and seeds of the paper's figures, and those of a short version.
 pub const ROUNDS: u64 = (1 << 20) - 2;
+/// See [`ROUNDS`].
+pub const SEEDS: u64 = 10;
+/// See [`ROUNDS`].
+pub const QUICK_ROUNDS: u64 = (1 << 18) - 2;
+/// See [`ROUNDS`].
+pub const QUICK_SEEDS: u64 = 2;
 
 /// d and L of the paper's figures, the constant feature counted.
 const DIM: usize = 20;
@@ -105,6 +112,52 @@ pub struct Source {
 }
 
 impl Source {
+    /// MovieLens ratings from a file, with a note if they are not the paper's.
+    ///
+    /// # Errors
+    /// [`FeatureError`] if there are too few.
+    pub fn movielens(read: Read, file: &str) -> Result<Self, FeatureError> {
+        let is_papers = read.rows == 20_000_263;
+        let papers = "MovieLens 20M, with 20 million ratings of 27,000 movies by 138,000 users";
+        Self::of_file("MovieLens", read, file, is_papers, papers)
+    }
+
+    /// Yelp reviews from a file, with a note if they are not the paper's.
+    ///
+    /// # Errors
+    /// [`FeatureError`] if there are too few.
+    pub fn yelp(read: Read, file: &str) -> Result<Self, FeatureError> {
+        let is_papers = (4_650_000..4_750_000).contains(&read.rows);
+        let papers =
+            "the Yelp challenge's reviews, 4.7 million of 157,000 businesses by 1.18 million users";
+        Self::of_file("Yelp", read, file, is_papers, papers)
+    }
+
+    fn of_file(
+        name: &'static str,
+        read: Read,
+        file: &str,
+        is_papers: bool,
+        papers: &str,
+    ) -> Result<Self, FeatureError> {
+        let mut notes = Vec::new();
+        if !is_papers {
+            notes.push(format!(
+                "Not the paper's data: {file} has {} ratings of {} items by {} users. The paper used {papers}.",
+                thousands(read.rows as f64),
+                thousands(read.interactions.items() as f64),
+                thousands(read.interactions.users() as f64),
+            ));
+        }
+        match read.bad_lines {
+            0 => {}
+            1 => notes.push("1 bad line was skipped.".into()),
+            many => notes.push(format!("{many} bad lines were skipped.")),
+        }
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
+        Self::new(name, read.interactions, note)
+    }
+
     /// Prepares a data set as the paper does: 1000 users and 1000 items with most ratings.
     ///
     /// # Errors
@@ -146,7 +199,7 @@ pub struct Plan {
     pub quick: bool,
     /// The parts of the report.
     pub parts: Vec<Part>,
-    /// Policies beside those of every report ([`check_added`]), in the panels and the held-out choices.
+    /// Policies beside those of every report, in the panels and the held-out choices.
     pub policies: Vec<Name>,
     /// MovieLens ratings, if given.
     pub movielens: Option<Source>,
@@ -336,12 +389,32 @@ impl Plan {
     }
 }
 
-/// Checks that policies can be added to a report: they are not in it anyway, and they play worlds that show one item
-/// a round and tell nothing.
+/// Checks what a plan is made from, before a file is read, which may take long: T, the number of seeds, the parts, the
+/// policies to add, and whether there are data of real users.
 ///
 /// # Errors
-/// A sentence about the first that cannot.
-pub fn check_added(policies: &[Name]) -> Result<(), String> {
+/// A sentence about the first that is invalid.
+pub fn check(
+    rounds: u64,
+    seeds: u64,
+    parts: &[Part],
+    policies: &[Name],
+    has_data: bool,
+) -> Result<(), String> {
+    for (name, value) in [("rounds", rounds), ("seeds", seeds)] {
+        if value == 0 {
+            return Err(format!("{name} is 0; there must be at least one"));
+        }
+    }
+    if parts == [Part::Choices] && !has_data {
+        return Err("part choices needs real users; give --movielens or --yelp".into());
+    }
+    check_added(policies)
+}
+
+/// Checks that policies can be added to a report: they are not in it anyway, and they play worlds that show one item
+/// a round and tell nothing.
+fn check_added(policies: &[Name]) -> Result<(), String> {
     for (place, &name) in policies.iter().enumerate() {
         if ALGORITHMS.contains(&name) || ADDITIONAL.contains(&name) {
             return Err(format!(

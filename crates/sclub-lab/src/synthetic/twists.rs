@@ -80,7 +80,7 @@ pub struct Twists {
     /// σ: items lie in a plane, plus Gaussian noise of this standard deviation in each feature, brought back to
     /// length 1.
     pub smoothed: Option<f64>,
-    /// The number of servers, for policies that have several: user u is at home on server u mod N.
+    /// The number of servers, for policies that have several: each user is at home on one of them.
     pub servers: Option<usize>,
 }
 

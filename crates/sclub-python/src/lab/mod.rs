@@ -10,11 +10,13 @@ mod guest_world;
 mod halt;
 mod job;
 mod maker;
+mod paper;
 mod run;
 mod settings;
 mod watched;
 
 pub use field::{lab_field, lab_field_defaults};
 pub use guest_policy::policy_of;
+pub use paper::{lab_paper, lab_paper_defaults};
 pub use run::{lab_policies, lab_run};
 pub use settings::{LabSetting, LabWorld, lab_columns, lab_read};

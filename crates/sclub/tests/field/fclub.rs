@@ -1,5 +1,7 @@
 //! `fclub`: compared with a plain transcription that keeps every observation.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 use sclub::{UserId, Users, Value, radius};
 
@@ -14,6 +16,14 @@ fn constants(servers: f64, cut: f64, join: f64, growth: f64) -> Vec<(&'static st
         ("upload_growth", number(growth)),
         ("download_growth", number(growth)),
     ]
+}
+
+/// The home server of a user: the hash that the library uses for its tables, mod the number of servers.
+fn home(user: UserId, servers: u64) -> u64 {
+    const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
+    let once = |word: u64| (word ^ (word >> 32)).wrapping_mul(FACTOR);
+    let word = once(once(user));
+    (word ^ (word >> 32)) % servers
 }
 
 /// Each user's observations, and clusters made at the end of each phase by the rules in the policy's documentation.
@@ -52,7 +62,7 @@ impl Plain {
             .iter()
             .position(|&u| u == user)
             .unwrap_or_else(|| {
-                let server = user % self.servers;
+                let server = home(user, self.servers);
                 let of_server: Vec<usize> = (0..self.locals.len())
                     .filter(|&l| self.locals[l].0 == server)
                     .collect();
@@ -109,7 +119,7 @@ impl Plain {
 
     fn end_phase(&mut self) {
         let n = self.users.len();
-        let server = |slot: usize| self.users[slot] % self.servers;
+        let server = |slot: usize| home(self.users[slot], self.servers);
         for a in 0..n {
             for b in 0..a {
                 if server(a) == server(b) && self.gap(&[a], &[b]) > self.cut_at {
@@ -248,8 +258,12 @@ fn messages_are_counted() {
     for user in 0..USERS {
         policy.learn(user, &[0.5; DIM], 1.0).unwrap();
     }
-    // A first message to each of 4 servers; 2 local clusters at round 2, 4 at round 6.
-    let sent = 4 + 2 * (2 + 4);
+    // A first message to each server; one local cluster of each server that has users at rounds 2 and 6.
+    let servers = |users: u64| {
+        let homes: HashSet<u64> = (0..users).map(|user| home(user, 4)).collect();
+        homes.len() as u64
+    };
+    let sent = servers(USERS) + 2 * (servers(2) + servers(6));
     let messages = policy.messages().unwrap();
     let numbers = DIM * (DIM + 1) / 2 + DIM + 1;
     assert_eq!(
@@ -270,4 +284,20 @@ fn it_learns_and_replays() {
     );
     regrets(&mut *again, &rounds);
     assert_eq!(policy.digest(), again.digest());
+}
+
+/// Worlds number their users round robin over the clusters. A server must not be a hint at the cluster.
+#[test]
+fn servers_do_not_tell_the_number_of_a_user_modulo_anything() {
+    for modulus in [2, 4, 5, 10] {
+        let mut seen = vec![[0u32; 5]; modulus];
+        for user in 0..10_000u64 {
+            seen[user as usize % modulus][home(user, 5) as usize] += 1;
+        }
+        let expected = 10_000.0 / (5.0 * modulus as f64);
+        for counts in seen {
+            let off = counts.map(|n| f64::from(n) / expected - 1.0);
+            assert!(off.iter().all(|off| off.abs() < 0.25), "{counts:?}");
+        }
+    }
 }
