@@ -24,6 +24,8 @@ __all__ = [
     "lab_columns",
     "lab_field",
     "lab_field_defaults",
+    "lab_paper",
+    "lab_paper_defaults",
     "lab_policies",
     "lab_read",
     "lab_run",
@@ -207,6 +209,13 @@ def lab_field(
     watch: Callable[[int, int], object],
 ) -> tuple[list[tuple[str, str]], tuple[int, int]]: ...
 def lab_field_defaults() -> tuple[list[str], list[str], list[tuple[int, int]]]: ...
+def lab_paper(
+    policies: Sequence[tuple[str, object, str]],
+    options: Mapping[str, object],
+    watch_reading: Callable[[int, int], object],
+    watch: Callable[[int, int], object],
+) -> tuple[tuple[list[tuple[str, bytes]], tuple[int, int]], list[str]]: ...
+def lab_paper_defaults() -> tuple[list[str], list[tuple[int, int]]]: ...
 def lab_policies() -> list[tuple[str, str, bool]]: ...
 def lab_read(data: Mapping[str, object], watch: Callable[[int, int], object]) -> tuple[
     NDArray[np.uint32],
