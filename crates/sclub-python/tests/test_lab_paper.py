@@ -6,6 +6,7 @@ import json
 import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -17,6 +18,9 @@ from sclub import lab
 
 class First:
     """Always the first item."""
+
+    def __init__(self, about: lab.About | None = None) -> None:
+        pass
 
     def recommend(self, user: int, items: np.ndarray) -> int:
         return 0
@@ -67,11 +71,11 @@ def test_the_panels_are_those_of_the_command_and_a_guest_is_beside_them(tmp_path
 
 
 def test_a_class_of_the_package_has_the_curve_of_the_built_in_policy() -> None:
-    report = paper({"mine": sclub.Lints, "twin": sclub.Uniclub, "uniclub": "uniclub"})
+    report = paper({"twin": sclub.Gaussian, "gaussian": "gaussian"})
     table = report.table()
-    assert list(table.loc["twin"]) == list(table.loc["uniclub"])
+    assert list(table.loc["twin"]) == list(table.loc["gaussian"])
     curves = report.curves().set_index(["policy", "panel", "round"]).regret
-    assert list(curves["twin"]) == list(curves["uniclub"])
+    assert list(curves["twin"]) == list(curves["gaussian"])
 
 
 def test_real_users_bring_their_panels_and_choices(tmp_path: Path) -> None:
@@ -95,14 +99,16 @@ def test_real_users_bring_their_panels_and_choices(tmp_path: Path) -> None:
 
 
 def test_tables_for_pandas_and_notebooks(tmp_path: Path) -> None:
-    report = paper([First], seeds=1)
+    report = paper({"<b>a & b</b>": First}, seeds=1)
     frame = report.to_frame()
     assert len(frame) == 3 * 6 and frame.regret_error.isna().all()
     assert frame.published_regret.isna().sum() == 3 * 2
     assert repr(report) == "<Paper: 3 panels, 6 policies, 1 seed, 300 rounds>"
-    assert "First" in report._repr_html_()
     report.save(tmp_path)
-    assert (tmp_path / "figures" / "figure-1a.svg").exists()
+    figure = (tmp_path / "figures" / "figure-1a.svg").read_text()
+    assert "<b>a & b</b>" in "".join(ElementTree.fromstring(figure).itertext())
+    for text in (report._repr_html_(), (tmp_path / "index.html").read_text()):
+        assert "<b>a" not in text and "&lt;b&gt;a &amp; b" in text
 
 
 @pytest.mark.parametrize(
