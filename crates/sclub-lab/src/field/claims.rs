@@ -1,14 +1,15 @@
 //! Policies in their own settings, against the policies that papers compare with.
 //!
-//! Each plays with the constants of the table, with those of its published code, and where that code departs from
+//! Each plays with the constants of the table, with those of its published code, and where public code departs from
 //! its paper, with that departure switched on. Policies that it is compared with have constants of the same origin.
 
 use sclub::{Preset, Value};
 use serde::Serialize;
 
 use super::rows::World;
-use super::table::{Field, WorldRow};
-use super::{Plan, plays};
+use super::stats::paired;
+use super::table::LEVEL;
+use super::{Plan, plays, tune};
 use crate::paper::cells::{Cells, Record};
 use crate::paper::jobs::key;
 use crate::paper::{PaperError, entry_with};
@@ -26,7 +27,7 @@ pub enum Constants {
     Table,
     /// Those of the published code.
     Published,
-    /// Those of the published code, with a departure of that code from its paper, in words.
+    /// Those of the published code, with a departure of public code from the paper, in words.
     PublicCode(&'static str),
 }
 
@@ -37,17 +38,68 @@ struct Departure {
     what: &'static str,
 }
 
-const DEPARTURES: [Departure; 2] = [
+const fn departure(
+    policy: &'static str,
+    constant: &'static str,
+    value: Value,
+    what: &'static str,
+) -> Departure {
     Departure {
-        policy: "dynucb",
-        constant: ("centroids", Value::Choice("stale")),
-        what: "centroids before the reward (--centroids stale)",
-    },
-    Departure {
-        policy: "club-cascade",
-        constant: ("bonus", Value::Choice("random")),
-        what: "a random factor in the bonus (--bonus random)",
-    },
+        policy,
+        constant: (constant, value),
+        what,
+    }
+}
+
+const DEPARTURES: [Departure; 8] = [
+    departure(
+        "dynucb",
+        "centroids",
+        Value::Choice("stale"),
+        "centroids before the reward (--centroids stale)",
+    ),
+    departure(
+        "club-cascade",
+        "bonus",
+        Value::Choice("random"),
+        "a random factor in the bonus (--bonus random)",
+    ),
+    departure(
+        "bass",
+        "ellipsoids",
+        Value::Choice("plain"),
+        "r in place of r² (--ellipsoids plain)",
+    ),
+    departure(
+        "fclub",
+        "joins",
+        Value::Choice("unless-all"),
+        "clusters that all agree stay apart (--joins unless-all)",
+    ),
+    departure(
+        "rclumb",
+        "history",
+        Value::Choice("none"),
+        "no bonus for the error: its history is lost (--history none)",
+    ),
+    departure(
+        "rsclumb",
+        "history",
+        Value::Choice("none"),
+        "no bonus for the error: its history is lost (--history none)",
+    ),
+    departure(
+        "cofiba",
+        "alpha_edges",
+        Value::Number(1e9),
+        "no edge is ever cut (--alpha-edges 1e9)",
+    ),
+    departure(
+        "locb",
+        "alone_from",
+        Value::Number(40_000.0),
+        "users alone from round 40,000 on (--alone-from 40000)",
+    ),
 ];
 
 /// A policy in its own setting.
@@ -57,20 +109,32 @@ pub struct Claim {
     pub policy: Name,
     /// The world.
     pub world: &'static str,
+    /// The command that makes the same worlds.
+    pub command: String,
     /// The origin of the constants, also of those of the others.
     pub constants: Constants,
     /// Regret, over the seeds.
     #[serde(flatten)]
     pub regret: Mean,
-    /// Regret over that of the policies that papers compare with, minus 1.
-    pub against: Vec<(Name, f64)>,
+    /// The policies that papers compare with.
+    pub against: Vec<Against>,
 }
 
-impl Claim {
-    /// The policies that it is not better than.
-    pub fn worse_than(&self) -> Vec<Name> {
-        let worse = self.against.iter().filter(|(_, off)| *off >= 0.0);
-        worse.map(|&(name, _)| name).collect()
+/// A comparison with another policy.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Against {
+    /// The other policy.
+    pub other: Name,
+    /// Regret over that of the other, minus 1.
+    pub off: f64,
+    /// The p-value of the paired difference. Absent with a single seed.
+    pub p: Option<f64>,
+}
+
+impl Against {
+    /// Returns true if the difference is significant.
+    pub fn is_clear(&self) -> bool {
+        self.p.is_some_and(|p| p <= LEVEL)
     }
 }
 
@@ -98,71 +162,73 @@ pub(super) fn published(
     )?)
 }
 
-/// The entries that claims need beside those of the table.
-pub(super) fn entries(plan: &Plan, world: &World) -> Result<Vec<Entry>, PaperError> {
-    let own = own(plan, world);
-    if own.is_empty() {
-        return Ok(Vec::new());
-    }
-    let others = BASELINES.iter().filter(|name| !own.contains(name));
-    let mut all = Vec::new();
-    for &name in own.iter().chain(others) {
-        all.push(published(name, world, &[])?);
-    }
-    for departure in DEPARTURES {
-        if let Some(&name) = own.iter().find(|name| name.as_str() == departure.policy) {
-            all.push(published(name, world, &[departure.constant])?);
+/// A policy with constants of one origin. `None` if it has none of that origin.
+fn entry(
+    plan: &Plan,
+    name: Name,
+    world: &World,
+    constants: Constants,
+) -> Result<Option<Entry>, PaperError> {
+    let has_published = name.presets.contains(&Preset::Released);
+    Ok(match constants {
+        Constants::Table if plan.released => None,
+        Constants::Table => {
+            let chosen = plan.constants.of(world.family, name.as_str());
+            Some(tune::entry(name, world, chosen)?)
         }
+        Constants::Published if !has_published => None,
+        Constants::Published => Some(published(name, world, &[])?),
+        Constants::PublicCode(what) => {
+            let mut known = DEPARTURES.iter();
+            let known = known.find(|known| known.policy == name.as_str() && known.what == what);
+            known
+                .map(|known| published(name, world, &[known.constant]))
+                .transpose()?
+        }
+    })
+}
+
+/// The origins of constants with which a policy plays its own setting.
+fn origins(name: Name) -> impl Iterator<Item = Constants> {
+    let departures = DEPARTURES
+        .iter()
+        .filter(move |known| known.policy == name.as_str());
+    [Constants::Table, Constants::Published]
+        .into_iter()
+        .chain(departures.map(|known| Constants::PublicCode(known.what)))
+}
+
+/// The policies that a policy is compared with, with constants of the same origin.
+fn others(
+    plan: &Plan,
+    name: Name,
+    world: &World,
+    constants: Constants,
+) -> Result<Vec<(Name, Entry)>, PaperError> {
+    let origin = match constants {
+        Constants::PublicCode(_) => Constants::Published,
+        other => other,
+    };
+    let mut all = Vec::new();
+    for other in BASELINES.into_iter().filter(|&other| other != name) {
+        let entry = entry(plan, other, world, origin)?;
+        all.extend(entry.map(|entry| (other, entry)));
     }
     Ok(all)
 }
 
-/// The claims about the worlds of a table.
-pub(super) fn claims(plan: &Plan, field: &Field, cells: &Cells) -> Result<Vec<Claim>, PaperError> {
-    let mut all = Vec::new();
-    for world in plan.worlds() {
-        let Some(row) = field.worlds.iter().find(|row| row.world == world.name) else {
-            continue;
-        };
-        let regret = |entry: &Entry| {
-            let records: Option<Vec<Record>> = row
-                .seeds
-                .iter()
-                .map(|&seed| cells.get(&key(&world.setting, seed, world.rounds, entry)))
-                .collect();
-            Some(Mean::of(records?.iter().map(|record| record.regret)))
-        };
-        let mut published_means = Vec::new();
-        for name in BASELINES {
-            let mean = regret(&published(name, &world, &[])?);
-            published_means.extend(mean.map(|mean| (name, mean)));
-        }
-        for name in own(plan, &world) {
-            let in_table = |name: Name| Some((name, row.cell(name)?.mean));
-            let table_means: Vec<(Name, Mean)> = BASELINES
-                .iter()
-                .filter_map(|&name| in_table(name))
-                .collect();
-            let mut add = |constants, mean: Option<Mean>, others: &[(Name, Mean)]| {
-                all.extend(mean.map(|mean| claim(name, row, constants, mean, others)));
-            };
-            let mean = row.cell(name).map(|cell| cell.mean);
-            if !plan.released {
-                add(Constants::Table, mean, &table_means);
-            }
-            if !name.presets.contains(&Preset::Released) {
+/// The entries that the claims about a world need, each once.
+pub(super) fn entries(plan: &Plan, world: &World) -> Result<Vec<Entry>, PaperError> {
+    let mut all: Vec<Entry> = Vec::new();
+    for name in own(plan, world) {
+        for constants in origins(name) {
+            let Some(own) = entry(plan, name, world, constants)? else {
                 continue;
-            }
-            let mean = regret(&published(name, &world, &[])?);
-            add(Constants::Published, mean, &published_means);
-            for departure in DEPARTURES {
-                if name.as_str() == departure.policy {
-                    let mean = regret(&published(name, &world, &[departure.constant])?);
-                    add(
-                        Constants::PublicCode(departure.what),
-                        mean,
-                        &published_means,
-                    );
+            };
+            let others = others(plan, name, world, constants)?;
+            for entry in std::iter::once(own).chain(others.into_iter().map(|(_, entry)| entry)) {
+                if !all.contains(&entry) {
+                    all.push(entry);
                 }
             }
         }
@@ -170,21 +236,50 @@ pub(super) fn claims(plan: &Plan, field: &Field, cells: &Cells) -> Result<Vec<Cl
     Ok(all)
 }
 
-fn claim(
-    policy: Name,
-    row: &WorldRow,
-    constants: Constants,
-    regret: Mean,
-    others: &[(Name, Mean)],
-) -> Claim {
-    let others = others.iter().filter(|(name, _)| *name != policy);
-    Claim {
-        policy,
-        world: row.world,
-        constants,
-        regret,
-        against: others
-            .map(|(name, other)| (*name, regret.mean / other.mean - 1.0))
-            .collect(),
+/// The claims, over the seeds for which a world is complete.
+pub(super) fn claims(plan: &Plan, cells: &Cells) -> Result<Vec<Claim>, PaperError> {
+    let mut all = Vec::new();
+    for world in plan.worlds().into_iter().chain(plan.own_settings()) {
+        let record = |seed: u64, entry: &Entry| -> Option<Record> {
+            cells.get(&key(&world.setting, seed, world.rounds, entry))
+        };
+        let needed = entries(plan, &world)?;
+        let is_complete = |seed: &u64| needed.iter().all(|entry| record(*seed, entry).is_some());
+        let seeds: Vec<u64> = plan.seeds.iter().copied().filter(is_complete).collect();
+        if seeds.is_empty() {
+            continue;
+        }
+        let regrets = |entry: &Entry| -> Vec<f64> {
+            let records = seeds.iter().filter_map(|&seed| record(seed, entry));
+            records.map(|record| record.regret).collect()
+        };
+        for name in own(plan, &world) {
+            for constants in origins(name) {
+                let Some(own) = entry(plan, name, &world, constants)? else {
+                    continue;
+                };
+                let own = regrets(&own);
+                let others = others(plan, name, &world, constants)?;
+                let against = others.iter().map(|(other, entry)| {
+                    let theirs = regrets(entry);
+                    let differences: Vec<f64> =
+                        own.iter().zip(&theirs).map(|(a, b)| a - b).collect();
+                    Against {
+                        other: *other,
+                        off: own.iter().sum::<f64>() / theirs.iter().sum::<f64>() - 1.0,
+                        p: paired(&differences),
+                    }
+                });
+                all.push(Claim {
+                    policy: name,
+                    world: world.name,
+                    command: world.command(&seeds),
+                    constants,
+                    regret: Mean::of(own.iter().copied()),
+                    against: against.collect(),
+                });
+            }
+        }
     }
+    Ok(all)
 }

@@ -23,11 +23,11 @@ use crate::run::Observer;
 use crate::setting::Setting;
 
 use claims::published;
-pub use claims::{Claim, Constants};
+pub use claims::{Against, Claim, Constants};
 pub use latex::latex;
 pub use page::page;
 pub use picture::ranks_picture;
-pub use rows::{Family, World, worlds};
+pub use rows::{Family, World, own_settings, worlds};
 pub use table::{Cell, Field, Measure, Standing, WorldRow};
 pub use text::text;
 pub use tune::{ALL_FAMILIES, Chosen, FIRST_TUNING_SEED, TunePlan, Tuned};
@@ -65,7 +65,15 @@ pub struct Plan {
 impl Plan {
     /// The worlds.
     pub fn worlds(&self) -> Vec<World> {
-        let mut all = worlds(self.rounds);
+        self.chosen(worlds(self.rounds))
+    }
+
+    /// Settings of papers that are not worlds of the table, for the policies whose own they are.
+    pub fn own_settings(&self) -> Vec<World> {
+        self.chosen(own_settings(self.rounds))
+    }
+
+    fn chosen(&self, mut all: Vec<World>) -> Vec<World> {
         all.retain(|world| {
             self.only.is_empty() || self.only.iter().any(|part| world.name.contains(&**part))
         });
@@ -89,12 +97,20 @@ impl Plan {
 
     fn jobs(&self) -> Result<Vec<Job>, PaperError> {
         let mut jobs = Vec::new();
-        for world in self.worlds() {
-            let mut entries = self.entries(&world)?;
+        let table = self.worlds().into_iter().map(|world| (world, true));
+        let own = self.own_settings().into_iter().map(|world| (world, false));
+        for (world, is_ranked) in table.chain(own) {
+            let mut entries = match is_ranked {
+                true => self.entries(&world)?,
+                false => Vec::new(),
+            };
             for entry in claims::entries(self, &world)? {
                 if !entries.contains(&entry) {
                     entries.push(entry);
                 }
+            }
+            if entries.is_empty() {
+                continue;
             }
             for &seed in &self.seeds {
                 jobs.push(Job::new(&world.setting, seed, world.rounds, &entries));
@@ -154,7 +170,7 @@ impl Plan {
             }
         }
         let mut field = Field::new(&self.policies, rows, self.constants.clone());
-        field.claims = claims::claims(self, &field, cells)?;
+        field.claims = claims::claims(self, cells)?;
         Ok(field)
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::picture::ranks_picture;
 use super::table::{Field, Measure, WorldRow};
-use super::{Cell, Claim, Constants, REFERENCES};
+use super::{Against, Cell, Claim, Constants, REFERENCES};
 use crate::policies::Name;
 use crate::summary::{percent, thousands};
 
@@ -121,6 +121,7 @@ pub fn page(field: &Field, command: &str, took: &str) -> Result<String, minijinj
         standings,
         costs => Value::from(Serde(costs(field))),
         own => Value::from(Serde(own(field))),
+        settings => Value::from(Serde(settings(field))),
         constants => Value::from(Serde(constants)),
         tune_command => field.tuned.command.clone(),
         difference => field.critical_difference.map(|difference| format!("{difference:.2}")),
@@ -209,27 +210,50 @@ fn costs(field: &Field) -> Vec<CostView> {
 
 /// Policies in their own settings.
 fn own(field: &Field) -> Vec<OwnView> {
-    let view = |claim: &Claim| {
-        let worse: Vec<&str> = claim.worse_than().iter().map(|name| name.title).collect();
-        OwnView {
-            policy: claim.policy.title,
-            world: claim.world,
-            constants: match claim.constants {
-                Constants::Table => "of this table",
-                Constants::Published => "published",
-                Constants::PublicCode(what) => what,
-            },
-            regret: Measure::Regret.text(claim.regret.mean),
-            against: claim
-                .against
-                .iter()
-                .map(|(name, off)| (name.title, percent(*off)))
-                .collect(),
-            verdict: match worse.is_empty() {
-                true => "better than all of them".to_owned(),
-                false => format!("not better than {}", worse.join(", ")),
-            },
-        }
+    let view = |claim: &Claim| OwnView {
+        policy: claim.policy.title,
+        world: claim.world,
+        constants: match claim.constants {
+            Constants::Table => "of this table",
+            Constants::Published => "published",
+            Constants::PublicCode(what) => what,
+        },
+        regret: Measure::Regret.text(claim.regret.mean),
+        against: claim
+            .against
+            .iter()
+            .map(|against| (against.other.title, percent(against.off)))
+            .collect(),
+        verdict: verdict(claim),
     };
     field.claims.iter().map(view).collect()
+}
+
+/// The settings of the claims, with the commands that make them.
+fn settings(field: &Field) -> Vec<(&str, &str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for claim in &field.claims {
+        let setting = (claim.world, &*claim.command);
+        if !all.contains(&setting) {
+            all.push(setting);
+        }
+    }
+    all
+}
+
+/// A sentence about a claim: the policies that it is better than, does not differ from, or is worse than.
+fn verdict(claim: &Claim) -> String {
+    let names = |is_wanted: &dyn Fn(&Against) -> bool| {
+        let wanted = claim.against.iter().filter(|against| is_wanted(against));
+        let names: Vec<&str> = wanted.map(|against| against.other.title).collect();
+        names.join(", ")
+    };
+    let parts = [
+        ("better than", names(&|a| a.is_clear() && a.off < 0.0)),
+        ("no different from", names(&|a| !a.is_clear())),
+        ("worse than", names(&|a| a.is_clear() && a.off > 0.0)),
+    ];
+    let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());
+    let parts: Vec<String> = parts.map(|(how, names)| format!("{how} {names}")).collect();
+    parts.join("; ")
 }

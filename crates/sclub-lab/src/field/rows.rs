@@ -50,6 +50,22 @@ pub struct World {
     pub rounds: u64,
 }
 
+impl World {
+    /// The command that makes the same worlds.
+    pub fn command(&self, seeds: &[u64]) -> String {
+        let flags = match self.flags.is_empty() {
+            true => String::new(),
+            false => format!(" {}", self.flags),
+        };
+        let first = seeds.first().copied().unwrap_or_default();
+        format!(
+            "sclub run{flags} --rounds {} --first-seed {first} --seeds {}",
+            self.rounds,
+            seeds.len()
+        )
+    }
+}
+
 /// The share of a run after which users change.
 const CHANGE_AT: f64 = 0.5;
 
@@ -248,4 +264,98 @@ pub fn worlds(rounds: u64) -> Vec<World> {
         rounds: rounds.min(catalogue::DEFAULT_ROUNDS),
     }));
     worlds
+}
+
+/// Settings of papers and of their public code that are not worlds of the table: larger, longer or easier. Only the policies
+/// whose own they are play there, and those that papers compare with. A run has at most four times the rounds of the table's worlds.
+pub fn own_settings(rounds: u64) -> Vec<World> {
+    let default = synthetic(Frequencies::Uniform);
+    let none = Twists::default();
+    let world = |name, title, own_of, flags: &str, published: u64, recipe: Recipe| World {
+        name,
+        title,
+        own_of,
+        flags: flags.to_owned(),
+        family: match recipe.twists.cascade {
+            Some(_) => Family::Lists,
+            None => Family::Synthetic,
+        },
+        setting: Setting::Synthetic(recipe),
+        rounds: published.min(4 * rounds),
+    };
+    vec![
+        world(
+            "uniform-long",
+            "the SCLUB paper's (1a), four times as long; the paper has 2^20 rounds",
+            &["sclub", "club", "dynucb", "bass"],
+            "",
+            1 << 20,
+            default,
+        ),
+        world(
+            "locb-own",
+            "LOCB's public code: 100 users of 5 clusters, 5 features",
+            &["locb"],
+            "--users 100 --clusters 5 --dim 5",
+            1 << 17,
+            Recipe {
+                users: 100,
+                clusters: 5,
+                dim: 5,
+                ..default
+            },
+        ),
+        world(
+            "rclumb-own",
+            "RCLUMB's public code: 50 features, error 0.2, 1,000 fixed items",
+            &["rclumb", "rsclumb"],
+            "--dim 50 --items-fixed 1000 --misspecified 0.2 --rewards gaussian --noise 0.1",
+            1 << 16,
+            Recipe {
+                dim: 50,
+                rewards: Rewards::Gaussian(0.1),
+                twists: Twists {
+                    misspecified: 0.2,
+                    items_fixed: Some(1000),
+                    ..none
+                },
+                ..default
+            },
+        ),
+        world(
+            "fclub-own",
+            "FCLUB's public code: 40 users on 5 servers, 100,000 rounds",
+            &["fclub"],
+            "--users 40 --clusters 4 --dim 10 --items 10 --servers 5",
+            100_000,
+            Recipe {
+                users: 40,
+                clusters: 4,
+                dim: 10,
+                candidates: 10,
+                twists: Twists {
+                    servers: Some(5),
+                    ..none
+                },
+                ..default
+            },
+        ),
+        world(
+            "cascade-own",
+            "CLUB-cascade's public code: 900 users, lists of 4 of 1,000 items, half of all items attractive",
+            &["club-cascade"],
+            "--users 900 --items 1000 --items-fixed 1000 --cascade 4 --reward-scale 1",
+            1 << 15,
+            Recipe {
+                users: 900,
+                candidates: 1000,
+                twists: Twists {
+                    items_fixed: Some(1000),
+                    cascade: Some(4),
+                    ..none
+                },
+                ..default
+            },
+        ),
+    ]
 }

@@ -12,7 +12,7 @@ use crate::policies::{Entry, Name};
 use crate::summary::{Mean, thousands};
 
 /// Differences at this level count as significant.
-const LEVEL: f64 = 0.05;
+pub(super) const LEVEL: f64 = 0.05;
 
 /// The measure of a world.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -154,20 +154,11 @@ impl WorldRow {
                 cells[place].p = Some(p);
             }
         }
-        let first = seeds.first().copied().unwrap_or_default();
-        let flags = match world.flags.is_empty() {
-            true => String::new(),
-            false => format!(" {}", world.flags),
-        };
         Self {
             world: world.name,
             title: world.title,
             own_of: world.own_of,
-            command: format!(
-                "sclub run{flags} --rounds {} --first-seed {first} --seeds {}",
-                world.rounds,
-                seeds.len()
-            ),
+            command: world.command(&seeds),
             measure,
             rounds: world.rounds,
             seeds,

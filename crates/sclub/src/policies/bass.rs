@@ -17,7 +17,7 @@
 //! out for eight pairs at a time. For the others g is worked out where the tangents meet, until it is above 1 or the bound is not.
 //!
 //! # Decisions
-//! - r² stands where the public code has r: the ellipsoid of the confidence r is the set with q ≤ 1.
+//! - r² stands where the public code has r: the ellipsoid of the confidence r is the set with q ≤ 1. `--ellipsoids plain` has r.
 //! - Cut edges stay cut.
 //! - Tests are lazy: a pair that a ≤ 1 does not settle is tested again when its observations have grown by the share
 //!   `retest`. `retest=0` tests each edge of a user after each of their observations (preset `released`).
@@ -100,14 +100,20 @@ struct Radius {
     noise: f64,
     /// 2 ln(1/δ)
     confidence: f64,
+    /// True for r in place of r², as in the public code.
+    is_plain: bool,
 }
 
 impl Radius {
-    /// 1/r², from ln det M.
+    /// 1/r², or 1/r, from ln det M.
     fn weight(&self, log_determinant: f64) -> f64 {
         let spread = (self.confidence + log_determinant.max(0.0)).sqrt();
         let radius = self.scale * (self.length + self.noise * spread);
-        1.0 / (radius * radius)
+        1.0 / if self.is_plain {
+            radius
+        } else {
+            radius * radius
+        }
     }
 }
 
@@ -473,6 +479,15 @@ pub static SPEC: Spec = Spec {
         Constant {
             advanced: true,
             ..Constant::new(
+                "ellipsoids",
+                "The divisor of an ellipsoid's form: squared for r*r, or plain for r, as in the public code",
+                Range::OneOf(&["squared", "plain"]),
+                |_, _| Ok(Value::Choice("squared")),
+            )
+        },
+        Constant {
+            advanced: true,
+            ..Constant::new(
                 "retest",
                 "Neighbours are tested again when their observations have grown by this share; 0 tests them after each",
                 Range::NOT_NEGATIVE,
@@ -501,6 +516,7 @@ pub static SPEC: Spec = Spec {
                 length: number("length"),
                 noise: number("noise"),
                 confidence: -2.0 * libm::log(number("delta")),
+                is_plain: values.choice("ellipsoids") == "plain",
             },
             weights: Vec::new(),
             retest: number("retest"),

@@ -24,12 +24,12 @@
 //!   with the most. A user without observations is served likewise.
 //! * The code cuts edges and joins clusters at the start of a phase; here it is the end of the phase before.
 //! * Two local clusters of one server are never connected directly: their server has just told them apart.
-//! * The code leaves clusters apart if all of them could be joined. Here they are joined.
+//! * The code leaves clusters apart if no two local clusters differ. Here they are joined; `--joins unless-all` is the code's way.
 //! * Determinants are those of I + S; the code's, of S alone, are 0 until S has full rank, so nothing is uploaded.
 //! * The global server tests after each upload who is to be sent the sums: it knows what each local cluster has.
 //! * A message has d(d+1)/2 + d + 1 numbers. The end of a phase costs two messages for each local cluster.
 //! * The index is this library's (`beta`, `beta_scale`, `index`). The code's factor, ½√(2 ln(2/α) + d ln(3 + tL²/d)) with L the number
-//!   of servers, is about half of that of preset `released`.
+//!   of servers, is about half of it: preset `released` has `beta_scale` 0.5.
 //! * Privacy (`privacy`, `privacy_delta`): uploads of a local cluster in a phase pass a tree mechanism (`privacy.rs`). The
 //!   guarantee is for one phase; phases compose. Counts are not noised.
 //!
@@ -87,6 +87,8 @@ struct Constants {
     /// α and α₂
     alpha_cut: f64,
     alpha_join: f64,
+    /// True to join clusters also if no two of them differ.
+    joins_all: bool,
     /// ln U and ln D
     upload: f64,
     download: f64,
@@ -314,11 +316,14 @@ impl Fclub {
 
         self.globals.clear();
         let radii: Vec<f64> = own.iter().map(|sums| radius(sums.count())).collect();
-        let agree = |a: usize, b: usize| {
+        let is_near = |a: usize, b: usize| {
             let reach = self.constants.alpha_join * (radii[a] + radii[b]);
-            let estimates = (own[a].view().estimate, own[b].view().estimate);
-            self.locals[a].server != self.locals[b].server
-                && distance(estimates.0, estimates.1) < reach
+            distance(own[a].view().estimate, own[b].view().estimate) < reach
+        };
+        let all_near = || (0..own.len()).all(|a| (0..a).all(|b| is_near(a, b)));
+        let may_join = self.constants.joins_all || !all_near();
+        let agree = |a: usize, b: usize| {
+            may_join && self.locals[a].server != self.locals[b].server && is_near(a, b)
         };
         let everything: Vec<u32> = (0..own.len() as u32).collect();
         for members in components(own.len(), |_| &everything, agree) {
@@ -475,6 +480,7 @@ impl Save for Fclub {
         writer.word(self.seed)?;
         writer.word(c.servers)?;
         writer.numbers(&[c.alpha_cut, c.alpha_join, c.upload, c.download, c.noise])?;
+        writer.word(c.joins_all.into())?;
         writer.word(self.clock.rounds())?;
         writer.word(self.phase_end)?;
         self.ledger.save(writer)?;
@@ -528,6 +534,24 @@ const ALPHA_MERGE: Constant = Constant::new(
     |preset, _| of_preset(preset, CHOSEN.alpha_merge),
 );
 
+const BETA_SCALE: Constant = Constant {
+    default: |preset, setup| match preset {
+        Preset::Released => Ok(Value::Number(0.5)),
+        _ => (params::BETA_SCALE.default)(preset, setup),
+    },
+    ..params::BETA_SCALE
+};
+
+const JOINS: Constant = Constant {
+    advanced: true,
+    ..Constant::new(
+        "joins",
+        "Whether clusters are joined if no two of them differ (all), or are left apart then, as in the public code (unless-all)",
+        Range::OneOf(&["all", "unless-all"]),
+        |_, _| Ok(Value::Choice("all")),
+    )
+};
+
 const SERVERS: Constant = Constant::new(
     "servers",
     "The number of servers; each user is at home on one, by a hash of the user's number",
@@ -558,6 +582,7 @@ fn new(setup: &Setup<'_>, values: &Values) -> Result<Box<dyn Policy>, Error> {
         servers: number("servers") as u64,
         alpha_cut: number("alpha_theta"),
         alpha_join: number("alpha_merge"),
+        joins_all: values.choice(JOINS.name) == "all",
         upload: libm::log(number("upload_growth")),
         download: libm::log(number("download_growth")),
         noise: privacy::scale(values),
@@ -580,8 +605,9 @@ pub static SPEC: Spec = Spec {
     constants: &[
         ALPHA_CUT,
         ALPHA_MERGE,
+        JOINS,
         params::BETA,
-        params::BETA_SCALE,
+        BETA_SCALE,
         params::INDEX,
         SERVERS,
         UPLOAD,

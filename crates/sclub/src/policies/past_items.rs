@@ -4,8 +4,18 @@
 //! observations.
 
 use crate::items::{GROUP, Group};
+use crate::spec::{Constant, Range, Value};
 use crate::statistics::View;
 use crate::ucb::Scores;
+
+/// How past items make the bonus.
+pub(crate) const HISTORY: Constant = Constant::new(
+    "history",
+    "The bonus for the error: exact by the past items if all had ids, by an upper bound, or none. The public code comes near \
+     none, because it loses the past items when users are parted",
+    Range::OneOf(&["items", "bound", "none"]),
+    |_, _| Ok(Value::Choice("items")),
+);
 
 /// Adds `scale` times a number for each item to the widths and the scores.
 pub(crate) fn add_bonus(scores: &mut Scores, scale: f64, bonus: &[f64]) {

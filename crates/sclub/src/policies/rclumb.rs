@@ -16,7 +16,7 @@
 //!   features that the item had when first learned. After an observation without an id, or with
 //!   `history=bound`, it is replaced by its upper bound by Cauchy and Schwarz, √(N xᵀM⁻¹(M − I)M⁻¹x), with N observations
 //!   in V. The bound is at most √N ‖x‖.
-//! - The public code loses the history of users when their group splits. Here it is kept.
+//! - The public code loses the history of users when their group splits. Here it is kept; `--history none` is without the bonus.
 //! - β grows as CLUB's here (`beta_scale`), or is fixed (`beta`); the public code has 1.5 with the squared norm.
 //! - Users who have not appeared have T = 0 and θ̂ = 0, and are tested as all others.
 //! - In a round of several observations, all are learned before an edge is tested.
@@ -85,7 +85,7 @@ struct Rclumb {
     alpha: f64,
     /// α₂ ε*
     allowance: f64,
-    /// ε*
+    /// ε* in the bonus.
     error: f64,
     /// α₁ F(T) of each node.
     radii: Vec<f64>,
@@ -314,12 +314,7 @@ pub static SPEC: Spec = Spec {
             ..params::BETA_SCALE
         },
         params::INDEX,
-        Constant::new(
-            "history",
-            "The bonus for the error: exact by the past items if all had ids, or by an upper bound",
-            Range::OneOf(&["items", "bound"]),
-            |_, _| Ok(Value::Choice("items")),
-        ),
+        past_items::HISTORY,
     ],
     can: Abilities {
         item_ids: true,
@@ -335,9 +330,12 @@ pub static SPEC: Spec = Spec {
             ranking: Ranking::new(setup.dim, &params),
             alpha: number("alpha_theta"),
             allowance: number("alpha_error") * number("error"),
-            error: number("error"),
+            error: match values.choice(past_items::HISTORY.name) {
+                "none" => 0.0,
+                _ => number("error"),
+            },
             radii: Vec::new(),
-            history: (values.choice("history") == "items").then(History::default),
+            history: (values.choice(past_items::HISTORY.name) == "items").then(History::default),
             distances: [0.0; GROUP],
         }))
     },

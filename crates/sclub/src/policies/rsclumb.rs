@@ -13,7 +13,8 @@
 //! - The second bonus is not the sum itself, which needs all past items, but its upper bound by Cauchy and Schwarz:
 //!   ε* √(N xᵀS⁻¹(S − I)S⁻¹x), with N observations in the cluster. It is at most ε* √N ‖x‖ in the norm of S⁻¹.
 //! - The public code loses the history, and with it the second bonus, when a cluster splits or merges, and keeps the
-//!   double counting of SCLUB's code. Here the sums of a cluster are always those of its users.
+//!   double counting of SCLUB's code. Here the sums of a cluster are always those of its users; `--history none` is without
+//!   the second bonus.
 //! - β of `released` is the public code's 2, with the squared norm. `tuned` has SCLUB's growing β.
 //!
 //! **Cost**: SCLUB's memory and time, and twice SCLUB's time to score an item: O(L d²) for L candidates.
@@ -37,7 +38,7 @@ const TUNED_ALPHA_ERROR: f64 = 1.5;
 struct Rsclumb {
     base: Sclub,
     ranking: Ranking,
-    /// ε*
+    /// ε* in the bonus.
     error: f64,
     /// α₂ ε*
     slack: f64,
@@ -149,6 +150,11 @@ pub static SPEC: Spec = Spec {
             ..params::BETA_SCALE
         },
         params::INDEX,
+        Constant {
+            range: Range::OneOf(&["bound", "none"]),
+            default: |_, _| Ok(Value::Choice("bound")),
+            ..past_items::HISTORY
+        },
     ],
     can: Abilities::NONE,
     new: |setup, values| {
@@ -159,10 +165,11 @@ pub static SPEC: Spec = Spec {
         };
         let error = values.number("error").unwrap_or(0.0);
         let slack = values.number("alpha_error").unwrap_or(0.0) * error;
+        let has_bonus = values.choice(past_items::HISTORY.name) != "none";
         Ok(Box::new(Rsclumb {
             base: Sclub::with_slack(setup.dim, setup.users, &params, slack)?,
             ranking: Ranking::new(setup.dim, &params),
-            error,
+            error: if has_bonus { error } else { 0.0 },
             slack,
         }))
     },

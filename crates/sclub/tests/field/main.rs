@@ -13,6 +13,7 @@ mod graphs;
 mod hier_ts;
 mod locb;
 mod naive;
+mod public_code;
 mod rclumb;
 mod rsclumb;
 mod ts;
