@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use sclub_lab::field::{
-    FIRST_TUNING_SEED, Field, Plan, REFERENCES, TunePlan, Tuned, latex, page, text, tuned,
+    FILES, Field, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, TunePlan, Tuned, files,
+    own_settings, ranked, tuned, worlds,
 };
 use sclub_lab::paper::Progress as Done;
 use sclub_lab::policies::Name;
 use sclub_lab::run::threads;
-use serde_json::json;
 
 use crate::args::whole;
 use crate::files::{prepare_file, prepare_folder, print_line, save};
@@ -24,12 +24,6 @@ use crate::progress::Progress;
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
 use crate::stored::{StoredArgs, open_cells};
 use crate::table::numbers;
-
-/// Default rounds and seeds, and those of `--quick`.
-const ROUNDS: u64 = 1 << 15;
-const SEEDS: u64 = 10;
-const QUICK_ROUNDS: u64 = 1 << 11;
-const QUICK_SEEDS: u64 = 2;
 
 /// Defaults of `sclub tune`.
 const TUNE_ROUNDS: u64 = 1 << 13;
@@ -170,36 +164,12 @@ The others multiply each number among them by a factor between 1/8 and 8. Each r
 left and keeps the best quarter. Seeds are 1000001 and up, which `sclub field` refuses.
 ";
 
-/// The policies to play: those asked for, or all that do not know the truth.
-fn policies(asked: &[Name]) -> Result<Vec<Name>> {
-    if asked.is_empty() {
-        let all = Name::all().into_iter();
-        return Ok(all
-            .filter(|name| !name.needs_truth() && !REFERENCES.contains(name))
-            .collect());
-    }
-    let mut chosen: Vec<Name> = Vec::new();
-    for &name in asked {
-        if chosen.contains(&name) {
-            bail!("policy '{name}' is named twice");
-        }
-        if name.needs_truth() || REFERENCES.contains(&name) {
-            bail!("policy '{name}' plays for comparison and is not ranked; leave it out");
-        }
-        chosen.push(name);
-    }
-    Ok(chosen)
-}
-
 /// Runs what is missing, prints the table and writes it.
 pub fn field(args: &FieldArgs) -> Result<ExitCode> {
     let start = Instant::now();
     let plan = plan(args)?;
-    if plan.worlds().is_empty() {
-        bail!("no world has '{}' in its name", args.only.join(","));
-    }
     prepare_folder(&args.out)?;
-    for name in ["index.html", "field.json", "field.tex", "field.txt"] {
+    for name in FILES {
         prepare_file(&args.out.join(name))?;
     }
     let cells = open_cells(&args.out, args.stored.fresh)?;
@@ -216,7 +186,12 @@ pub fn field(args: &FieldArgs) -> Result<ExitCode> {
     }
     print_line(&shown(&table));
     let took = format!("{:.0} s", start.elapsed().as_secs_f64());
-    write(args, &table, done, &took)?;
+    let is_complete = done.missing == 0;
+    let made =
+        files(&table, &command_line(), &took, is_complete).context("cannot make the page")?;
+    for (name, content) in made {
+        save(&args.out.join(name), content.as_bytes())?;
+    }
     print_line(&format!(
         "{took}; {} results run, {} reused from earlier runs. Open {}",
         done.new,
@@ -243,15 +218,10 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
         false => (ROUNDS, SEEDS),
     };
     let rounds = args.rounds.unwrap_or(rounds);
-    if rounds < 2 {
-        bail!("rounds is {rounds}; there must be at least two");
-    }
     let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
-    if seeds.iter().any(|&seed| seed >= FIRST_TUNING_SEED) {
-        bail!(
-            "seeds from {FIRST_TUNING_SEED} on are those that `sclub tune` chooses constants on; use smaller ones"
-        );
-    }
+    let all = worlds(rounds).into_iter().chain(own_settings(rounds));
+    let named = all.map(|world| world.name.to_owned());
+    let has = |name: &String| args.only.iter().any(|part| name.contains(&**part));
     let constants = match &args.tuned {
         _ if args.untuned || args.released => Tuned::default(),
         None => tuned(),
@@ -262,15 +232,22 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
                 .with_context(|| format!("{} is not a result of `sclub tune`", path.display()))?
         }
     };
-    Ok(Plan {
-        policies: policies(&args.policies)?,
+    let plan = Plan {
+        policies: ranked(&args.policies).map_err(Error::msg)?,
         rounds,
         seeds,
         threads: threads(args.stored.threads)?,
-        only: args.only.clone(),
+        only: named.filter(has).collect(),
+        left_out: Vec::new(),
         constants,
         released: args.released,
-    })
+    };
+    plan.check().map_err(Error::msg)?;
+    let is_none = plan.only.is_empty() && !args.only.is_empty();
+    if is_none || plan.worlds().is_empty() {
+        bail!("no world has '{}' in its name", args.only.join(","));
+    }
+    Ok(plan)
 }
 
 /// The standings for a terminal.
@@ -302,25 +279,6 @@ fn shown(table: &Field) -> String {
     text
 }
 
-fn write(args: &FieldArgs, table: &Field, done: Done, took: &str) -> Result<()> {
-    let command = command_line();
-    let document = json!({
-        "command": command,
-        "version": env!("CARGO_PKG_VERSION"),
-        "complete": done.missing == 0,
-        "field": table,
-    });
-    let document = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
-    save(&args.out.join("field.json"), document.as_bytes())?;
-    save(&args.out.join("field.tex"), latex(table).as_bytes())?;
-    save(&args.out.join("field.txt"), text(table).as_bytes())?;
-    if let Some(picture) = sclub_lab::field::ranks_picture(table) {
-        save(&args.out.join("ranks.svg"), picture.as_bytes())?;
-    }
-    let html = page(table, &command, took).context("cannot make the page")?;
-    save(&args.out.join("index.html"), html.as_bytes())
-}
-
 /// Chooses constants, prints and writes them.
 pub fn tune(args: &TuneArgs) -> Result<ExitCode> {
     let start = Instant::now();
@@ -333,7 +291,7 @@ pub fn tune(args: &TuneArgs) -> Result<ExitCode> {
             bail!("{name} is 0; there must be at least one");
         }
     }
-    let mut chosen = policies(&args.policies)?;
+    let mut chosen = ranked(&args.policies).map_err(Error::msg)?;
     chosen.retain(|name| !name.constants.is_empty());
     let plan = TunePlan {
         policies: chosen,

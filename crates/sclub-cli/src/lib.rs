@@ -13,7 +13,6 @@ mod features;
 mod field;
 mod files;
 mod keeping;
-mod machine;
 mod paper;
 mod progress;
 mod reading;

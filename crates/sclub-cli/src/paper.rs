@@ -7,32 +7,26 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
+use sclub_lab::data::features::FeatureError;
 use sclub_lab::data::{Options, Read};
-use sclub_lab::paper::{Part, Plan, ROUNDS, Source};
+use sclub_lab::paper::{self, Part, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, Source};
+use sclub_lab::policies::Name;
 use sclub_lab::report::model::{Origin, Panel, Report};
-use sclub_lab::report::render;
+use sclub_lab::report::{machine, render};
 use sclub_lab::run::threads;
 use sclub_lab::summary::{percent, thousands};
 
 use crate::args::whole;
 use crate::choices::one_of;
 use crate::files::{prepare_file, prepare_folder, print_line, save};
-use crate::machine;
 use crate::progress::Progress;
 use crate::reading::read_file;
 use crate::run::{self, INTERRUPTED, stop_on_ctrl_c};
 use crate::stored::{StoredArgs, open_cells};
-
-/// Rounds and seeds of `--quick`.
-const QUICK_ROUNDS: u64 = (1 << 18) - 2;
-const QUICK_SEEDS: u64 = 2;
-
-/// Seeds of the paper's figures.
-const SEEDS: u64 = 10;
 
 /// The flags of `sclub paper`.
 #[derive(Debug, Parser)]
@@ -75,6 +69,16 @@ pub struct PaperArgs {
     )]
     pub parts: Vec<Part>,
 
+    /// More policies for the panels and the held-out choices, separated by commas, each with its default constants
+    /// [always there: club, linucb-ind, linucb-one, sclub, sclub-soft]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        help_heading = "Run"
+    )]
+    pub policies: Vec<Name>,
+
     /// Rounds of the panels, the audit and the theorems; 2^20-2 is understood [default: 2^20-2, as in the paper]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
     pub rounds: Option<u64>,
@@ -95,6 +99,8 @@ Examples:
       all seven panels and the rest
   sclub paper --parts panels
       Figure 1 with Tables 1 and 2 alone
+  sclub paper --parts panels --policies dyclu,rclumb
+      the same with the curves of two more policies
 
 Ctrl-C stops in order. The same command again goes on: a result that is in FOLDER/cells.jsonl is not
 run again. With --movielens or --yelp any file that `sclub features` reads will do.
@@ -130,7 +136,7 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     if let Ok(first) = &mut done
         && first.missing == 0
     {
-        let rounds = plan.later_rounds_to_play(&cells);
+        let rounds = plan.later_rounds_to_play(&cells)?;
         let progress = Progress::new(rounds, args.stored.quiet, Arc::clone(&cancelled));
         let second = plan.run_later(&cells, &progress);
         progress.finish();
@@ -184,64 +190,52 @@ pub fn paper(args: &PaperArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(INTERRUPTED))
 }
 
+/// The rounds and the number of seeds.
+fn sizes(args: &PaperArgs) -> (u64, u64) {
+    let (rounds, seeds) = if args.quick {
+        (QUICK_ROUNDS, QUICK_SEEDS)
+    } else {
+        (ROUNDS, SEEDS)
+    };
+    (args.rounds.unwrap_or(rounds), args.seeds.unwrap_or(seeds))
+}
+
 /// Validates the arguments before a file is read, which may take long.
 fn check(args: &PaperArgs) -> Result<()> {
-    if args.rounds == Some(0) {
-        bail!("rounds is 0; there must be at least one");
-    }
-    if args.seeds == Some(0) {
-        bail!("seeds is 0; there must be at least one");
-    }
-    for path in [&args.movielens, &args.yelp].into_iter().flatten() {
+    let (rounds, seeds) = sizes(args);
+    let files = [&args.movielens, &args.yelp];
+    let has_data = files.iter().any(|path| path.is_some());
+    paper::check(rounds, seeds, &args.parts, &args.policies, has_data).map_err(Error::msg)?;
+    for path in files.into_iter().flatten() {
         fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    }
-    let with_choices = args.parts.contains(&Part::Choices);
-    if args.parts.len() == 1 && with_choices && args.movielens.is_none() && args.yelp.is_none() {
-        bail!("part choices needs real users; give --movielens or --yelp");
     }
     threads(args.stored.threads)?;
     Ok(())
 }
 
 fn plan(args: &PaperArgs) -> Result<Plan> {
-    let (rounds, seeds) = if args.quick {
-        (QUICK_ROUNDS, QUICK_SEEDS)
-    } else {
-        (ROUNDS, SEEDS)
-    };
-    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
-    let source = |path: &Option<PathBuf>, name, is_papers: fn(&Read) -> bool, papers: &str| {
-        path.as_ref()
-            .map(|path| source(args, path, name, is_papers, papers))
-            .transpose()
+    let (rounds, seeds) = sizes(args);
+    let source = |path: &Option<PathBuf>, name, make| {
+        let source = path.as_ref().map(|path| source(args, path, name, make));
+        source.transpose()
     };
     Ok(Plan {
-        rounds: args.rounds.unwrap_or(rounds),
-        seeds,
+        rounds,
+        seeds: run::seeds(args.stored.first_seed, seeds)?,
         threads: threads(args.stored.threads)?,
         quick: args.quick,
         parts: args.parts.clone(),
-        movielens: source(
-            &args.movielens,
-            "MovieLens",
-            |read| read.rows == 20_000_263,
-            "MovieLens 20M, with 20 million ratings of 27,000 movies by 138,000 users",
-        )?,
-        yelp: source(
-            &args.yelp,
-            "Yelp",
-            |read| (4_650_000..4_750_000).contains(&read.rows),
-            "the Yelp challenge's reviews, 4.7 million of 157,000 businesses by 1.18 million users",
-        )?,
+        policies: args.policies.clone(),
+        movielens: source(&args.movielens, "MovieLens", Source::movielens)?,
+        yelp: source(&args.yelp, "Yelp", Source::yelp)?,
     })
 }
 
 fn source(
     args: &PaperArgs,
     path: &Path,
-    name: &'static str,
-    is_papers: fn(&Read) -> bool,
-    papers: &str,
+    name: &str,
+    make: fn(Read, &str) -> Result<Source, FeatureError>,
 ) -> Result<Source> {
     let options = Options {
         format: None,
@@ -250,25 +244,7 @@ fn source(
     };
     let read = read_file(path, &options, args.stored.quiet)?;
     let file = path.file_name().unwrap_or(path.as_os_str());
-    let mut note = (!is_papers(&read)).then(|| {
-        format!(
-            "Not the paper's data: {} has {} ratings of {} items by {} users. The paper used {papers}.",
-            file.to_string_lossy(),
-            thousands(read.rows as f64),
-            thousands(read.interactions.items() as f64),
-            thousands(read.interactions.users() as f64),
-        )
-    });
-    if read.bad_lines > 0 {
-        let lines = if read.bad_lines == 1 {
-            "line was"
-        } else {
-            "lines were"
-        };
-        let more = format!("{} bad {lines} skipped.", read.bad_lines);
-        note = Some(note.map_or_else(|| more.clone(), |note| format!("{note} {more}")));
-    }
-    Source::new(name, read.interactions, note)
+    make(read, &file.to_string_lossy())
         .with_context(|| format!("{} cannot be used as {name}", path.display()))
 }
 
@@ -290,14 +266,10 @@ fn prepare(out: &Path) -> Result<bool> {
 }
 
 fn write(out: &Path, report: &Report) -> Result<()> {
-    let rendered = render(report)?;
-    for figure in &rendered.figures {
-        let path = out.join("figures").join(&figure.name);
-        save(&path.with_extension("svg"), figure.svg.as_bytes())?;
-        save(&path.with_extension("png"), &figure.png)?;
+    for (name, content) in render(report)?.files() {
+        save(&out.join(name), &content)?;
     }
-    save(&out.join("results.json"), rendered.json.as_bytes())?;
-    save(&out.join("index.html"), rendered.html.as_bytes())
+    Ok(())
 }
 
 /// The command as it was typed, so that it can be typed again.

@@ -80,6 +80,34 @@ fn it_plays_beside_the_others() {
 }
 
 #[test]
+fn it_has_a_curve_in_the_paper_and_a_column_in_the_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = |path: &str| std::fs::read_to_string(folder.path().join(path)).unwrap();
+    let command = |args: &[&str]| {
+        let mut command = Command::new(example());
+        let output = command.current_dir(folder.path()).args(args).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let small = ["--rounds", "300", "--seeds", "2"];
+    let paper = ["paper", "--policies", "mine", "--parts", "panels"];
+    command(&[&paper[..], &small].concat());
+    let results: Value = serde_json::from_str(&read("report/results.json")).unwrap();
+    assert_eq!(results["panels"][0]["cells"][5]["policy"], "mine");
+    let svg = read("report/figures/figure-1a.svg").to_lowercase();
+    assert!(svg.contains("#a0522d") && svg.contains(">mine<"));
+    let page = read("report/index.html");
+    assert!(page.contains("Mine is not in the paper. One weight vector for all users"));
+    assert!(page.contains("--policy-mine:#A0522D;") && page.contains("--policy-mine:#DEB887;"));
+    let field = ["field", "--policies", "mine,sclub", "--only", "servers"];
+    command(&[&field[..], &small].concat());
+    let results: Value = serde_json::from_str(&read("field/field.json")).unwrap();
+    let cells = results["field"]["worlds"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells[0]["policy"], "mine");
+    assert!(cells[0]["rank"].is_number());
+}
+
+#[test]
 fn what_it_has_not_is_refused_and_so_is_a_bad_value() {
     let folder = tempfile::tempdir().unwrap();
     for (flag, value, words) in [

@@ -251,6 +251,56 @@ fn real_data_make_the_other_panels() {
     }
 }
 
+/// The rows of the paper are as without the others, whose rows have the results of `sclub run`.
+#[test]
+fn policies_are_added_to_the_panels_and_choices() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = ratings(folder.path());
+    let mut args = vec!["--quick", "--rounds", "300", "--seeds", "1", "--parts"];
+    args.extend([
+        "panels,choices",
+        "--movielens",
+        path.to_str().unwrap(),
+        "--fresh",
+    ]);
+    run(folder.path(), &args);
+    let without = measured(folder.path());
+    args.extend(["--policies", "ts:club,gaussian,dynucb"]);
+    run(folder.path(), &args);
+    let mut with = measured(folder.path());
+    let out = folder.path().join("run.json");
+    let output = Command::new(env!("CARGO_BIN_EXE_sclub"))
+        .current_dir(folder.path())
+        .args(["run", "--rounds", "300", "--seeds", "1", "--no-figure"])
+        .args(["--policies", "ts:club,gaussian,dynucb", "--json"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let of_run: Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
+    for (at, run) in of_run["runs"].as_array().unwrap().iter().enumerate() {
+        let cell = &with["panels"][0]["cells"][5 + at];
+        assert_eq!(cell["policy"], run["policy"]);
+        assert_eq!(cell["regret"]["mean"], run["regret"]);
+    }
+    for panel in with["panels"].as_array_mut().unwrap() {
+        let cells = panel["cells"].as_array_mut().unwrap();
+        assert!(cells.is_empty() || cells.len() == 8);
+        cells.truncate(5);
+    }
+    for table in with["held_out"][0]["tables"].as_array_mut().unwrap() {
+        let rows = table["rows"].as_array_mut().unwrap();
+        // The Gaussian prior has its row anyway.
+        let added: Vec<Value> = rows.drain(9..11).collect();
+        let labels: Vec<&Value> = added.iter().map(|row| &row["label"]).collect();
+        assert_eq!(labels, ["TS of CLUB", "DynUCB"]);
+        assert!(added.iter().all(|row| row["constants"] == "default constants"));
+    }
+    assert!(with == without, "other results of the paper's policies");
+    let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
+    assert!(page.contains("DynUCB is not in the paper."));
+}
+
 #[test]
 fn wrong_arguments_are_told_before_anything_is_run() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,6 +313,11 @@ fn wrong_arguments_are_told_before_anything_is_run() {
             "cannot read nowhere.csv",
         ),
         (vec!["--parts", "choices"], "--movielens"),
+        (vec!["--policies", "oracle"], "'oracle' is a yardstick"),
+        (vec!["--policies", "random"], "'random' is a yardstick"),
+        (vec!["--policies", "club-cascade"], "is for lists"),
+        (vec!["--policies", "club"], "'club' is in every report"),
+        (vec!["--policies", "cab,cab"], "'cab' is named twice"),
     ] {
         let output = sclub(folder.path(), &args).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
@@ -307,6 +362,7 @@ document.documentElement.setAttribute('data-probe', JSON.stringify({
   figures: document.querySelectorAll('svg').length, collapsed: wide.length,
   text: style.color, ground: getComputedStyle(document.documentElement).backgroundColor + style.backgroundColor,
   loaded: performance.getEntriesByType('resource').length,
+  colours: new Set([...document.querySelectorAll('.common .sample')].map(s => getComputedStyle(s).borderTopColor)).size,
 }));
 </script></body>";
 
@@ -318,7 +374,8 @@ fn the_page_works_in_a_real_browser() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    run(folder.path(), &SMALL);
+    let more = ["--policies", "ts:club,dynucb,gaussian"];
+    run(folder.path(), &[&SMALL[..], &more].concat());
     let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
     let probed = folder.path().join("probed.html");
     std::fs::write(&probed, page.replace("</body>", PROBE)).unwrap();
@@ -345,6 +402,7 @@ fn the_page_works_in_a_real_browser() {
         assert!(probe["figures"].as_u64().unwrap() >= 5, "{probe}");
         assert_eq!(probe["collapsed"], 0, "{probe}");
         assert_eq!(probe["loaded"], 0, "nothing else is fetched");
+        assert_eq!(probe["colours"], 8, "a colour for each policy");
         seen.push(format!("{}{}", probe["text"], probe["ground"]));
     }
     assert_ne!(seen[0], seen[1], "light and dark differ");

@@ -233,7 +233,7 @@ impl Plan {
             let world = worlds[at].setting.world(seed)?;
             let mut players = Vec::new();
             for (variant, entry) in entries[at].iter().enumerate() {
-                if let Some(policy) = policies::make(entry, &*world, seed)? {
+                if let Some(policy) = policies::make(entry, &*world, seed, worlds[at].rounds)? {
                     let preset = entry.values.preset();
                     players.push(Player::new((at, variant), preset, policy));
                 }

@@ -3,6 +3,7 @@
 //! They are those of [`sclub::registry`] and the lab's own [`yardsticks`]. Each has a [`Spec`].
 
 mod choice;
+mod guest;
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -19,44 +20,59 @@ use crate::world::World;
 use crate::yardsticks::{self, Known};
 
 pub use choice::{ChoiceError, check_can_play, choose, entries};
+pub use guest::{Guest, MakePolicy};
 pub use sclub::Preset;
 
-/// A policy by name: its [`Spec`].
+/// A policy by name: its [`Spec`]. Two are equal if their names are.
 #[derive(Clone, Copy)]
-pub struct Name(&'static Spec);
+pub struct Name {
+    spec: &'static Spec,
+    /// The place of a policy that the caller makes.
+    guest: Option<&'static guest::Place>,
+}
 
 impl Name {
     /// [`sclub::Sclub`]
-    pub const SCLUB: Name = Name(&specs::SCLUB);
+    pub const SCLUB: Name = Name::of(&specs::SCLUB);
     /// [`sclub::SclubSoft`]
-    pub const SCLUB_SOFT: Name = Name(&specs::SCLUB_SOFT);
+    pub const SCLUB_SOFT: Name = Name::of(&specs::SCLUB_SOFT);
     /// [`sclub::Club`]
-    pub const CLUB: Name = Name(&specs::CLUB);
+    pub const CLUB: Name = Name::of(&specs::CLUB);
     /// [`sclub::SclubSoft`] without clusters
-    pub const GAUSSIAN: Name = Name(&specs::GAUSSIAN);
+    pub const GAUSSIAN: Name = Name::of(&specs::GAUSSIAN);
     /// [`sclub::LinUcbInd`]
-    pub const LINUCB_IND: Name = Name(&specs::LINUCB_IND);
+    pub const LINUCB_IND: Name = Name::of(&specs::LINUCB_IND);
     /// [`sclub::LinUcbShared`] for all users together
-    pub const LINUCB_ONE: Name = Name(&specs::LINUCB_ONE);
+    pub const LINUCB_ONE: Name = Name::of(&specs::LINUCB_ONE);
     /// [`yardsticks::Oracle`]
-    pub const ORACLE: Name = Name(&yardsticks::specs::ORACLE);
+    pub const ORACLE: Name = Name::of(&yardsticks::specs::ORACLE);
     /// [`yardsticks::Informed`]
-    pub const INFORMED: Name = Name(&yardsticks::specs::INFORMED);
+    pub const INFORMED: Name = Name::of(&yardsticks::specs::INFORMED);
     /// [`yardsticks::BestItem`]
-    pub const BEST_ITEM: Name = Name(&yardsticks::specs::BEST_ITEM);
+    pub const BEST_ITEM: Name = Name::of(&yardsticks::specs::BEST_ITEM);
     /// [`yardsticks::Random`]
-    pub const RANDOM: Name = Name(&yardsticks::specs::RANDOM);
+    pub const RANDOM: Name = Name::of(&yardsticks::specs::RANDOM);
 
-    /// Every policy, in the order in which they are shown.
+    const fn of(spec: &'static Spec) -> Self {
+        Name { spec, guest: None }
+    }
+
+    /// Every policy, in the order in which they are shown, without guests.
     pub fn all() -> Vec<Name> {
-        let learners = sclub::registry().into_iter().map(Name);
+        let learners = sclub::registry().into_iter().map(Name::of);
         let yardsticks = [Name::ORACLE, Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
         learners.chain(yardsticks).collect()
     }
 
     /// The name that tools rely on.
     pub fn as_str(self) -> &'static str {
-        self.0.name
+        self.spec.name
+    }
+
+    /// True for a policy that the caller makes ([`Guest`]). Nothing tells whether it is the same as in an earlier run,
+    /// so its results are not stored.
+    pub fn is_guest(self) -> bool {
+        self.guest.is_some()
     }
 
     /// True if the policy needs the ground truth about the world.
@@ -80,13 +96,13 @@ impl Name {
 
     /// The policy's spec, for as long as the program runs.
     pub fn spec(self) -> &'static Spec {
-        self.0
+        self.spec
     }
 }
 
 impl From<&'static Spec> for Name {
     fn from(spec: &'static Spec) -> Self {
-        Name(spec)
+        Name::of(spec)
     }
 }
 
@@ -94,13 +110,13 @@ impl Deref for Name {
     type Target = Spec;
 
     fn deref(&self) -> &Spec {
-        self.0
+        self.spec
     }
 }
 
 impl PartialEq for Name {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.spec == other.spec
     }
 }
 
@@ -108,7 +124,7 @@ impl Eq for Name {}
 
 impl Hash for Name {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        self.spec.hash(state);
     }
 }
 
@@ -153,7 +169,7 @@ impl FromStr for Name {
         let found = all.iter().copied().find(|name| name.as_str() == text);
         // The registry knows second names too.
         found
-            .or_else(|| sclub::find_policy(text).map(Name))
+            .or_else(|| sclub::find_policy(text).map(Name::of))
             .ok_or_else(|| unknown("policy", text, all.iter().map(|name| name.as_str())))
     }
 }
@@ -214,12 +230,20 @@ pub fn setup(dim: usize, users: u64) -> Setup<'static> {
     }
 }
 
-/// Makes a policy for a world. It is given the number of users and features, and the ground truth if it
-/// needs it. `None` if it needs more of the ground truth than the world has.
+/// Makes a policy for some rounds of a world. It is given the number of users and features, and the ground truth if
+/// it needs it. `None` if it needs more of the ground truth than the world has.
 ///
 /// # Errors
 /// [`Error::BadParameter`], and other errors of the policy.
-pub fn make(entry: &Entry, world: &dyn World, seed: u64) -> Result<Option<Box<dyn Policy>>, Error> {
+pub fn make(
+    entry: &Entry,
+    world: &dyn World,
+    seed: u64,
+    rounds: u64,
+) -> Result<Option<Box<dyn Policy>>, Error> {
+    if let Some(guest) = entry.name.guest {
+        return guest.make(world, seed, rounds).map(Some);
+    }
     let knowledge = Knowledge::of(world);
     if !entry.name.can_play(knowledge) {
         return Ok(None);

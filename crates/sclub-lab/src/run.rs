@@ -77,6 +77,11 @@ pub trait Observer: Sync {
     /// Called after one policy has played `rounds` more rounds.
     fn played(&self, rounds: u64);
 
+    /// Called on each new thread of a table of many runs, which it must run. So it can prepare the thread.
+    fn on_thread(&self, thread: rayon::ThreadBuilder) {
+        thread.run();
+    }
+
     /// True to stop. Seeds that are not complete are then left out.
     ///
     /// It is asked after each block that was drawn, and when a policy has failed. A world or a policy
@@ -168,7 +173,7 @@ pub fn play(
 ) -> Result<Option<Vec<Run>>, RunError> {
     let mut players = Vec::new();
     for entry in entries {
-        if let Some(policy) = policies::make(entry, world, seed)? {
+        if let Some(policy) = policies::make(entry, world, seed, rounds)? {
             players.push(Player::new(entry.name, entry.values.preset(), policy));
         }
     }
@@ -285,22 +290,12 @@ impl Experiment {
     /// # Errors
     /// [`RunError::Constant`].
     pub fn entries(&self) -> Result<Vec<Entry>, RunError> {
-        let assumptions = self.world.assumptions(self.rounds);
-        let setup = self.world.setup(&assumptions);
-        let mut given = self.given.clone();
-        for (name, value) in self.world.told() {
-            let has = |policy: &Name| policy.constant(name).is_some();
-            // A constant that was given has priority.
-            if self.policies.iter().any(has) && given.iter().all(|(given, _)| given != name) {
-                given.push((name.to_owned(), value.to_string()));
-            }
-        }
-        Ok(policies::entries(
-            &self.policies,
-            self.preset,
-            &given,
-            &setup,
-        )?)
+        let Self {
+            policies, given, ..
+        } = self;
+        Ok(self
+            .world
+            .entries(policies, self.preset, given, self.rounds)?)
     }
 
     /// Runs every policy in the world of every seed. Returns the runs by seed, then policy; if the

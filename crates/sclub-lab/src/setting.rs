@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use sclub::{Assumptions, Setup};
+use sclub::{Assumptions, Preset, Setup};
 
 use crate::catalogue::{self, Catalogue, Shop};
 use crate::data::Interactions;
 use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
 use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
-use crate::policies::{self, Knowledge};
+use crate::policies::{self, ChoiceError, Entry, Knowledge, Name};
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
-use crate::world::{Rewards, World};
+use crate::world::World;
 
 /// The default of T.
 pub const DEFAULT_ROUNDS: u64 = (1 << 17) - 2;
@@ -264,26 +264,39 @@ impl Setting {
         }
     }
 
+    /// Policies with the constants of a preset, given ones in place of some ([`policies::entries`]), and those that the
+    /// world tells.
+    ///
+    /// # Errors
+    /// [`ChoiceError`].
+    pub fn entries(
+        &self,
+        names: &[Name],
+        preset: Preset,
+        given: &[(String, String)],
+        rounds: u64,
+    ) -> Result<Vec<Entry>, ChoiceError> {
+        let assumptions = self.assumptions(rounds);
+        let mut given = given.to_vec();
+        for (constant, value) in self.told() {
+            let has = |policy: &Name| policy.constant(constant).is_some();
+            // A constant that was given has priority.
+            if names.iter().any(has) && given.iter().all(|(given, _)| given != constant) {
+                given.push((constant.to_owned(), value.to_string()));
+            }
+        }
+        policies::entries(names, preset, &given, &self.setup(&assumptions))
+    }
+
     /// The constants that the world sets for policies which have them, by name: what their papers take as known. They are the
     /// number of servers, as `servers`, the error of linear rewards, as `error`, the noise of Gaussian rewards, as `noise`, and
     /// the number of clusters, as `components`.
     pub fn told(&self) -> Vec<(&'static str, f64)> {
-        let (Setting::Synthetic(recipe) | Setting::Vectors(recipe, _)) = self else {
-            return Vec::new();
-        };
-        let mut told = vec![("error", recipe.twists.misspecified)];
-        if let Some(servers) = recipe.twists.servers {
-            told.push(("servers", servers as f64));
+        match self {
+            Setting::Synthetic(recipe) => recipe.told(true),
+            Setting::Vectors(recipe, _) => recipe.told(false),
+            Setting::Ratings(_) | Setting::Catalogue(_) => Vec::new(),
         }
-        if let Rewards::Gaussian(noise) = recipe.rewards
-            && noise > 0.0
-        {
-            told.push(("noise", noise));
-        }
-        if let Setting::Synthetic(recipe) = self {
-            told.push(("components", recipe.clusters.min(64) as f64));
-        }
-        told
     }
 
     /// The assumptions of Theorem 1 for these worlds. Little is known about real users: features are at

@@ -248,6 +248,10 @@ impl World for Synthetic {
         self.is_clustered.then_some(&self.truth)
     }
 
+    fn told(&self) -> Vec<(&'static str, f64)> {
+        self.recipe.told(self.is_clustered)
+    }
+
     fn new_block(&self) -> Block {
         let Recipe {
             dim,

@@ -393,6 +393,12 @@ pub trait World: Send + Sync {
     /// The ground truth, if the world has clusters.
     fn truth(&self) -> Option<&Truth>;
 
+    /// What papers take as known about the world, for policies that the caller makes. Those of the registry get it as
+    /// constants ([`crate::setting::Setting::told`]).
+    fn told(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
     /// An empty block for [`World::draw`] to fill.
     fn new_block(&self) -> Block;
 

@@ -185,7 +185,9 @@ fn a_policy_from_elsewhere_changes_nothing_for_the_labs_own() {
     let alone = play(&world, 1, &[entry(Name::LINUCB_IND)], 500, &())
         .unwrap()
         .unwrap();
-    let made = make(&entry(Name::LINUCB_IND), &world, 1).unwrap().unwrap();
+    let made = make(&entry(Name::LINUCB_IND), &world, 1, 100)
+        .unwrap()
+        .unwrap();
     let players = vec![
         Stubborn::new(1, u64::MAX).player("mine"),
         Player::new("theirs".into(), Preset::Tuned, made),

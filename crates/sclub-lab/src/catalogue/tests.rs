@@ -351,7 +351,7 @@ fn informed_knows_the_link() {
     let world = Catalogue::new(small(), 6).unwrap();
     let setup = policies::setup(16, 40);
     let entry = Entry::new(Name::INFORMED, Preset::Tuned, &[], &setup).unwrap();
-    let mut informed = policies::make(&entry, &world, 6).unwrap().unwrap();
+    let mut informed = policies::make(&entry, &world, 6, 100).unwrap().unwrap();
     let truth = world.truth().unwrap();
     let items = world.stock().items();
     let mut belief = [0.0; 3];

@@ -4,6 +4,7 @@
 //! complete results: means, paired tests, ranks and costs.
 
 mod claims;
+mod files;
 mod latex;
 mod page;
 mod picture;
@@ -15,6 +16,7 @@ mod tests;
 mod text;
 mod tune;
 
+use crate::named::unknown;
 use crate::paper::cells::{Cells, Record};
 use crate::paper::jobs::{self, Job, key};
 use crate::paper::{PaperError, Progress};
@@ -24,6 +26,7 @@ use crate::setting::Setting;
 
 use claims::published;
 pub use claims::{Against, Claim, Constants};
+pub use files::{FILES, files};
 pub use latex::latex;
 pub use page::page;
 pub use picture::ranks_picture;
@@ -40,8 +43,41 @@ pub fn tuned() -> Tuned {
     serde_json::from_str(TUNED).expect("tuned.json is valid; a test reads it")
 }
 
+/// The default rounds and seeds, and those of a first look.
+pub const ROUNDS: u64 = 1 << 15;
+/// See [`ROUNDS`].
+pub const SEEDS: u64 = 10;
+/// See [`ROUNDS`].
+pub const QUICK_ROUNDS: u64 = 1 << 11;
+/// See [`ROUNDS`].
+pub const QUICK_SEEDS: u64 = 2;
+
 /// Policies that play for comparison and are not ranked: they know the truth, or nothing.
 pub const REFERENCES: [Name; 3] = [Name::ORACLE, Name::INFORMED, Name::RANDOM];
+
+/// The policies to rank: those asked for, or all that do not know the truth.
+///
+/// # Errors
+/// A sentence about the first that cannot be ranked.
+pub fn ranked(asked: &[Name]) -> Result<Vec<Name>, String> {
+    if asked.is_empty() {
+        let all = Name::all().into_iter();
+        return Ok(all
+            .filter(|name| !name.needs_truth() && !REFERENCES.contains(name))
+            .collect());
+    }
+    for (place, name) in asked.iter().enumerate() {
+        if asked[..place].contains(name) {
+            return Err(format!("policy '{name}' is named twice"));
+        }
+        if name.needs_truth() || REFERENCES.contains(name) {
+            return Err(format!(
+                "policy '{name}' plays for comparison and is not ranked; leave it out"
+            ));
+        }
+    }
+    Ok(asked.to_vec())
+}
 
 /// A plan of the runs.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,8 +90,10 @@ pub struct Plan {
     pub seeds: Vec<u64>,
     /// Threads to use.
     pub threads: usize,
-    /// Only worlds whose name contains one of these.
+    /// Only the worlds and settings of these names; all if it is empty.
     pub only: Vec<String>,
+    /// Guests that do not play a world, by name.
+    pub left_out: Vec<(Name, &'static str)>,
     /// The constants of the policies; those that are not in it have their defaults.
     pub constants: Tuned,
     /// The policies of these columns have their published constants.
@@ -63,6 +101,33 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Checks the numbers and the names of worlds.
+    ///
+    /// # Errors
+    /// A sentence about the first that is invalid.
+    pub fn check(&self) -> Result<(), String> {
+        if self.rounds < 2 {
+            let rounds = self.rounds;
+            return Err(format!("rounds is {rounds}; there must be at least two"));
+        }
+        if self.seeds.is_empty() {
+            return Err("seeds is 0; there must be at least one".into());
+        }
+        if self.seeds.iter().any(|&seed| seed >= FIRST_TUNING_SEED) {
+            return Err(format!(
+                "seeds from {FIRST_TUNING_SEED} on are those that `sclub tune` chooses constants on; use smaller ones"
+            ));
+        }
+        let all = worlds(self.rounds).into_iter();
+        let all = all.chain(own_settings(self.rounds));
+        let known: Vec<&str> = all.map(|world| world.name).collect();
+        let is_unknown = |name: &&String| !known.contains(&name.as_str());
+        match self.only.iter().find(is_unknown) {
+            Some(name) => Err(unknown("world", name, known.into_iter())),
+            None => Ok(()),
+        }
+    }
+
     /// The worlds.
     pub fn worlds(&self) -> Vec<World> {
         self.chosen(worlds(self.rounds))
@@ -74,9 +139,7 @@ impl Plan {
     }
 
     fn chosen(&self, mut all: Vec<World>) -> Vec<World> {
-        all.retain(|world| {
-            self.only.is_empty() || self.only.iter().any(|part| world.name.contains(&**part))
-        });
+        all.retain(|world| self.only.is_empty() || self.only.iter().any(|name| world.name == name));
         all
     }
 
@@ -86,7 +149,8 @@ impl Plan {
             .iter()
             .filter(|name| !self.policies.contains(name));
         let all = self.policies.iter().chain(others);
-        let playing = all.filter(|name| plays(**name, world));
+        let playing = all
+            .filter(|name| plays(**name, world) && !self.left_out.contains(&(**name, world.name)));
         playing
             .map(|&name| match self.released {
                 true => published(name, world, &[]),

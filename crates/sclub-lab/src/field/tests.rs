@@ -1,6 +1,9 @@
 //! The table against results that are computed in another way.
 
+use std::sync::Arc;
+
 use super::*;
+use crate::policies::{Guest, MakePolicy};
 
 fn plan(policies: &[Name], only: &[&str]) -> Plan {
     Plan {
@@ -9,6 +12,7 @@ fn plan(policies: &[Name], only: &[&str]) -> Plan {
         seeds: vec![1, 2, 3],
         threads: 2,
         only: only.iter().map(|&text| text.to_owned()).collect(),
+        left_out: Vec::new(),
         constants: Tuned::default(),
         released: false,
     }
@@ -179,6 +183,87 @@ fn results_are_reused() {
     assert_eq!(plan.rounds_to_play(&cells).unwrap(), 0);
     let again = plan.run(&cells, &()).unwrap();
     assert_eq!((again.new, again.missing), (0, 0));
+}
+
+/// Makes LinUCB-One, as the registry does.
+struct MakesOne;
+
+impl MakePolicy for MakesOne {
+    fn make(
+        &self,
+        world: &dyn crate::world::World,
+        seed: u64,
+        rounds: u64,
+    ) -> Result<Box<dyn sclub::Policy>, sclub::Error> {
+        let setup = crate::policies::setup(world.dim(), world.users());
+        let entry = Entry::new(Name::LINUCB_ONE, sclub::Preset::Tuned, &[], &setup).unwrap();
+        let made = crate::policies::make(&entry, world, seed, rounds)?;
+        Ok(made.unwrap())
+    }
+}
+
+fn guest(name: &str) -> Guest {
+    let colors = ["#112233", "#aabbcc"];
+    Guest::new(name, "A twin", "a test", colors, Arc::new(MakesOne))
+}
+
+/// A guest is a column like that of its twin, and its results are not written.
+#[test]
+fn a_guest_gets_the_column_of_its_twin() {
+    let twin = guest("my twin");
+    let mut plan = plan(
+        &[twin.name(), Name::LINUCB_ONE, Name::LINUCB_IND],
+        &["servers", "overlap", "cascade"],
+    );
+    plan.left_out.push((twin.name(), "overlap"));
+    let (folder, cells) = played(&plan);
+    let field = plan.field(&cells).unwrap();
+    for row in &field.worlds {
+        let own = row.cell(Name::LINUCB_ONE).unwrap();
+        match row.cell(twin.name()) {
+            None => assert_eq!(row.world, "overlap"),
+            Some(cell) => {
+                assert_eq!((&cell.values, cell.rank), (&own.values, own.rank));
+                assert_eq!((cell.behind, cell.p), (own.behind, own.p));
+            }
+        }
+    }
+    let standing = |name| field.standings.iter().find(|one| one.policy == name);
+    assert_eq!(standing(twin.name()).unwrap().worlds, 2);
+    let html = page(&field, "sclub field", "1 s").unwrap();
+    assert!(html.contains("my twin") && latex(&field).contains("my twin"));
+    let stored = std::fs::read_to_string(folder.path().join("cells.jsonl")).unwrap();
+    assert!(stored.contains("linucb-one seed") && !stored.contains("my twin"));
+    drop(cells);
+    let cells = Cells::open(&folder.path().join("cells.jsonl")).unwrap();
+    assert_eq!(plan.run(&cells, &()).unwrap().new, 2 * 3);
+    // In memory everything is kept, and nothing is written.
+    let cells = Cells::in_memory();
+    plan.run(&cells, &()).unwrap();
+    assert_eq!(plan.rounds_to_play(&cells).unwrap(), 0);
+}
+
+#[test]
+fn a_name_is_free_when_its_guest_is_gone() {
+    let (one, two) = (guest("the same"), guest("the same"));
+    let place = |guest: &Guest| std::ptr::from_ref(guest.name().spec());
+    assert_ne!(place(&one), place(&two));
+    let (first, name) = (place(&one), one.name());
+    drop(one);
+    let plan = plan(&[name], &["servers"]);
+    let error = plan.run(&Cells::in_memory(), &()).unwrap_err();
+    assert!(error.to_string().contains("a caller that has ended"));
+    assert_eq!(place(&guest("the same")), first);
+    assert_eq!(name.title, "the same");
+}
+
+/// Guests are told what policies of the registry are told.
+#[test]
+fn a_world_tells_what_its_setting_tells() {
+    for world in worlds(100).into_iter().chain(own_settings(100)) {
+        let made = world.setting.world(1).unwrap();
+        assert_eq!(made.told(), world.setting.told(), "{}", world.name);
+    }
 }
 
 /// Policies that need ids of items, or lists, play where these are.

@@ -372,7 +372,7 @@ mod tests {
         let chart = chart(Ticks::Compact);
         let page = chart.page_svg("one", "a < b");
         assert!(
-            page.contains("var(--club)") && page.contains("currentColor"),
+            page.contains("var(--policy-club)") && page.contains("currentColor"),
             "{page}"
         );
         assert!(

@@ -17,14 +17,27 @@ fn share(strength: f64) -> f64 {
     WEAKEST + (1.0 - WEAKEST) * strength.clamp(0.0, 1.0)
 }
 
+/// The CSS variable with the colour of a policy. Names of policies may have characters that names of variables
+/// cannot have.
+pub fn page_variable(policy: Name) -> String {
+    let mut variable = String::from("--policy-");
+    for character in policy.as_str().chars() {
+        match character {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '-' => variable.push(character),
+            other => variable.push_str(&format!("_{:x}_", u32::from(other))),
+        }
+    }
+    variable
+}
+
 /// A colour of a page, as CSS has it: the policy's variable, or `--bound` for a line of no policy.
 pub fn page_colour(policy: Option<Name>, strength: f64) -> String {
-    let variable = policy.map_or("bound", Name::as_str);
+    let variable = policy.map_or("--bound".to_owned(), page_variable);
     if strength >= 1.0 {
-        format!("var(--{variable})")
+        format!("var({variable})")
     } else {
         let share = 100.0 * share(strength);
-        format!("color-mix(in srgb, var(--{variable}) {share:.0}%, var(--paper))")
+        format!("color-mix(in srgb, var({variable}) {share:.0}%, var(--paper))")
     }
 }
 
@@ -66,7 +79,9 @@ mod tests {
         // 255 less three tenths of 255 − 0xD5, 255 − 0x5E and 255.
         assert_eq!(file_colour(Some(Name::SCLUB), 0.0), "#F2CEB2");
         assert_eq!(file_colour(None, 1.0), GREY);
-        assert_eq!(page_colour(Some(Name::SCLUB), 1.0), "var(--sclub)");
-        assert!(page_colour(Some(Name::SCLUB), 0.5).contains("var(--sclub) 65%"));
+        assert_eq!(page_colour(Some(Name::SCLUB), 1.0), "var(--policy-sclub)");
+        assert!(page_colour(Some(Name::SCLUB), 0.5).contains("var(--policy-sclub) 65%"));
+        let thompson: Name = "ts:club".parse().unwrap();
+        assert_eq!(page_colour(Some(thompson), 1.0), "var(--policy-ts_3a_club)");
     }
 }

@@ -87,19 +87,25 @@ pub enum CellsError {
 }
 
 /// The results there are, and the file that more are added to.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Cells {
     path: PathBuf,
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     records: HashMap<String, Record>,
-    file: File,
+    /// `None` if results are kept in memory only.
+    file: Option<File>,
 }
 
 impl Cells {
+    /// No results, and no file: they are kept in memory.
+    pub fn in_memory() -> Self {
+        Self::default()
+    }
+
     /// Opens the file of earlier results, or starts one.
     ///
     /// # Errors
@@ -143,7 +149,10 @@ impl Cells {
         }
         Ok(Self {
             path: path.to_owned(),
-            inner: Mutex::new(Inner { records, file }),
+            inner: Mutex::new(Inner {
+                records,
+                file: Some(file),
+            }),
         })
     }
 
@@ -164,29 +173,33 @@ impl Cells {
         self.lock().records.contains_key(key)
     }
 
-    /// Keeps some results.
+    /// Keeps some results, in the file too.
     ///
     /// # Errors
     /// [`CellsError`].
     pub fn put(&self, records: Vec<Record>) -> Result<(), CellsError> {
-        let mut inner = self.lock();
         let mut text = Vec::new();
         for record in &records {
             serde_json::to_writer(&mut text, record).expect("numbers and names can be written");
             text.push(b'\n');
         }
-        let written = inner
-            .file
-            .write_all(&text)
-            .and_then(|()| inner.file.sync_data());
-        written.map_err(|source| CellsError::Io {
-            path: self.path.clone(),
-            source,
-        })?;
-        for record in records {
-            inner.records.insert(record.key.clone(), record);
+        if let Some(file) = &mut self.lock().file {
+            let written = file.write_all(&text).and_then(|()| file.sync_data());
+            written.map_err(|source| CellsError::Io {
+                path: self.path.clone(),
+                source,
+            })?;
         }
+        self.put_in_memory(records);
         Ok(())
+    }
+
+    /// Keeps some results, and writes nothing.
+    pub fn put_in_memory(&self, records: Vec<Record>) {
+        let keyed = records
+            .into_iter()
+            .map(|record| (record.key.clone(), record));
+        self.lock().records.extend(keyed);
     }
 }
 

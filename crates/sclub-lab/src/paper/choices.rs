@@ -6,7 +6,7 @@ use sclub::{Preset, Value};
 
 use super::cells::{Cells, Record};
 use super::jobs::{Job, key};
-use super::{Data, PaperError, Plan, Source};
+use super::{Data, PaperError, Plan, Source, entry};
 use crate::held_out::{Others, Protocol, Split};
 use crate::policies::{self, Entry, Name};
 use crate::report::model::{HeldOut, HeldOutRow, HeldOutTable};
@@ -199,40 +199,59 @@ pub(crate) fn untuned(name: Name) -> Contender {
 /// A row of the tables before it is run.
 struct Row {
     label: String,
+    /// The constants in a few words.
+    constants: String,
     contender: Contender,
     placebo: bool,
 }
 
 /// The rows of the report; `None` if tuning is not complete.
-fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Option<Vec<Row>> {
-    let ind = best(plan.quick, &source.data, cells, Name::LINUCB_IND)?;
+fn rows(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<Vec<Row>>, PaperError> {
+    let tuned = |name| best(plan.quick, &source.data, cells, name);
+    let (Some(ind), Some(sclub), Some(club)) = (
+        tuned(Name::LINUCB_IND),
+        tuned(Name::SCLUB),
+        tuned(Name::CLUB),
+    ) else {
+        return Ok(None);
+    };
     let row = |label: &str, contender| Row {
         label: label.into(),
+        constants: constants(&contender),
         contender,
         placebo: false,
     };
-    Some(vec![
+    let mut rows = vec![
         row("Random", untuned(Name::RANDOM)),
         row("LinUCB-One", untuned(Name::LINUCB_ONE)),
         row("LinUCB-Ind", untuned(Name::LINUCB_IND)),
         row("LinUCB-Ind, tuned", ind.clone()),
         row("SCLUB", untuned(Name::SCLUB)),
-        row(
-            "SCLUB, tuned",
-            best(plan.quick, &source.data, cells, Name::SCLUB)?,
-        ),
-        row(
-            "CLUB, tuned",
-            best(plan.quick, &source.data, cells, Name::CLUB)?,
-        ),
+        row("SCLUB, tuned", sclub),
+        row("CLUB, tuned", club),
         row("One Gaussian prior", untuned(Name::GAUSSIAN)),
         row("SCLUB-soft", untuned(Name::SCLUB_SOFT)),
-        Row {
-            label: "Placebo: wrong users".into(),
-            contender: ind,
-            placebo: true,
-        },
-    ])
+    ];
+    let setting = ratings(plan.quick, &source.data, Others::Uniform, 1.0, false);
+    let setting = Setting::Ratings(setting);
+    for &name in plan.policies.iter().filter(|name| **name != Name::GAUSSIAN) {
+        let contender = Contender {
+            entry: entry(name, Preset::Tuned, &setting, rounds(plan.quick))?,
+            scale: 1.0,
+        };
+        rows.push(Row {
+            constants: match name.constants.is_empty() {
+                true => "no constants".into(),
+                false => "default constants".into(),
+            },
+            ..row(name.title, contender)
+        });
+    }
+    rows.push(Row {
+        placebo: true,
+        ..row("Placebo: wrong users", ind)
+    });
+    Ok(Some(rows))
 }
 
 const TABLES: [(Others, &str); 2] = [
@@ -246,10 +265,10 @@ const TABLES: [(Others, &str); 2] = [
     ),
 ];
 
-pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
+pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Result<Vec<Job>, PaperError> {
     let mut jobs = Vec::new();
     for source in plan.sources() {
-        let Some(rows) = rows(plan, source, cells) else {
+        let Some(rows) = rows(plan, source, cells)? else {
             continue;
         };
         for &seed in &plan.seeds {
@@ -267,7 +286,7 @@ pub(super) fn jobs(plan: &Plan, cells: &Cells) -> Vec<Job> {
             jobs.extend(jobs_of_split(plan.quick, &source.data, seed, &plays));
         }
     }
-    jobs
+    Ok(jobs)
 }
 
 /// A contender's constants, in a few words.
@@ -304,7 +323,7 @@ pub(super) fn held_out(plan: &Plan, cells: &Cells) -> Result<Vec<HeldOut>, Paper
 }
 
 fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldOut>, PaperError> {
-    let Some(rows) = rows(plan, source, cells) else {
+    let Some(rows) = rows(plan, source, cells)? else {
         return Ok(None);
     };
     let mut tables = Vec::new();
@@ -342,7 +361,7 @@ fn of_source(plan: &Plan, source: &Source, cells: &Cells) -> Result<Option<HeldO
                 .map(|(at, row)| HeldOutRow {
                     label: row.label.clone(),
                     policy: row.contender.entry.name,
-                    constants: constants(&row.contender),
+                    constants: row.constants.clone(),
                     rate: Mean::of(by_row[at].iter().map(rate)),
                     over_one: lift(at, one),
                     over_tuned_ind: lift(at, ind),

@@ -9,7 +9,7 @@ use super::cells::{Cells, Record};
 use super::{PaperError, Progress};
 use crate::held_out::Protocol;
 use crate::policies::Entry;
-use crate::run::{Observer, play};
+use crate::run::{Observer, Run, play};
 use crate::setting::{Setting, SettingError};
 use crate::streams::mix;
 use crate::synthetic::{Recipe, Twists};
@@ -128,6 +128,11 @@ pub(crate) fn key(setting: &Setting, seed: u64, rounds: u64, entry: &Entry) -> S
         true => format!("{world} drawn"),
         false => world,
     };
+    // A guest may have the name of a policy that another program has registered.
+    let world = match entry.name.is_guest() {
+        true => format!("{world} guest"),
+        false => world,
+    };
     let all = format!("{WORLDS_REVISION} {world} {data:x} {}", entry.values);
     let words: Vec<u64> = all.bytes().map(u64::from).collect();
     format!(
@@ -172,19 +177,15 @@ pub(crate) fn rounds_to_play(jobs: &[Job], cells: &Cells) -> u64 {
         .sum()
 }
 
-/// Runs the missing jobs and stores each result as soon as its world has been played through. Returns
-/// how many results are new.
+/// Runs the missing jobs and stores each result as soon as its world has been played through; results of guests
+/// in memory only. Returns how many results are new.
 fn run(
     jobs: Vec<Job>,
     cells: &Cells,
-    threads: usize,
+    pool: &rayon::ThreadPool,
     observer: &dyn Observer,
 ) -> Result<usize, PaperError> {
     let jobs = missing(jobs, cells);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .map_err(PaperError::Threads)?;
     let next = AtomicUsize::new(0);
     let work = || -> Result<usize, PaperError> {
         let mut done = 0;
@@ -197,18 +198,23 @@ fn run(
             let Some(runs) = play(&*world, job.seed, &entries, job.rounds, observer)? else {
                 break;
             };
-            let records: Vec<Record> = job
+            done += runs.len();
+            let (guests, others): (Vec<_>, Vec<_>) = job
                 .wants
                 .iter()
                 .zip(runs)
-                .map(|((key, _), run)| Record::new(key.clone(), run))
-                .collect();
-            done += records.len();
-            cells.put(records)?;
+                .partition(|((_, entry), _)| entry.name.is_guest());
+            let records = |played: Vec<(&(String, Entry), Run)>| {
+                let record =
+                    |((key, _), run): (&(String, Entry), Run)| Record::new(key.clone(), run);
+                played.into_iter().map(record).collect::<Vec<Record>>()
+            };
+            cells.put(records(others))?;
+            cells.put_in_memory(records(guests));
         }
         Ok(done)
     };
-    let workers = threads.min(jobs.len());
+    let workers = pool.current_num_threads().min(jobs.len());
     let done: Vec<usize> = pool.install(|| {
         (0..workers)
             .into_par_iter()
@@ -226,7 +232,13 @@ pub(crate) fn work(
     observer: &dyn Observer,
 ) -> Result<Progress, PaperError> {
     let (missing, reused) = tally(&jobs, cells);
-    let new = run(jobs, cells, threads, observer)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+    let new = pool
+        .build_scoped(
+            |thread| observer.on_thread(thread),
+            |pool| run(jobs, cells, pool, observer),
+        )
+        .map_err(PaperError::Threads)??;
     Ok(Progress {
         new,
         reused,

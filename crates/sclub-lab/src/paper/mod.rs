@@ -17,21 +17,28 @@ use std::sync::Arc;
 
 use sclub::{Preset, Value, ValueError};
 
-use crate::data::Interactions;
 use crate::data::features::{self, FeatureError, Selection};
+use crate::data::{Interactions, Read};
 use crate::named::named;
 use crate::policies::{ChoiceError, Entry, Name};
 use crate::report::model::{Origin, Report};
 use crate::run::{Observer, RunError};
 use crate::setting::{Setting, SettingError};
+use crate::summary::thousands;
 use crate::synthetic::{Frequencies, Recipe, Twists};
 use crate::world::Rewards;
 use cells::{Cells, CellsError};
 use jobs::Job;
-use published::Users;
+use published::{ADDITIONAL, ALGORITHMS, Users};
 
-/// T of the paper's figures.
+/// T and seeds of the paper's figures, and those of a short version.
 pub const ROUNDS: u64 = (1 << 20) - 2;
+/// See [`ROUNDS`].
+pub const SEEDS: u64 = 10;
+/// See [`ROUNDS`].
+pub const QUICK_ROUNDS: u64 = (1 << 18) - 2;
+/// See [`ROUNDS`].
+pub const QUICK_SEEDS: u64 = 2;
 
 /// d and L of the paper's figures, the constant feature counted.
 const DIM: usize = 20;
@@ -105,6 +112,52 @@ pub struct Source {
 }
 
 impl Source {
+    /// MovieLens ratings from a file, with a note if they are not the paper's.
+    ///
+    /// # Errors
+    /// [`FeatureError`] if there are too few.
+    pub fn movielens(read: Read, file: &str) -> Result<Self, FeatureError> {
+        let is_papers = read.rows == 20_000_263;
+        let papers = "MovieLens 20M, with 20 million ratings of 27,000 movies by 138,000 users";
+        Self::of_file("MovieLens", read, file, is_papers, papers)
+    }
+
+    /// Yelp reviews from a file, with a note if they are not the paper's.
+    ///
+    /// # Errors
+    /// [`FeatureError`] if there are too few.
+    pub fn yelp(read: Read, file: &str) -> Result<Self, FeatureError> {
+        let is_papers = (4_650_000..4_750_000).contains(&read.rows);
+        let papers =
+            "the Yelp challenge's reviews, 4.7 million of 157,000 businesses by 1.18 million users";
+        Self::of_file("Yelp", read, file, is_papers, papers)
+    }
+
+    fn of_file(
+        name: &'static str,
+        read: Read,
+        file: &str,
+        is_papers: bool,
+        papers: &str,
+    ) -> Result<Self, FeatureError> {
+        let mut notes = Vec::new();
+        if !is_papers {
+            notes.push(format!(
+                "Not the paper's data: {file} has {} ratings of {} items by {} users. The paper used {papers}.",
+                thousands(read.rows as f64),
+                thousands(read.interactions.items() as f64),
+                thousands(read.interactions.users() as f64),
+            ));
+        }
+        match read.bad_lines {
+            0 => {}
+            1 => notes.push("1 bad line was skipped.".into()),
+            many => notes.push(format!("{many} bad lines were skipped.")),
+        }
+        let note = (!notes.is_empty()).then(|| notes.join(" "));
+        Self::new(name, read.interactions, note)
+    }
+
     /// Prepares a data set as the paper does: 1000 users and 1000 items with most ratings.
     ///
     /// # Errors
@@ -146,6 +199,8 @@ pub struct Plan {
     pub quick: bool,
     /// The parts of the report.
     pub parts: Vec<Part>,
+    /// Policies beside those of every report, in the panels and the held-out choices.
+    pub policies: Vec<Name>,
     /// MovieLens ratings, if given.
     pub movielens: Option<Source>,
     /// Yelp reviews, if given.
@@ -235,11 +290,11 @@ impl Plan {
     }
 
     /// The jobs of the second pass, whose constants the first has chosen.
-    fn later_jobs(&self, cells: &Cells) -> Vec<Job> {
+    fn later_jobs(&self, cells: &Cells) -> Result<Vec<Job>, PaperError> {
         if self.has(Part::Choices) {
             choices::jobs(self, cells)
         } else {
-            Vec::new()
+            Ok(Vec::new())
         }
     }
 
@@ -252,8 +307,11 @@ impl Plan {
     }
 
     /// Rounds that the second pass has still to play, once the first is over.
-    pub fn later_rounds_to_play(&self, cells: &Cells) -> u64 {
-        jobs::rounds_to_play(&self.later_jobs(cells), cells)
+    ///
+    /// # Errors
+    /// As [`Plan::run_later`].
+    pub fn later_rounds_to_play(&self, cells: &Cells) -> Result<u64, PaperError> {
+        Ok(jobs::rounds_to_play(&self.later_jobs(cells)?, cells))
     }
 
     /// Runs the first pass.
@@ -273,7 +331,7 @@ impl Plan {
         cells: &Cells,
         observer: &dyn Observer,
     ) -> Result<Progress, PaperError> {
-        jobs::work(self.later_jobs(cells), cells, self.threads, observer)
+        jobs::work(self.later_jobs(cells)?, cells, self.threads, observer)
     }
 
     /// Makes the report from the stored results.
@@ -329,6 +387,55 @@ impl Plan {
             },
         })
     }
+}
+
+/// Checks what a plan is made from, before a file is read, which may take long: T, the number of seeds, the parts, the
+/// policies to add, and whether there are data of real users.
+///
+/// # Errors
+/// A sentence about the first that is invalid.
+pub fn check(
+    rounds: u64,
+    seeds: u64,
+    parts: &[Part],
+    policies: &[Name],
+    has_data: bool,
+) -> Result<(), String> {
+    for (name, value) in [("rounds", rounds), ("seeds", seeds)] {
+        if value == 0 {
+            return Err(format!("{name} is 0; there must be at least one"));
+        }
+    }
+    if parts == [Part::Choices] && !has_data {
+        return Err("part choices needs real users; give --movielens or --yelp".into());
+    }
+    check_added(policies)
+}
+
+/// Checks that policies can be added to a report: they are not in it anyway, and they play worlds that show one item
+/// a round and tell nothing.
+fn check_added(policies: &[Name]) -> Result<(), String> {
+    for (place, &name) in policies.iter().enumerate() {
+        if ALGORITHMS.contains(&name) || ADDITIONAL.contains(&name) {
+            return Err(format!(
+                "policy '{name}' is in every report; name only those to add"
+            ));
+        }
+        if policies[..place].contains(&name) {
+            return Err(format!("policy '{name}' is named twice"));
+        }
+        if name.needs_truth() || name == Name::RANDOM {
+            return Err(format!(
+                "policy '{name}' is a yardstick and has no place in the paper's figures; `sclub run` has it"
+            ));
+        }
+        if name.can.lists {
+            return Err(format!(
+                "policy '{name}' is for lists, and the paper's worlds show one item a round; `sclub field` has worlds with lists"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// The paper's synthetic world.

@@ -11,13 +11,15 @@ use crate::report::model::{Cell, Panel};
 use crate::setting::Setting;
 use crate::summary::Mean;
 
-fn entries(setting: &Setting, rounds: u64) -> Result<Vec<Entry>, ValueError> {
+/// The paper's algorithms with the published constants, then others with their default ones.
+fn entries(plan: &Plan, setting: &Setting) -> Result<Vec<Entry>, ValueError> {
     let published = ALGORITHMS.map(|name| (name, Preset::Released));
-    let beside = ADDITIONAL.map(|name| (name, Preset::Tuned));
+    let beside = ADDITIONAL.iter().chain(&plan.policies);
+    let beside = beside.map(|&name| (name, Preset::Tuned));
     published
         .into_iter()
         .chain(beside)
-        .map(|(name, preset)| entry(name, preset, setting, rounds))
+        .map(|(name, preset)| entry(name, preset, setting, plan.rounds))
         .collect()
 }
 
@@ -27,7 +29,7 @@ pub(super) fn jobs(plan: &Plan) -> Result<Vec<Job>, PaperError> {
         let Some(setting) = plan.setting(panel.users, panel.frequencies) else {
             continue;
         };
-        let entries = entries(&setting, plan.rounds)?;
+        let entries = entries(plan, &setting)?;
         for &seed in &plan.seeds {
             jobs.push(Job::new(&setting, seed, plan.rounds, &entries));
         }
@@ -56,7 +58,7 @@ fn panel(plan: &Plan, cells: &Cells, published: &PublishedPanel) -> Result<Panel
         panel.missing = Some(how_to_get(published.users).into());
         return Ok(panel);
     };
-    for (at, entry) in entries(&setting, plan.rounds)?.iter().enumerate() {
+    for (at, entry) in entries(plan, &setting)?.iter().enumerate() {
         let records = records(plan, cells, &setting, plan.rounds, entry);
         if records.is_empty() {
             continue;

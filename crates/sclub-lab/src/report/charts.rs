@@ -2,6 +2,7 @@
 
 use super::model::{HeldOut, HeldOutTable, Line, Panel, Report};
 use super::numbers::{rate, whole};
+use super::sections::panel_dash;
 use super::words::{and, slug};
 use crate::figure::chart::{Axis, Chart, Dash, Series, Ticks};
 use crate::policies::Name;
@@ -23,7 +24,11 @@ const BARS: usize = 6;
 
 /// Every figure, in the order of the page.
 pub fn all(report: &Report) -> Vec<Drawn> {
-    let mut all: Vec<Drawn> = report.panels.iter().filter_map(panel).collect();
+    let mut all: Vec<Drawn> = report
+        .panels
+        .iter()
+        .filter_map(|one| panel(report, one))
+        .collect();
     if let Some(theorem) = &report.theorem
         && !theorem.lines.is_empty()
     {
@@ -110,7 +115,7 @@ fn data_set(panel: &Panel) -> String {
     marked(name, panel.note.as_deref())
 }
 
-fn panel(panel: &Panel) -> Option<Drawn> {
+fn panel(report: &Report, panel: &Panel) -> Option<Drawn> {
     if panel.cells.is_empty() {
         return None;
     }
@@ -121,7 +126,7 @@ fn panel(panel: &Panel) -> Option<Drawn> {
             label: cell.policy.title.into(),
             policy: Some(cell.policy),
             strength: 1.0,
-            dash: Dash::of(cell.policy),
+            dash: panel_dash(report, cell.policy),
             points: cell
                 .curve
                 .iter()

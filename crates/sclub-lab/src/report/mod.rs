@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::figure::Figure;
 
 mod charts;
+pub mod machine;
 pub mod model;
 mod numbers;
 mod page;
@@ -31,6 +32,20 @@ pub struct Rendered {
     pub json: String,
     /// `figures/<name>.svg` and `figures/<name>.png`.
     pub figures: Vec<NamedFigure>,
+}
+
+impl Rendered {
+    /// All files of a report, by their paths in its folder.
+    pub fn files(self) -> Vec<(String, Vec<u8>)> {
+        let mut files = Vec::new();
+        for NamedFigure { name, svg, png } in self.figures {
+            files.push((format!("figures/{name}.svg"), svg.into_bytes()));
+            files.push((format!("figures/{name}.png"), png));
+        }
+        files.push(("results.json".into(), self.json.into_bytes()));
+        files.push(("index.html".into(), self.html.into_bytes()));
+        files
+    }
 }
 
 /// A figure that stands alone.

@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::charts::{Drawn, held_out_name, panel_name};
 use super::model::{HeldOut, Line, Report};
 use super::numbers::{change, duration, list, whole};
-use super::sections::{self, GROUPS, beside, cell, is_comparable, panels_of, policies};
+use super::sections::{self, GROUPS, beside, cell, is_comparable, panel_key, panels_of, policies};
 use super::table::{Key, Table};
 use super::words::{about, prose};
 use super::{PAPER_ROUNDS, RenderError};
-use crate::figure::inks::{GREY, GREY_ON_DARK};
+use crate::figure::inks::{GREY, GREY_ON_DARK, page_variable};
 use crate::policies::Name;
 
 #[derive(Serialize)]
@@ -110,13 +110,16 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
     environment.add_template("parts.html", include_str!("parts.html"))?;
     environment.add_template("page.html", include_str!("page.html"))?;
     let view = View {
-        variables: variables(0, GREY),
-        dark_variables: variables(1, GREY_ON_DARK),
+        variables: variables(report, 0, GREY),
+        dark_variables: variables(report, 1, GREY_ON_DARK),
         summary: summary(report),
         banners: banners(report),
         contents: contents(report),
         panel_rows: panel_rows(report, drawn),
-        keys: policies(&report.panels).into_iter().map(Key::of).collect(),
+        keys: policies(&report.panels)
+            .into_iter()
+            .map(|name| panel_key(report, name))
+            .collect(),
         beside: beside(&report.panels).into_iter().map(about).collect(),
         bars: report
             .panels
@@ -161,11 +164,12 @@ pub fn html(report: &Report, drawn: &[Drawn]) -> Result<String, RenderError> {
         .render(Serde(&view))?)
 }
 
-/// The policies' colours on one of two grounds, as CSS variables.
-fn variables(ground: usize, grey: &str) -> String {
+/// The colours of the report's policies on one of two grounds, as CSS variables.
+fn variables(report: &Report, ground: usize, grey: &str) -> String {
     let mut css = format!("--bound:{grey};");
-    for name in Name::all() {
-        css.push_str(&format!("--{name}:{};", name.colors[ground]));
+    for name in sections::all_policies(report) {
+        let variable = page_variable(name);
+        css.push_str(&format!("{variable}:{};", name.colors[ground]));
     }
     css
 }

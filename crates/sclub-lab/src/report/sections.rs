@@ -10,6 +10,7 @@ use super::words::prose;
 use super::{PAPER_ROUNDS, words};
 use crate::figure::chart::Dash;
 use crate::figure::inks::page_colour;
+use crate::paper::published::ADDITIONAL;
 use crate::policies::Name;
 use crate::summary::Mean;
 
@@ -43,6 +44,28 @@ pub fn policies<'a>(panels: impl IntoIterator<Item = &'a Panel>) -> Vec<Name> {
     names
 }
 
+/// Every policy of a report.
+pub fn all_policies(report: &Report) -> Vec<Name> {
+    let in_panels = report.panels.iter().flat_map(|panel| &panel.cells);
+    let theorem = report.theorem.iter().flat_map(|theorem| &theorem.lines);
+    let many_users = report.many_users.iter();
+    let in_rows = many_users.clone().flat_map(|many| &many.rows);
+    let lines = theorem.chain(many_users.flat_map(|many| &many.lines));
+    let tables = report.held_out.iter().flat_map(|set| &set.tables);
+    let all = in_panels
+        .map(|cell| cell.policy)
+        .chain(in_rows.map(|row| row.policy))
+        .chain(lines.filter_map(|line| line.policy))
+        .chain(tables.flat_map(|table| &table.rows).map(|row| row.policy));
+    let mut names = Vec::new();
+    for name in all {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
 /// The policies of some panels that the paper has not.
 pub fn beside<'a>(panels: impl IntoIterator<Item = &'a Panel>) -> Vec<Name> {
     let mut names = Vec::new();
@@ -52,6 +75,26 @@ pub fn beside<'a>(panels: impl IntoIterator<Item = &'a Panel>) -> Vec<Name> {
         }
     }
     names
+}
+
+/// The stroke of a policy in the panels. Policies that were added to the paper's and SCLUB-soft are dashed or dotted:
+/// there are more policies than colours that can be told apart.
+pub fn panel_dash(report: &Report, policy: Name) -> Dash {
+    let added = beside(&report.panels).into_iter();
+    let mut added = added.filter(|name| !ADDITIONAL.contains(name));
+    match added.position(|name| name == policy) {
+        None => Dash::Solid,
+        Some(place) if place % 2 == 0 => Dash::Dashed,
+        Some(_) => Dash::Dotted,
+    }
+}
+
+/// The key of a policy in the panels and their tables.
+pub fn panel_key(report: &Report, policy: Name) -> Key {
+    Key {
+        dash: panel_dash(report, policy).as_str(),
+        ..Key::of(policy)
+    }
 }
 
 /// The cell of a policy in a panel.
@@ -83,7 +126,7 @@ fn by_panel(
                 None => vec![Place::from(NONE.to_owned()); heads.len()],
             });
             Row {
-                key: Some(Key::of(policy)),
+                key: Some(panel_key(report, policy)),
                 head: policy.title.into(),
                 hint: None,
                 places: places.collect(),
@@ -172,7 +215,7 @@ pub fn clusters(report: &Report) -> Option<Table> {
         table = table.numbers(&format!("({})", panel.id));
     }
     let row = |policy: Name| Row {
-        key: Some(Key::of(policy)),
+        key: Some(panel_key(report, policy)),
         head: policy.title.into(),
         hint: None,
         places: panels

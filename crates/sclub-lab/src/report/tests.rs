@@ -223,6 +223,32 @@ fn what_the_paper_has_not_stands_beside_and_changes_nothing() {
     assert!(!plain.contains("not in the paper."));
 }
 
+/// Also those whose names cannot be names in a style sheet.
+#[test]
+fn policies_that_were_added_have_colours_and_strokes_of_their_own() {
+    let mut report = full();
+    let added = ["ts:club", "dynucb", "gaussian"].map(|name| name.parse::<Name>().unwrap());
+    for panel in &mut report.panels {
+        for policy in added {
+            let mut cell = panel.cells[3].clone();
+            (cell.published_regret, cell.published_seconds) = (None, None);
+            panel.cells.push(model::Cell { policy, ..cell });
+        }
+    }
+    let html = render(&report).unwrap().html;
+    assert_sound(&html);
+    let used = html.split("var(--policy-").skip(1);
+    let used: HashSet<&str> = used.map(|piece| piece.split(')').next().unwrap()).collect();
+    assert!(used.contains("ts_3a_club") && used.len() >= 7, "{used:?}");
+    for variable in used {
+        let defined = html.matches(&format!("--policy-{variable}:#")).count();
+        assert_eq!(defined, 2, "{variable}, light and dark");
+    }
+    let strokes = added.map(|policy| sections::panel_key(&report, policy).dash);
+    assert_eq!(strokes, ["dashed", "dotted", "dashed"]);
+    assert_eq!(sections::panel_key(&report, Name::SCLUB).dash, "solid");
+}
+
 #[test]
 fn a_short_page_says_so_and_compares_nothing() {
     let rendered = render(&quick()).unwrap();

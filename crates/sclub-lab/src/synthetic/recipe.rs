@@ -98,6 +98,24 @@ pub enum RecipeError {
 }
 
 impl Recipe {
+    /// The constants that a world of the recipe sets for policies ([`crate::setting::Setting::told`]), with the number of clusters
+    /// if tastes are in clusters.
+    pub fn told(&self, is_clustered: bool) -> Vec<(&'static str, f64)> {
+        let mut told = vec![("error", self.twists.misspecified)];
+        if let Some(servers) = self.twists.servers {
+            told.push(("servers", servers as f64));
+        }
+        if let Rewards::Gaussian(noise) = self.rewards
+            && noise > 0.0
+        {
+            told.push(("noise", noise));
+        }
+        if is_clustered {
+            told.push(("components", self.clusters.min(64) as f64));
+        }
+        told
+    }
+
     /// Checks every number.
     ///
     /// # Errors

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,8 +24,8 @@ Item = NDArray[np.float64]
 #: The classes of policies of this package.
 OWN: tuple[type, ...] = (*policy_classes.values(), LinUcb)
 
-#: Makes a policy from features, users, items, rounds and a seed.
-PolicyMaker = Callable[[int, int, int, int, int], object]
+#: Makes a policy from features, users, items, rounds, a seed, items shown at once, and what is known.
+PolicyMaker = Callable[[int, int, int, int, int, int, Sequence[tuple[str, float]]], object]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class About:
     rounds: int
     #: The seed of the world.
     seed: int
+    #: The number of items that are shown at once; if it is not 1, ``recommend_list`` is called.
+    slots: int = 1
+    #: What papers take as known, and the world tells built-in policies as constants of these names: ``components``, the number
+    #: of clusters; ``error``, of linear rewards; ``noise``, of Gaussian rewards; ``servers``, their number.
+    known: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 @runtime_checkable
@@ -54,8 +59,13 @@ class Policy(Protocol):
       at the end.
     - ``learn_round(users, items, rewards)`` learns all users of a round at once, in worlds in which several
       appear in one. Without it ``learn`` is called for each.
+    - ``recommend_list(user, items, k)`` returns the positions of `k` different items, in worlds that show several at once.
+      Without it the policy cannot play there.
+    - ``learn_lists(lists)`` learns such lists, each a `sclub.ShownList`. Without it ``learn_round`` or ``learn`` gets the items that
+      the user looked at.
     - ``uses_item_ids = True`` makes the lab pass item ids: ``recommend(user, items, ids=ids)``,
-      ``learn(user, item, reward, id=id)`` and ``learn_round(users, items, rewards, ids=ids)``. Ids are
+      ``recommend_list(user, items, k, ids=ids)``, ``learn(user, item, reward, id=id)`` and
+      ``learn_round(users, items, rewards, ids=ids)``. Ids are
       numbers (`sclub.item_id`), `ids` is an array of uint64. Both are None in worlds without ids.
     """
 
@@ -113,6 +123,25 @@ class World(Protocol):
 
 def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object]]:
     """Labels, each with the name of a built-in policy or a function that makes a policy for a world."""
+    return [(label, _checked(label, spec)) for label, spec in _labelled(policies)]
+
+
+def column_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object, str]]:
+    """As `policy_list`, each with a line about the policy."""
+    return [(label, _checked(label, spec), _line(spec)) for label, spec in _labelled(policies)]
+
+
+def _line(spec: object) -> str:
+    """The first line of the documentation of a policy."""
+    while isinstance(spec, functools.partial):
+        spec = spec.func
+    makes = _makes(spec, "recommend")
+    text = (spec if makes else type(spec)).__doc__ or ""
+    line = text.strip().split("\n", 1)[0].strip().rstrip(".")
+    return line or "A policy written in Python"
+
+
+def _labelled(policies: Mapping[str, object] | Iterable[object]) -> list[tuple[str, object]]:
     if isinstance(policies, str):
         policies = [policies]
     if isinstance(policies, bytes) or not isinstance(policies, Iterable):
@@ -130,7 +159,7 @@ def policy_list(policies: Mapping[str, object] | Iterable[object]) -> list[tuple
                 f"policy '{label}' is named twice; give them other names with a mapping, "
                 f"policies={{'{label}': ..., 'another': ...}}"
             )
-    return [(label, _checked(label, spec)) for label, spec in named]
+    return named
 
 
 def _label(spec: object) -> str:
@@ -157,7 +186,7 @@ def _checked(label: str, spec: object) -> object:
                 f"learn(user, item, reward), nor a class or function that makes one: it has no {method}"
             )
 
-    def copied(dim: int, *_: int) -> object:
+    def copied(dim: int, *_: object) -> object:
         return _of_dim(dim, label, copy.deepcopy(spec))
 
     return copied
@@ -176,10 +205,26 @@ def _of_dim(dim: int, label: str, policy: Any) -> object:
 
 
 def _policy_maker(label: str, make: Any) -> PolicyMaker:
-    def made(dim: int, users: int, items: int, rounds: int, seed: int) -> object:
+    def made(
+        dim: int,
+        users: int,
+        items: int,
+        rounds: int,
+        seed: int,
+        slots: int,
+        known: Sequence[tuple[str, float]],
+    ) -> object:
         if make in OWN:
             return make(dim=dim)
-        about = About(dim=dim, users=users, items=items, rounds=rounds, seed=seed)
+        about = About(
+            dim=dim,
+            users=users,
+            items=items,
+            rounds=rounds,
+            seed=seed,
+            slots=slots,
+            known=dict(known),
+        )
         return _of_dim(dim, label, make(about))
 
     return made

@@ -283,12 +283,12 @@ class Results(Sequence[Run]):
 
     def to_frame(self) -> pd.DataFrame:
         """A DataFrame of one row a run, without curves."""
-        pandas = _pandas()
+        frames = pandas()
         left_out = {"curve", "even_curve", "clustering", "by_age", "messages"}
         names = [item.name for item in fields(Run) if item.name not in left_out]
         rows = [[getattr(run, name) for name in names] for run in self]
         kinds = {"clusters": "Int64", "adjusted_rand": "float64", "state_bytes": "Int64"}
-        frame: pd.DataFrame = pandas.DataFrame(rows, columns=names).astype(kinds)
+        frame: pd.DataFrame = frames.DataFrame(rows, columns=names).astype(kinds)
         return frame
 
     def curves(self) -> pd.DataFrame:
@@ -299,7 +299,7 @@ class Results(Sequence[Run]):
             for round, regret in run.even_curve
         ]
         columns = ["policy", "seed", "round", "regret"]
-        frame: pd.DataFrame = _pandas().DataFrame(rows, columns=columns)
+        frame: pd.DataFrame = pandas().DataFrame(rows, columns=columns)
         return frame
 
     def summary(self) -> pd.DataFrame:
@@ -308,7 +308,7 @@ class Results(Sequence[Run]):
         A single seed has no standard error: it is NaN.
         """
         rows = self._summary()
-        frame: pd.DataFrame = _pandas().DataFrame(rows).set_index("policy")
+        frame: pd.DataFrame = pandas().DataFrame(rows).set_index("policy")
         return frame
 
     def _summary(self) -> list[dict[str, Any]]:
@@ -432,9 +432,10 @@ def _with_error(mean: float, error: float, seeds: int) -> str:
     return f"{mean:,.1f}" if seeds < 2 else f"{mean:,.1f} ± {error:,.1f}"
 
 
-def _pandas() -> Any:
+def pandas() -> Any:
+    """The module pandas, which is optional."""
     try:
-        import pandas
+        import pandas as module
     except ImportError:
         raise ImportError("tables need pandas: pip install pandas") from None
-    return pandas
+    return module

@@ -22,6 +22,10 @@ __all__ = [
     "_seconds_in_rust",
     "item_id",
     "lab_columns",
+    "lab_field",
+    "lab_field_defaults",
+    "lab_paper",
+    "lab_paper_defaults",
     "lab_policies",
     "lab_read",
     "lab_run",
@@ -199,6 +203,19 @@ class LabWorld:
 def lab_columns(
     columns: Sequence[str], user: str | None, item: str | None, rating: str | None
 ) -> tuple[int, int, int | None]: ...
+def lab_field(
+    policies: Sequence[tuple[str, object, str]],
+    options: Mapping[str, object],
+    watch: Callable[[int, int], object],
+) -> tuple[list[tuple[str, str]], tuple[int, int]]: ...
+def lab_field_defaults() -> tuple[list[str], list[str], list[tuple[int, int]]]: ...
+def lab_paper(
+    policies: Sequence[tuple[str, object, str]],
+    options: Mapping[str, object],
+    watch_reading: Callable[[int, int], object],
+    watch: Callable[[int, int], object],
+) -> tuple[tuple[list[tuple[str, bytes]], tuple[int, int]], list[str]]: ...
+def lab_paper_defaults() -> tuple[list[str], list[tuple[int, int]]]: ...
 def lab_policies() -> list[tuple[str, str, bool]]: ...
 def lab_read(data: Mapping[str, object], watch: Callable[[int, int], object]) -> tuple[
     NDArray[np.uint32],

@@ -8,16 +8,16 @@ use numpy::{PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyList, PyString};
 use sclub::{
-    Change, ClusterId, Decision, Error, ItemId, ItemSet, Observation, Policy, Score, UserId,
+    Change, ClusterId, Decision, Error, ItemId, ItemSet, List, Observation, Policy, Score, UserId,
 };
 
 use super::halt::Halt;
 use crate::engine::Engine;
 
 /// The error that the lab gets; the exception itself is in [`Halt`].
-const FAILED: Error = Error::NoCandidates;
+pub const FAILED: Error = Error::NoCandidates;
 
 /// The size of the world that a guest plays in.
 #[derive(Debug, Clone, Copy)]
@@ -28,14 +28,19 @@ pub struct Place {
     pub users: u64,
     /// True if several users may appear in a round.
     pub is_for_several: bool,
+    /// The number of items shown at once.
+    pub slots: usize,
 }
 
-/// A Python object with `recommend` and `learn`, and optionally `learn_round` and `cluster_of`.
+/// A Python object with `recommend` and `learn`, and optionally `recommend_list`, `learn_round`, `learn_lists` and
+/// `cluster_of`.
 pub struct GuestPolicy {
     label: String,
     object: Py<PyAny>,
     place: Place,
+    has_lists: bool,
     learns_rounds: bool,
+    learns_lists: bool,
     has_clusters: bool,
     /// True if its methods take `ids=` and `id=`.
     uses_ids: bool,
@@ -62,8 +67,18 @@ impl GuestPolicy {
                 )));
             }
         }
+        let has_lists = object.hasattr(intern!(py, "recommend_list"))?;
+        if place.slots > 1 && !has_lists {
+            return Err(PyTypeError::new_err(format!(
+                "policy '{label}' has no method recommend_list(user, items, k), and this world shows {} items at once",
+                place.slots
+            )));
+        }
+        let has_rounds = place.is_for_several || place.slots > 1;
         Ok(Self {
-            learns_rounds: place.is_for_several && object.hasattr(intern!(py, "learn_round"))?,
+            has_lists,
+            learns_rounds: has_rounds && object.hasattr(intern!(py, "learn_round"))?,
+            learns_lists: object.hasattr(intern!(py, "learn_lists"))?,
             has_clusters: object.hasattr(intern!(py, "cluster_of"))?,
             uses_ids: match object.getattr_opt(intern!(py, "uses_item_ids"))? {
                 Some(uses) => uses.is_truthy()?,
@@ -94,14 +109,15 @@ impl GuestPolicy {
         })
     }
 
-    /// A policy of the package, whose `recommend` is its own, is given the random number of the decision.
-    fn choose(
+    /// The items as an array, and the keywords of a method that chooses among them. A policy of the package, whose
+    /// method is its own, is given the random number of the decision.
+    fn arguments<'py>(
         &self,
-        object: &Bound<'_, PyAny>,
+        object: &Bound<'py, PyAny>,
+        method: &Bound<'py, PyString>,
         draw: Option<u64>,
-        user: UserId,
         items: &ItemSet,
-    ) -> PyResult<usize> {
+    ) -> PyResult<(Bound<'py, PyAny>, Option<Bound<'py, PyDict>>)> {
         let py = object.py();
         let mut rows = Vec::with_capacity(items.len() * items.dim());
         for item in 0..items.len() {
@@ -112,18 +128,29 @@ impl GuestPolicy {
             [] => None,
             ids => Some(frozen(py, ids)),
         };
-        let name = intern!(py, "recommend");
         let mut keywords = self.keywords(py, intern!(py, "ids"), ids)?;
-        let own = py.get_type::<crate::policy::Policy>().getattr(name)?;
+        let own = py.get_type::<crate::policy::Policy>().getattr(method)?;
         if let Some(draw) = draw
             && object
                 .get_type()
-                .getattr(name)
+                .getattr(method)
                 .is_ok_and(|method| method.is(&own))
         {
             let with_draw = keywords.get_or_insert_with(|| PyDict::new(py));
             with_draw.set_item(intern!(py, "draw"), draw)?;
         }
+        Ok((array, keywords))
+    }
+
+    fn choose(
+        &self,
+        object: &Bound<'_, PyAny>,
+        draw: Option<u64>,
+        user: UserId,
+        items: &ItemSet,
+    ) -> PyResult<usize> {
+        let name = intern!(object.py(), "recommend");
+        let (array, keywords) = self.arguments(object, name, draw, items)?;
         let answer = object.call_method(name, (user, array), keywords.as_ref())?;
         let choice: i64 = answer.extract().map_err(|_| {
             PyTypeError::new_err(format!(
@@ -144,12 +171,76 @@ impl GuestPolicy {
         }
     }
 
+    /// The positions of `k` different items.
+    fn choose_list(
+        &self,
+        object: &Bound<'_, PyAny>,
+        draw: Option<u64>,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+    ) -> PyResult<Vec<usize>> {
+        let name = intern!(object.py(), "recommend_list");
+        let (array, keywords) = self.arguments(object, name, draw, items)?;
+        let answer = object.call_method(name, (user, array, k), keywords.as_ref())?;
+        let expected = |kind: fn(String) -> PyErr| {
+            kind(format!(
+                "recommend_list of policy '{}' returned {answer} in round {}; {k} different positions of items, 0 to \
+                 {}, are expected",
+                self.label,
+                self.rounds,
+                items.len() - 1,
+            ))
+        };
+        let mut list = Vec::with_capacity(k);
+        for position in answer
+            .try_iter()
+            .map_err(|_| expected(PyTypeError::new_err))?
+        {
+            let position: i64 = position?
+                .extract()
+                .map_err(|_| expected(PyTypeError::new_err))?;
+            match usize::try_from(position) {
+                Ok(index) if index < items.len() && !list.contains(&index) => list.push(index),
+                _ => return Err(expected(PyValueError::new_err)),
+            }
+        }
+        match list.len() == k {
+            true => Ok(list),
+            false => Err(expected(PyValueError::new_err)),
+        }
+    }
+
     fn decide(&self, draw: Option<u64>, user: UserId, items: &ItemSet) -> Result<Decision, Error> {
         let index = self.with(|object| self.choose(object, draw, user, items))?;
         Ok(Decision {
             index,
             score: NO_SCORE,
         })
+    }
+
+    /// A guest without `recommend_list` shows the first items.
+    fn decide_list(
+        &self,
+        draw: Option<u64>,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        if !self.has_lists || (0..items.len()).any(exclude) {
+            return self.best(user, items, k, exclude, list);
+        }
+        let k = k.min(items.len());
+        let chosen = self.with(|object| self.choose_list(object, draw, user, items, k))?;
+        let decision = |index| Decision {
+            index,
+            score: NO_SCORE,
+        };
+        list.clear();
+        list.extend(chosen.into_iter().map(decision));
+        Ok(())
     }
 
     /// The keyword with ids, for a guest that takes it; None if items have no ids.
@@ -217,6 +308,29 @@ impl Policy for GuestPolicy {
         self.decide(Some(draw), user, items)
     }
 
+    fn recommend_list(
+        &self,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        self.decide_list(None, user, items, k, exclude, list)
+    }
+
+    fn recommend_list_drawn(
+        &self,
+        draw: u64,
+        user: UserId,
+        items: &ItemSet,
+        k: usize,
+        exclude: &dyn Fn(usize) -> bool,
+        list: &mut Vec<Decision>,
+    ) -> Result<(), Error> {
+        self.decide_list(Some(draw), user, items, k, exclude, list)
+    }
+
     fn explain(&self, _: UserId, items: &ItemSet, scores: &mut Vec<Score>) -> Result<(), Error> {
         scores.clear();
         scores.resize(items.len(), NO_SCORE);
@@ -247,6 +361,39 @@ impl Policy for GuestPolicy {
                 let seen = (seen.user, frozen(py, seen.item), seen.reward);
                 object.call_method(intern!(py, "learn"), seen, keywords.as_ref())?;
             }
+            Ok(())
+        })?;
+        self.rounds += 1;
+        Ok(())
+    }
+
+    /// A guest without `learn_lists` learns each item that was looked at.
+    fn learn_lists(&mut self, round: &[List<'_>], changes: &mut Vec<Change>) -> Result<(), Error> {
+        if !self.learns_lists {
+            let observations: Vec<Observation<'_>> =
+                round.iter().flat_map(List::observations).collect();
+            return self.learn_round(&observations, changes);
+        }
+        self.with(|object| {
+            let py = object.py();
+            let kind = py
+                .import(intern!(py, "sclub._types"))?
+                .getattr(intern!(py, "ShownList"))?;
+            let lists = PyList::empty(py);
+            for list in round {
+                let rows: Vec<f64> = list
+                    .items
+                    .iter()
+                    .flat_map(|shown| shown.item)
+                    .copied()
+                    .collect();
+                let rewards: Vec<Option<f64>> =
+                    list.items.iter().map(|shown| shown.reward).collect();
+                let ids: Option<Vec<ItemId>> = list.items.iter().map(|shown| shown.id).collect();
+                let items = matrix(py, &rows, self.place.dim)?;
+                lists.append(kind.call1((list.user, items, rewards, list.looked_at, ids))?)?;
+            }
+            object.call_method1(intern!(py, "learn_lists"), (lists,))?;
             Ok(())
         })?;
         self.rounds += 1;
@@ -301,6 +448,7 @@ pub fn policy_of(object: &Bound<'_, PyAny>, dim: usize) -> PyResult<crate::polic
         dim,
         users: 0,
         is_for_several: true,
+        slots: 1,
     };
     let guest = GuestPolicy::new("guest".to_owned(), object, place, Arc::default())?;
     let names = crate::names::Names::new(object.py());

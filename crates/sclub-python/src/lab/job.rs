@@ -1,6 +1,6 @@
 //! A run: its worlds and policies of both kinds, made for each seed when it is played.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use pyo3::prelude::*;
@@ -14,10 +14,11 @@ use sclub_lab::world::World;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::guest_policy::{GuestPolicy, Place};
 use super::guest_world::GuestWorld;
 use super::halt::Halt;
+use super::maker::Maker;
 use super::settings::{LabSetting, in_full, refused};
+use super::watched::Watched;
 use crate::classes::value_of;
 
 /// The options of a run.
@@ -69,8 +70,8 @@ struct Spec {
 enum Kind {
     /// A policy of the lab.
     Own(Name),
-    /// One that a Python function makes from features, users, items, rounds and a seed.
-    Guest(Py<PyAny>),
+    /// One that a Python function makes.
+    Guest(Maker),
 }
 
 /// The policy of a result.
@@ -114,20 +115,8 @@ pub struct Job {
     /// Constants in place of the preset's.
     given: Vec<(String, String)>,
     first: OnceLock<First>,
-    /// The exception that stops the run.
-    pub halt: Arc<Halt>,
-    done: AtomicU64,
-    total: AtomicU64,
-}
-
-impl Observer for Job {
-    fn played(&self, rounds: u64) {
-        self.done.fetch_add(rounds, Ordering::Relaxed);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.halt.is_stopped()
-    }
+    /// The progress of the run, and the exception that stops it.
+    pub watched: Watched,
 }
 
 impl Job {
@@ -143,7 +132,8 @@ impl Job {
             Ok(own) => Where::Own(Box::new(own.get().setting.clone())),
             Err(_) => Where::Guest(world.clone().unbind()),
         };
-        let specs = specs(policies, &place)?;
+        let halt = Arc::default();
+        let specs = specs(policies, &place, &halt)?;
         let rounds = match (&place, options.rounds) {
             (_, Some(rounds)) => rounds,
             (Where::Own(setting), None) => setting.default_rounds(),
@@ -163,6 +153,8 @@ impl Job {
             Where::Guest(_) => rounds,
         };
         let plays = (options.seeds.len() * specs.len()) as u64;
+        let is_guest = |spec: &Spec| matches!(spec.kind, Kind::Guest(_));
+        let has_guests = matches!(place, Where::Guest(_)) || specs.iter().any(is_guest);
         Ok(Self {
             place,
             // More threads than policies to play would have nothing to do.
@@ -173,44 +165,28 @@ impl Job {
             preset,
             given,
             first: OnceLock::new(),
-            halt: Arc::default(),
-            done: AtomicU64::new(0),
-            total: AtomicU64::new(expected.saturating_mul(plays)),
+            watched: Watched {
+                halt,
+                has_guests,
+                total: expected.saturating_mul(plays).into(),
+                ..Watched::default()
+            },
         })
-    }
-
-    /// Rounds played so far, and those that there will be in all.
-    pub fn progress(&self) -> (u64, u64) {
-        let done = self.done.load(Ordering::Relaxed);
-        (done, self.total.load(Ordering::Relaxed))
-    }
-
-    fn has_guests(&self) -> bool {
-        let guest = |spec: &Spec| matches!(spec.kind, Kind::Guest(_));
-        matches!(self.place, Where::Guest(_)) || self.specs.iter().any(guest)
     }
 
     /// Runs every policy in the world of every seed. All threads have ended when it returns.
     pub fn run(&self) -> Result<Vec<Run<Who>>, RunError> {
         let threads = self.threads.min(self.seeds.len() * self.specs.len());
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
-        let is_known_to_python = self.has_guests();
         pool.build_scoped(
-            |thread| {
-                if is_known_to_python {
-                    // Known once and for all: to a guest it is the same thread at every call.
-                    Python::attach(|py| py.detach(|| thread.run()));
-                } else {
-                    thread.run();
-                }
-            },
+            |thread| self.watched.on_thread(thread),
             |pool| over_seeds(pool, &self.seeds, |seed| self.one(seed)),
         )?
     }
 
     /// Runs all policies in the world of a seed; `None` if an exception has stopped them.
     fn one(&self, seed: u64) -> Result<Option<Vec<Run<Who>>>, RunError> {
-        if self.halt.is_stopped() {
+        if self.watched.is_cancelled() {
             return Ok(None);
         }
         let made = self.stage(seed).and_then(|stage| {
@@ -222,9 +198,11 @@ impl Job {
             Ok((stage, players?))
         });
         match made {
-            Ok((stage, players)) => play_all(&*stage.world, seed, players, self.rounds, self),
+            Ok((stage, players)) => {
+                play_all(&*stage.world, seed, players, self.rounds, &self.watched)
+            }
             Err(error) => {
-                self.halt.fail(error);
+                self.watched.halt.fail(error);
                 Ok(None)
             }
         }
@@ -236,16 +214,16 @@ impl Job {
             Kind::Own(name) => Some(name),
             Kind::Guest(_) => None,
         };
+        let halt = &self.watched.halt;
         let mut names: Vec<Name> = self.specs.iter().filter_map(own).collect();
         names.sort_unstable();
         names.dedup();
-        let entries = |setup: Setup<'_>| {
-            policies::entries(&names, self.preset, &self.given, &setup).map_err(refused)
-        };
         let (stage, expected) = match &self.place {
             Where::Own(setting) => {
                 let stage = Stage {
-                    entries: entries(setting.setup(&setting.assumptions(self.rounds)))?,
+                    entries: setting
+                        .entries(&names, self.preset, &self.given, self.rounds)
+                        .map_err(refused)?,
                     json: world_json(setting),
                     is_for_several: is_for_several(setting),
                     world: setting.world(seed).map_err(in_full)?,
@@ -255,14 +233,16 @@ impl Job {
             Where::Guest(make) => {
                 let (world, name) = Python::attach(|py| -> PyResult<(GuestWorld, String)> {
                     let (name, attributes) = make.bind(py).call1((seed,))?.extract()?;
-                    let world = GuestWorld::new(py, attributes, seed, Arc::clone(&self.halt))?;
+                    let world = GuestWorld::new(py, attributes, seed, Arc::clone(halt))?;
                     Ok((world, name))
                 })?;
+                let setup = Setup {
+                    assumptions: Some(&world.assumptions(self.rounds)),
+                    ..policies::setup(world.dim(), world.users())
+                };
                 let stage = Stage {
-                    entries: entries(Setup {
-                        assumptions: Some(&world.assumptions(self.rounds)),
-                        ..policies::setup(world.dim(), world.users())
-                    })?,
+                    entries: policies::entries(&names, self.preset, &self.given, &setup)
+                        .map_err(refused)?,
                     json: guest_json(&world, &name),
                     is_for_several: false,
                     world: Arc::new(world),
@@ -280,8 +260,9 @@ impl Job {
         }
         let rounds = self.rounds_in(&*stage.world);
         let plays = self.specs.len() as u64;
-        self.total.fetch_add(rounds * plays, Ordering::Relaxed);
-        self.total.fetch_sub(expected * plays, Ordering::Relaxed);
+        let total = &self.watched.total;
+        total.fetch_add(rounds * plays, Ordering::Relaxed);
+        total.fetch_sub(expected * plays, Ordering::Relaxed);
         Ok(stage)
     }
 
@@ -310,24 +291,13 @@ impl Job {
                         "policy 'informed' needs the weights of the clusters, and this world does not have them",
                     ));
                 }
-                let policy = make(entry, world, seed).map_err(refused)?;
+                let policy = make(entry, world, seed, self.rounds).map_err(refused)?;
                 let policy = policy.ok_or_else(|| refused(ChoiceError::NeedsTruth(*name)))?;
                 Ok(Player::new(who(false, true), entry.values.preset(), policy))
             }
-            Kind::Guest(make) => {
-                let place = Place {
-                    dim: world.dim(),
-                    users: world.users(),
-                    is_for_several: stage.is_for_several,
-                };
-                let items = world.new_block().candidates;
+            Kind::Guest(maker) => {
                 let rounds = self.rounds_in(world);
-                let policy = Python::attach(|py| {
-                    let about = (place.dim, place.users, items, rounds, seed);
-                    let object = make.bind(py).call1(about)?;
-                    let halt = Arc::clone(&self.halt);
-                    GuestPolicy::new(spec.label.clone(), &object, place, halt)
-                })?;
+                let policy = maker.policy(world, seed, rounds, stage.is_for_several)?;
                 let who = who(true, policy.has_clusters());
                 Ok(Player::new(who, self.preset, Box::new(policy)))
             }
@@ -377,7 +347,11 @@ fn guest_json(world: &GuestWorld, name: &str) -> Value {
 }
 
 /// The policies: those given, or all of the lab that the world allows.
-fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> PyResult<Vec<Spec>> {
+fn specs(
+    policies: Option<Vec<(String, Bound<'_, PyAny>)>>,
+    place: &Where,
+    halt: &Arc<Halt>,
+) -> PyResult<Vec<Spec>> {
     let knowledge = match place {
         Where::Own(setting) => setting.kind().knowledge(),
         Where::Guest(_) => Knowledge::Nothing,
@@ -399,7 +373,10 @@ fn specs(policies: Option<Vec<(String, Bound<'_, PyAny>)>>, place: &Where) -> Py
                 }
                 Kind::Own(name)
             }
-            Err(_) => Kind::Guest(object.unbind()),
+            Err(_) => {
+                let halt = Arc::clone(halt);
+                Kind::Guest(Maker::new(label.clone(), object.unbind(), halt))
+            }
         };
         Ok(Spec { label, kind })
     };

@@ -275,6 +275,12 @@ struct TableArgs<'py>(
 );
 
 impl DataArgs<'_> {
+    /// The name of the file, or of a table.
+    pub fn name(&self) -> String {
+        let name = self.path.as_ref().and_then(|path| path.file_name());
+        name.map_or(TABLE.into(), |name| name.to_string_lossy().into_owned())
+    }
+
     fn options(&self) -> Options {
         Options {
             format: None,
@@ -293,7 +299,7 @@ impl DataArgs<'_> {
     }
 
     /// The interactions, and warnings about them. Calls `watch` with the bytes read and the bytes in all.
-    fn read(&self, py: Python<'_>, watch: &Py<PyAny>) -> PyResult<(Read, Vec<String>)> {
+    pub fn read(&self, py: Python<'_>, watch: &Py<PyAny>) -> PyResult<(Read, Vec<String>)> {
         let options = self.options();
         let (read, place) = match (&self.path, &self.table) {
             (Some(path), _) => (read_file(py, path, &options, watch)?, path.as_path()),

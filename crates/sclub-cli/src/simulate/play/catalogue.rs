@@ -66,7 +66,7 @@ pub fn yardsticks(
     let setup = plan.setting.setup(&assumptions);
     let mut players = Vec::new();
     for entry in policies::entries(&CLICK_YARDSTICKS, Preset::Tuned, &[], &setup)? {
-        if let Some(policy) = policies::make(&entry, &*plan.world, plan.seed)? {
+        if let Some(policy) = policies::make(&entry, &*plan.world, plan.seed, rounds)? {
             let preset = entry.values.preset();
             players.push(Player::new(entry.name.to_string(), preset, policy));
         }
