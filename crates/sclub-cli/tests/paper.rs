@@ -294,7 +294,11 @@ fn policies_are_added_to_the_panels_and_choices() {
         let added: Vec<Value> = rows.drain(9..11).collect();
         let labels: Vec<&Value> = added.iter().map(|row| &row["label"]).collect();
         assert_eq!(labels, ["TS of CLUB", "DynUCB"]);
-        assert!(added.iter().all(|row| row["constants"] == "default constants"));
+        assert!(
+            added
+                .iter()
+                .all(|row| row["constants"] == "default constants")
+        );
     }
     assert!(with == without, "other results of the paper's policies");
     let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();

@@ -51,7 +51,7 @@ const fn departure(
     }
 }
 
-const DEPARTURES: [Departure; 8] = [
+const DEPARTURES: [Departure; 7] = [
     departure(
         "dynucb",
         "centroids",
@@ -93,12 +93,6 @@ const DEPARTURES: [Departure; 8] = [
         "alpha_edges",
         Value::Number(1e9),
         "no edge is ever cut (--alpha-edges 1e9)",
-    ),
-    departure(
-        "locb",
-        "alone_from",
-        Value::Number(40_000.0),
-        "users alone from round 40,000 on (--alone-from 40000)",
     ),
 ];
 

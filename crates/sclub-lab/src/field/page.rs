@@ -213,11 +213,7 @@ fn own(field: &Field) -> Vec<OwnView> {
     let view = |claim: &Claim| OwnView {
         policy: claim.policy.title,
         world: claim.world,
-        constants: match claim.constants {
-            Constants::Table => "of this table",
-            Constants::Published => "published",
-            Constants::PublicCode(what) => what,
-        },
+        constants: constants_text(claim.constants),
         regret: Measure::Regret.text(claim.regret.mean),
         against: claim
             .against
@@ -241,8 +237,17 @@ fn settings(field: &Field) -> Vec<(&str, &str)> {
     all
 }
 
+/// The origin of constants, in words.
+pub(super) fn constants_text(constants: Constants) -> &'static str {
+    match constants {
+        Constants::Table => "of this table",
+        Constants::Published => "published",
+        Constants::PublicCode(what) => what,
+    }
+}
+
 /// A sentence about a claim: the policies that it is better than, does not differ from, or is worse than.
-fn verdict(claim: &Claim) -> String {
+pub(super) fn verdict(claim: &Claim) -> String {
     let names = |is_wanted: &dyn Fn(&Against) -> bool| {
         let wanted = claim.against.iter().filter(|against| is_wanted(against));
         let names: Vec<&str> = wanted.map(|against| against.other.title).collect();

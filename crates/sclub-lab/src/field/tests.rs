@@ -102,6 +102,19 @@ fn all_outputs_have_all_results() {
         assert_eq!(words[..3], ["*", best.policy.as_str(), &mean]);
         assert!(plain.contains(&format!("{}: {}", row.world, row.title)));
     }
+    for standing in &field.standings {
+        let rank = format!("{:.2}", standing.rank);
+        let is_row = |line: &str| {
+            line.split_whitespace()
+                .take(2)
+                .eq([standing.policy.as_str(), &rank])
+        };
+        assert!(plain.lines().any(is_row), "{rank}");
+    }
+    for claim in &field.claims {
+        let row = format!("  {}, constants", claim.policy);
+        assert!(plain.contains(&claim.command) && plain.contains(&row));
+    }
     assert!(!html.contains("{{") && html.ends_with("</html>"));
 }
 

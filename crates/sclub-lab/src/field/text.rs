@@ -1,13 +1,56 @@
-//! The table as plain text, world by world.
+//! The table as plain text: ranks, then world by world, then policies in their own settings, then costs.
 
-use super::table::{Cell, Field, WorldRow};
-use crate::summary::percent;
+use super::page::{constants_text, verdict};
+use super::table::{Cell, Field, Measure, WorldRow};
+use crate::summary::{percent, thousands};
 
-/// All results: for each world its policies, the best first, then the policies that play for comparison. A star marks the
+/// All results. For each world its policies, the best first, then the policies that play for comparison. A star marks the
 /// best and those that do not differ from it significantly.
 pub fn text(field: &Field) -> String {
-    let worlds: Vec<String> = field.worlds.iter().map(world).collect();
-    worlds.join("\n")
+    let mut parts = vec![ranks(field)];
+    parts.extend(field.worlds.iter().map(world));
+    if !field.claims.is_empty() {
+        parts.push(own(field));
+    }
+    parts.push(costs(field));
+    parts.join("\n")
+}
+
+fn ranks(field: &Field) -> String {
+    let head = "policy;mean rank;worlds;among the best";
+    let mut lines: Vec<Vec<String>> = vec![head.split(';').map(str::to_owned).collect()];
+    for standing in &field.standings {
+        lines.push(vec![
+            standing.policy.to_string(),
+            format!("{:.2}", standing.rank),
+            standing.worlds.to_string(),
+            standing.among_best.to_string(),
+        ]);
+    }
+    let mut text = format!("ranks\n{}", aligned(&lines, 1));
+    if let Some(difference) = field.critical_difference {
+        text += &format!(
+            "mean ranks that are {difference:.2} or more apart differ significantly (Nemenyi, level 0.05)\n"
+        );
+    }
+    for (other, of) in [("sclub", false), ("sclub-soft", true)] {
+        text += &format!("\nsignificantly better than {other}; worse (paired, Holm)\n");
+        for standing in &field.standings {
+            let (better, worse) = match of {
+                false => &standing.against_sclub,
+                true => &standing.against_sclub_soft,
+            };
+            let list = |worlds: &[&str]| match worlds.is_empty() {
+                true => "none".to_owned(),
+                false => worlds.join(", "),
+            };
+            if standing.policy.as_str() != other {
+                let (better, worse) = (list(better), list(worse));
+                text += &format!("{}: {better}; {worse}\n", standing.policy);
+            }
+        }
+    }
+    text
 }
 
 fn world(row: &WorldRow) -> String {
@@ -18,7 +61,7 @@ fn world(row: &WorldRow) -> String {
     let head = ["", "policy", row.measure.name(), "±", "behind", "p", "µs"].map(str::to_owned);
     let lines = cells.iter().map(|cell| {
         let behind = cell.behind.map(|mean| percent(mean.mean / best));
-        [
+        vec![
             if cell.is_among_best() { "*" } else { "" }.to_owned(),
             cell.policy.to_string(),
             row.measure.text(cell.mean.mean),
@@ -28,17 +71,79 @@ fn world(row: &WorldRow) -> String {
             format!("{:.1}", cell.microseconds),
         ]
     });
-    let lines: Vec<[String; 7]> = std::iter::once(head).chain(lines).collect();
-    let widths: [usize; 7] = std::array::from_fn(|column| {
+    let lines: Vec<Vec<String>> = std::iter::once(head.to_vec()).chain(lines).collect();
+    format!(
+        "{}: {}\n{}\n{}",
+        row.world,
+        row.title,
+        row.command,
+        aligned(&lines, 2)
+    )
+}
+
+fn own(field: &Field) -> String {
+    let mut text =
+        "policies in their own settings, against those that papers compare with\n".to_owned();
+    let mut setting = "";
+    for claim in &field.claims {
+        if claim.world != setting {
+            setting = claim.world;
+            text += &format!("{setting}: {}\n", claim.command);
+        }
+        let against = claim.against.iter();
+        let against: Vec<String> = against
+            .map(|against| format!("{} {}", against.other, percent(against.off)))
+            .collect();
+        text += &format!(
+            "  {}, constants {}: regret {}; {}. It is {}\n",
+            claim.policy,
+            constants_text(claim.constants),
+            Measure::Regret.text(claim.regret.mean),
+            against.join(", "),
+            verdict(claim),
+        );
+    }
+    text
+}
+
+/// Costs in the first world, which has the paper's size.
+fn costs(field: &Field) -> String {
+    let Some(row) = field.worlds.first() else {
+        return String::new();
+    };
+    let head = "policy;µs a round;MB;messages;numbers in them";
+    let mut lines: Vec<Vec<String>> = vec![head.split(';').map(str::to_owned).collect()];
+    for cell in &row.cells {
+        let sent = |part: fn((f64, f64)) -> f64| {
+            cell.messages
+                .map_or_else(String::new, |sent| thousands(part(sent)))
+        };
+        let bytes = cell.bytes;
+        lines.push(vec![
+            cell.policy.to_string(),
+            format!("{:.1}", cell.microseconds),
+            bytes.map_or_else(String::new, |bytes| format!("{:.1}", bytes / 1e6)),
+            sent(|sent| sent.0),
+            sent(|sent| sent.1),
+        ]);
+    }
+    format!("costs in world {}\n{}", row.world, aligned(&lines, 1))
+}
+
+/// Lines of cells under each other. The first columns are aligned to the left, the others to the right.
+fn aligned(lines: &[Vec<String>], left: usize) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width = |column: usize| {
         let widths = lines.iter().map(|line| line[column].chars().count());
         widths.max().unwrap_or(0)
-    });
-    let mut text = format!("{}: {}\n{}\n", row.world, row.title, row.command);
-    for line in &lines {
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
         let mut written = String::new();
-        for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+        for (column, (cell, width)) in line.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
-            written += &match column < 2 {
+            written += &match column < left {
                 true => format!("{cell}{pad}  "),
                 false => format!("{pad}{cell}  "),
             };

@@ -31,6 +31,9 @@ const MAX_FACTOR: f64 = 8.0;
 /// The number of candidates that a rung keeps of each four.
 const KEEP: usize = 4;
 
+/// The number of candidates that share the drawing of a world.
+const ENTRIES_PER_JOB: usize = 32;
+
 /// Constants that papers take as known, and worlds tell: the number of clusters, the error of linear rewards, and the
 /// number of servers.
 const TOLD: [&str; 4] = ["clusters", "components", "error", "servers"];
@@ -179,10 +182,13 @@ impl TunePlan {
                             entries.push(entry(*name, world, Some(chosen))?);
                         }
                     }
-                    let jobs = seeds
-                        .iter()
-                        .map(|&seed| Job::new(&world.setting, seed, world.rounds, &entries));
-                    all.extend(jobs);
+                    // Small jobs: threads end at about the same time, and little is lost by a stop.
+                    for &seed in &seeds {
+                        let some = entries.chunks(ENTRIES_PER_JOB);
+                        all.extend(
+                            some.map(|some| Job::new(&world.setting, seed, world.rounds, some)),
+                        );
+                    }
                 }
                 let progress = jobs::work(all, cells, self.threads, observer)?;
                 done.new += progress.new;

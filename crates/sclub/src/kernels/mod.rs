@@ -25,7 +25,7 @@ pub(crate) use lanes::{LANES, Surprise};
 pub(crate) use length::Lengths;
 pub(crate) use near::Near;
 pub(crate) use pairs::{Energies, Overlaps};
-pub(crate) use poll::{Guess, Guesses, Poll, Questions, Voters, Votes};
+pub(crate) use poll::{Bounds, Guess, Guesses, Poll, Questions, SureNeighbours, Voters};
 pub(crate) use score::Scoring;
 
 /// Largest dimension the library accepts.
@@ -168,14 +168,20 @@ pub(crate) fn lengths(lengths: Lengths<'_>) {
 
 /// See [`Poll`].
 #[inline]
-pub(crate) fn poll<const C: usize>(poll: Poll<'_, C>) {
-    arch().dispatch(poll);
+pub(crate) fn poll<const C: usize>(poll: Poll<'_, C>) -> [[f64; 3]; C] {
+    arch().dispatch(poll)
+}
+
+/// See [`SureNeighbours`].
+#[inline]
+pub(crate) fn sure_neighbours(sure: SureNeighbours<'_>) -> Vec<usize> {
+    arch().dispatch(sure)
 }
 
 /// See [`Guess`].
 #[inline]
-pub(crate) fn guess<const C: usize>(guess: Guess<'_, C>) {
-    arch().dispatch(guess);
+pub(crate) fn guess<const C: usize>(guess: Guess<'_, C>) -> [Guesses; C] {
+    arch().dispatch(guess)
 }
 
 /// See [`Scoring`].

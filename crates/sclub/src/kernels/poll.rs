@@ -1,241 +1,300 @@
-//! The opinions of many users about one or two items: users stand side by side, [`GROUP`] of them.
+//! The opinions of many users about some items, in single precision: users stand side by side, [`GROUP`] of them.
 //!
 //! A user's mean of an item is θ̂ᵀx, their width `weight` √(xᵀS⁻¹x), or `weight` xᵀS⁻¹x if `is_squared`. They are a
 //! neighbour of the user who is served if |mean − own mean| ≤ width + own width.
+//!
+//! Sums over at most [`GROUPS`] groups are in single precision, those over all users in double.
 
 use pulp::{Simd, WithSimd};
 
-use super::lanes::{LANES, sum};
+use super::lanes::LANES;
 use crate::items::GROUP;
 
-/// Registers of users that are handled together: all of a group if a register has 8 lanes.
-const STRIP: usize = 4;
+/// Registers of users that are handled together: all of a group if a register has 16 lanes.
+const STRIP: usize = 2;
+
+/// Groups whose sums are in single precision.
+const GROUPS: usize = 32;
 
 /// A number for each user of a group.
-type Each = [f64; GROUP];
+type Each = [f32; GROUP];
 
+/// The sum over a group in double precision, in one fixed order.
+#[inline(always)]
 fn total(each: &Each) -> f64 {
     let mut lanes = [0.0; LANES];
     for some in each.as_chunks::<LANES>().0 {
         for l in 0..LANES {
-            lanes[l] += some[l];
+            lanes[l] += f64::from(some[l]);
         }
     }
-    sum(&lanes)
+    super::lanes::sum(&lanes)
 }
 
-/// Users side by side. Entry k of all of them is contiguous.
+/// All users in groups. Entry k of the users of a group is contiguous.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Voters<'a> {
-    /// Users in the group; the other lanes are skipped.
-    pub len: usize,
     /// θ̂
-    pub estimates: &'a [f64],
-}
-
-impl Voters<'_> {
-    /// 1 for each user.
-    #[inline(always)]
-    fn ones(&self) -> Each {
-        std::array::from_fn(|lane| if lane < self.len { 1.0 } else { 0.0 })
-    }
+    pub estimates: &'a [f32],
+    /// R, lower triangular with S⁻¹ = RᵀR, rows packed.
+    pub roots: &'a [f32],
+    /// 1 for each user who is asked, 0 in the other lanes.
+    pub asked: &'a [f32],
 }
 
 /// Some items, and the opinions of the user who is served.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Questions<'a, const C: usize> {
     /// Feature k of all items is contiguous.
-    pub items: &'a [[f64; C]],
-    pub means: [f64; C],
-    pub widths: [f64; C],
-}
-
-/// Sums over the neighbours.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Votes {
-    users: Each,
-    means: Each,
-    widths: Each,
-}
-
-impl Votes {
-    pub fn none() -> Self {
-        Self {
-            users: [0.0; GROUP],
-            means: [0.0; GROUP],
-            widths: [0.0; GROUP],
-        }
-    }
-
-    /// The number of neighbours, and the sums of their means and widths.
-    pub fn sums(&self) -> [f64; 3] {
-        [&self.users, &self.means, &self.widths].map(total)
-    }
-}
-
-/// Adds the neighbours of a group to the votes of each item.
-///
-/// `factors` has the users' M, then g ([`super::lanes`]). Means and widths have the bits of [`super::Scoring`].
-pub(crate) struct Poll<'a, const C: usize> {
-    pub voters: Voters<'a>,
-    pub factors: &'a [f64],
-    pub weight: f64,
+    pub items: &'a [[f32; C]],
+    pub means: [f32; C],
+    pub widths: [f32; C],
+    pub weight: f32,
     pub is_squared: bool,
-    pub questions: Questions<'a, C>,
-    pub votes: &'a mut [Votes; C],
 }
 
-impl<const C: usize> WithSimd for Poll<'_, C> {
-    type Output = ();
+/// One strip of users: mean − own mean and width for each item.
+struct Opinions<S: Simd, const C: usize> {
+    gaps: [[S::f32s; STRIP]; C],
+    widths: [[S::f32s; STRIP]; C],
+}
 
+impl<const C: usize> Questions<'_, C> {
+    /// mean − own mean of the strip of a group that begins with register `at`.
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Questions {
-            items,
-            means: own_means,
-            widths: own_widths,
-        } = self.questions;
-        let zero = simd.splat_f64s(0.0);
-        let weight = simd.splat_f64s(self.weight);
-        let ones = self.voters.ones();
-        let (ones, _) = S::as_simd_f64s(&ones);
-        for at in (0..ones.len()).step_by(STRIP) {
-            let means = means::<S, C>(simd, self.voters.estimates, items, at);
-            let norms = norms::<S, C>(simd, self.factors, items, at);
+    fn gaps<S: Simd>(&self, simd: S, estimates: &[f32], at: usize) -> [[S::f32s; STRIP]; C] {
+        let (rows, _) = S::as_simd_f32s(estimates);
+        let mut gaps = products::<S, C>(simd, rows, self.items, at);
+        for c in 0..C {
+            let own = simd.splat_f32s(self.means[c]);
+            for r in 0..STRIP {
+                gaps[c][r] = simd.sub_f32s(gaps[c][r], own);
+            }
+        }
+        gaps
+    }
+
+    /// The opinions of the strip of a group that begins with register `at`; xᵀS⁻¹x = Σ (R x)².
+    #[inline(always)]
+    fn opinions<S: Simd>(&self, simd: S, group: Voters<'_>, at: usize) -> Opinions<S, C> {
+        let gaps = self.gaps(simd, group.estimates, at);
+        let (mut roots, _) = S::as_simd_f32s(group.roots);
+        let mut widths = [[simd.splat_f32s(0.0); STRIP]; C];
+        for i in 0..self.items.len() {
+            let (row, rest) = roots.split_at((i + 1) * GROUP / S::F32_LANES);
+            roots = rest;
+            let z = products::<S, C>(simd, row, self.items, at);
             for c in 0..C {
-                let votes = &mut self.votes[c];
-                let [users, sums, widths] = [&mut votes.users, &mut votes.means, &mut votes.widths]
-                    .map(|each| strip::<S>(each, at));
-                let own_mean = simd.splat_f64s(own_means[c]);
-                let own_width = simd.splat_f64s(own_widths[c]);
                 for r in 0..STRIP {
-                    let (mean, norm, one) = (means[c][r], norms[c][r], ones[at + r]);
-                    let norm = match self.is_squared {
-                        true => norm,
-                        false => simd.sqrt_f64s(norm),
-                    };
-                    let width = simd.mul_f64s(weight, norm);
-                    let gap = size(simd, simd.sub_f64s(mean, own_mean));
-                    let limit = simd.add_f64s(width, own_width);
-                    let agrees = simd.less_than_or_equal_f64s(gap, limit);
-                    let one = simd.select_f64s(agrees, one, zero);
-                    let counts = simd.less_than_f64s(zero, one);
-                    let mean = simd.select_f64s(counts, mean, zero);
-                    let width = simd.select_f64s(counts, width, zero);
-                    users[r] = simd.add_f64s(users[r], one);
-                    sums[r] = simd.add_f64s(sums[r], mean);
-                    widths[r] = simd.add_f64s(widths[r], width);
+                    widths[c][r] = simd.mul_add_f32s(z[c][r], z[c][r], widths[c][r]);
                 }
             }
         }
+        let weight = simd.splat_f32s(self.weight);
+        for width in widths.as_flattened_mut() {
+            let form = match self.is_squared {
+                true => *width,
+                false => simd.sqrt_f32s(*width),
+            };
+            *width = simd.mul_f32s(weight, form);
+        }
+        Opinions { gaps, widths }
+    }
+
+    /// Whether users are neighbours as to item `c`.
+    #[inline(always)]
+    fn agrees<S: Simd>(&self, simd: S, c: usize, gap: S::f32s, width: S::f32s) -> S::m32s {
+        let limit = simd.add_f32s(width, simd.splat_f32s(self.widths[c]));
+        simd.less_than_or_equal_f32s(size(simd, gap), limit)
+    }
+}
+
+impl<'a> Voters<'a> {
+    /// The groups one by one.
+    #[inline(always)]
+    fn groups(self, dim: usize) -> impl Iterator<Item = Voters<'a>> {
+        let estimates = self.estimates.chunks_exact(GROUP * dim);
+        let roots = self.roots.chunks_exact(GROUP * (dim * (dim + 1) / 2));
+        let all = estimates.zip(roots).zip(self.asked.chunks_exact(GROUP));
+        all.map(|((estimates, roots), asked)| Voters {
+            estimates,
+            roots,
+            asked,
+        })
+    }
+}
+
+/// For each item, the number of neighbours and the sums of their gaps, mean − own mean, and widths.
+pub(crate) struct Poll<'a, const C: usize> {
+    pub voters: Voters<'a>,
+    pub questions: Questions<'a, C>,
+}
+
+impl<const C: usize> WithSimd for Poll<'_, C> {
+    type Output = [[f64; 3]; C];
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        let mut totals = [[0.0; 3]; C];
+        let mut groups = self.voters.groups(self.questions.items.len()).peekable();
+        while groups.peek().is_some() {
+            let mut sums = [[[0.0; GROUP]; 3]; C];
+            for group in groups.by_ref().take(GROUPS) {
+                let (asked, _) = S::as_simd_f32s(group.asked);
+                for at in (0..asked.len()).step_by(STRIP) {
+                    let opinions = self.questions.opinions(simd, group, at);
+                    for c in 0..C {
+                        let [users, gaps, widths] =
+                            sums[c].each_mut().map(|each| strip::<S>(each, at));
+                        for r in 0..STRIP {
+                            let (gap, width) = (opinions.gaps[c][r], opinions.widths[c][r]);
+                            let agrees = self.questions.agrees(simd, c, gap, width);
+                            // Lanes that are not asked are 0.
+                            let is_asked = simd.select_f32s(agrees, asked[at + r], zero);
+                            let counts = simd.less_than_f32s(zero, is_asked);
+                            add_if(simd, counts, &mut users[r], one);
+                            add_if(simd, counts, &mut gaps[r], gap);
+                            add_if(simd, counts, &mut widths[r], width);
+                        }
+                    }
+                }
+            }
+            for c in 0..C {
+                for (total_of, each) in totals[c].iter_mut().zip(&sums[c]) {
+                    *total_of += total(each);
+                }
+            }
+        }
+        totals
+    }
+}
+
+/// The users who are neighbours and whose width is below `sure`, in order.
+pub(crate) struct SureNeighbours<'a> {
+    pub voters: Voters<'a>,
+    pub question: Questions<'a, 1>,
+    pub sure: f32,
+}
+
+impl WithSimd for SureNeighbours<'_> {
+    type Output = Vec<usize>;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> Vec<usize> {
+        let (zero, sure) = (simd.splat_f32s(0.0), simd.splat_f32s(self.sure));
+        let mut found = Vec::new();
+        let groups = self.voters.groups(self.question.items.len());
+        for (number, group) in groups.enumerate() {
+            let (asked, _) = S::as_simd_f32s(group.asked);
+            let mut hits = [0.0; GROUP];
+            for at in (0..asked.len()).step_by(STRIP) {
+                let opinions = self.question.opinions(simd, group, at);
+                let hits = strip::<S>(&mut hits, at);
+                for r in 0..STRIP {
+                    let (gap, width) = (opinions.gaps[0][r], opinions.widths[0][r]);
+                    let agrees = self.question.agrees(simd, 0, gap, width);
+                    let hit = simd.select_f32s(agrees, asked[at + r], zero);
+                    let is_sure = simd.less_than_f32s(width, sure);
+                    hits[r] = simd.select_f32s(is_sure, hit, zero);
+                }
+            }
+            let lanes = (0..GROUP).filter(|&lane| hits[lane] > 0.0);
+            found.extend(lanes.map(|lane| number * GROUP + lane));
+        }
+        found
     }
 }
 
 /// Sums from which the average over the neighbours is bounded.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Guesses {
-    certain: Each,
-    possible: Each,
-    gaps: Each,
-    excess: Each,
-    ruled_out: Each,
+    /// The number of users who are neighbours for certain, and of those who may be, the certain ones included.
+    pub certain: f64,
+    pub possible: f64,
+    /// Σ (mean − own mean) over the certain ones, and over the others who may be if above 0.
+    pub gaps: f64,
+    /// A lower bound of Σ xᵀS⁻¹x/xᵀx over those who are not neighbours.
+    pub ruled_out: f64,
 }
 
-impl Guesses {
-    pub fn none() -> Self {
-        let none = [0.0; GROUP];
-        Self {
-            certain: none,
-            possible: none,
-            gaps: none,
-            excess: none,
-            ruled_out: none,
-        }
-    }
-
-    /// The number of users who are neighbours for certain, that of users who may be, Σ (mean − own mean) over the certain
-    /// ones, Σ of those above 0 over the others who may be, and a lower bound of Σ xᵀS⁻¹x/xᵀx over those who are not.
-    pub fn sums(&self) -> [f64; 5] {
-        let all = [&self.certain, &self.possible, &self.gaps];
-        let [certain, possible, gaps] = all.map(total);
-        [
-            certain,
-            possible,
-            gaps,
-            total(&self.excess),
-            total(&self.ruled_out),
-        ]
-    }
+/// Bounds for each user. In lanes that are not asked widths are −∞ and eigenvalues 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds<'a> {
+    /// Bounds on the width, a share of that of a user without observations.
+    pub least: &'a [f32],
+    pub largest: &'a [f32],
+    /// A lower bound of the eigenvalues of S⁻¹.
+    pub eigenvalue: &'a [f32],
 }
 
-/// Adds the users of a group to the guesses of each item, by bounds on their widths.
+/// Guesses the neighbours by bounds on the widths of all users, for each item.
 pub(crate) struct Guess<'a, const C: usize> {
-    pub voters: Voters<'a>,
-    /// Bounds on the eigenvalues of S⁻¹ of each user; their roots unless `is_squared`.
-    pub least: &'a [f64],
-    pub largest: &'a [f64],
-    pub is_squared: bool,
+    pub estimates: &'a [f32],
+    pub bounds: Bounds<'a>,
     pub questions: Questions<'a, C>,
     /// The width of each item for a user without observations.
-    pub full: [f64; C],
-    pub guesses: &'a mut [Guesses; C],
+    pub full: [f32; C],
 }
 
 impl<const C: usize> WithSimd for Guess<'_, C> {
-    type Output = ();
+    type Output = [Guesses; C];
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Questions {
-            items,
-            means: own_means,
-            widths: own_widths,
-        } = self.questions;
-        let zero = simd.splat_f64s(0.0);
-        let ones = self.voters.ones();
-        let (ones, _) = S::as_simd_f64s(&ones);
-        let (least, _) = S::as_simd_f64s(&self.least[..GROUP]);
-        let (largest, _) = S::as_simd_f64s(&self.largest[..GROUP]);
-        for at in (0..ones.len()).step_by(STRIP) {
-            let means = means::<S, C>(simd, self.voters.estimates, items, at);
-            for c in 0..C {
-                let guesses = &mut self.guesses[c];
-                let [certain, possible, gaps, excess, ruled_out] = [
-                    &mut guesses.certain,
-                    &mut guesses.possible,
-                    &mut guesses.gaps,
-                    &mut guesses.excess,
-                    &mut guesses.ruled_out,
-                ]
-                .map(|each| strip::<S>(each, at));
-                let own_mean = simd.splat_f64s(own_means[c]);
-                let own_width = simd.splat_f64s(own_widths[c]);
-                let full = simd.splat_f64s(self.full[c]);
-                for r in 0..STRIP {
-                    let (low, high, one) = (least[at + r], largest[at + r], ones[at + r]);
-                    let gap = simd.sub_f64s(means[c][r], own_mean);
-                    let size = size(simd, gap);
-                    let low_limit = simd.mul_add_f64s(full, low, own_width);
-                    let high_limit = simd.mul_add_f64s(full, high, own_width);
-                    let is_certain = simd.less_than_or_equal_f64s(size, low_limit);
-                    let is_possible = simd.less_than_or_equal_f64s(size, high_limit);
-                    let sure = simd.select_f64s(is_certain, one, zero);
-                    let maybe = simd.select_f64s(is_possible, one, zero);
-                    certain[r] = simd.add_f64s(certain[r], sure);
-                    possible[r] = simd.add_f64s(possible[r], maybe);
-                    gaps[r] = simd.mul_add_f64s(sure, gap, gaps[r]);
-                    let above = simd.max_f64s(gap, zero);
-                    let unsure = simd.sub_f64s(maybe, sure);
-                    excess[r] = simd.mul_add_f64s(unsure, above, excess[r]);
-                    let eigenvalue = match self.is_squared {
-                        true => low,
-                        false => simd.mul_f64s(low, low),
-                    };
-                    let out = simd.sub_f64s(one, maybe);
-                    ruled_out[r] = simd.mul_add_f64s(out, eigenvalue, ruled_out[r]);
+    fn with_simd<S: Simd>(self, simd: S) -> Self::Output {
+        let (zero, one) = (simd.splat_f32s(0.0), simd.splat_f32s(1.0));
+        let Bounds {
+            least,
+            largest,
+            eigenvalue,
+        } = self.bounds;
+        let bounds = least.chunks_exact(GROUP).zip(largest.chunks_exact(GROUP));
+        let bounds = bounds.zip(eigenvalue.chunks_exact(GROUP));
+        let estimates = self
+            .estimates
+            .chunks_exact(GROUP * self.questions.items.len());
+        let mut groups = estimates.zip(bounds).peekable();
+        let mut totals = [Guesses::default(); C];
+        while groups.peek().is_some() {
+            let mut sums = [[[0.0; GROUP]; 4]; C];
+            for (estimates, ((least, largest), eigenvalue)) in groups.by_ref().take(GROUPS) {
+                let (least, _) = S::as_simd_f32s(least);
+                let (largest, _) = S::as_simd_f32s(largest);
+                let (eigenvalue, _) = S::as_simd_f32s(eigenvalue);
+                for at in (0..least.len()).step_by(STRIP) {
+                    let gaps_of = self.questions.gaps(simd, estimates, at);
+                    for c in 0..C {
+                        let [certain, possible, gaps, ruled_out] =
+                            sums[c].each_mut().map(|each| strip::<S>(each, at));
+                        let own_width = simd.splat_f32s(self.questions.widths[c]);
+                        let full = simd.splat_f32s(self.full[c]);
+                        for r in 0..STRIP {
+                            let gap = gaps_of[c][r];
+                            let size = size(simd, gap);
+                            let low = simd.mul_add_f32s(full, least[at + r], own_width);
+                            let high = simd.mul_add_f32s(full, largest[at + r], own_width);
+                            let is_certain = simd.less_than_or_equal_f32s(size, low);
+                            let is_possible = simd.less_than_or_equal_f32s(size, high);
+                            add_if(simd, is_certain, &mut certain[r], one);
+                            add_if(simd, is_possible, &mut possible[r], one);
+                            let above = simd.max_f32s(gap, zero);
+                            let above = simd.select_f32s(is_certain, gap, above);
+                            add_if(simd, is_possible, &mut gaps[r], above);
+                            let out = simd.add_f32s(ruled_out[r], eigenvalue[at + r]);
+                            ruled_out[r] = simd.select_f32s(is_possible, ruled_out[r], out);
+                        }
+                    }
                 }
             }
+            for (guesses, sums) in totals.iter_mut().zip(&sums) {
+                let [certain, possible, gaps, ruled_out] = sums.each_ref().map(total);
+                guesses.certain += certain;
+                guesses.possible += possible;
+                guesses.gaps += gaps;
+                guesses.ruled_out += ruled_out;
+            }
         }
+        totals
     }
 }
 
@@ -256,78 +315,40 @@ pub(super) fn strangers(means: &[f64], widths: &[f64], mean: f64, width: f64, we
     words.iter().fold(0, |bits, word| bits | word)
 }
 
+/// Adds to a sum in the lanes of a mask.
+#[inline(always)]
+fn add_if<S: Simd>(simd: S, mask: S::m32s, sum: &mut S::f32s, term: S::f32s) {
+    *sum = simd.select_f32s(mask, simd.add_f32s(*sum, term), *sum);
+}
+
 /// |a|; pulp's is not always inlined.
 #[inline(always)]
-fn size<S: Simd>(simd: S, a: S::f64s) -> S::f64s {
-    simd.max_f64s(a, simd.sub_f64s(simd.splat_f64s(0.0), a))
+fn size<S: Simd>(simd: S, a: S::f32s) -> S::f32s {
+    simd.max_f32s(a, simd.sub_f32s(simd.splat_f32s(0.0), a))
 }
 
 /// A strip of numbers that begins with register `at`.
 #[inline(always)]
-fn strip<S: Simd>(each: &mut Each, at: usize) -> &mut [S::f64s; STRIP] {
-    let strip = &mut S::as_mut_simd_f64s(each).0[at..at + STRIP];
+fn strip<S: Simd>(each: &mut Each, at: usize) -> &mut [S::f32s; STRIP] {
+    let strip = &mut S::as_mut_simd_f32s(each).0[at..at + STRIP];
     strip.try_into().expect("STRIP registers")
 }
 
-/// θ̂ᵀx of a strip of users that begins with register `at`, for each item.
+/// The products of rows of users, [`GROUP`] lanes each, with items, for the strip that begins with register `at`. Nothing
+/// in the loop can fail, so that sums stay in registers.
 #[inline(always)]
-fn means<S: Simd, const C: usize>(
+fn products<S: Simd, const C: usize>(
     simd: S,
-    estimates: &[f64],
-    items: &[[f64; C]],
+    rows: &[S::f32s],
+    items: &[[f32; C]],
     at: usize,
-) -> [[S::f64s; STRIP]; C] {
-    let (estimates, _) = S::as_simd_f64s(estimates);
-    let rows = estimates.chunks_exact(GROUP / S::F64_LANES);
-    add_products(simd, rows, items, [[simd.splat_f64s(0.0); STRIP]; C], at)
-}
-
-/// xᵀS⁻¹x = Σ g (M x)² of a strip of users that begins with register `at`, for each item.
-#[inline(always)]
-fn norms<S: Simd, const C: usize>(
-    simd: S,
-    factors: &[f64],
-    items: &[[f64; C]],
-    at: usize,
-) -> [[S::f64s; STRIP]; C] {
-    let dim = items.len();
-    let (factors, _) = S::as_simd_f64s(factors);
-    let width = GROUP / S::F64_LANES;
-    let (mut factors, scales) = factors.split_at(dim * (dim - 1) / 2 * width);
-    let mut sums = [[simd.splat_f64s(0.0); STRIP]; C];
-    for (i, (scale, item)) in scales.chunks_exact(width).zip(items).enumerate() {
-        let (rows, rest) = factors.split_at(i * width);
-        factors = rest;
-        let own = item.map(|x| [simd.splat_f64s(x); STRIP]);
-        let z = add_products(simd, rows.chunks_exact(width), items, own, at);
+) -> [[S::f32s; STRIP]; C] {
+    let mut sums = [[simd.splat_f32s(0.0); STRIP]; C];
+    for (row, item) in rows.chunks_exact(GROUP / S::F32_LANES).zip(items) {
         for c in 0..C {
+            let x = simd.splat_f32s(item[c]);
             for r in 0..STRIP {
-                let scaled = simd.mul_f64s(scale[at + r], z[c][r]);
-                sums[c][r] = simd.mul_add_f64s(scaled, z[c][r], sums[c][r]);
-            }
-        }
-    }
-    sums
-}
-
-/// Adds the products of rows of users and features of items to sums. Nothing in the loop can fail, so that sums stay in
-/// registers.
-#[inline(always)]
-fn add_products<'a, S: Simd, const C: usize>(
-    simd: S,
-    rows: impl Iterator<Item = &'a [S::f64s]>,
-    items: &[[f64; C]],
-    mut sums: [[S::f64s; STRIP]; C],
-    at: usize,
-) -> [[S::f64s; STRIP]; C]
-where
-    S::f64s: 'a,
-{
-    for (row, item) in rows.zip(items) {
-        for c in 0..C {
-            let x = simd.splat_f64s(item[c]);
-            for r in 0..STRIP {
-                sums[c][r] = simd.mul_add_f64s(row[at + r], x, sums[c][r]);
+                sums[c][r] = simd.mul_add_f32s(row[at + r], x, sums[c][r]);
             }
         }
     }

@@ -12,6 +12,7 @@ use super::WITHOUT_SIMD;
 use crate::items::ItemSet;
 use crate::kernels;
 use crate::policy::{Change, Observation, Policy, Users};
+use crate::spec::{Preset, Setup, Value};
 use crate::statistics::{Aggregate, Scratch, Shape};
 use crate::{Club, Graph, Groups, LinUcbInd, LinUcbShared, Params, Sclub, SclubSoft, SoftParams};
 
@@ -249,6 +250,14 @@ fn digests(dim: usize, candidates: usize) -> Vec<u64> {
         Box::new(LinUcbInd::new(dim, &params).unwrap()),
         Box::new(SclubSoft::new(dim, &soft).unwrap()),
     ];
+    let setup = Setup {
+        users,
+        ..Setup::new(dim)
+    };
+    let given = [("gamma", Value::Number(1.0))];
+    let cab = crate::find_policy("cab").expect("a policy");
+    let cab = cab.values(Preset::Tuned, &given, &setup).unwrap();
+    policies.push(cab.make(&setup).unwrap());
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(dim as u64);
     let mut changes: Vec<Change> = Vec::new();
     for _ in 0..300 {

@@ -368,8 +368,9 @@ impl Bass {
         due.retain(|&(other, a)| {
             let theirs = ellipsoid(&self.users, &self.weights, other);
             let b = theirs.bound(own.estimate, &self.work.gram);
-            // The ellipsoids share a point of the line with a margin for rounding errors. Not so if b is not a number.
-            !(a.sqrt().recip() + b.sqrt().recip() > 1.0 + 1e-9)
+            // Above 1 the ellipsoids share a point of the line, with a margin for rounding errors.
+            let overlap = a.sqrt().recip() + b.sqrt().recip();
+            overlap.is_nan() || overlap <= 1.0 + 1e-9
         });
         let mut cut = Vec::new();
         for some in due.chunks(LANES) {

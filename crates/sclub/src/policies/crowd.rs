@@ -91,7 +91,7 @@ impl Crowd {
     }
 
     /// The estimates of all users, side by side.
-    pub fn estimate_groups(&self) -> std::slice::ChunksExact<'_, f64> {
+    fn estimate_groups(&self) -> std::slice::ChunksExact<'_, f64> {
         self.estimates.groups()
     }
 

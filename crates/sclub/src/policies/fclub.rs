@@ -16,9 +16,9 @@
 //! communication, from the authors' public code.
 //!
 //! # Decisions
-//! * The home server of a user is a hash of the user's number, mod `servers`. Numbers themselves are no good: in a world that
-//!   numbers users cluster by cluster, or round robin, they tell the clusters. The number of a server is never used, only
-//!   whether two users have the same.
+//! * The home server of the k-th user to appear is a hash of k, mod `servers`. The numbers of users are not used: in a world
+//!   that numbers users round robin over its clusters, u mod `servers` would tell the cluster. Of a server only matters which
+//!   users are at home there.
 //! * A user enters the graph of the home server at the first observation, connected to all. Until the end of the phase they
 //!   belong to the local cluster of the server with the most observations, and a server's first user to the global cluster
 //!   with the most. A user without observations is served likewise.
@@ -161,7 +161,8 @@ impl Fclub {
     }
 
     fn server(&self, user: UserId) -> u64 {
-        mix(user) % self.constants.servers
+        let slot = self.ledger.slot(user).unwrap_or(self.ledger.len());
+        mix(slot as u64) % self.constants.servers
     }
 
     /// The local cluster that serves a user.
@@ -554,7 +555,7 @@ const JOINS: Constant = Constant {
 
 const SERVERS: Constant = Constant::new(
     "servers",
-    "The number of servers; each user is at home on one, by a hash of the user's number",
+    "The number of servers; each user is at home on one, by a hash of the order of appearance",
     Range::whole(1.0, 1000.0, "a whole number from 1 to 1000"),
     |_, _| Ok(Value::Number(5.0)),
 );
@@ -600,7 +601,7 @@ pub static SPEC: Spec = Spec {
     summary: "CLUB on several servers that rarely share sums, with privacy on demand",
     citation: "Liu, Zhao, Yu, Li and Lui, UAI 2022",
     colors: ["#5E4FA2", "#A99BE0"],
-    revision: 2,
+    revision: 3,
     presets: &[Preset::Tuned, Preset::Released],
     constants: &[
         ALPHA_CUT,

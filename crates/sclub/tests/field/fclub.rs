@@ -18,11 +18,12 @@ fn constants(servers: f64, cut: f64, join: f64, growth: f64) -> Vec<(&'static st
     ]
 }
 
-/// The home server of a user: the hash that the library uses for its tables, mod the number of servers.
-fn home(user: UserId, servers: u64) -> u64 {
+/// The home server of the user with a place in the order of appearance: the hash that the library uses for its tables, mod
+/// the number of servers.
+fn home(place: u64, servers: u64) -> u64 {
     const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
     let once = |word: u64| (word ^ (word >> 32)).wrapping_mul(FACTOR);
-    let word = once(once(user));
+    let word = once(once(place));
     (word ^ (word >> 32)) % servers
 }
 
@@ -62,7 +63,7 @@ impl Plain {
             .iter()
             .position(|&u| u == user)
             .unwrap_or_else(|| {
-                let server = home(user, self.servers);
+                let server = home(self.users.len() as u64, self.servers);
                 let of_server: Vec<usize> = (0..self.locals.len())
                     .filter(|&l| self.locals[l].0 == server)
                     .collect();
@@ -119,7 +120,7 @@ impl Plain {
 
     fn end_phase(&mut self) {
         let n = self.users.len();
-        let server = |slot: usize| home(self.users[slot], self.servers);
+        let server = |slot: usize| home(slot as u64, self.servers);
         for a in 0..n {
             for b in 0..a {
                 if server(a) == server(b) && self.gap(&[a], &[b]) > self.cut_at {
@@ -286,13 +287,14 @@ fn it_learns_and_replays() {
     assert_eq!(policy.digest(), again.digest());
 }
 
-/// Worlds number their users round robin over the clusters. A server must not be a hint at the cluster.
+/// Where users appear in the order of their numbers, which go round robin over the clusters, a server must not be a hint at
+/// the cluster.
 #[test]
-fn servers_do_not_tell_the_number_of_a_user_modulo_anything() {
+fn servers_do_not_tell_the_place_of_a_user_modulo_anything() {
     for modulus in [2, 4, 5, 10] {
         let mut seen = vec![[0u32; 5]; modulus];
-        for user in 0..10_000u64 {
-            seen[user as usize % modulus][home(user, 5) as usize] += 1;
+        for place in 0..10_000u64 {
+            seen[place as usize % modulus][home(place, 5) as usize] += 1;
         }
         let expected = 10_000.0 / (5.0 * modulus as f64);
         for counts in seen {
