@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 #: Whole numbers are below this.
@@ -76,3 +77,22 @@ def shop(values: dict[str, Any]) -> dict[str, object]:
         if value is None and name not in ("link_scale", "bias", "newcomers_every"):
             raise TypeError(f"{name} is None; a value is required")
     return checked
+
+
+def seed_list(seeds: int | Iterable[int], first_seed: int) -> list[int]:
+    """The seeds: those given, or a number of them."""
+    if isinstance(seeds, Iterable):
+        numbers = [whole("a seed", seed) for seed in seeds]
+        if first_seed != 1:
+            raise ValueError(
+                f"first_seed is {first_seed}, and seeds are given one by one; give a number of seeds"
+            )
+        for number, count in Counter(numbers).items():
+            if count > 1:
+                raise ValueError(f"seed {number} is there twice")
+        return numbers
+    first = whole("first_seed", first_seed)
+    count = whole("seeds", seeds)
+    if first + count > LIMIT:
+        raise ValueError(f"the last seed is {first + count - 1}; it must be below {LIMIT - 1}")
+    return list(range(first, first + count))

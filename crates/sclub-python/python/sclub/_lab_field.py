@@ -6,16 +6,28 @@ import html
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._lab_output import write_all
+from ._lab_checks import seed_list, text, whole
+from ._lab_guests import column_list
+from ._lab_output import call_of, stored_results, write_all
+from ._lab_progress import Progress, watching
 from ._lab_results import pandas
+from ._sclub import lab_field, lab_field_defaults
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_worlds, _ranked, _sizes = lab_field_defaults()
+
+#: The worlds of `field`; docs/field.md describes them.
+field_worlds: tuple[str, ...] = tuple(_worlds)
+
+#: The built-in policies that `field` ranks by default: all that do not know the world.
+field_policies: tuple[str, ...] = tuple(_ranked)
 
 #: The files that are always there; a table of one policy or world has no picture of ranks.
 FILES = ("index.html", "field.json", "field.tex", "field.txt")
@@ -285,3 +297,128 @@ def _standing(values: Mapping[str, Any]) -> Standing:
         against_sclub=pair("against_sclub"),
         against_sclub_soft=pair("against_sclub_soft"),
     )
+
+
+def field(
+    policies: Mapping[str, object] | Iterable[object] | None = None,
+    worlds: Iterable[str] | None = None,
+    rounds: int | None = None,
+    seeds: int | Iterable[int] | None = None,
+    *,
+    first_seed: int = 1,
+    quick: bool = False,
+    constants: str | os.PathLike[str] = "tuned",
+    out: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    threads: int | None = None,
+    progress: bool | Progress | None = None,
+) -> Field:
+    """Compare policies in many worlds: the table of ``sclub field``, with policies of your own as columns.
+
+    All policies of a world and seed get the same users, items and noise. Built-in policies have the results of the
+    command, to the last digit. Policies of your own are ranked and tested with them. The references `oracle`, `informed` and
+    `random` play too, and are not ranked.
+
+    Parameters
+    ----------
+    policies
+        The policies to rank, as in `run`; by default all of `field_policies`. ``[Mine, *sclub.lab.field_policies]`` is yours
+        beside all of them. A class or function is called once for each world before anything runs, and then for each world and
+        seed, with an `About`. A policy without ``recommend_list`` is left out of the worlds that show lists. A function can leave a
+        policy out of a world by returning None.
+    worlds
+        The names of the worlds, some of `field_worlds`; by default all.
+    rounds
+        The number of rounds, 2**15 by default; shops have at most 12,000.
+    seeds
+        The number of seeds, counted from `first_seed`, 10 by default; or the seeds themselves.
+    quick
+        True for a first look: 2**11 rounds and 2 seeds, where they are not given.
+    constants
+        The constants of built-in policies: "tuned", those that this release has chosen for all worlds by one procedure; "default";
+        "released", those of published code; or a file that ``sclub tune`` has written.
+    out
+        A folder to write the page (index.html) and the other files to. It also gets the results of built-in policies as soon as a
+        world is played: the same call goes on where an interrupted one stopped. The command ``sclub field --out`` can use the
+        same folder. Policies of your own are run again by each call.
+    fresh
+        True deletes the stored results of `out` first.
+    threads, progress
+        As in `run`.
+
+    Raises
+    ------
+    ValueError
+        Names the argument. An exception of your policy is raised unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np, sclub
+    >>> class Greedy:
+    ...     def __init__(self, about):
+    ...         self.gram, self.sum = np.eye(about.dim), np.zeros(about.dim)
+    ...     def recommend(self, user, items):
+    ...         return np.argmax(items @ np.linalg.solve(self.gram, self.sum))
+    ...     def learn(self, user, item, reward):
+    ...         self.gram += np.outer(item, item)
+    ...         self.sum += reward * item
+    >>> table = sclub.lab.field(
+    ...     [Greedy, "linucb-one"], ["servers", "cascade"], rounds=200, seeds=2, progress=False
+    ... )
+    >>> sorted(table.policies)
+    ['Greedy', 'linucb-one']
+    >>> [cell.policy for cell in table.cells if cell.world == "cascade"]  # Greedy has no recommend_list
+    ['linucb-one', 'oracle', 'informed', 'random']
+    """
+    if isinstance(worlds, str):
+        worlds = [worlds]
+    default_rounds, default_seeds = _sizes[1 if quick else 0]
+    chosen = seed_list(default_seeds if seeds is None else seeds, first_seed)
+    columns = column_list(field_policies if policies is None else policies)
+    if not columns:
+        raise ValueError("policies is empty; there must be at least one")
+    names = [] if worlds is None else [text("a world", world) for world in worlds]
+    for name in names:
+        if name not in field_worlds:
+            raise ValueError(f"unknown world '{name}'; use some of {', '.join(field_worlds)}")
+    if worlds is not None and not names:
+        raise ValueError("worlds is empty; there must be at least one")
+    rounds = default_rounds if rounds is None else whole("rounds", rounds)
+    options = {
+        "worlds": names,
+        "rounds": rounds,
+        "seeds": chosen,
+        "threads": whole("threads", threads),
+        "constants": _constants(constants),
+        "command": call_of(
+            "field",
+            policies=None if policies is None else [label for label, _, _ in columns],
+            worlds=names or None,
+            rounds=rounds,
+            seeds=chosen,
+            constants=None if constants == "tuned" else os.fspath(constants),
+        ),
+        "cells": stored_results(out, fresh),
+    }
+    with watching(progress) as watch:
+        files, _ = lab_field(columns, options, watch)
+    made = Field(dict(files))
+    if out is not None:
+        made.save(out)
+    return made
+
+
+def _constants(constants: str | os.PathLike[str]) -> str:
+    """A name, or the content of a file of ``sclub tune``."""
+    if constants in ("tuned", "default", "released"):
+        return str(constants)
+    if not isinstance(constants, (str, os.PathLike)):
+        raise TypeError(
+            f"constants is {constants!r}; 'tuned', 'default', 'released' or a file is expected"
+        )
+    content = Path(constants).read_text(encoding="utf-8")
+    try:
+        json.loads(content)["constants"]
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{os.fspath(constants)} is not a result of `sclub tune`") from None
+    return content

@@ -36,3 +36,9 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
         part = path.with_name(path.name + ".part")
         part.write_bytes(content)
         part.replace(path)
+
+
+def call_of(name: str, **arguments: object) -> str:
+    """A call of a function of `sclub.lab`, without arguments that are None."""
+    given = [f"{key}={value!r}" for key, value in arguments.items() if value is not None]
+    return f"sclub.lab.{name}({', '.join(given)})"
