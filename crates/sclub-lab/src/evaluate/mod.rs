@@ -175,7 +175,7 @@ fn pass(
     let (mut terms, mut accepted) = (Vec::new(), Vec::new());
     let mut theta = vec![0.0; dim];
     for (number, round) in log.rounds.iter().enumerate() {
-        if number as u64 % PIECE == 0 && number > 0 {
+        if (number as u64).is_multiple_of(PIECE) && number > 0 {
             observer.played(PIECE);
             if observer.is_cancelled() {
                 return Ok(None);

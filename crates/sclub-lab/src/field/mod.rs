@@ -123,7 +123,7 @@ impl Plan {
         let known: Vec<&str> = all.map(|world| world.name).collect();
         let is_unknown = |name: &&String| !known.contains(&name.as_str());
         match self.only.iter().find(is_unknown) {
-            Some(name) => Err(unknown("world", name, known.into_iter())),
+            Some(name) => Err(unknown("world", name, known)),
             None => Ok(()),
         }
     }

@@ -45,6 +45,9 @@ pub fn lab_field_defaults() -> (Vec<&'static str>, Vec<&'static str>, [(u64, u64
     (worlds.collect(), policies.collect(), sizes)
 }
 
+/// The contents of files by name.
+type Files = Vec<(&'static str, String)>;
+
 /// Makes a table. Returns its files by name, and how many results were run and how many reused. `watch` is as in
 /// `lab_run`.
 #[pyfunction]
@@ -53,7 +56,7 @@ pub fn lab_field(
     policies: Vec<Column<'_>>,
     options: FieldOptions,
     watch: &Bound<'_, PyAny>,
-) -> PyResult<(Vec<(&'static str, String)>, (usize, usize))> {
+) -> PyResult<(Files, (usize, usize))> {
     let start = Instant::now();
     let columns = Columns::new(policies)?;
     let (constants, released) = match &*options.constants {
