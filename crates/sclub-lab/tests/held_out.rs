@@ -249,7 +249,9 @@ fn a_memory_of_items_gains_in_the_leaky_world_alone() {
         let split = Arc::new(Split::new(&all, 1, protocol).unwrap());
         let world = HeldOut::new(split, Others::Uniform, 2.0);
         let players = [false, true].map(|remembers| {
-            let inner = make(&entry(Name::LINUCB_IND), &world, 1).unwrap().unwrap();
+            let inner = make(&entry(Name::LINUCB_IND), &world, 1, 100)
+                .unwrap()
+                .unwrap();
             let memory = Memory {
                 inner,
                 remembers,
