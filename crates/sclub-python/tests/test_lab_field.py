@@ -241,7 +241,9 @@ def test_a_folder_has_the_files_and_goes_on_with_stored_results(tmp_path: Path) 
     assert without_times(again.cells) == without_times(first.cells)
     assert without_times(lab.Field.load(folder).cells) == without_times(again.cells)
     field(["sclub"], out=folder, fresh=True)
-    assert len((folder / "cells.jsonl").read_text()) < len(stored) * 1.1
+    # Times of a new run differ.
+    fresh = (folder / "cells.jsonl").read_text().splitlines()
+    assert fresh[0] != stored.splitlines()[0] and len(fresh) == len(stored.splitlines())
     saved = tmp_path / "saved"
     again.save(saved)
     assert {path.name for path in saved.iterdir()} == names - {"cells.jsonl"}
