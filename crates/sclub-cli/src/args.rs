@@ -68,10 +68,11 @@ pub enum Command {
     /// are all different, a catalogue, and a catalogue whose rewards are late. All rows have the same seeds.
     Ablate(crate::ablate::AblateArgs),
 
-    /// Make vectors of users and items from a file of ratings
+    /// Make vectors of items from a catalogue, of users and items from ratings, or of both
     ///
-    /// Reads which user took which item, chooses the users and items with the most interactions, and
-    /// takes the leading directions in which they differ (a singular value decomposition) as features.
+    /// From a catalogue (--items): titles, tags, categories and prices become vectors, and the fitted transform is a file
+    /// that new items go through. From ratings (--ratings): which user took which item, and the leading directions in
+    /// which they differ (a singular value decomposition) are the features.
     Features(crate::features::FeaturesArgs),
 
     /// Recommend over HTTP: two calls, delayed rewards, nothing lost
@@ -107,6 +108,15 @@ pub enum Command {
     /// with 95% intervals. Says so if the log cannot tell.
     Evaluate(crate::evaluate::EvaluateArgs),
 
+    /// Compare policies on a running server: start an experiment, show its results, end it
+    ///
+    /// Users are split over arms by a hash of their id. Each arm has its own policy, and every arm learns from every reward.
+    /// Results have intervals that hold at any time one looks.
+    Experiment {
+        #[command(subcommand)]
+        command: crate::experiment::ExperimentCommand,
+    },
+
     /// Show the clusters of a running server, or one user's place in them
     ///
     /// Shows the number of clusters over time, the share of users without a cluster, and the gain in prediction
@@ -125,6 +135,15 @@ pub enum Command {
 
     /// Make a server's folder from a backup
     Restore(crate::keeping::RestoreArgs),
+
+    /// Teach a new folder interactions of the past: user, item, reward, time
+    ///
+    /// Reads a file of interactions and learns from each of them, in the order of time, as from rewards that came through
+    /// the API. The folder is complete or not there at all.
+    Import(Box<crate::teach::ImportArgs>),
+
+    /// Teach a new folder the history of another one, under another policy, preset or constants
+    Reteach(Box<crate::teach::ReteachArgs>),
 
     /// Write decisions and rewards as JSON lines: user, item, position, propensity, features, score, reward, times
     Export(crate::keeping::ExportArgs),
@@ -159,6 +178,27 @@ pub struct RunArgs {
         help_heading = "World"
     )]
     pub feature_scale: f64,
+
+    /// With --world ratings or ratings-leaky: file of vectors of items, such as the items.csv of `sclub features --items`, as
+    /// features in place of those made from the feature users
+    #[arg(long, value_name = "FILE", help_heading = "World")]
+    pub item_features: Option<PathBuf>,
+
+    /// With --item-features: make features from the feature users as well. Items that they took have these, and for other
+    /// items they are predicted from the vectors of the file
+    #[arg(long, requires = "item_features", help_heading = "World")]
+    pub with_interactions: bool,
+
+    /// With --world ratings or ratings-leaky: share of items that are cold. Features are made as if no feature user took them,
+    /// and all candidates are such items
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0",
+        allow_negative_numbers = true,
+        help_heading = "World"
+    )]
+    pub cold_items: f64,
 
     /// With --world ratings or ratings-leaky: give the policies the user of some other round, so that knowledge about a
     /// user is worthless

@@ -1,4 +1,6 @@
-//! `sclub features`: a file of ratings to vectors of users and items.
+//! `sclub features`: vectors of users and items, from a file of ratings, a catalogue, or both.
+
+pub mod items;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,8 +34,13 @@ const SHOWN: usize = 20;
 #[command(after_long_help = EXAMPLES, args_override_self = true)]
 pub struct FeaturesArgs {
     /// File of users and the items that they took or rated; it may be compressed with gzip or zstd
-    #[arg(long, value_name = "FILE", help_heading = "Data")]
-    pub ratings: PathBuf,
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "items",
+        help_heading = "Data"
+    )]
+    pub ratings: Option<PathBuf>,
 
     /// Format of the file
     #[arg(long, value_parser = format(), default_value = "auto", help_heading = "Data")]
@@ -50,12 +57,16 @@ pub struct FeaturesArgs {
     #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
     pub users: u64,
 
-    /// Number of items to choose, those with the most interactions
-    #[arg(long, value_name = "N", default_value = "1000", value_parser = whole, allow_negative_numbers = true, help_heading = "Features")]
-    pub items: u64,
+    /// File of a catalogue, with a row or a JSON object for each item: CSV and the like, JSON lines or Parquet. With a
+    /// number and --ratings: the number of items to choose, those with the most interactions [default: 1000]
+    #[arg(long, value_name = "FILE or N", value_parser = items_arg, allow_negative_numbers = true, help_heading = "Data")]
+    pub items: Option<ItemsArg>,
+
+    #[command(flatten)]
+    pub catalogue: items::CatalogueArgs,
 
     /// Take every user and every item instead
-    #[arg(long, conflicts_with_all = ["users", "items"], help_heading = "Features")]
+    #[arg(long, conflicts_with = "users", help_heading = "Features")]
     pub all: bool,
 
     /// The folder to write to; it is made if it is missing
@@ -72,8 +83,32 @@ pub struct FeaturesArgs {
     pub quiet: bool,
 }
 
+/// A catalogue, or a number of items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ItemsArg {
+    /// The file of a catalogue.
+    Catalogue(PathBuf),
+    /// The number of items to choose from the ratings.
+    Count(u64),
+}
+
+/// A number counts items; any other text is a file.
+fn items_arg(text: &str) -> Result<ItemsArg, String> {
+    match whole(text) {
+        Ok(count) => Ok(ItemsArg::Count(count)),
+        Err(error) if text.parse::<f64>().is_ok() => Err(error),
+        Err(_) => Ok(ItemsArg::Catalogue(text.into())),
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
+  sclub features --items catalogue.csv
+      vectors of items from titles, tags, categories and prices, and a transform for new items
+  sclub features --items movies.dat --columns id,title,genres --ratings ratings.csv
+      the same with who took what: items that few users took get the vectors that their titles and genres predict
+  sclub features --items tags.tsv --columns artist,tag --id-column artist --gather
+      a file with a row for each tag of an item
   sclub features --ratings ml-20m/ratings.csv
       1000 users and 1000 movies with 20 features each, as in the paper
   sclub features --ratings review.json --out yelp/
@@ -95,10 +130,10 @@ longest row, with a 1 appended, divided by the root of 2. No vector is longer th
 
 /// A format of files, or `auto` to detect it.
 #[derive(Debug, Clone, Copy)]
-pub struct FormatArg(Option<Format>);
+pub struct FormatArg(pub Option<Format>);
 
 /// Parses a format; the help lists them.
-fn format() -> impl TypedValueParser<Value = FormatArg> {
+pub fn format() -> impl TypedValueParser<Value = FormatArg> {
     let auto =
         PossibleValue::new("auto").help("Detect the format from the name and the first line");
     let all = Format::ALL.iter();
@@ -113,16 +148,33 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
         usize::try_from(value)
             .with_context(|| format!("{name} is {value}; it must be at most {}", usize::MAX))
     };
+    let dim = small("dim", args.dim)?;
+    check_dim(dim)?;
+    let count = match &args.items {
+        Some(ItemsArg::Catalogue(path)) => return items::items(args, path, dim),
+        Some(ItemsArg::Count(count)) => Some(*count),
+        None => None,
+    };
+    let Some(ratings) = &args.ratings else {
+        bail!(
+            "--items is a number; name a file of ratings with --ratings, or a catalogue with --items"
+        );
+    };
+    if !args.catalogue.is_empty() {
+        bail!("columns of items need a catalogue; name its file with --items");
+    }
+    if args.all && count.is_some() {
+        bail!("--all takes every item; leave out --items, or --all");
+    }
     let selection = Selection {
         users: small("users", args.users)?,
-        items: small("items", args.items)?,
+        items: small("items", count.unwrap_or(1000))?,
     };
-    let dim = small("dim", args.dim)?;
-    check(args, dim)?;
+    check(args, &selection, dim)?;
 
     let start = Instant::now();
-    let made = prepare(&args.out)?;
-    let done = make(args, selection, dim, start);
+    let made = prepare(&args.out, &FILES)?;
+    let done = make(args, ratings, selection, dim, start);
     if done.is_err() && made {
         // Nothing is in it; a folder that cannot be removed does no harm.
         let _ = fs::remove_dir(&args.out);
@@ -130,11 +182,17 @@ pub fn features(args: &FeaturesArgs) -> Result<ExitCode> {
     done
 }
 
-fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -> Result<ExitCode> {
+fn make(
+    args: &FeaturesArgs,
+    ratings: &Path,
+    selection: Selection,
+    dim: usize,
+    start: Instant,
+) -> Result<ExitCode> {
     let options = args.data.options(args.format.0)?;
-    let read = read_file(&args.ratings, &options, args.quiet)?;
+    let read = read_file(ratings, &options, args.quiet)?;
     let reading = start.elapsed().as_secs_f64();
-    print_line(&what_was_read(&args.ratings, &read, reading));
+    print_line(&what_was_read(ratings, &read, reading));
 
     let chosen = if args.all {
         everything(&read.interactions)
@@ -159,11 +217,10 @@ fn make(args: &FeaturesArgs, selection: Selection, dim: usize, start: Instant) -
 }
 
 /// Validates the arguments before a file is read, which may take long.
-fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
-    check_dim(dim)?;
+fn check(args: &FeaturesArgs, selection: &Selection, dim: usize) -> Result<()> {
     if !args.all {
-        for (name, value) in [("users", args.users), ("items", args.items)] {
-            if value < args.dim {
+        for (name, value) in [("users", selection.users), ("items", selection.items)] {
+            if value < dim {
                 bail!("{name} is {value}; {dim} features need at least {dim}");
             }
         }
@@ -172,9 +229,9 @@ fn check(args: &FeaturesArgs, dim: usize) -> Result<()> {
 }
 
 /// Makes the folder and finds out whether it can be written to. Returns whether it was not there.
-fn prepare(out: &Path) -> Result<bool> {
+fn prepare(out: &Path, files: &[&str]) -> Result<bool> {
     let is_new = prepare_folder(out)?;
-    for name in FILES {
+    for name in files {
         prepare_file(&out.join(name))?;
     }
     Ok(is_new)

@@ -10,8 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use sclub_lab::field::{
-    FILES, Field, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, TunePlan, Tuned, files,
-    own_settings, ranked, tuned, worlds,
+    FILES, FIRST_SEED, Field, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, TunePlan, Tuned,
+    files, own_settings, ranked, tuned, worlds,
 };
 use sclub_lab::paper::Progress as Done;
 use sclub_lab::policies::Name;
@@ -26,8 +26,8 @@ use crate::stored::{StoredArgs, open_cells};
 use crate::table::numbers;
 
 /// Defaults of `sclub tune`.
-const TUNE_ROUNDS: u64 = 1 << 13;
-const TUNE_SEEDS: u64 = 2;
+const TUNE_ROUNDS: u64 = 1 << 15;
+const TUNE_SEEDS: u64 = 1;
 const CANDIDATES: u64 = 16;
 
 /// The flags of `sclub field`.
@@ -133,7 +133,7 @@ pub struct TuneArgs {
     #[arg(long, help_heading = "Run")]
     pub per_family: bool,
 
-    /// Rounds of the last rung; each rung before it has a quarter
+    /// Rounds of the last rung; each rung before it has half of the next
     #[arg(long, value_name = "N", default_value_t = TUNE_ROUNDS, value_parser = whole, help_heading = "Run")]
     pub rounds: u64,
 
@@ -161,7 +161,8 @@ Examples:
 
 Every policy gets the same number of candidates, rounds and seeds. The first candidate has the default constants.
 The others multiply each number among them by a factor between 1/8 and 8. Each rung plays the candidates that are
-left and keeps the best quarter. Seeds are 1000001 and up, which `sclub field` refuses.
+left on seeds of its own and keeps the best quarter. The default plays in every rung, and the last rung decides between
+it and the best of the others. Seeds are 1000001 and up, which `sclub field` refuses.
 ";
 
 /// Runs what is missing, prints the table and writes it.
@@ -218,7 +219,10 @@ fn plan(args: &FieldArgs) -> Result<Plan> {
         false => (ROUNDS, SEEDS),
     };
     let rounds = args.rounds.unwrap_or(rounds);
-    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
+    let seeds = run::seeds(
+        args.stored.first_seed.unwrap_or(FIRST_SEED),
+        args.seeds.unwrap_or(seeds),
+    )?;
     let all = worlds(rounds).into_iter().chain(own_settings(rounds));
     let named = all.map(|world| world.name.to_owned());
     let has = |name: &String| args.only.iter().any(|part| name.contains(&**part));

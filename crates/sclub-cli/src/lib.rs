@@ -8,6 +8,7 @@ mod args;
 mod choices;
 mod cluster;
 mod evaluate;
+mod experiment;
 mod explain;
 mod features;
 mod field;
@@ -23,6 +24,7 @@ mod serve;
 mod simulate;
 mod stored;
 mod table;
+mod teach;
 mod title;
 
 use std::process::ExitCode;
@@ -42,7 +44,7 @@ Type next:
   sclub ablate --quick  what each part of sclub-soft is worth, a short version
   sclub serve           recommend over HTTP on http://127.0.0.1:8080, with a page to watch it
   sclub simulate        simulated users for that server, from another terminal
-  sclub features --help vectors of users and items from ratings of your own
+  sclub features --help vectors of items from titles, tags and prices, and of users and items from ratings
   sclub --help          all commands
 ";
 
@@ -107,6 +109,8 @@ pub fn main() -> ExitCode {
         Some(args::Command::Tune(args)) => field::tune(&args),
         Some(args::Command::Ablate(args)) => ablate::ablate(&args),
         Some(args::Command::Features(args)) => features::features(&args),
+        Some(args::Command::Import(args)) => teach::import(&args),
+        Some(args::Command::Reteach(args)) => teach::reteach(&args),
         Some(args::Command::Serve(mut args)) => {
             args.given = matches.subcommand().map(given).unwrap_or_default();
             serve::serve(&args)
@@ -121,6 +125,7 @@ pub fn main() -> ExitCode {
             cluster::cluster(*command)
         }
         Some(args::Command::Explain(args)) => explain::explain(&args),
+        Some(args::Command::Experiment { command }) => experiment::experiment(&command),
         Some(args::Command::Evaluate(args)) => evaluate::run(&args),
         Some(args::Command::Verify(args)) => keeping::verify(&args),
         Some(args::Command::Backup(args)) => keeping::backup(&args),

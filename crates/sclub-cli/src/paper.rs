@@ -221,7 +221,7 @@ fn plan(args: &PaperArgs) -> Result<Plan> {
     };
     Ok(Plan {
         rounds,
-        seeds: run::seeds(args.stored.first_seed, seeds)?,
+        seeds: run::seeds(args.stored.first_seed.unwrap_or(1), seeds)?,
         threads: threads(args.stored.threads)?,
         quick: args.quick,
         parts: args.parts.clone(),

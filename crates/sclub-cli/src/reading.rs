@@ -72,6 +72,7 @@ impl DataArgs {
                 user: self.user_column.clone(),
                 item: self.item_column.clone(),
                 rating: self.rating_column.clone(),
+                time: None,
             },
             ratings,
         })

@@ -162,7 +162,10 @@ fn plan(args: &RobustArgs) -> Result<Plan> {
     } else {
         (ROUNDS, SEEDS)
     };
-    let seeds = run::seeds(args.stored.first_seed, args.seeds.unwrap_or(seeds))?;
+    let seeds = run::seeds(
+        args.stored.first_seed.unwrap_or(1),
+        args.seeds.unwrap_or(seeds),
+    )?;
     let threads = threads(args.stored.threads)?;
     let options = args.files.options(None)?;
     let mut data: Vec<(String, Data)> = Vec::new();

@@ -1,6 +1,6 @@
 //! `sclub run`: arguments to an experiment, the experiment to a table and files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,8 +9,10 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use sclub_lab::catalogue::{Link, Shop, Visits};
 use sclub_lab::clustering;
+use sclub_lab::data::{Interactions, features, read_vectors};
 use sclub_lab::document::config;
 use sclub_lab::figure;
+use sclub_lab::held_out::{Content, ContentMode};
 use sclub_lab::named::Named;
 use sclub_lab::policies::{Name, choose};
 use sclub_lab::run::{Experiment, Run, threads};
@@ -23,7 +25,7 @@ use serde_json::json;
 use crate::args::{RecipeArgs, RunArgs, ShopArgs};
 use crate::files::{prepare_file, prepare_folder, print_line, save};
 use crate::progress::Progress;
-use crate::reading::read_file;
+use crate::reading::{Reading, read_file};
 use crate::table;
 use crate::title::title;
 
@@ -125,7 +127,7 @@ pub const CLICKS: &str = "clicks: mean click probability of the items shown, ± 
 pub const CLICK_YARDSTICKS: [Name; 3] = [Name::INFORMED, Name::BEST_ITEM, Name::RANDOM];
 
 /// Flags of worlds made from ratings.
-const FILE_FLAGS: [&str; 10] = [
+const FILE_FLAGS: [&str; 13] = [
     "ratings",
     "user_column",
     "item_column",
@@ -135,11 +137,21 @@ const FILE_FLAGS: [&str; 10] = [
     "skip_bad_lines",
     "others",
     "feature_scale",
+    "item_features",
+    "with_interactions",
+    "cold_items",
     "placebo",
 ];
 
 /// Flags of worlds made from choices.
-const CHOICE_FLAGS: [&str; 3] = ["others", "feature_scale", "placebo"];
+const CHOICE_FLAGS: [&str; 6] = [
+    "others",
+    "feature_scale",
+    "item_features",
+    "with_interactions",
+    "cold_items",
+    "placebo",
+];
 
 /// Flags of synthetic worlds that worlds of choices and of catalogues do not have.
 pub const SYNTHETIC_FLAGS: [&str; 17] = [
@@ -323,17 +335,70 @@ fn setting(args: &RunArgs) -> Result<Setting> {
         }
         return Ok(setting);
     }
-    let setting = Setting::ratings(
+    let content = match &args.item_features {
+        Some(path) => Some(content(path, args, &read.interactions)?),
+        None => None,
+    };
+    let mut setting = Setting::ratings(
         read.interactions,
         (recipe.dim, recipe.candidates),
         args.others,
         args.feature_scale,
         args.placebo,
     );
+    if !(0.0..=1.0).contains(&args.cold_items) {
+        bail!(
+            "cold-items is {}; it must be at least 0 and at most 1",
+            args.cold_items
+        );
+    }
+    setting = setting.with_cold_items(args.cold_items);
+    if let Some(content) = content {
+        setting = setting.with_content(content);
+    }
     Ok(match args.world {
         Kind::RatingsLeaky => setting.leaky(),
         _ => setting,
     })
+}
+
+/// The vectors of items in a file, for the items of the ratings.
+fn content(path: &Path, args: &RunArgs, all: &Interactions) -> Result<Content> {
+    let progress = Reading::new(args.quiet);
+    let read = read_vectors(path, &|done, total| progress.read(done, total));
+    drop(progress);
+    let mode = match args.with_interactions {
+        true => ContentMode::Both,
+        false => ContentMode::Alone,
+    };
+    let content = Content::new(&read?, all, mode);
+    if mode == ContentMode::Alone {
+        let (has, dim) = (content.vectors.columns(), args.recipe.dim);
+        if args.given.iter().any(|flag| flag == "dim") && dim != has as u64 {
+            bail!(
+                "dim is {dim}, and the vectors of {} have {has}; leave out --dim",
+                path.display()
+            );
+        }
+        features::check_dim(has)?;
+    }
+    if content.missing == all.items() {
+        bail!(
+            "none of the {} items of the ratings is in {}; the first one is '{}'",
+            all.items(),
+            path.display(),
+            all.item_name(0)
+        );
+    }
+    if content.missing > 0 {
+        eprintln!(
+            "sclub: warning: {} of {} items of the ratings are not in {}; they have no features but the constant",
+            thousands(content.missing as f64),
+            thousands(all.items() as f64),
+            path.display()
+        );
+    }
+    Ok(content)
 }
 
 fn experiment(args: &RunArgs) -> Result<Experiment> {

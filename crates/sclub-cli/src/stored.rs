@@ -12,9 +12,9 @@ use crate::files::prepare_file;
 /// The flags that these commands have in common.
 #[derive(Debug, clap::Args)]
 pub struct StoredArgs {
-    /// Seed of the first world; the others count up from it
-    #[arg(long, value_name = "N", default_value = "1", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
-    pub first_seed: u64,
+    /// Seed of the first world; the others count up from it [default: 1; 5001 for `sclub field`]
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
+    pub first_seed: Option<u64>,
 
     /// Threads to use; the results are the same with any number [default: all cores]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]

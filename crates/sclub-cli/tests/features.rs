@@ -347,3 +347,148 @@ fn ratings_from_a_threshold_on_are_likes() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+/// Thirty movies with a title, one of three genres and a price.
+fn catalogue() -> String {
+    let mut text = String::from("movieId,title,genres,price\n");
+    for movie in 0..30 {
+        let genre = ["crime", "space", "love"][movie % 3];
+        let title = ["The end of", "A story of", "Return to"][movie / 3 % 3];
+        writeln!(
+            text,
+            "{},{title} {genre},{genre}|{},{}",
+            9000 + movie,
+            title.len(),
+            movie * 3 % 7
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_catalogue_becomes_vectors_a_transform_and_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(path.join("catalogue.csv"), catalogue()).unwrap();
+    let output = sclub(
+        path,
+        &["--items", "catalogue.csv", "--dim", "6", "--out", "made"],
+    );
+    let printed = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in [
+        "title   text ",
+        "genres  tags ",
+        "price   number ",
+        "The vectors explain ",
+    ] {
+        assert!(printed.contains(line), "{line}:\n{printed}");
+    }
+    let (header, numbers) = npy(&path.join("made/items.npy"));
+    assert!(header.contains("(30, 6"), "{header}");
+    let table = fs::read_to_string(path.join("made/items.csv")).unwrap();
+    let rows = table.lines().skip(1).zip(numbers.chunks(6)).zip(9000..);
+    for ((line, row), id) in rows {
+        let mut fields = line.split(',');
+        assert_eq!(fields.next(), Some(&*id.to_string()));
+        let same: Vec<f64> = fields.map(|field| field.parse().unwrap()).collect();
+        assert_eq!(same, row);
+        assert!(row.iter().map(|x| x * x).sum::<f64>() < 1.0 + 1e-9);
+    }
+    // The same bytes again, and from another format.
+    let first = fs::read(path.join("made/transform.json")).unwrap();
+    let mut json = String::new();
+    for line in catalogue().lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [id, title, genres, price] = fields[..] else {
+            panic!("{line}")
+        };
+        writeln!(
+            json,
+            r#"{{"movieId": {id}, "title": "{title}", "genres": "{genres}", "price": {price}}}"#
+        )
+        .unwrap();
+    }
+    fs::write(path.join("catalogue.jsonl"), json).unwrap();
+    for file in ["catalogue.csv", "catalogue.jsonl"] {
+        let output = sclub(path, &["--items", file, "--dim", "6", "--out", "again"]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(
+            fs::read(path.join("again/transform.json")).unwrap() == first,
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn a_catalogue_and_ratings_make_one_transform() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    fs::write(
+        path.join("catalogue.csv"),
+        catalogue() + "1,Something new,space|9,3\n",
+    )
+    .unwrap();
+    fs::write(
+        path.join("ratings.csv"),
+        ratings() + "100,77,3,1112486027\n",
+    )
+    .unwrap();
+    let args = [
+        "--items",
+        "catalogue.csv",
+        "--ratings",
+        "ratings.csv",
+        "--dim",
+        "5",
+    ];
+    let output = sclub(path, &args);
+    let (printed, warned) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{warned}");
+    assert!(
+        printed.contains("40 users") && printed.contains("30 items were taken by 5 users or more"),
+        "{printed}"
+    );
+    assert!(
+        warned.contains("1 of 31 items in ratings.csv are not in the catalogue"),
+        "{warned}"
+    );
+    assert!(npy(&path.join("features/items.npy")).0.contains("(31, 5"));
+}
+
+#[test]
+fn a_bad_catalogue_is_refused_with_the_line_and_the_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let refused = |args: &[&str]| {
+        let output = sclub(path, args);
+        assert!(!output.status.success(), "{}", text(&output.stdout));
+        assert!(!path.join("features").exists());
+        text(&output.stderr)
+    };
+    fs::write(path.join("a.csv"), "id,title,price\n1,a b,2\n\n1,c d,3\n").unwrap();
+    let error = refused(&["--items", "a.csv"]);
+    assert!(
+        error.contains("a.csv:4: its id '1' is that of item 1"),
+        "{error}"
+    );
+    fs::write(path.join("b.csv"), "id,title,price\n1,a b,2\n2,c d,much\n").unwrap();
+    let error = refused(&["--items", "b.csv", "--number", "price"]);
+    assert!(
+        error.contains("b.csv:3: the field 'price' is \"much\"; a number is expected"),
+        "{error}"
+    );
+    let error = refused(&["--items", "b.csv", "--text", "name"]);
+    assert!(
+        error.contains("there is no column 'name'; the columns are id, price, title"),
+        "{error}"
+    );
+    let error = refused(&["--items", "20"]);
+    assert!(
+        error.contains("name a file of ratings with --ratings"),
+        "{error}"
+    );
+    let error = refused(&["--items", "missing.csv"]);
+    assert!(error.contains("cannot read missing.csv"), "{error}");
+}

@@ -151,6 +151,10 @@ impl World for Catalogue {
         Some(&self.truth)
     }
 
+    fn told(&self) -> Vec<(&'static str, f64)> {
+        self.shop.told()
+    }
+
     fn new_block(&self) -> Block {
         Block::of_stock(Arc::clone(&self.stock), self.shop.slots, self.shop.delay)
     }

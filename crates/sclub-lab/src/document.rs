@@ -102,6 +102,12 @@ pub fn world_json(world: &Setting) -> Value {
             if ratings.interactions.has_values() {
                 world["rating_values"] = json!(true);
             }
+            if let Some(content) = &ratings.content {
+                world["item_features"] = json!(content.mode);
+            }
+            if ratings.protocol.cold_items > 0.0 {
+                world["cold_items"] = json!(ratings.protocol.cold_items);
+            }
             return world;
         }
         Setting::Catalogue(shop) => return shop_json(shop),

@@ -8,10 +8,14 @@
 //! 3. Each interaction of a served user is one round, used once, in random order: the item that the
 //!    user took among others that the user never took. The reward is 1 if the item taken is shown.
 //!    If ratings are values, it is the value instead, and the matrix of step 2 has values in place of ones.
+//!    Instead, or beside them, items can have features of another origin ([`Content`]), such as titles and tags.
 //! 4. No other is offered to a user twice. A user has no more rounds when the others run out.
 //!
 //! So nothing that a policy is served with has been made from the users it serves, and no candidate has been
 //! offered to the same user before.
+//!
+//! With [`Protocol::cold_items`] a share of the items is cold: what feature users did with them is left out of step 2, and
+//! all rounds are among cold items. Then an SVD of who took what has nothing to say about any candidate.
 //!
 //! World `ratings-leaky` is without step 4 ([`Protocol::others_once`]). There an item that was offered to
 //! the same user before is never the one taken, so a policy that remembers items is paid for that.
@@ -25,11 +29,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{ItemId, UserId};
 use serde::Serialize;
 
-use crate::data::Interactions;
 use crate::data::features::{self, FeatureError};
 use crate::data::matrix::{Matrix, Sparse};
+use crate::data::{Interactions, Vectors};
 use crate::named::named;
-use crate::streams::{Purpose, stream};
+use crate::streams::{Purpose, mix, stream};
 use crate::world::{BLOCK, Block, Rewards, Truth, World, age_class};
 
 /// Feature users that an item needs, and kept items that a served user needs.
@@ -71,6 +75,63 @@ pub struct Protocol {
     pub max_feature_users: usize,
     /// True if no other is offered to a user twice; false in `ratings-leaky`.
     pub others_once: bool,
+    /// The share of items that are cold: features are made as if no feature user took them, and all candidates are
+    /// such items. 0 for a world of all items.
+    pub cold_items: f64,
+}
+
+/// Features of items that are not made from the interactions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Content {
+    /// A row for each item of the interactions, in their order.
+    pub vectors: Matrix,
+    /// The use of these features.
+    pub mode: ContentMode,
+    /// The number of items that the file does not have. Their rows are 0 but for the last feature, which is that of
+    /// the first row.
+    pub missing: usize,
+}
+
+/// The use of [`Content`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ContentMode {
+    /// They are the features.
+    Alone,
+    /// Items that feature users took have features made from that, and the others those that their content predicts
+    /// ([`sclub_features::blend`]).
+    Both,
+}
+
+impl Content {
+    /// Matches vectors with the items of some interactions by their ids.
+    pub fn new(given: &Vectors, all: &Interactions, mode: ContentMode) -> Self {
+        let places = given.places();
+        let columns = given.vectors.columns();
+        let mut vectors = Matrix::zeros(all.items(), columns);
+        let mut missing = 0;
+        for item in 0..all.items() {
+            match places.get(&*all.item_name(item).to_string()) {
+                Some(&at) => vectors.row_mut(item).copy_from_slice(given.vectors.row(at)),
+                None => {
+                    vectors.row_mut(item)[columns - 1] = given.vectors.get(0, columns - 1);
+                    missing += 1;
+                }
+            }
+        }
+        Self {
+            vectors,
+            mode,
+            missing,
+        }
+    }
+
+    /// A hash of the vectors and their use.
+    pub fn digest(&self) -> u64 {
+        let numbers = self.vectors.values().iter().map(|value| value.to_bits());
+        let start = mix(&[self.mode as u64, self.vectors.rows() as u64]);
+        numbers.fold(start, |state, word| mix(&[state, word]))
+    }
 }
 
 impl Protocol {
@@ -91,6 +152,7 @@ impl Default for Protocol {
             max_rounds: 1 << 20,
             max_feature_users: 10_000,
             others_once: true,
+            cold_items: 0.0,
         }
     }
 }
@@ -114,6 +176,12 @@ pub enum HeldOutError {
         /// Candidates in a round.
         candidates: usize,
     },
+    /// The features of the content and of the interactions cannot be brought together.
+    #[error("no features can be made from the content and half of the users: {0}")]
+    Content(#[from] sclub_features::FitError),
+    /// A share that is not possible.
+    #[error("cold-items is {0}; it must be at least 0 and at most 1")]
+    ColdItems(f64),
     /// Too few candidates to choose among.
     #[error("items is {0}; there must be at least 2 to choose among")]
     Candidates(usize),
@@ -141,6 +209,22 @@ impl Split {
     /// # Errors
     /// [`HeldOutError`] if the data are too few.
     pub fn new(all: &Interactions, seed: u64, protocol: Protocol) -> Result<Self, HeldOutError> {
+        Self::with_content(all, seed, protocol, None)
+    }
+
+    /// The split of a seed, with features of items from elsewhere.
+    ///
+    /// # Errors
+    /// [`HeldOutError`] if the data are too few.
+    pub fn with_content(
+        all: &Interactions,
+        seed: u64,
+        protocol: Protocol,
+        content: Option<&Content>,
+    ) -> Result<Self, HeldOutError> {
+        if !(0.0..=1.0).contains(&protocol.cold_items) {
+            return Err(HeldOutError::ColdItems(protocol.cold_items));
+        }
         if protocol.candidates < 2 {
             return Err(HeldOutError::Candidates(protocol.candidates));
         }
@@ -163,40 +247,68 @@ impl Split {
                 items += 1;
             }
         }
-        let of_kept = |user: usize| -> Vec<u32> {
-            let taken = all.of_user(user).iter();
-            taken.filter_map(|&item| kept[item as usize]).collect()
-        };
-        let values_of_kept = |user: usize| -> Vec<f64> {
-            let taken = all.of_user(user).iter();
-            let values = all.values_of_user(user).unwrap_or_default();
-            let both = taken.zip(values);
-            both.filter_map(|(&item, &value)| kept[item as usize].map(|_| value))
-                .collect()
-        };
-        let rows: Vec<Vec<u32>> = feature_users.iter().map(|&user| of_kept(user)).collect();
+        // A draw for each kept item: which of them are cold.
+        let mut draws = stream(seed, Purpose::ColdItems, 0);
+        let is_cold: Vec<bool> = (0..items)
+            .map(|_| protocol.cold_items > 0.0 && draws.random::<f64>() < protocol.cold_items)
+            .collect();
+        let rows: Vec<Vec<(u32, f64)>> = feature_users
+            .iter()
+            .map(|&user| {
+                let mut row = kept_items(all, user, &kept);
+                row.retain(|&(item, _)| !is_cold[item as usize]);
+                row
+            })
+            .collect();
         let matrix = match all.has_values() {
-            false => Sparse::pattern(items as usize, rows.iter().map(Vec::as_slice)),
-            true => {
-                let with_values = |(row, &user): (Vec<u32>, &usize)| {
-                    row.into_iter().zip(values_of_kept(user)).collect()
-                };
-                let rows: Vec<Vec<(u32, f64)>> = rows
-                    .into_iter()
-                    .zip(feature_users)
-                    .map(with_values)
+            false => {
+                let rows: Vec<Vec<u32>> = rows
+                    .iter()
+                    .map(|row| row.iter().map(|entry| entry.0).collect())
                     .collect();
-                Sparse::with_values(items as usize, &rows)
+                Sparse::pattern(items as usize, rows.iter().map(Vec::as_slice))
+            }
+            true => Sparse::with_values(items as usize, &rows),
+        };
+        let mut vectors = match content {
+            None => features::item_vectors(&features::factorise(&matrix, protocol.dim)?.0),
+            Some(content) => {
+                let mut own = Matrix::zeros(items as usize, content.vectors.columns());
+                for (item, place) in kept.iter().enumerate() {
+                    if let Some(at) = place {
+                        let at = *at as usize;
+                        own.row_mut(at).copy_from_slice(content.vectors.row(item));
+                    }
+                }
+                match content.mode {
+                    ContentMode::Alone => own,
+                    ContentMode::Both => sclub_features::blend(&own, &matrix, protocol.dim)?,
+                }
             }
         };
-        let (svd, _) = features::factorise(&matrix, protocol.dim)?;
-        let vectors = features::item_vectors(&svd);
+        if protocol.cold_items > 0.0 {
+            // Only cold items are candidates.
+            let cold: Vec<u32> = (0..items).filter(|&item| is_cold[item as usize]).collect();
+            let mut place_of = vec![None; items as usize];
+            let mut of_cold = Matrix::zeros(cold.len(), vectors.columns());
+            for (at, &item) in cold.iter().enumerate() {
+                place_of[item as usize] = Some(at as u32);
+                of_cold
+                    .row_mut(at)
+                    .copy_from_slice(vectors.row(item as usize));
+            }
+            for place in &mut kept {
+                *place = place.and_then(|item| place_of[item as usize]);
+            }
+            (vectors, items) = (of_cold, cold.len() as u32);
+        }
 
         let mut taken: Vec<Vec<u32>> = Vec::new();
         let mut values: Vec<Vec<f64>> = Vec::new();
         let (mut interactions, mut too_few) = (0, 0);
         for &user in served {
-            let row = of_kept(user);
+            let (row, values_of_row): (Vec<u32>, Vec<f64>) =
+                kept_items(all, user, &kept).into_iter().unzip();
             let left = items as usize - row.len();
             if row.len() < MIN_INTERACTIONS || left < protocol.candidates - 1 {
                 too_few += 1;
@@ -209,7 +321,7 @@ impl Split {
             interactions += rounds;
             taken.push(row);
             if all.has_values() {
-                values.push(values_of_kept(user));
+                values.push(values_of_row);
             }
         }
         if taken.is_empty() {
@@ -311,6 +423,17 @@ impl Split {
         chosen.shuffle(&mut rng);
         chosen
     }
+}
+
+/// The kept items that a user took, ascending, and their values, which are 1 if interactions have none.
+fn kept_items(all: &Interactions, user: usize, kept: &[Option<u32>]) -> Vec<(u32, f64)> {
+    let taken = all.of_user(user).iter();
+    let values = all.values_of_user(user);
+    let value = |at: usize| values.map_or(1.0, |values| values[at]);
+    taken
+        .enumerate()
+        .filter_map(|(at, &item)| Some((kept[item as usize]?, value(at))))
+        .collect()
 }
 
 /// Every interaction once, with its user's age; of each user the first ones up to a limit.

@@ -7,9 +7,10 @@ use sclub::{Assumptions, Preset, Setup};
 use crate::catalogue::{self, Catalogue, Shop};
 use crate::data::Interactions;
 use crate::data::features::{FeatureError, Selection, Shortage, factorise, user_weights};
-use crate::held_out::{HeldOut, HeldOutError, Others, Protocol, Split};
+use crate::held_out::{Content, ContentMode, HeldOut, HeldOutError, Others, Protocol, Split};
 use crate::named::named;
 use crate::policies::{self, ChoiceError, Entry, Knowledge, Name};
+use crate::streams::mix;
 use crate::synthetic::{Recipe, RecipeError, Synthetic};
 use crate::world::World;
 
@@ -108,6 +109,8 @@ pub struct Ratings {
     pub scale: f64,
     /// True for a placebo: policies are given wrong users.
     pub placebo: bool,
+    /// Features of items that are not made from the interactions.
+    pub content: Option<Arc<Content>>,
 }
 
 /// The reason why a world cannot be made.
@@ -162,7 +165,30 @@ impl Setting {
             others,
             scale,
             placebo,
+            content: None,
         })
+    }
+
+    /// The same setting with features of items from elsewhere. Other settings than `ratings` stay as they are.
+    #[must_use]
+    pub fn with_content(mut self, content: Content) -> Self {
+        if let Setting::Ratings(ratings) = &mut self {
+            if content.mode == ContentMode::Alone {
+                ratings.protocol.dim = content.vectors.columns();
+            }
+            ratings.digest = mix(&[ratings.digest, content.digest()]);
+            ratings.content = Some(Arc::new(content));
+        }
+        self
+    }
+
+    /// The same setting with a share of cold items. Other settings than `ratings` stay as they are.
+    #[must_use]
+    pub fn with_cold_items(mut self, share: f64) -> Self {
+        if let Setting::Ratings(ratings) = &mut self {
+            ratings.protocol.cold_items = share;
+        }
+        self
     }
 
     /// The same setting, in which the items that users did not take are offered to them again: world
@@ -240,7 +266,7 @@ impl Setting {
                 Arc::new(Synthetic::with_weights(*recipe, weights.to_vec(), seed)?)
             }
             Setting::Ratings(ratings) => {
-                let split = Split::new(&ratings.interactions, seed, ratings.protocol)?;
+                let split = ratings.split(seed)?;
                 Arc::new(ratings.world_of(Arc::new(split)))
             }
             Setting::Catalogue(shop) => Arc::new(Catalogue::new(*shop, seed)?),
@@ -290,12 +316,13 @@ impl Setting {
 
     /// The constants that the world sets for policies which have them, by name: what their papers take as known. They are the
     /// number of servers, as `servers`, the error of linear rewards, as `error`, the noise of Gaussian rewards, as `noise`, and
-    /// the number of clusters, as `components`.
+    /// the number of clusters, or of a shop's tastes, as `components`.
     pub fn told(&self) -> Vec<(&'static str, f64)> {
         match self {
             Setting::Synthetic(recipe) => recipe.told(true),
             Setting::Vectors(recipe, _) => recipe.told(false),
-            Setting::Ratings(_) | Setting::Catalogue(_) => Vec::new(),
+            Setting::Catalogue(shop) => shop.told(),
+            Setting::Ratings(_) => Vec::new(),
         }
     }
 
@@ -324,6 +351,19 @@ impl Setting {
 }
 
 impl Ratings {
+    /// The split of a seed.
+    ///
+    /// # Errors
+    /// As [`Split::with_content`].
+    pub fn split(&self, seed: u64) -> Result<Split, HeldOutError> {
+        Split::with_content(
+            &self.interactions,
+            seed,
+            self.protocol,
+            self.content.as_deref(),
+        )
+    }
+
     /// The world of a split that was made before.
     pub fn world_of(&self, split: Arc<Split>) -> HeldOut {
         let world = HeldOut::new(split, self.others, self.scale);

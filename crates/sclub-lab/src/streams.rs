@@ -48,6 +48,8 @@ pub enum Purpose {
     Overlap = 20,
     /// The plane that smoothed items are near.
     Plane = 21,
+    /// The items that no feature user is seen to take.
+    ColdItems = 22,
 }
 
 /// Mixes words into one so that any change of any of them changes everything.

@@ -8,8 +8,11 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use sclub::{Change, Decision, Error, ItemSet, Observation, Policy, Preset, Score, Value};
-use sclub_lab::data::{Interactions, Options, RatingUse, read};
-use sclub_lab::held_out::{HeldOut, HeldOutError, MIN_INTERACTIONS, Others, Protocol, Split};
+use sclub_lab::data::matrix::Matrix;
+use sclub_lab::data::{Interactions, Options, RatingUse, Table, Vectors, read, read_table};
+use sclub_lab::held_out::{
+    Content, ContentMode, HeldOut, HeldOutError, MIN_INTERACTIONS, Others, Protocol, Split,
+};
 use sclub_lab::policies::{Entry, Name, make, setup};
 use sclub_lab::run::{Player, play, play_all};
 use sclub_lab::streams::{Purpose, stream};
@@ -473,4 +476,100 @@ fn splits_of_different_lengths_are_put_together_by_their_rates() {
         summarise(&runs)[0].curve.len(),
         rate_curves(&runs)[0].1.len() + 1
     );
+}
+
+/// The vectors of a made-up catalogue, which tells the kind of each item.
+fn kinds(all: &Interactions) -> Vectors {
+    let ids: Vec<String> = (0..all.items())
+        .map(|item| all.item_name(item).to_string())
+        .collect();
+    let mut vectors = Matrix::zeros(ids.len(), 5);
+    for (at, id) in ids.iter().enumerate() {
+        let number: usize = id.parse().unwrap();
+        vectors.row_mut(at)[number % 4] = 0.5;
+        vectors.row_mut(at)[4] = 0.5;
+    }
+    Vectors { ids, vectors }
+}
+
+/// Users of four tastes, who take items of one kind: item n is of kind n modulo 4.
+fn tastes() -> Interactions {
+    let mut rows = Vec::new();
+    for user in 0..300_u32 {
+        let own = (0..240_u32).filter(|item| item % 4 == user % 4);
+        rows.extend(
+            own.filter(|item| (item * 7 + user * 11) % 5 < 2)
+                .map(|item| (user, item)),
+        );
+    }
+    let names = |count: u32| -> Vec<String> { (0..count).map(|name| name.to_string()).collect() };
+    let (users, items) = (names(300), names(240));
+    let table = Table {
+        name: "tastes",
+        users: &users,
+        items: &items,
+        rows: &rows,
+        ratings: &[],
+    };
+    read_table(&table, &Options::default())
+        .unwrap()
+        .interactions
+}
+
+fn rate(split: &Arc<Split>) -> f64 {
+    let world = HeldOut::new(Arc::clone(split), Others::Uniform, 1.0);
+    rates(&world)[2]
+}
+
+/// Nothing is known about cold items but their content.
+#[test]
+fn cold_items_are_recommended_by_their_content_and_not_by_who_took_them() {
+    let all = tastes();
+    let cold = Protocol {
+        dim: 5,
+        candidates: 8,
+        cold_items: 0.4,
+        ..Protocol::default()
+    };
+    let given = kinds(&all);
+    let with = |mode| {
+        let content = Content::new(&given, &all, mode);
+        assert_eq!(content.missing, 0);
+        Arc::new(Split::with_content(&all, 1, cold, Some(&content)).unwrap())
+    };
+    let svd = Arc::new(Split::new(&all, 1, cold).unwrap());
+    assert!((60..140).contains(&svd.items()), "{}", svd.items());
+    let chance = 1.0 / 8.0;
+    assert!((rate(&svd) - chance).abs() < 0.02, "{}", rate(&svd));
+    let (alone, both) = (
+        rate(&with(ContentMode::Alone)),
+        rate(&with(ContentMode::Both)),
+    );
+    assert!(
+        alone > 2.0 * chance && both > 2.0 * chance,
+        "{alone} {both}"
+    );
+    // Warm items have the vectors of who took them, whatever the content.
+    let warm = Protocol {
+        cold_items: 0.0,
+        ..cold
+    };
+    let content = Content::new(&given, &all, ContentMode::Both);
+    let both = Arc::new(Split::with_content(&all, 1, warm, Some(&content)).unwrap());
+    let svd = Arc::new(Split::new(&all, 1, warm).unwrap());
+    assert!((rate(&both) - rate(&svd)).abs() < 1e-9);
+}
+
+#[test]
+fn shares_of_cold_items_are_validated() {
+    for cold_items in [-0.1, 1.1, f64::NAN] {
+        let bad = Protocol {
+            cold_items,
+            ..protocol()
+        };
+        let error = Split::new(&people(300, 120, 1), 3, bad)
+            .unwrap_err()
+            .to_string();
+        assert!(error.starts_with("cold-items is"), "{error}");
+    }
 }

@@ -7,6 +7,7 @@
 mod classes;
 mod engine;
 mod errors;
+mod features;
 mod ids;
 mod items;
 mod lab;
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 mod _sclub {
     #[pymodule_export]
     use crate::classes::LinUcb;
+    #[pymodule_export]
+    use crate::features::PyTransform;
     #[pymodule_export]
     use crate::ids::item_id;
     #[pymodule_export]

@@ -50,7 +50,8 @@ def test_a_recommendation_has_what_the_api_says(client: Client) -> None:
     assert shown.item == shown.items[0].id
     assert all(one.score == pytest.approx(one.mean + one.width) for one in shown.items)
     scores = [one.score for one in shown.items]
-    assert scores == sorted(scores, reverse=True)
+    # Ties are in random order, and scores that differ by rounding are ties.
+    assert scores == pytest.approx(sorted(scores, reverse=True), rel=1e-12)
     assert shown.decision not in repr(shown)
     assert pickle.loads(pickle.dumps(shown)) == shown
 
@@ -96,6 +97,74 @@ def test_the_rewards_of_a_list_are_one_round(client: Client, rewards: Any) -> No
     assert client.state(hash=False)["rounds"] == before + 2
     with pytest.raises(Invalid, match="4 rewards for 3 items"):
         client.feedback(shown, [0, 0, 0, 0])
+
+
+def test_others_get_their_reward_and_a_second_click_replaces_it(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        shown = client.recommend("o1", k=3)
+        first, second, third = (one.id for one in shown.items)
+        assert client.feedback(shown, 1, item=second, others=0)
+        assert not client.feedback(shown, 1, item=second, others=0)
+        assert client.feedback(shown, 1, item=third)
+        assert client.state()["reward_sum"] == 2 and client.state()["rounds"] == 1
+        rewards = {line["item"]: (line["reward"], "assumed" in line) for line in client.export()}
+        assert rewards == {first: (0, True), second: (1, False), third: (1, False)}
+        assert client.export_frame()["assumed"].sum() == 1
+        assert client.feedback(client.recommend("o1", k=2), others=0)
+        shown = client.recommend("o1", k=2)
+        assert client.feedback_many([{"decision": shown, "others": 0}]) == [True]
+        with pytest.raises(TypeError, match="reward is missing"):
+            client.feedback(shown)
+
+
+def test_equal_rewards_are_a_warning(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        client.put_items(DRINKS)
+        for _ in range(99):
+            client.feedback(client.recommend("w"), 1)
+        with pytest.warns(RuntimeWarning, match="all 100 rewards so far are 1"):
+            client.feedback(client.recommend("w"), 1)
+        assert "all 100 rewards" in client.state()["reward_warning"]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            client.feedback(client.recommend("w"), 1)  # once is enough
+            client.feedback(client.recommend("w"), 0)
+        assert "reward_warning" not in client.state()
+
+
+def test_descriptions_filters_and_missing_candidates(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        shop = [
+            {"id": "a", "features": [1, 0], "title": "A", "tags": ["red"], "data": {"price": 3}},
+            {"id": "b", "features": [0, 1], "tags": ["red", "big"], "data": {"price": 9}},
+            {"id": "c", "features": [1, 1], "available": False, "tags": ["red"]},
+        ]
+        assert client.put_items(shop) == 3
+        assert client.item_card("a") == {**shop[0], "features": [1.0, 0.0]}
+        assert client.item_card("c")["available"] is False
+
+        def shown(**how: Any) -> set[str]:
+            return {one.id for one in client.recommend("f", k=3, **how).items}
+
+        assert shown() == {"a", "b"}
+        assert shown(filter={"tags": "big"}) == {"b"}
+        assert shown(filter={"price": {"max": 5}}) == {"a"}
+        assert shown(candidates=["a", "b"], exclude=["b"]) == {"a"}
+        assert client.recommend("f", candidates=["a", "gone"]).missing == ("gone",)
+        with pytest.raises(NotFound):
+            client.recommend("f", candidates=["a", "gone"], strict=True)
+        with pytest.raises(Invalid) as error:
+            client.recommend("f", filter={"price": {"least": 1}})
+        assert error.value.field == "filter.price.least"
+        first = client.recommend("seen")
+        assert client.recommend("seen", seen=1).item != first.item
+        batch = client.recommend_many([{"user": "f", "filter": {"tags": ["big"]}, "seen": 0}])
+        assert batch[0].item == "b"
+    with pytest.raises(ValueError, match="and may have 'title'"):
+        Client("http://127.0.0.1:1").put_items([{"id": "a", "features": [1], "colour": "red"}])
+    with pytest.raises(TypeError, match="available must be True or False"):
+        Client("http://127.0.0.1:1").put_items([{"id": "a", "features": [1], "available": "no"}])
 
 
 def test_recommendations_follow_the_context(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sclub::{BackgroundFit, ItemSet, Policy, SclubSoft, SoftParams};
-use sclub_server::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Threads};
+use sclub_server::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Rules, Threads};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
@@ -206,6 +206,7 @@ fn shown(engine: &Engine, scratch: &mut Scratch, draws: &mut Draws, user: usize)
     let asked = RecommendQuery {
         user: &format!("user-{user}"),
         among: CandidateSet::Inline(vec!["item"], &items),
+        rules: Rules::default(),
         k: 1,
         context: None,
     };
@@ -250,6 +251,7 @@ fn measure(engine: &Engine, runtime: &tokio::runtime::Runtime, users: usize) {
                 let asked = RecommendQuery {
                     user: &user,
                     among: CandidateSet::Inline(ids.iter().map(String::as_str).collect(), &items),
+                    rules: Rules::default(),
                     k: 1,
                     context: None,
                 };

@@ -4,6 +4,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::description::Description;
+use crate::experiment::ArmPlan;
+
 /// The version of the encoding of a batch.
 pub(crate) const VERSION: u8 = 2;
 
@@ -13,6 +16,9 @@ const VERSION_WITH_CONTEXT: u8 = 3;
 
 /// The version of a batch of the journal with a third part, for propensities.
 pub(crate) const VERSION_WITH_PROPENSITIES: u8 = 4;
+
+/// The version of a batch of the journal with further parts, for details of decisions and the sources of rewards.
+pub(crate) const VERSION_WITH_DETAILS: u8 = 5;
 
 /// The time at which a batch was accepted, by two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -77,10 +83,58 @@ pub enum Event {
         /// The lists, in the order in which they are learned, each decision once.
         lists: Vec<RewardedList>,
     },
+    /// A round some of whose rewards are assumed, and rewards in place of assumed ones.
+    LearnAssumed {
+        /// The rewards, in the order in which they are learned. If there are none, no round is learned.
+        round: Vec<Reward>,
+        /// For each reward of the round, true if it is assumed: nobody has sent it, and one that is sent later replaces
+        /// it.
+        assumed: Vec<bool>,
+        /// Rewards in place of assumed ones.
+        corrected: Vec<Reward>,
+    },
+    /// Items with descriptions are in the catalogue, in place of those with the same ids.
+    Describe {
+        /// The items.
+        items: Vec<DescribedItem>,
+    },
+    /// An experiment begins.
+    StartExperiment {
+        /// Its name.
+        name: String,
+        /// The number that users are hashed with.
+        salt: u64,
+        /// The arms: those that are shown, then the shadow arms. The first is the control.
+        arms: Vec<ArmPlan>,
+    },
+    /// The experiment under way ends, and the policy of its winner is in force from here on.
+    EndExperiment {
+        /// The name of the experiment.
+        name: String,
+        /// The name of the arm.
+        winner: String,
+    },
+    /// From here on an arm of the experiment under way recommends from another fit.
+    FitArm {
+        /// The index of the arm.
+        arm: u32,
+        /// As in [`Event::Fit`].
+        fit: Vec<u8>,
+    },
 }
 
 impl Event {
-    /// The number of rewards in the event, and their sum.
+    /// The number of the first item shown whose reward is in a round with assumed rewards.
+    pub(crate) fn first_number(&self) -> Option<u64> {
+        match self {
+            Event::Learn { round } | Event::LearnAssumed { round, .. } => {
+                round.first().map(|reward| reward.number)
+            }
+            _ => None,
+        }
+    }
+
+    /// The number of new rewards in the event, and the sum of all.
     pub fn rewards(&self) -> (u64, f64) {
         let add = |(count, sum), reward| (count + 1, sum + reward);
         match self {
@@ -88,6 +142,12 @@ impl Event {
             Event::LearnLists { lists } => {
                 let rewards = lists.iter().flat_map(RewardedList::rewards);
                 rewards.map(|(.., reward)| reward).fold((0, 0.0), add)
+            }
+            Event::LearnAssumed {
+                round, corrected, ..
+            } => {
+                let rewards = round.iter().chain(corrected).map(|r| r.reward);
+                (round.len() as u64, rewards.sum())
             }
             _ => (0, 0.0),
         }
@@ -101,6 +161,27 @@ pub struct Item {
     pub id: String,
     /// Its features.
     pub features: Vec<f64>,
+}
+
+/// An item with its features and its description.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DescribedItem {
+    /// Its id.
+    pub id: String,
+    /// Its features.
+    pub features: Vec<f64>,
+    /// Its description.
+    pub description: Description,
+}
+
+impl From<Item> for DescribedItem {
+    fn from(Item { id, features }: Item) -> Self {
+        Self {
+            id,
+            features,
+            description: Description::default(),
+        }
+    }
 }
 
 /// The reward for an item that was shown to a user, with everything about the decision.
@@ -334,6 +415,16 @@ mod tests {
             &[0, 1, 1, 2, 3, 4, 5],
         ]
         .concat();
+        let described = vec![DescribedItem {
+            id: "d".to_owned(),
+            features: Vec::new(),
+            description: Description {
+                title: Some("t".to_owned()),
+                tags: vec!["g".to_owned()],
+                is_unavailable: true,
+                data: "{}".to_owned(),
+            },
+        }];
         let kinds = [
             (Event::Expect { users: 3 }, &[0, 3][..]),
             (Event::Learn { round: Vec::new() }, &[1, 0]),
@@ -343,6 +434,44 @@ mod tests {
             (Event::Fit { fit: vec![9, 8] }, &[5, 2, 9, 8]),
             (Event::Expire { before: 300 }, &[6, 0xac, 2]),
             (Event::LearnLists { lists: vec![list] }, &list_bytes),
+            (
+                Event::LearnAssumed {
+                    round: Vec::new(),
+                    assumed: vec![true],
+                    corrected: Vec::new(),
+                },
+                &[8, 0, 1, 1, 0],
+            ),
+            (
+                Event::Describe { items: described },
+                &[9, 1, 1, b'd', 0, 1, 1, b't', 1, 1, b'g', 1, 2, b'{', b'}'],
+            ),
+            (
+                Event::StartExperiment {
+                    name: "x".to_owned(),
+                    salt: 300,
+                    arms: vec![ArmPlan {
+                        name: "a".to_owned(),
+                        policy: "{}".to_owned(),
+                        share: 128,
+                    }],
+                },
+                &[10, 1, b'x', 0xac, 2, 1, 1, b'a', 2, b'{', b'}', 0x80, 1],
+            ),
+            (
+                Event::EndExperiment {
+                    name: "x".to_owned(),
+                    winner: "a".to_owned(),
+                },
+                &[11, 1, b'x', 1, b'a'],
+            ),
+            (
+                Event::FitArm {
+                    arm: 2,
+                    fit: vec![9],
+                },
+                &[12, 2, 1, 9],
+            ),
         ];
         for (event, bytes) in kinds {
             let batch = batch(vec![event]);

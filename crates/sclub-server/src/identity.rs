@@ -5,8 +5,11 @@
 mod tests;
 
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
 use sclub::{ContextMode, MAX_DIM, Preset, Setup, Spec, Users, Value, Values};
+use sclub_features::Transform;
 use serde::{Deserialize, Serialize};
 
 use crate::context::Context;
@@ -16,9 +19,12 @@ use crate::state::Served;
 
 /// The latest version of the events and snapshots in a folder. Earlier ones are read as well.
 ///
-/// Version 2 added fits to the events, version 3 context features, version 4 lists. A folder without them
-/// keeps the earlier version.
-pub const FORMAT: u32 = 4;
+/// Version 2 added fits to the events, version 3 context features, version 4 lists, version 5 descriptions of items,
+/// assumed rewards and experiments. A folder keeps the version that it was made with.
+pub const FORMAT: u32 = 5;
+
+/// The first version with descriptions of items and assumed rewards.
+pub(crate) const WITH_DESCRIPTIONS: u32 = 5;
 
 /// The default policy of a new folder.
 pub const DEFAULT: &str = "sclub-soft";
@@ -47,20 +53,6 @@ fn names(specs: &[&Spec]) -> String {
     names.join(", ")
 }
 
-/// The format version of a new folder: the lowest one that has all of its events, so that earlier releases
-/// can open the folder where possible.
-fn format(policy: &Spec, context: &Context) -> u32 {
-    if policy.can.lists {
-        4
-    } else if !context.is_empty() {
-        3
-    } else if policy.can.fit {
-        2
-    } else {
-        1
-    }
-}
-
 /// The identity of a data folder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Identity {
@@ -73,6 +65,8 @@ pub struct Identity {
     pub constants: Values,
     /// The number of features per item, if it was set when the folder was made.
     pub dim: Option<usize>,
+    /// The transform of items that are sent with their raw fields.
+    pub features: Option<Arc<Transform>>,
     /// The context features of requests.
     pub context: Context,
     /// The key that decisions are sealed with.
@@ -87,6 +81,9 @@ struct Written {
     preset: String,
     constants: BTreeMap<String, Option<Literal>>,
     dim: Option<usize>,
+    /// The file of the transform; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    features: Option<String>,
     /// The declarations of context features; absent without any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     context: Vec<String>,
@@ -94,6 +91,55 @@ struct Written {
     context_mode: Option<String>,
     /// The key in hexadecimal.
     key: String,
+}
+
+/// A policy and its constants as they are in the folder's identity, and in the log for the arms of an experiment.
+#[derive(Serialize, Deserialize)]
+struct WrittenPolicy {
+    policy: String,
+    preset: String,
+    constants: BTreeMap<String, Option<Literal>>,
+}
+
+impl WrittenPolicy {
+    fn new(identity: &Identity) -> Self {
+        let constants = identity.constants.iter();
+        let constants = constants
+            .map(|(constant, value)| (constant.name.to_owned(), Literal::new(constant, value)));
+        Self {
+            policy: identity.policy.name.to_owned(),
+            preset: identity.preset().to_string(),
+            constants: constants.collect(),
+        }
+    }
+
+    /// The policy and its constants.
+    fn read(mut self) -> Result<(&'static Spec, Values), Misfit> {
+        if sclub::find_policy(&self.policy).is_none() {
+            let name = &self.policy;
+            return Err(Misfit(format!(
+                "the folder is for policy '{name}', which this program does not have"
+            )));
+        }
+        let policy = find(&self.policy)?;
+        let preset = find_preset(policy, &self.preset)?;
+        convert_old_constants(policy, &mut self.constants);
+        let mut given = Vec::with_capacity(self.constants.len());
+        for (name, literal) in &self.constants {
+            let constant = policy.constant(name).ok_or_else(|| {
+                let policy = policy.name;
+                Misfit(format!(
+                    "policy {policy} has no constant '{name}', which the folder sets"
+                ))
+            })?;
+            let value = match literal {
+                Some(literal) => literal.value(constant)?,
+                None => Value::Unset,
+            };
+            given.push((constant.name, value));
+        }
+        Ok((policy, values(policy, preset, &given)?))
+    }
 }
 
 /// Hashes the ids of users, with a key.
@@ -125,18 +171,21 @@ impl Identity {
     /// # Errors
     /// If a setting is invalid.
     pub fn new(settings: &Settings, random: &dyn Random) -> Result<Self, Misfit> {
-        let policy = find(settings.policy.as_deref().unwrap_or(DEFAULT))?;
-        check_names(policy, settings)?;
-        let preset = match settings.preset.as_deref() {
-            Some(name) => find_preset(policy, name)?,
-            None => policy.presets[0],
-        };
-        let constants = values(policy, preset, &requested(policy, settings)?)?;
+        let (policy, constants) = policy_of(settings)?;
         if let Some(dim) = settings.dim {
             sclub::ItemSet::new(dim).map_err(|error| Misfit(format!("dim: {error}")))?;
         }
         let context = Context::new(&settings.context, context_mode(settings)?)?;
-        let dim = settings.dim.unwrap_or(1);
+        let of_transform = settings.transform.as_ref().map(|transform| transform.dim());
+        if let (Some(dim), Some(made)) = (settings.dim, of_transform)
+            && dim != made
+        {
+            return Err(Misfit(format!(
+                "dim is {dim}, and the transform makes {made} features; omit dim"
+            )));
+        }
+        let given_dim = settings.dim.or(of_transform);
+        let dim = given_dim.unwrap_or(1);
         let joined = context.policy_dim(dim);
         if joined > MAX_DIM {
             return Err(Misfit(format!(
@@ -148,26 +197,54 @@ impl Identity {
             .fill(&mut key)
             .map_err(|error| Misfit(format!("the system gives no random numbers: {error}")))?;
         let identity = Self {
-            format: format(policy, &context),
+            format: FORMAT,
             policy,
             constants,
-            dim: settings.dim,
+            dim: given_dim,
+            features: settings.transform.clone(),
             context,
             key,
         };
         // Before the folder becomes one for constants that cannot be served.
-        let policy = identity.make(settings.dim.unwrap_or(1), 0);
+        let policy = identity.make(dim, 0);
         policy.map_err(|error| Misfit(error.to_string()))?;
         Ok(identity)
     }
 
-    /// The same identity for a cluster, whose logs have fits if partitions are fitted together.
-    #[must_use]
-    pub fn with_fits(mut self) -> Self {
-        if self.policy.gather.is_some() {
-            self.format = self.format.max(2);
-        }
-        self
+    /// The same folder with another policy: that of the settings, with their preset and constants.
+    ///
+    /// # Errors
+    /// If the policy cannot be served, or a constant is invalid.
+    pub fn with_policy(&self, settings: &Settings) -> Result<Self, Misfit> {
+        let (policy, constants) = policy_of(settings)?;
+        self.with(policy, constants)
+    }
+
+    /// The policy and its constants as a text, for the log.
+    pub fn written_policy(&self) -> String {
+        serde_json::to_string(&WrittenPolicy::new(self)).expect("plain data")
+    }
+
+    /// The same folder with the policy of [`Identity::written_policy`].
+    ///
+    /// # Errors
+    /// If the text is malformed, or the program does not have the policy.
+    pub fn with_written_policy(&self, text: &str) -> Result<Self, Misfit> {
+        let written: WrittenPolicy = serde_json::from_str(text)
+            .map_err(|_| Misfit("the policy of an arm cannot be decoded".to_owned()))?;
+        let (policy, constants) = written.read()?;
+        self.with(policy, constants)
+    }
+
+    fn with(&self, policy: &'static Spec, constants: Values) -> Result<Self, Misfit> {
+        let other = Self {
+            policy,
+            constants,
+            ..self.clone()
+        };
+        let made = other.make(other.dim.unwrap_or(1), 0);
+        made.map_err(|error| Misfit(error.to_string()))?;
+        Ok(other)
     }
 
     /// Decodes the identity of an existing folder.
@@ -188,36 +265,29 @@ impl Identity {
             )));
         }
         let mut written: Written = serde_json::from_slice(bytes).map_err(unreadable)?;
-        if sclub::find_policy(&written.policy).is_none() {
-            let name = &written.policy;
-            return Err(Misfit(format!(
-                "the folder is for policy '{name}', which this program does not have"
-            )));
+        let policy = std::mem::take(&mut written.policy);
+        let (policy, constants) = WrittenPolicy {
+            policy,
+            preset: written.preset,
+            constants: written.constants,
         }
-        let policy = find(&written.policy)?;
-        let preset = find_preset(policy, &written.preset)?;
-        convert_old_constants(policy, &mut written.constants);
-        let mut given = Vec::with_capacity(written.constants.len());
-        for (name, literal) in &written.constants {
-            let constant = policy.constant(name).ok_or_else(|| {
-                let policy = policy.name;
-                Misfit(format!(
-                    "policy {policy} has no constant '{name}', which the folder sets"
-                ))
-            })?;
-            let value = match literal {
-                Some(literal) => literal.value(constant)?,
-                None => Value::Unset,
-            };
-            given.push((constant.name, value));
-        }
+        .read()?;
         let key = blake3::Hash::from_hex(&written.key)
             .map_err(|_| Misfit("the folder's identity has no valid key".to_owned()))?;
         Ok(Self {
             format,
             policy,
-            constants: values(policy, preset, &given)?,
+            constants,
             dim: written.dim,
+            features: match &written.features {
+                Some(file) => {
+                    let transform = Transform::decode(file.as_bytes()).map_err(|error| {
+                        Misfit(format!("the transform in the folder's identity: {error}"))
+                    })?;
+                    Some(Arc::new(transform))
+                }
+                None => None,
+            },
             context: Context::new(
                 &written.context,
                 parse_mode(written.context_mode.as_deref())?,
@@ -228,15 +298,20 @@ impl Identity {
 
     /// Encodes the identity for the folder.
     pub fn encode(&self) -> Vec<u8> {
-        let constants = self.constants.iter();
-        let constants = constants
-            .map(|(constant, value)| (constant.name.to_owned(), Literal::new(constant, value)));
+        let WrittenPolicy {
+            policy,
+            preset,
+            constants,
+        } = WrittenPolicy::new(self);
         let written = Written {
             format: self.format,
-            policy: self.policy.name.to_owned(),
-            preset: self.preset().to_string(),
-            constants: constants.collect(),
+            policy,
+            preset,
+            constants,
             dim: self.dim,
+            features: self.features.as_ref().map(|transform| {
+                String::from_utf8(transform.encode()).expect("the file is a text")
+            }),
             context: self.context.declarations(),
             context_mode: (!self.context.is_empty()).then(|| self.context.mode().to_string()),
             key: blake3::Hash::from_bytes(self.key).to_hex().to_string(),
@@ -278,6 +353,21 @@ impl Identity {
         {
             return Err(differs("dim", &asked.to_string(), &has.to_string()));
         }
+        if let Some(asked) = &settings.transform
+            && self.features.as_ref() != Some(asked)
+        {
+            let has = match &self.features {
+                Some(has) => format!("another transform ({})", has.digest()),
+                None => "no transform".to_owned(),
+            };
+            let file = settings
+                .features
+                .as_deref()
+                .unwrap_or_else(|| Path::new(""))
+                .display();
+            let asked = format!("{file} ({})", asked.digest());
+            return Err(differs("features", &asked, &has));
+        }
         let declared = self.context.declarations();
         if !settings.context.is_empty() {
             let asked = Context::new(&settings.context, self.context.mode())?.declarations();
@@ -318,6 +408,60 @@ impl Identity {
         Ok(())
     }
 
+    /// Checks the settings that may differ from one start to the next: rewards for unanswered items, and the share of
+    /// uniform lists.
+    ///
+    /// # Errors
+    /// If a value is out of range, or the policy lacks an ability.
+    pub fn check_run(&self, settings: &Settings) -> Result<(), Misfit> {
+        let share = settings.explore_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(Misfit(format!(
+                "explore-share is {share}; it must be from 0 to 1"
+            )));
+        }
+        let Some(reward) = settings.unanswered else {
+            return Ok(());
+        };
+        let (min, max) = (settings.reward_min, settings.reward_max);
+        let problem = if !(min..=max).contains(&reward) {
+            format!("unanswered is {reward}; a reward must be from {min} to {max}")
+        } else if settings.after.as_millis() >= settings.lifetime.saturating_mul(1000) {
+            let after = String::from(settings.after);
+            let lifetime = settings.lifetime;
+            format!(
+                "after is {after}; it must be less than the lifetime of decisions, {lifetime} seconds"
+            )
+        } else if settings.journal_days == 0 {
+            "unanswered needs the journal, where decisions are kept; set journal-days".to_owned()
+        } else if settings.cluster.is_some() {
+            "unanswered is not supported in a cluster; send \"others\" with the feedback".to_owned()
+        } else if !self.has_descriptions() {
+            "unanswered needs a data folder of this version; teach a new folder".to_owned()
+        } else if !self.can_correct() {
+            let all = servable();
+            let able: Vec<&Spec> = all.into_iter().filter(|spec| spec.can.correct).collect();
+            let half_life = match self.policy.can.correct {
+                true => " with a half-life",
+                false => "",
+            };
+            format!(
+                "unanswered needs a policy that can correct a reward, and {}{half_life} cannot; use one of {}",
+                self.policy.name,
+                names(&able)
+            )
+        } else {
+            return Ok(());
+        };
+        Err(Misfit(problem))
+    }
+
+    /// Returns true if the policy draws at random.
+    pub fn draws(&self) -> bool {
+        let is_bonus = self.constants.get("explore") == Value::Choice("bonus");
+        self.policy.can.draws && !is_bonus
+    }
+
     /// Hashes the ids of users for this folder or cluster.
     pub fn user_hash(&self) -> UserHash {
         UserHash(blake3::derive_key(
@@ -346,6 +490,17 @@ impl Identity {
     /// learns each item by itself.
     pub fn has_lists(&self) -> bool {
         self.policy.can.lists && self.format >= 4
+    }
+
+    /// Returns true if items can have descriptions, rewards can be assumed, and experiments can be made.
+    pub fn has_descriptions(&self) -> bool {
+        self.format >= WITH_DESCRIPTIONS
+    }
+
+    /// Returns true if the policy can replace an assumed reward by another one.
+    pub fn can_correct(&self) -> bool {
+        let policy = self.make(self.dim.unwrap_or(1), 0);
+        self.has_descriptions() && policy.is_ok_and(|mut policy| policy.as_correct().is_some())
     }
 
     /// The preset that the constants come from.
@@ -389,6 +544,18 @@ pub(crate) fn setup(dim: usize) -> Setup<'static> {
         fits_inline: false,
         ..Setup::new(dim)
     }
+}
+
+/// The policy of the settings, with their preset and constants.
+fn policy_of(settings: &Settings) -> Result<(&'static Spec, Values), Misfit> {
+    let policy = find(settings.policy.as_deref().unwrap_or(DEFAULT))?;
+    check_names(policy, settings)?;
+    let preset = match settings.preset.as_deref() {
+        Some(name) => find_preset(policy, name)?,
+        None => policy.presets[0],
+    };
+    let constants = values(policy, preset, &requested(policy, settings)?)?;
+    Ok((policy, constants))
 }
 
 /// The constants of a preset, some of them overridden. Constants are fixed before the number of features is

@@ -5,6 +5,7 @@
 //! | [`api`] | HTTP requests to calls of the engine, and back |
 //! | [`edge`] | the layer between sockets and the API: connections, TLS, API keys, limits |
 //! | [`engine`] | writes: validate, log, apply; one thread writes, all threads read |
+//! | [`spaces`] | several catalogues and models in one server |
 //! | [`state`] | the state, a fold of the events |
 //! | [`event`], [`decision`] | the contents of the log, and of the decisions that clients receive |
 //! | [`old`] | reads backups of version 0.1 |
@@ -20,10 +21,13 @@ pub mod client;
 pub mod cluster;
 pub mod context;
 pub mod decision;
+pub mod description;
 pub mod edge;
 pub mod engine;
 pub mod env;
 pub mod event;
+pub mod experiment;
+pub mod filter;
 pub mod identity;
 mod locks;
 pub mod meters;
@@ -31,6 +35,7 @@ pub mod old;
 pub mod refusal;
 mod serve;
 pub mod settings;
+pub mod spaces;
 pub mod state;
 pub mod store;
 

@@ -1,5 +1,7 @@
 //! Metrics: for Prometheus, and by the second for the page.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -9,6 +11,8 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sclub::Outlook;
 
 use crate::event::Event;
+use crate::experiment::{ArmReport, ExperimentReport, Experiments};
+use crate::locks::lock;
 use crate::state::{Record, State, What};
 
 /// The upper bounds of the latency buckets, in seconds.
@@ -58,6 +62,10 @@ pub struct Meters {
     calls: [CallMeters; 5],
     /// Decisions not recorded in the journal: the buffer was full, or the page was refused.
     pub not_journaled: Counter,
+    /// Decisions that will get no assumed reward, because too many wait.
+    pub unanswered_dropped: Counter,
+    rewards_equal: Gauge,
+    unanswered: Gauge,
     decisions: Counter,
     rewards: Counter,
     reward_sum: Gauge,
@@ -90,6 +98,8 @@ pub struct Meters {
     forwards: Histogram,
     second: Second,
     total_decisions: AtomicU64,
+    /// The metrics of the arms of an experiment, in Prometheus' text format.
+    arms: Mutex<String>,
 }
 
 /// The metrics of one kind of request.
@@ -155,6 +165,9 @@ impl Default for Meters {
                     }
                 }),
                 not_journaled: counter!("sclub_decisions_unnoted_total"),
+                unanswered_dropped: counter!("sclub_unanswered_dropped_total"),
+                rewards_equal: gauge!("sclub_rewards_equal"),
+                unanswered: gauge!("sclub_unanswered"),
                 decisions: counter!("sclub_decisions_total"),
                 rewards: counter!("sclub_rewards_total"),
                 reward_sum: gauge!("sclub_reward_sum"),
@@ -187,6 +200,7 @@ impl Default for Meters {
                 forwards: histogram!("sclub_forward_seconds"),
                 second: Second::default(),
                 total_decisions: AtomicU64::new(0),
+                arms: Mutex::default(),
             }
         })
     }
@@ -224,6 +238,18 @@ fn describe() {
     describe_counter!(
         "sclub_decisions_unnoted_total",
         "Decisions not recorded in the journal: the buffer was full, or the page was refused. They still accept a reward"
+    );
+    describe_counter!(
+        "sclub_unanswered_dropped_total",
+        "Decisions whose items will get no assumed reward, because too many decisions wait"
+    );
+    describe_gauge!(
+        "sclub_rewards_equal",
+        "1 if all rewards are equal and there are at least 100: nothing can be learned from them; else 0"
+    );
+    describe_gauge!(
+        "sclub_unanswered",
+        "Decisions that wait for their rewards, to be given assumed ones"
     );
     describe_counter!("sclub_rewards_total", "Rewards learned");
     describe_gauge!(
@@ -399,6 +425,12 @@ impl Meters {
             .set(figure(|outlook| f64::from(u8::from(outlook.used))));
     }
 
+    /// Sets the gauges of rewards: whether all are equal, and the number of decisions that wait for theirs.
+    pub fn rewards(&self, are_equal: bool, unanswered: usize) {
+        self.rewards_equal.set(f64::from(u8::from(are_equal)));
+        self.unanswered.set(unanswered as f64);
+    }
+
     /// Counts a fit that took effect.
     pub fn fitted(&self) {
         self.fits.increment(1);
@@ -423,9 +455,15 @@ impl Meters {
         self.handle.run_upkeep();
     }
 
+    /// Sets the gauges of the arms of the experiment under way.
+    pub fn experiment(&self, experiments: &Experiments) {
+        let report = experiments.report();
+        *lock(&self.arms) = report.map_or_else(String::new, |report| arm_gauges(&report));
+    }
+
     /// The metrics in Prometheus' text format.
     pub fn render(&self) -> String {
-        self.handle.render()
+        self.handle.render() + &*lock(&self.arms)
     }
 
     /// The summary since the last call. There must be one caller only.
@@ -442,6 +480,103 @@ impl Meters {
             feedback_p99: quantile(&feedback, 0.99),
         }
     }
+}
+
+/// The gauges of the arms of an experiment. Names need no escapes ([`crate::experiment::Plan::check`]).
+fn arm_gauges(report: &ExperimentReport) -> String {
+    type Value = fn(&ArmReport) -> Option<f64>;
+    let gauges: [(&str, &str, Value); 6] = [
+        ("users", "Users of an arm with a reward", |arm| {
+            Some(arm.sums.users as f64)
+        }),
+        ("items", "Items of an arm with a reward", |arm| {
+            Some(arm.sums.items as f64)
+        }),
+        ("reward_sum", "Sum of the rewards of an arm", |arm| {
+            Some(arm.sums.rewards)
+        }),
+        (
+            "difference",
+            "Reward per item of an arm less that of the control",
+            |arm| Some(arm.difference?.value),
+        ),
+        (
+            "difference_low",
+            "Lower end of the difference, at any time with 95% confidence",
+            |arm| Some(arm.difference?.low),
+        ),
+        (
+            "difference_high",
+            "Upper end of the difference, at any time with 95% confidence",
+            |arm| Some(arm.difference?.high),
+        ),
+    ];
+    let mut text = String::new();
+    for (name, help, value) in gauges {
+        let values: Vec<(&str, f64)> = report
+            .plan
+            .arms
+            .iter()
+            .zip(&report.arms)
+            .filter(|(plan, _)| !plan.is_shadow())
+            .filter_map(|(plan, arm)| Some((&*plan.name, value(arm)?)))
+            .collect();
+        if values.is_empty() {
+            continue;
+        }
+        text += &format!("# HELP sclub_arm_{name} {help}\n# TYPE sclub_arm_{name} gauge\n");
+        for (arm, value) in values {
+            let experiment = &report.plan.name;
+            text +=
+                &format!("sclub_arm_{name}{{experiment=\"{experiment}\",arm=\"{arm}\"}} {value}\n");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Metrics in Prometheus' text format with the label `space` on each.
+pub fn labelled(text: &str, space: &str) -> String {
+    let mut out = String::with_capacity(text.len() * 3 / 2);
+    for line in text.lines() {
+        let at = line.find(['{', ' ']);
+        match at.filter(|_| !line.starts_with('#')) {
+            Some(at) if line[at..].starts_with('{') => {
+                let (name, rest) = (&line[..at], &line[at + 1..]);
+                out.extend([name, "{space=\"", space, "\",", rest]);
+            }
+            Some(at) => out.extend([&line[..at], "{space=\"", space, "\"}", &line[at..]]),
+            None => out.push_str(line),
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Several texts in Prometheus' format as one, in which the lines of a metric are together, as the format requires.
+pub fn joined(texts: impl Iterator<Item = String>) -> String {
+    let mut metrics: BTreeMap<String, (String, String)> = BTreeMap::new();
+    for text in texts {
+        for part in text.split("\n\n") {
+            let is_head = |line: &&str| line.starts_with('#');
+            let (heads, lines): (Vec<&str>, Vec<&str>) = part
+                .lines()
+                .filter(|line| !line.is_empty())
+                .partition(is_head);
+            let Some(name) = heads.first().and_then(|head| head.split(' ').nth(2)) else {
+                continue;
+            };
+            let (head, all) = metrics.entry(name.to_owned()).or_default();
+            *head = heads.join("\n");
+            for line in lines {
+                all.extend([line, "\n"]);
+            }
+        }
+    }
+    let texts = metrics.into_values();
+    texts
+        .map(|(head, lines)| format!("{head}\n{lines}\n"))
+        .collect()
 }
 
 /// The number of buckets in a window: eight for each doubling of the nanoseconds.
@@ -530,5 +665,33 @@ mod tests {
         assert!(text.contains(r#"sclub_request_seconds_bucket{call="recommend",le="0.0025"} 2"#));
         assert_eq!(meters.second().recommends, 2);
         assert_eq!(meters.second().recommends, 0);
+    }
+
+    #[test]
+    fn metrics_of_spaces_are_one_text() {
+        let meters = [Meters::default(), Meters::default()];
+        for (count, meters) in meters.iter().enumerate() {
+            meters.decided(count as u64 + 1);
+            meters.answered(Call::Feedback, Duration::from_millis(2), 200);
+        }
+        let [first, second] = meters.map(|meters| meters.render());
+        let text = joined([first, labelled(&second, "shop")].into_iter());
+        let lines: Vec<&str> = text.lines().collect();
+        let at = |line: &str| lines.iter().position(|other| *other == line).unwrap();
+        let (one, two) = (
+            at("sclub_decisions_total 1"),
+            at("sclub_decisions_total{space=\"shop\"} 2"),
+        );
+        assert_eq!(two, one + 1);
+        assert_eq!(lines[one - 1], "# TYPE sclub_decisions_total counter");
+        at("sclub_requests_total{space=\"shop\",call=\"feedback\",outcome=\"ok\"} 1");
+        let heads = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
+        let mut types: Vec<&&str> = lines
+            .iter()
+            .filter(|line| line.starts_with("# TYPE"))
+            .collect();
+        types.dedup();
+        assert_eq!(types.len(), heads("# TYPE"));
+        assert_eq!(heads("# TYPE sclub_request_seconds "), 1);
     }
 }

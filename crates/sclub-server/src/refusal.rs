@@ -37,6 +37,15 @@ pub enum Refusal {
     /// There is no such cluster.
     #[error("there is no cluster {0}")]
     UnknownCluster(u64),
+    /// An experiment is under way.
+    #[error("experiment '{0}' is running; end it first")]
+    ExperimentRuns(String),
+    /// There is no such experiment under way.
+    #[error("no experiment '{0}' is running")]
+    UnknownExperiment(String),
+    /// The server cannot do it.
+    #[error("{0}")]
+    Unsupported(String),
     /// A field of the request is invalid.
     #[error("{message}")]
     Invalid {

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::api::{App, admin_route, router};
+use crate::api::{App, admin_route, no_spaces, router, with_spaces};
 use crate::cluster::nats::{NatsBus, NatsOptions};
 use crate::cluster::{Node, NodeParts, TokioTasks};
-use crate::edge::keys::check_bind;
+use crate::edge::keys::{DEFAULT_SPACE, check_bind};
 use crate::edge::{self, Audit, EdgeOptions, Guard, Keys, Reload, Site};
-use crate::engine::{Engine, OpenError};
+use crate::engine::OpenError;
 use crate::env::Env;
 use crate::identity::Identity;
 use crate::settings::Settings;
+use crate::spaces::Spaces;
 use crate::store::{Folder, StoreError};
 
 /// The reason why a server cannot start, or stopped early.
@@ -48,6 +49,10 @@ impl From<StoreError> for ServeError {
 /// The milliseconds for which a node that shuts down waits for others to take its partitions.
 const MAX_DRAIN: u64 = 8_000;
 
+/// The number of tasks that a thread runs before it looks for requests that have arrived. With the runtime's default, 61,
+/// a request waits longer behind those of a space that is flooded.
+const EVENT_INTERVAL: u32 = 16;
+
 /// The path prefixes that pages of other web sites may not call.
 const SAME_SITE_PATHS: &[&str] = &["/v1", "/metrics"];
 
@@ -64,7 +69,7 @@ pub fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
     reload: mpsc::Receiver<()>,
 ) -> Result<(), ServeError> {
-    check(settings)?;
+    check(settings).map_err(ServeError::Settings)?;
     raise_file_limit();
     let keys = Keys::load(settings.keys.as_deref()).map_err(ServeError::Settings)?;
     check_bind(settings.addr, &keys, settings.insecure).map_err(ServeError::Settings)?;
@@ -101,37 +106,44 @@ pub fn serve(
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);
     }
-    let runtime = builder.enable_all().thread_name("sclub").build()?;
-    let app = App::new(settings.clone());
+    let runtime = builder
+        .enable_all()
+        .event_interval(EVENT_INTERVAL)
+        .thread_name("sclub")
+        .build()?;
     if settings.insecure {
         tracing::warn!(%addr, "insecure: any client that reaches this address has full access");
     }
     runtime.spawn(reload_files(files, reload));
     let ready = move || listening(addr);
     let outcome = match folder {
-        Some(folder) => runtime.block_on(run(
-            Arc::clone(&app),
-            listener,
-            guard,
-            options,
-            folder,
-            ready,
-            shutdown,
-        )),
+        Some(folder) => {
+            let spaces = {
+                let _inside = runtime.enter();
+                Spaces::new(settings, guard)
+            };
+            let served = run(
+                Arc::clone(&spaces),
+                listener,
+                options,
+                folder,
+                ready,
+                shutdown,
+            );
+            let outcome = runtime.block_on(served);
+            spaces.close_all(runtime.handle());
+            outcome
+        }
         None => runtime.block_on(run_node(
-            Arc::clone(&app),
+            App::new(settings.clone()),
             listener,
-            guard,
+            guard.of_space(DEFAULT_SPACE, settings.rate),
             options,
             env,
             ready,
             shutdown,
         )),
     };
-    if let Some(engine) = app.engine() {
-        runtime.block_on(engine.close());
-        tracing::info!("closed");
-    }
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     outcome
 }
@@ -147,40 +159,23 @@ async fn reload_files(files: Reload, mut requests: mpsc::Receiver<()>) {
 }
 
 async fn run(
-    app: Arc<App>,
+    spaces: Arc<Spaces>,
     listener: TcpListener,
-    guard: Guard,
     options: EdgeOptions,
     folder: Folder,
     ready: impl FnOnce() + Send + 'static,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    let router = router(Arc::clone(&app), &guard);
-    tokio::spawn(Arc::clone(&app).count_seconds());
+    let default = spaces.default_space();
+    let router = with_spaces(default.router.clone(), Arc::clone(&spaces));
     let (failed, mut failure) = tokio::sync::mpsc::channel::<OpenError>(1);
-    let opening = {
-        let app = Arc::clone(&app);
-        let begun = std::time::Instant::now();
-        tokio::task::spawn_blocking(move || match Engine::start(folder, app.settings()) {
-            Ok(engine) => {
-                {
-                    let state = engine.state();
-                    let milliseconds = begun.elapsed().as_millis() as u64;
-                    tracing::info!(
-                        policy = state.identity().policy.name,
-                        events = state.events(),
-                        users = state.users().len(),
-                        clusters = state.clusters(),
-                        milliseconds,
-                        "ready"
-                    );
-                }
-                app.begin(engine);
-                ready();
-            }
-            Err(error) => drop(failed.blocking_send(error)),
-        })
-    };
+    let opening = tokio::task::spawn_blocking(move || match spaces.start(&default, folder) {
+        Ok(()) => {
+            spaces.open_all();
+            ready();
+        }
+        Err(error) => drop(failed.blocking_send(error)),
+    });
     let mut broken = None;
     let ended = edge::serve(listener, router, options, async {
         tokio::select! {
@@ -239,7 +234,7 @@ async fn run_node(
     let node = node.await.map_err(ServeError::Settings)?;
     node.start();
     app.join(Arc::clone(&node));
-    let router = router(Arc::clone(&app), &guard);
+    let router = no_spaces(router(Arc::clone(&app), &guard));
     tokio::spawn(Arc::clone(&app).count_seconds());
     let starting = Arc::clone(&node);
     tokio::spawn(async move {
@@ -301,13 +296,13 @@ fn raise_file_limit() {
 }
 
 /// Validates the settings that are not validated elsewhere.
-fn check(settings: &Settings) -> Result<(), ServeError> {
+pub(crate) fn check(settings: &Settings) -> Result<(), String> {
     let Settings {
         reward_min,
         reward_max,
         ..
     } = *settings;
-    let refused = |message: String| Err(ServeError::Settings(message));
+    let refused = Err::<(), String>;
     if !(reward_min.is_finite() && reward_max.is_finite() && reward_min < reward_max) {
         return refused(format!(
             "reward-min is {reward_min} and reward-max {reward_max}; both must be finite, and reward-min must be smaller"

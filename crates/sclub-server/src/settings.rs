@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use sclub::{Constant, Range, Spec, Value, ValueError};
+use sclub_features::Transform;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -28,6 +30,11 @@ pub struct Settings {
     pub preset: Option<String>,
     /// The number of features per item; by default that of the first item.
     pub dim: Option<usize>,
+    /// The file of a fitted transform, by which items may be sent with their raw fields; by default the folder's.
+    pub features: Option<PathBuf>,
+    /// The contents of that file.
+    #[serde(skip)]
+    pub transform: Option<Arc<Transform>>,
     /// Context features of requests: `hour` for a number, `device=phone|tablet` for a category.
     pub context: Vec<String>,
     /// The mode in which context features are joined with those of an item: `cross` (the default) or `append`.
@@ -41,6 +48,12 @@ pub struct Settings {
     /// The number of further draws from which the propensities of each decision are estimated, at most
     /// [`MAX_PROPENSITIES`]; 0 computes none.
     pub propensities: u32,
+    /// The probability with which a decision shows a list that is drawn uniformly from its candidates, from 0 to 1.
+    pub explore_share: f64,
+    /// The reward of items that were shown and got none within [`Settings::after`]; `None` gives them none.
+    pub unanswered: Option<f64>,
+    /// The time after which an item shown gets the reward [`Settings::unanswered`].
+    pub after: Span,
     /// The number of days of service for which decisions and rewards are kept for `sclub export`; 0 keeps
     /// none.
     pub journal_days: u64,
@@ -68,6 +81,9 @@ pub struct Settings {
     pub max_candidates: usize,
     /// The maximum number of items in a decision.
     pub max_k: usize,
+    /// The maximum of `seen` in a request: the number of each user's decisions that are remembered for it; 0 remembers
+    /// none.
+    pub max_seen: usize,
     /// The maximum number of features of an item.
     pub max_dim: usize,
     /// The maximum length of the id of a user or an item, in bytes.
@@ -116,12 +132,17 @@ impl Default for Settings {
             policy: None,
             preset: None,
             dim: None,
+            features: None,
+            transform: None,
             context: Vec::new(),
             context_mode: None,
             reward_min: 0.0,
             reward_max: 1.0,
             lifetime: 7 * 24 * 3600,
             propensities: 0,
+            explore_share: 0.0,
+            unanswered: None,
+            after: Span::minutes(30),
             journal_days: 90,
             keep_log: KeepLog::Bytes(0),
             snapshot_every: 500_000,
@@ -134,6 +155,7 @@ impl Default for Settings {
             max_body: 8 << 20,
             max_candidates: 10_000,
             max_k: 1_000,
+            max_seen: 20,
             max_dim: 512,
             max_id: 256,
             max_batch: 1_000,
@@ -333,6 +355,72 @@ impl From<KeepLog> for String {
         match keep {
             KeepLog::Bytes(bytes) => format!("{bytes}B"),
             KeepLog::Days(days) => format!("{days}d"),
+        }
+    }
+}
+
+/// A time of service: `90s`, `30m`, `12h` or `7d`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Span {
+    seconds: u64,
+}
+
+impl Span {
+    /// So many seconds.
+    pub const fn seconds(seconds: u64) -> Self {
+        Self { seconds }
+    }
+
+    /// So many minutes.
+    pub const fn minutes(minutes: u64) -> Self {
+        Self::seconds(minutes * 60)
+    }
+
+    /// The time in milliseconds.
+    pub fn as_millis(self) -> u64 {
+        self.seconds.saturating_mul(1000)
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let scale = match &text[digits.len()..] {
+            "s" => Some(1),
+            "m" => Some(60),
+            "h" => Some(3600),
+            "d" => Some(24 * 3600),
+            _ => None,
+        };
+        let number = digits.parse::<u64>().ok().filter(|&number| number > 0);
+        let seconds = number
+            .zip(scale)
+            .and_then(|(n, scale)| n.checked_mul(scale));
+        seconds
+            .map(Self::seconds)
+            .ok_or_else(|| format!("'{text}' is not a time such as 90s, 30m, 12h or 7d"))
+    }
+}
+
+impl TryFrom<String> for Span {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Span> for String {
+    fn from(span: Span) -> Self {
+        let units = [("d", 24 * 3600), ("h", 3600), ("m", 60)];
+        let whole =
+            |(_, scale): &&(&str, u64)| span.seconds.is_multiple_of(*scale) && span.seconds > 0;
+        match units.iter().find(whole) {
+            Some((unit, scale)) => format!("{}{unit}", span.seconds / scale),
+            None => format!("{}s", span.seconds),
         }
     }
 }

@@ -96,6 +96,32 @@ pub trait Forget: Policy {
     fn forget(&mut self, user: UserId) -> bool;
 }
 
+/// Can replace the reward of an observation that it has learned.
+///
+/// ```
+/// use sclub::{Correct, LinUcbInd, Params, Policy};
+///
+/// let mut late = LinUcbInd::new(2, &Params::tuned())?;
+/// late.learn(7, &[0.6, 0.8], 0.0)?;
+/// assert!(late.correct(7, &[0.6, 0.8], 0.0, 1.0)?);
+/// let mut at_once = LinUcbInd::new(2, &Params::tuned())?;
+/// at_once.learn(7, &[0.6, 0.8], 1.0)?;
+/// let (late, at_once) = (late.estimate(7).unwrap(), at_once.estimate(7).unwrap());
+/// assert!(late.iter().zip(&at_once).all(|(a, b)| (a - b).abs() < 1e-12));
+/// # Ok::<(), sclub::Error>(())
+/// ```
+pub trait Correct: Policy {
+    /// Replaces the reward `from` of an observation of an item by `to`. The sums over observations become those with `to`
+    /// in its place, to rounding; it is not another observation, nor a round. Decisions that were made before,
+    /// splits and merges among them, stay. Numbers that a fit computes from the sums follow with the next fit.
+    ///
+    /// Returns false if the user is unknown; nothing is changed then.
+    ///
+    /// # Errors
+    /// [`Error::DimensionMismatch`], [`Error::BadFeature`], [`Error::BadReward`].
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error>;
+}
+
 /// Makes fits that another thread can compute while the policy goes on.
 pub trait BackgroundFit: Policy {
     /// A fit to compute, if one is due and the policy does not make them inline.

@@ -84,6 +84,16 @@ impl Ledger {
         self.counts[slot] += 1;
     }
 
+    /// Adds `change` to the reward of an observation of a user. Returns false if the user is unknown.
+    pub fn correct(&mut self, user: UserId, item: &[f64], change: f64) -> bool {
+        let Some(slot) = self.roster.slot(user) else {
+            return false;
+        };
+        let block = self.blocks.get_mut(slot);
+        self.shape.correct(block, item, change);
+        true
+    }
+
     /// Removes a user; the user in the last slot moves into theirs. Returns true if the user was known.
     pub fn forget(&mut self, user: UserId) -> bool {
         let Some(slot) = self.roster.slot(user) else {

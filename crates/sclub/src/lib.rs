@@ -60,7 +60,9 @@ pub mod specs {
     pub use crate::soft::{GAUSSIAN, SPEC as SCLUB_SOFT};
 }
 
-pub use abilities::{BackgroundFit, ClusterView, Forget, Inspect, PartitionedFit, Persist};
+pub use abilities::{
+    BackgroundFit, ClusterView, Correct, Forget, Inspect, PartitionedFit, Persist,
+};
 pub use club::{Club, Graph};
 pub use error::{Error, LoadError, MAX_MAGNITUDE};
 pub use items::{ContextMode, ItemSet, MAX_ITEMS};
@@ -69,8 +71,8 @@ pub use linucb::{ForgettableLinUcb, Groups, LinUcbInd, LinUcbShared};
 pub use params::{Assumptions, Exploration, Index, Params};
 pub use policies::lints::LinTs;
 pub use policy::{
-    Change, ClusterId, Comparison, Decision, ItemId, List, Messages, Observation, Policy, Score,
-    Shown, UserId, Users, Why, check_items, check_round,
+    Change, ClusterId, Comparison, Decision, ItemId, List, Messages, Observation, Policy,
+    Propensity, Score, Shown, UserId, Users, Why, check_items, check_round, estimate_propensities,
 };
 pub use published::{Deviations, PublishedSclub};
 pub use radius::radius;

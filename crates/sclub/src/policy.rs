@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::abilities::{BackgroundFit, Forget, Inspect, PartitionedFit, Persist};
+use crate::abilities::{BackgroundFit, Correct, Forget, Inspect, PartitionedFit, Persist};
 use crate::digest::mix;
 use crate::error::Error;
 use crate::items::ItemSet;
@@ -50,6 +50,23 @@ pub struct Decision {
     pub index: usize,
     /// Its score.
     pub score: Score,
+}
+
+/// The probability of an item of a list, over the random number of a decision ([`Policy::propensities`]).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Propensity {
+    /// That the item is in the list.
+    pub list: f64,
+    /// That the item is in the list at this place.
+    pub slot: f64,
+}
+
+impl Propensity {
+    /// The item is always at its place.
+    pub const CERTAIN: Self = Self {
+        list: 1.0,
+        slot: 1.0,
+    };
 }
 
 /// The messages that the parts of a distributed policy have sent to each other.
@@ -227,10 +244,11 @@ pub trait Policy: Send + Sync {
     }
 
     /// The probability p of each item of `shown`, the list of the decision with the number `draw`, to be in the
-    /// list of a decision: over the random number, on this state. Replaces the contents of `out`.
+    /// list of a decision, and to be in it at the same place: over the random number, on this state. Replaces the
+    /// contents of `out`.
     ///
-    /// It is estimated by p̂ = (1 + hits)/(1 + draws), hits being the lists with the item among those of `draws` further
-    /// random numbers. The standard error is √(p(1 − p)/draws), and p̂ is never 0. As a weight, 1/p̂ is nearly
+    /// Both are estimated by p̂ = (1 + hits)/(1 + draws), hits being the lists with the item (at this place) among those
+    /// of `draws` further random numbers. The standard error is √(p(1 − p)/draws), and p̂ is never 0. As a weight, 1/p̂ is nearly
     /// unbiased: its mean over decisions that show the item is (1 − (1 − p)^(draws + 1))/p. For a policy
     /// that does not draw every p̂ is 1.
     ///
@@ -246,7 +264,7 @@ pub trait Policy: Send + Sync {
         exclude: &dyn Fn(usize) -> bool,
         shown: &[usize],
         draws: u32,
-        out: &mut Vec<f64>,
+        out: &mut Vec<Propensity>,
     ) -> Result<(), Error> {
         estimate_propensities(draw, shown, draws, out, |other, list| {
             self.recommend_list_drawn(other, user, items, k, exclude, list)
@@ -312,7 +330,7 @@ pub trait Policy: Send + Sync {
     /// A digest of every bit of the state: equal for equal histories.
     fn digest(&self) -> u64;
 
-    /// The size of the state in bytes, as it is saved. `None` if the policy does not tell.
+    /// The size of the state in bytes, as it is or would be saved. `None` if the policy does not tell.
     fn state_bytes(&self) -> Option<u64> {
         None
     }
@@ -332,6 +350,11 @@ pub trait Policy: Send + Sync {
         None
     }
 
+    /// The policy as one that can replace the reward of an observation.
+    fn as_correct(&mut self) -> Option<&mut dyn Correct> {
+        None
+    }
+
     /// The policy as one that makes fits, or takes those over several partitions.
     fn as_fit(&self) -> Option<&dyn BackgroundFit> {
         None
@@ -348,24 +371,32 @@ pub trait Policy: Send + Sync {
     }
 }
 
-/// [`Policy::propensities`]; `choose` makes the list of a random number.
-pub(crate) fn estimate_propensities(
+/// [`Policy::propensities`], for a caller that chooses lists in its own way; `choose` makes the list of a random number.
+///
+/// # Errors
+/// Those of `choose`.
+pub fn estimate_propensities(
     draw: u64,
     shown: &[usize],
     draws: u32,
-    out: &mut Vec<f64>,
+    out: &mut Vec<Propensity>,
     mut choose: impl FnMut(u64, &mut Vec<Decision>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let (mut hits, mut list) = (vec![1u32; shown.len()], Vec::new());
+    let (mut hits, mut list) = (vec![(1u32, 1u32); shown.len()], Vec::new());
     for number in 1..=u64::from(draws) {
         choose(mix(draw ^ number.rotate_right(16)), &mut list)?;
-        for (hits, &index) in hits.iter_mut().zip(shown) {
-            *hits += u32::from(list.iter().any(|decision| decision.index == index));
+        for (slot, (hits, &index)) in hits.iter_mut().zip(shown).enumerate() {
+            let is_item = |decision: &Decision| decision.index == index;
+            hits.0 += u32::from(list.iter().any(is_item));
+            hits.1 += u32::from(list.get(slot).is_some_and(is_item));
         }
     }
-    let all = f64::from(draws) + 1.0;
+    let share = |hits: u32| f64::from(hits) / (f64::from(draws) + 1.0);
     out.clear();
-    out.extend(hits.iter().map(|&hits| f64::from(hits) / all));
+    out.extend(hits.iter().map(|&(list, slot)| Propensity {
+        list: share(list),
+        slot: share(slot),
+    }));
     Ok(())
 }
 
@@ -455,6 +486,11 @@ macro_rules! offers {
             Some(self)
         }
     };
+    (@ correct) => {
+        fn as_correct(&mut self) -> Option<&mut dyn crate::abilities::Correct> {
+            Some(self)
+        }
+    };
     (@ fit) => {
         fn as_fit(&self) -> Option<&dyn crate::abilities::BackgroundFit> {
             Some(self)
@@ -534,6 +570,13 @@ pub fn check_round(round: &[Observation<'_>], dim: usize) -> Result<(), Error> {
         crate::error::check_reward(position, observation.reward)?;
     }
     Ok(())
+}
+
+/// Checks the item and the rewards of a correction, as [`check_round`] does.
+pub(crate) fn check_correction(item: &[f64], from: f64, to: f64, dim: usize) -> Result<(), Error> {
+    crate::error::check_features(0, item, dim)?;
+    crate::error::check_reward(0, from)?;
+    crate::error::check_reward(0, to)
 }
 
 /// The maximum number of rounds of a loaded state: counting on from here cannot overflow.

@@ -77,6 +77,8 @@ pub struct Abilities {
     pub inspect: bool,
     /// [`crate::Persist`]
     pub save: bool,
+    /// [`crate::Correct`]
+    pub correct: bool,
     /// [`crate::BackgroundFit`]
     pub fit: bool,
     /// Learns from lists as a whole ([`Policy::learn_lists`]), not from each item by itself.
@@ -97,6 +99,7 @@ impl Abilities {
         forget: false,
         inspect: false,
         save: false,
+        correct: false,
         fit: false,
         lists: false,
         item_ids: false,

@@ -73,6 +73,15 @@ impl Shape {
         }
     }
 
+    /// Adds `change` to the reward of an observation of an item that is in a block.
+    pub fn correct(self, block: &mut [f64], item: &[f64], change: f64) {
+        let (factor, rest) = block.split_at_mut(self.triangle());
+        let (scale, rest) = rest.split_at_mut(self.dim);
+        let (moment, estimate) = rest.split_at_mut(self.dim);
+        kernels::add_scaled(moment, change, item);
+        kernels::solve(self.dim, factor, scale, moment, &mut estimate[..self.dim]);
+    }
+
     #[inline]
     pub fn view(self, block: &[f64]) -> View<'_> {
         let (factor, rest) = block.split_at(self.triangle());
@@ -233,6 +242,11 @@ impl Aggregate {
         if self.since_factorised >= REFACTORISE_EVERY {
             self.factorise(scratch);
         }
+    }
+
+    /// Adds `change` to the reward of an observation of an item.
+    pub fn correct(&mut self, item: &[f64], change: f64) {
+        self.shape.correct(&mut self.block, item, change);
     }
 
     /// One observation where the factors are older than the sums: they are remade.

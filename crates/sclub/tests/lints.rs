@@ -151,8 +151,8 @@ fn propensities_are_the_probabilities_of_the_draws() {
         .propensities(9, 1, &items, 1, &|_| false, &[0, 1], 40_000, &mut out)
         .unwrap();
     let error = 5.0 * (0.25f64 / 40_000.0).sqrt();
-    assert!((out[0] - 0.6280).abs() < error, "{out:?}");
-    assert!((out[0] + out[1] - 1.0).abs() < 1e-3, "{out:?}");
+    assert!((out[0].list - 0.6280).abs() < error, "{out:?}");
+    assert!((out[0].list + out[1].list - 1.0).abs() < 1e-3, "{out:?}");
     // 1/p̂ over decisions that show the first item has the mean 1/p, up to (1 − p)^(draws + 1)/p.
     let (mut sum, mut count) = (0.0, 0);
     for draw in 0..20_000 {
@@ -161,7 +161,7 @@ fn propensities_are_the_probabilities_of_the_draws() {
             policy
                 .propensities(draw, 1, &items, 1, &exclude, &[0], 7, &mut out)
                 .unwrap();
-            sum += 1.0 / out[0];
+            sum += 1.0 / out[0].list;
             count += 1;
         }
     }
@@ -176,5 +176,5 @@ fn propensities_are_the_probabilities_of_the_draws() {
     fixed
         .propensities(9, 1, &items, 1, &|_| false, &[choice], 5, &mut out)
         .unwrap();
-    assert_eq!(out, [1.0]);
+    assert_eq!(out, [sclub::Propensity::CERTAIN]);
 }

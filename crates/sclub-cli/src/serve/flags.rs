@@ -9,7 +9,7 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use sclub::{ContextMode, Preset};
 use sclub_server::identity::{DEFAULT, servable};
-use sclub_server::settings::{KeepLog, Settings, constant_name};
+use sclub_server::settings::{KeepLog, Settings, Span, constant_name};
 use toml::{Table, Value};
 
 use crate::args::whole;
@@ -29,6 +29,8 @@ pub enum Kind {
     List(&'static str),
     /// [`KeepLog`]
     LogSize,
+    /// [`Span`]
+    Time,
 }
 
 /// A flag for one of [`Settings`].
@@ -45,7 +47,7 @@ pub struct Flag {
 /// The settings without the constants of policies, in the order of the help: name, type, help, note.
 #[rustfmt::skip] // one row a line
 pub fn flags() -> Vec<Flag> {
-    use Kind::{Address, Bool, List, LogSize, Number, OneOf, Positive, Text, Whole};
+    use Kind::{Address, Bool, List, LogSize, Number, OneOf, Positive, Text, Time, Whole};
     let policy = format!("as in the folder, or {DEFAULT} in a new one");
     let sections = [
         ("Service", vec![
@@ -58,12 +60,16 @@ pub fn flags() -> Vec<Flag> {
             ("policy", OneOf("NAME", policies()), "Policy of the data folder", &*policy),
             ("preset", OneOf("NAME", presets()), "Set of constants, for a policy that has several", "as in the folder, or tuned in a new one"),
             ("dim", Whole("N"), "Number of features of an item", "that of the first item"),
+            ("features", Text("FILE"), "File of a transform that `sclub features --items` fitted: items can be sent with their raw fields", "as in the folder"),
             ("context", List("NAME[=A|B]"), "Context feature of requests: NAME for a number, NAME=A|B|C for a category; can be given several times", "or as in the folder"),
             ("context-mode", OneOf("MODE", context_modes()), "Way in which context features are joined with those of an item", "as in the folder, or cross in a new one"),
             ("reward-min", Number, "Smallest reward", ""),
             ("reward-max", Number, "Largest reward", ""),
             ("lifetime", Positive("SECONDS"), "Seconds for which a decision can be answered", "a week"),
             ("propensities", Whole("N"), "Further draws for each decision, at most 10000, to estimate the probability of each item shown, which evaluation from logs needs; each request costs N further choices if the policy draws at random, none otherwise", "off"),
+            ("explore-share", Number, "Share of the decisions, from 0 to 1, that show a list drawn uniformly from the candidates, so that the log can tell what other policies would earn", "none"),
+            ("unanswered", Number, "Reward of items that were shown and got none in time, such as 0; a reward that comes later replaces it", "none"),
+            ("after", Time, "Time after which an item shown gets the reward of --unanswered, such as 90s, 30m or 12h", ""),
         ]),
         ("Storage", vec![
             ("journal-days", Whole("DAYS"), "Days of service for which decisions and rewards are kept for `sclub export`; 0 keeps none", ""),
@@ -82,6 +88,7 @@ pub fn flags() -> Vec<Flag> {
             ("max-body", Positive("BYTES"), "Maximum size of a request's body, in bytes", ""),
             ("max-candidates", Positive("N"), "Maximum number of candidates in a request", ""),
             ("max-k", Positive("N"), "Maximum number of items in one decision", ""),
+            ("max-seen", Whole("N"), "Maximum of `seen` in a request: decisions of each user that are remembered for it; 0 remembers none", ""),
             ("max-dim", Positive("N"), "Maximum number of features", ""),
             ("max-id", Positive("BYTES"), "Maximum length of the id of a user or an item, in bytes", ""),
             ("max-batch", Positive("N"), "Maximum number of requests in a batch", ""),
@@ -194,6 +201,7 @@ impl Flag {
             Kind::LogSize => arg
                 .value_name("SIZE|DAYS")
                 .value_parser(ValueParser::new(log_size)),
+            Kind::Time => arg.value_name("TIME").value_parser(ValueParser::new(span)),
         }
     }
 
@@ -236,6 +244,10 @@ fn number(text: &str) -> Result<Value, String> {
 
 fn log_size(text: &str) -> Result<Value, String> {
     Ok(Value::String(String::from(text.parse::<KeepLog>()?)))
+}
+
+fn span(text: &str) -> Result<Value, String> {
+    Ok(Value::String(String::from(text.parse::<Span>()?)))
 }
 
 /// The settings that were given as flags or in the environment.
@@ -284,6 +296,55 @@ impl Args for SettingArgs {
 impl FromArgMatches for SettingArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         given(matches, |_| true)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The settings of a folder that is taught: those that are fixed when it is made, and those of learning.
+#[derive(Debug, Clone, Default)]
+pub struct TeachSettingArgs(pub SettingArgs);
+
+impl TeachSettingArgs {
+    const NAMES: [&str; 9] = [
+        "data",
+        "policy",
+        "preset",
+        "dim",
+        "features",
+        "reward-min",
+        "reward-max",
+        "journal-days",
+        "fit-threads",
+    ];
+
+    fn has(flag: &Flag) -> bool {
+        Self::NAMES.contains(&flag.name)
+    }
+}
+
+impl Args for TeachSettingArgs {
+    fn augment_args(command: Command) -> Command {
+        augment(command, Self::has).mut_args(|arg| match arg.get_id().as_str() {
+            "data" => arg.help(
+                "Folder to teach; it must be missing, empty, or have a catalogue and no rewards",
+            ),
+            "policy" => arg.help(format!("Policy of the new folder [default: {DEFAULT}]")),
+            _ => arg,
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for TeachSettingArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        given(matches, Self::has).map(Self)
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

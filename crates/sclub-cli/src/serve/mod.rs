@@ -5,14 +5,16 @@ mod flags;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use sclub_features::Transform;
 use sclub_server::settings::Settings;
 use tokio::sync::mpsc::Sender;
 
 pub use self::effective::EffectiveSettings;
-pub use self::flags::ClusterSettingArgs;
 use self::flags::SettingArgs;
+pub use self::flags::{ClusterSettingArgs, TeachSettingArgs};
 use crate::files::print_line;
 
 /// The environment variable that contains keys, in place of a file.
@@ -62,6 +64,17 @@ Examples:
 ";
 
 impl ServeArgs {
+    /// The flags that `sclub import` and `sclub reteach` have in common with `sclub serve`.
+    pub fn of_teaching(settings: &TeachSettingArgs) -> Self {
+        let given = settings.0.given.keys().cloned();
+        Self {
+            settings: settings.0.clone(),
+            config: None,
+            print_config: false,
+            given: given.collect(),
+        }
+    }
+
     /// The flags that `sclub cluster init` has in common with `sclub serve`.
     pub fn of_cluster(
         settings: ClusterSettingArgs,
@@ -80,13 +93,28 @@ impl ServeArgs {
 /// Serves, or prints the settings.
 pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
     let effective = EffectiveSettings::new(args)?;
-    let settings = effective.settings()?;
+    let mut settings = effective.settings()?;
     let keys = std::env::var(KEYS).ok().filter(|keys| !keys.is_empty());
     if args.print_config {
         print_line(&effective.to_toml(keys.is_some()));
         return Ok(ExitCode::SUCCESS);
     }
+    load_transform(&mut settings)?;
     start(&settings)
+}
+
+/// Reads the file of the transform, if the settings name one.
+pub fn load_transform(settings: &mut Settings) -> Result<()> {
+    let Some(path) = &settings.features else {
+        return Ok(());
+    };
+    if settings.cluster.is_some() {
+        bail!("features: a transform is not supported in a cluster; send vectors of items");
+    }
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let transform = Transform::decode(&bytes).with_context(|| format!("{}", path.display()))?;
+    settings.transform = Some(Arc::new(transform));
+    Ok(())
 }
 
 /// Serves until Ctrl-C or SIGTERM. SIGHUP reloads its files.

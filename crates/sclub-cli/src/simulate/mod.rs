@@ -60,6 +60,17 @@ pub struct SimulateArgs {
     #[arg(long, value_name = "TEXT", default_value = "u", help_heading = "Run")]
     pub prefix: String,
 
+    /// Rewards that are sent: of all items shown; only those of clicked items; or those of clicked items with
+    /// `"others": 0` for the rest of the list
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        default_value = "all",
+        help_heading = "Run"
+    )]
+    pub feedback: Sent,
+
     /// Connections at once. Several play rounds in no fixed order, so the results are not exactly those of
     /// `sclub run` [default: 1; with --load 64]
     #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true, help_heading = "Run")]
@@ -122,11 +133,24 @@ Examples:
       users at unequal rates, for longer
   sclub simulate --world catalogue --delay 500
       a shop of 3000 items, and rewards that come 500 rounds late: clicks by stage, beside yardsticks
+  sclub simulate --world catalogue --feedback others
+      the same shop; feedback names what was clicked, with 0 for the others
   sclub simulate --load
       requests a second and their latencies: empty ones, recommendations, rewards
   sclub simulate --load catalogue --dim 32
       the best 10 of 100,000 items
 ";
+
+/// The rewards that are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sent {
+    /// Those of all items shown
+    All,
+    /// Those that are not 0
+    Clicks,
+    /// Those that are not 0, and 0 for the others of the list
+    Others,
+}
 
 /// A measurement of `--load`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -137,6 +161,8 @@ pub enum Load {
     Healthz,
     /// Recommendations among items of the catalogue
     Recommend,
+    /// healthz, and recommendations among items of the catalogue with a filter on tags and numbers, in turns
+    Filter,
     /// Rewards that survive a crash
     Feedback,
     /// Recommendations over a whole catalogue, one connection
@@ -170,7 +196,14 @@ fn check_flags_apply(args: &SimulateArgs) -> Result<()> {
     let without: &[&[&str]] = match args.load {
         None => &[&["seconds", "repeat", "threads", "disk", "catalogue", "k"]],
         Some(_) => &[
-            &["world", "rounds", "first_seed", "prefix", "clusters"],
+            &[
+                "world",
+                "rounds",
+                "first_seed",
+                "prefix",
+                "clusters",
+                "feedback",
+            ],
             &SYNTHETIC_FLAGS,
             &["newcomers_every"],
             &SHOP_FLAGS,

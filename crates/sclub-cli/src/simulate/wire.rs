@@ -149,11 +149,12 @@ pub async fn put_item_set(connection: &mut Connection, items: &ItemSet) -> Resul
 }
 
 /// Writes the request of a user. The ids of the candidates are their indices. If all rounds have the same candidates,
-/// these are the items of the server's catalogue.
+/// these are the items of the server's catalogue. Items of equal score are ordered as in the lab.
 pub fn write_request(body: &mut Vec<u8>, prefix: &str, block: &Block, at: usize) -> Result<()> {
     let user = format_args!("{prefix}{}", block.users[at]).to_string();
     body.extend_from_slice(b"{\"user\":");
     serde_json::to_writer(&mut *body, &user)?;
+    body.extend_from_slice(b",\"ties\":\"order\"");
     if block.stock.is_some() {
         write!(body, ",\"k\":{}}}", block.slots)?;
         return Ok(());
@@ -175,6 +176,39 @@ pub fn write_feedback(body: &mut Vec<u8>, decision: &str, reward: f64) -> Result
     body.extend_from_slice(b",\"reward\":");
     serde_json::to_writer(&mut *body, &reward)?;
     body.push(b'}');
+    Ok(())
+}
+
+/// Writes the feedback of a list, as entries of a batch: the items with rewards that are not 0, and with `others` 0 for
+/// all others. Without `others` there may be no entry.
+pub fn write_clicks(
+    body: &mut Vec<u8>,
+    decision: &str,
+    items: &[usize],
+    rewards: &[f64],
+    mut others: bool,
+) -> Result<()> {
+    let clicked = items
+        .iter()
+        .zip(rewards)
+        .filter(|(_, reward)| **reward != 0.0);
+    for (item, reward) in clicked {
+        separate(body);
+        body.extend_from_slice(b"{\"decision\":");
+        serde_json::to_writer(&mut *body, decision)?;
+        write!(body, ",\"item\":\"{item}\",\"reward\":")?;
+        serde_json::to_writer(&mut *body, reward)?;
+        if std::mem::take(&mut others) {
+            body.extend_from_slice(b",\"others\":0");
+        }
+        body.push(b'}');
+    }
+    if others {
+        separate(body);
+        body.extend_from_slice(b"{\"decision\":");
+        serde_json::to_writer(&mut *body, decision)?;
+        body.extend_from_slice(b",\"others\":0}");
+    }
     Ok(())
 }
 

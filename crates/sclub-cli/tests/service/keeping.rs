@@ -304,8 +304,8 @@ fn a_new_folder_is_for_sclub_soft_and_keeps_its_half_life() {
     );
     let server = Server::start(&data, &[]);
     assert_eq!(server.hash(), state["hash"].as_str().unwrap());
-    let of_two = holding(&data, r#"{"format":2,"policy":"sclub-soft""#);
-    assert_eq!(of_two, [data.join("identity")]);
+    let identity = holding(&data, r#"{"format":5,"policy":"sclub-soft""#);
+    assert_eq!(identity, [data.join("identity")]);
 }
 
 /// A limit on the size of files stands in for a full disk: it needs no rights, and a write fails the

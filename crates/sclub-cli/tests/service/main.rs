@@ -2,6 +2,7 @@
 
 mod browser;
 mod crash;
+mod experiments;
 mod keeping;
 mod learning;
 mod old;
@@ -9,3 +10,4 @@ mod page;
 mod requests;
 mod safety;
 mod server;
+mod teach;

@@ -120,7 +120,7 @@ fn what_cannot_be_is_refused_in_our_words() {
         (
             "POST",
             "/v1/recommend",
-            r#"{"user":"u","candidates":["x"]}"#.to_owned(),
+            r#"{"user":"u","candidates":["i1","x"],"strict":true}"#.to_owned(),
             404,
             "unknown_item",
             json!("candidates"),
@@ -128,10 +128,26 @@ fn what_cannot_be_is_refused_in_our_words() {
         (
             "POST",
             "/v1/recommend",
-            r#"{"user":"u","candidates":["i1"],"exclude":[]}"#.to_owned(),
+            r#"{"user":"u","candidates":["x"]}"#.to_owned(),
             422,
             "invalid",
-            json!("exclude"),
+            json!("candidates"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
+            r#"{"user":"u","candidates":["i1"],"exclude":["i1"]}"#.to_owned(),
+            422,
+            "invalid",
+            json!("candidates"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
+            r#"{"user":"u","ties":"first"}"#.to_owned(),
+            400,
+            "bad_json",
+            json!("ties"),
         ),
         (
             "POST",
@@ -168,7 +184,8 @@ fn what_cannot_be_is_refused_in_our_words() {
         (
             "POST",
             "/v1/recommend/batch",
-            r#"{"requests":[{"user":"u"},{"user":"u","candidates":["x"]}]}"#.to_owned(),
+            r#"{"requests":[{"user":"u"},{"user":"u","candidates":["x"],"strict":true}]}"#
+                .to_owned(),
             404,
             "unknown_item",
             json!("requests[1].candidates"),
@@ -300,6 +317,12 @@ fn what_cannot_be_is_refused_in_our_words() {
             assert!(!message.contains(inside), "{message}");
         }
     }
+    // A candidate that is not in the catalogue is skipped, and named.
+    let stale = r#"{"user":"u","k":2,"candidates":["gone","i1"]}"#;
+    let answer = server.ok("POST", "/v1/recommend", stale);
+    assert_eq!(answer["missing"], json!(["gone"]));
+    assert_eq!(answer["items"].as_array().unwrap().len(), 1);
+    assert_eq!(answer["items"][0]["id"], "i1");
     assert_eq!(server.hash(), before);
     let metrics = server.ok("GET", "/metrics", "");
     let metrics = metrics.as_str().unwrap();

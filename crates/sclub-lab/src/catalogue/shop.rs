@@ -157,6 +157,11 @@ impl Shop {
         self.categories + self.price_bands + self.numbers
     }
 
+    /// The constants that the shop sets for policies ([`crate::setting::Setting::told`]).
+    pub fn told(&self) -> Vec<(&'static str, f64)> {
+        vec![("components", self.tastes.min(64) as f64)]
+    }
+
     /// The number of users that have come by a round, which counts from 0.
     pub(super) fn present(&self, round: u64) -> usize {
         let twists = Twists {

@@ -20,12 +20,30 @@ pub enum RatingUse {
     Values,
 }
 
-/// A user, an item, and the rating if there is one.
+/// The columns beside users and items that are used.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub rating: bool,
+    pub time: bool,
+}
+
+/// Takes the rows of a file.
+pub trait Sink {
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// The reason why the row is not an interaction.
+    fn add(&mut self, number: u64, row: &Row<'_>) -> Result<(), Reason>;
+}
+
+/// A user, an item, and the rating and the time if there are any.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row<'a> {
     pub user: Name<'a>,
     pub item: Name<'a>,
     pub rating: Option<f64>,
+    /// Milliseconds since 1970.
+    pub time: Option<i64>,
 }
 
 /// Interactions so far.
@@ -49,11 +67,8 @@ impl Collector {
     }
 
     /// Adds a row, unless its rating is below the threshold.
-    ///
-    /// # Errors
-    /// The reason why the row is not an interaction.
     #[inline]
-    pub fn add(&mut self, row: &Row<'_>) -> Result<(), Reason> {
+    fn add_row(&mut self, row: &Row<'_>) -> Result<(), Reason> {
         match (self.ratings, row.rating) {
             (RatingUse::Ignored, _) => {}
             (_, None) => return Err("there is no rating".into()),
@@ -110,9 +125,15 @@ impl Collector {
     }
 }
 
+impl Sink for Collector {
+    fn add(&mut self, _: u64, row: &Row<'_>) -> Result<(), Reason> {
+        self.add_row(row)
+    }
+}
+
 /// The reason why [`Numbering::number`] returned `None`.
 #[cold]
-fn refused_name(kind: &str, name: &Name<'_>) -> Reason {
+pub fn refused_name(kind: &str, name: &Name<'_>) -> Reason {
     match name {
         Name::Text(text) if text.len() > MAX_NAME_LENGTH => format!(
             "the {kind}'s name has {} bytes; it must have at most {MAX_NAME_LENGTH}",

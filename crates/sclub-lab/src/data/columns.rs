@@ -11,6 +11,8 @@ pub struct ColumnNames {
     pub item: Option<String>,
     /// The column of ratings.
     pub rating: Option<String>,
+    /// The column of times. Only [`read_events`](super::read_events) uses it.
+    pub time: Option<String>,
 }
 
 /// The positions of columns, from 0.
@@ -19,6 +21,7 @@ pub struct Columns {
     pub user: usize,
     pub item: usize,
     pub rating: Option<usize>,
+    pub time: Option<usize>,
     /// True if the header calls the items movies.
     pub movies: bool,
 }
@@ -31,7 +34,7 @@ impl ColumnNames {
 
     /// The names that are given.
     pub fn given(&self) -> impl Iterator<Item = &str> {
-        [&self.user, &self.item, &self.rating]
+        [&self.user, &self.item, &self.rating, &self.time]
             .into_iter()
             .filter_map(|name| name.as_deref())
     }
@@ -59,7 +62,12 @@ impl ColumnNames {
                 None => Err(format!("there is no column '{name}'; {}", listed(header))),
             }
         };
-        let known = [given(&self.user)?, given(&self.item)?, given(&self.rating)?];
+        let known = [
+            given(&self.user)?,
+            given(&self.item)?,
+            given(&self.rating)?,
+            given(&self.time)?,
+        ];
         let called = |words: &[&str]| {
             (0..header.len()).find(|at| {
                 !known.contains(&Some(*at)) && is_called(&plain(header[*at].as_bytes()), words)
@@ -80,10 +88,14 @@ impl ColumnNames {
             None => return Err(missing("item")),
         };
         let rating = known[2].or_else(|| called(RATINGS));
+        let time = known[3].or_else(|| called(TIMES));
         for (one, other, what) in [
             (Some(user), Some(item), "users and items"),
             (Some(user), rating, "users and ratings"),
             (Some(item), rating, "items and ratings"),
+            (Some(user), time, "users and times"),
+            (Some(item), time, "items and times"),
+            (rating, time, "ratings and times"),
         ] {
             if one.is_some() && one == other {
                 let name = one.map_or("", |at| &header[at]);
@@ -94,6 +106,7 @@ impl ColumnNames {
             user,
             item,
             rating,
+            time,
             movies: plain(header[item].as_bytes()).starts_with(b"movie"),
         })
     }
@@ -118,7 +131,8 @@ pub const ITEMS: &[&str] = &[
     "artist", "article", "place", "venue", "poi", "game", "anime", "recipe", "joke", "page",
     "show",
 ];
-pub const RATINGS: &[&str] = &["rating", "star", "score", "grade", "vote"];
+pub const RATINGS: &[&str] = &["rating", "star", "score", "grade", "vote", "reward"];
+pub const TIMES: &[&str] = &["time", "timestamp", "date", "datetime", "ts", "unixtime"];
 /// Words that may follow in the name of a column; `user1` is the name of a user, not of a column.
 const SUFFIXES: &[&str] = &[
     "", "s", "id", "ids", "name", "idx", "index", "no", "number", "key", "code",
@@ -154,6 +168,7 @@ mod tests {
             user: some(user),
             item: some(item),
             rating: some(rating),
+            time: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
-use super::collect::{Reason, Row};
+use super::collect::{Reason, Row, Wanted};
 use super::columns::{ColumnNames, Columns};
 use super::fields::{Fields, Separator, is_number, number};
 use super::json::{self, FieldNames};
@@ -116,11 +116,12 @@ pub enum LayoutError {
     Columns(String),
 }
 
-/// Without a header: user, item, rating.
+/// Without a header: user, item, rating, time.
 const USUAL: Columns = Columns {
     user: 0,
     item: 1,
     rating: Some(2),
+    time: Some(3),
     movies: false,
 };
 
@@ -164,7 +165,8 @@ fn separator(line: &[u8]) -> Option<Separator> {
     };
     several()
         .find(|&separator| {
-            header_columns(line, separator).is_some() || row(line, separator, USUAL, false).is_ok()
+            header_columns(line, separator).is_some()
+                || row(line, separator, USUAL, Wanted::default()).is_ok()
         })
         .or_else(|| several().next())
 }
@@ -246,14 +248,14 @@ impl Layout {
         }
     }
 
-    /// The interaction of a line; its rating only if `rated`, else ratings are validated and no more.
+    /// The interaction of a line. A rating that is not wanted is validated and no more.
     ///
     /// # Errors
     /// The reason why the line is not an interaction.
     #[inline]
-    pub fn row<'a>(&self, line: &'a [u8], rated: bool) -> Result<Row<'a>, Reason> {
+    pub fn row<'a>(&self, line: &'a [u8], wanted: Wanted) -> Result<Row<'a>, Reason> {
         match self {
-            Layout::Fields(separator, columns) => row(line, *separator, *columns, rated),
+            Layout::Fields(separator, columns) => row(line, *separator, *columns, wanted),
             Layout::Json(fields) => fields.row(line),
         }
     }
@@ -264,14 +266,16 @@ fn row(
     line: &[u8],
     separator: Separator,
     columns: Columns,
-    rated: bool,
+    wanted: Wanted,
 ) -> Result<Row<'_>, Reason> {
     let mut fields = Fields::new(line, separator);
+    let time_column = columns.time.filter(|_| wanted.time);
     let last = columns
         .user
         .max(columns.item)
-        .max(columns.rating.unwrap_or(0));
-    let (mut user, mut item, mut rating) = (None, None, None);
+        .max(columns.rating.unwrap_or(0))
+        .max(time_column.unwrap_or(0));
+    let (mut user, mut item, mut rating, mut time) = (None, None, None, None);
     for at in 0..=last {
         let Some(field) = fields.take()? else {
             break;
@@ -281,7 +285,7 @@ fn row(
         } else if at == columns.item {
             item = Some(field);
         } else if Some(at) == columns.rating && !field.is_empty() {
-            if rated {
+            if wanted.rating {
                 rating = number(&field, separator);
             }
             if rating.is_none() && !is_number(&field, separator) {
@@ -292,10 +296,17 @@ fn row(
                     format!("the rating '{shown}' (column {column}) is not a number").into(),
                 );
             }
+        } else if Some(at) == time_column && !field.is_empty() {
+            time = Some(super::times::parse(&String::from_utf8_lossy(&field))?);
         }
     }
     let (user, item) = names(user.unwrap_or_default(), item.unwrap_or_default())?;
-    Ok(Row { user, item, rating })
+    Ok(Row {
+        user,
+        item,
+        rating,
+        time,
+    })
 }
 
 fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name<'a>), Reason> {
@@ -313,6 +324,11 @@ fn names<'a>(user: Cow<'a, [u8]>, item: Cow<'a, [u8]>) -> Result<(Name<'a>, Name
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const RATED: Wanted = Wanted {
+        rating: true,
+        time: false,
+    };
 
     fn detected(name: &str, first: &str) -> Option<Format> {
         Format::detect(Path::new(name), first.as_bytes(), &ColumnNames::default())
@@ -367,7 +383,9 @@ mod tests {
             |line: &[u8]| Layout::of(Format::Separated, line, &ColumnNames::default()).unwrap();
         let (layout, header) = of(b"rating,Item ID,user_id");
         assert!(header);
-        let Row { user, item, rating } = layout.row(b"4.5,x,y", true).unwrap();
+        let Row {
+            user, item, rating, ..
+        } = layout.row(b"4.5,x,y", RATED).unwrap();
         assert_eq!(rating, Some(4.5));
         assert_eq!(
             (user.to_string(), item.to_string()),
@@ -375,7 +393,7 @@ mod tests {
         );
         assert!(
             layout
-                .row(b"x,y,4.5", true)
+                .row(b"x,y,4.5", RATED)
                 .unwrap_err()
                 .contains("not a number")
         );
@@ -394,12 +412,15 @@ mod tests {
             ("1,2,good", "the rating 'good' (column 3) is not a number"),
             ("1,\"2", "a quote is not closed"),
         ] {
-            assert_eq!(csv.row(line.as_bytes(), false).unwrap_err(), reason);
+            assert_eq!(
+                csv.row(line.as_bytes(), Wanted::default()).unwrap_err(),
+                reason
+            );
         }
         assert_eq!(
-            csv.row(b"1,\xff,3", false).unwrap_err(),
+            csv.row(b"1,\xff,3", Wanted::default()).unwrap_err(),
             "the item is not UTF-8"
         );
-        assert!(csv.row(b"1,2,", false).is_ok());
+        assert!(csv.row(b"1,2,", Wanted::default()).is_ok());
     }
 }

@@ -16,6 +16,7 @@ pub struct FieldNames {
     user: String,
     item: String,
     rating: Option<String>,
+    time: Option<String>,
 }
 
 impl FieldNames {
@@ -25,6 +26,7 @@ impl FieldNames {
             user: "user_id".into(),
             item: "business_id".into(),
             rating: Some("stars".into()),
+            time: Some("date".into()),
         }
     }
 
@@ -38,11 +40,16 @@ impl FieldNames {
         let found = names.find(&fields);
         Some(found.map(
             |Columns {
-                 user, item, rating, ..
+                 user,
+                 item,
+                 rating,
+                 time,
+                 ..
              }| Self {
                 user: text(user),
                 item: text(item),
                 rating: rating.map(text),
+                time: time.map(text),
             },
         ))
     }
@@ -52,13 +59,18 @@ impl FieldNames {
         self.rating.as_deref()
     }
 
-    /// The row of a line.
+    /// The name of the field of times.
+    pub fn time(&self) -> Option<&str> {
+        self.time.as_deref()
+    }
+
+    /// The row of a line. A time that cannot be read is missing.
     ///
     /// # Errors
     /// The reason why it is not an interaction.
     pub fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Reason> {
         let mut json = serde_json::Deserializer::from_slice(line);
-        let (user, item, rating) = json
+        let (user, item, rating, time) = json
             .deserialize_map(Picker(self))
             .and_then(|picked| json.end().map(|()| picked))
             .map_err(|error| no_object(&error))?;
@@ -69,6 +81,12 @@ impl FieldNames {
                 (Some(cell), Some(field)) => number(field, cell)?,
                 _ => None,
             },
+            time: time.and_then(|cell| match cell {
+                Cell::Whole(number) => super::times::of_number(number as f64),
+                Cell::Real(number) => super::times::of_number(number),
+                Cell::Text(text) => super::times::parse(&text).ok(),
+                _ => None,
+            }),
         })
     }
 }
@@ -187,8 +205,13 @@ impl<'de> Visitor<'de> for CellVisitor {
     }
 }
 
-/// User, item and rating.
-type Picked<'a> = (Option<Cell<'a>>, Option<Cell<'a>>, Option<Cell<'a>>);
+/// User, item, rating and time.
+type Picked<'a> = (
+    Option<Cell<'a>>,
+    Option<Cell<'a>>,
+    Option<Cell<'a>>,
+    Option<Cell<'a>>,
+);
 
 struct Picker<'n>(&'n FieldNames);
 
@@ -200,7 +223,7 @@ impl<'de> Visitor<'de> for Picker<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Picked<'de>, A::Error> {
-        let mut picked = (None, None, None);
+        let mut picked = (None, None, None, None);
         while let Some(key) = map.next_key::<Key<'de>>()? {
             if key.0 == self.0.user {
                 picked.0 = Some(map.next_value()?);
@@ -208,6 +231,8 @@ impl<'de> Visitor<'de> for Picker<'_> {
                 picked.1 = Some(map.next_value()?);
             } else if Some(&*key.0) == self.0.rating() {
                 picked.2 = Some(map.next_value()?);
+            } else if Some(&*key.0) == self.0.time() {
+                picked.3 = Some(map.next_value()?);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }

@@ -10,7 +10,7 @@ use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
-use super::collect::{Reason, Row};
+use super::collect::{Reason, Row, Wanted};
 use super::columns::{ColumnNames, Columns};
 use super::names::Name;
 use super::read::ReadError;
@@ -47,7 +47,7 @@ pub type AddRow<'a> = dyn FnMut(u64, Result<Row<'_>, Reason>) -> Result<(), Read
 pub fn read(
     file: File,
     names: &ColumnNames,
-    rated: bool,
+    wanted: Wanted,
     add: &mut AddRow<'_>,
     progress: &dyn Fn(f64),
 ) -> Result<(), Failure> {
@@ -61,17 +61,26 @@ pub fn read(
         .map(|field| Cow::Borrowed(field.name()))
         .collect();
     let Columns {
-        user, item, rating, ..
+        user,
+        item,
+        rating,
+        time,
+        ..
     } = names.find(&roots).map_err(Failure::Columns)?;
-    if rated && rating.is_none() {
+    if wanted.rating && rating.is_none() {
         return Err(Failure::NoRatings);
     }
-    // Ratings that are not used are not read.
-    let rating = rating.filter(|_| rated);
+    // Columns that are not used are not read.
+    let rating = rating.filter(|_| wanted.rating);
+    let time = time.filter(|_| wanted.time);
     let user = leaf(schema, user, &roots, Holds::Names)?;
     let item = leaf(schema, item, &roots, Holds::Names)?;
     let rating = match rating {
         Some(at) => Some(leaf(schema, at, &roots, Holds::Numbers)?),
+        None => None,
+    };
+    let time = match time {
+        Some(at) => Some(leaf(schema, at, &roots, Holds::Times)?),
         None => None,
     };
     let total = metadata.num_rows().max(1) as f64;
@@ -94,6 +103,13 @@ pub fn read(
             )),
             None => None,
         };
+        let mut times = match time {
+            Some(at) => Some(Column::new(
+                group.get_column_reader(at)?,
+                schema.columns()[at].as_ref(),
+            )),
+            None => None,
+        };
         while left > 0 {
             let count = left.min(BATCH);
             users.fill(count)?;
@@ -101,12 +117,24 @@ pub fn read(
             if let Some(ratings) = &mut ratings {
                 ratings.fill(count)?;
             }
+            if let Some(times) = &mut times {
+                times.fill(count)?;
+            }
             for at in 0..count {
                 number += 1;
                 let rating = ratings.as_ref().and_then(|ratings| ratings.number(at));
                 let row = users.name("user", at).and_then(|user| {
                     let item = items.name("item", at)?;
-                    Ok(Row { user, item, rating })
+                    let time = match &times {
+                        Some(times) => times.time(at)?,
+                        None => None,
+                    };
+                    Ok(Row {
+                        user,
+                        item,
+                        rating,
+                        time,
+                    })
                 });
                 add(number, row).map_err(Failure::Refused)?;
             }
@@ -122,6 +150,7 @@ pub fn read(
 enum Holds {
     Names,
     Numbers,
+    Times,
 }
 
 /// The leaf of a column, if it holds what it should.
@@ -140,6 +169,7 @@ fn leaf(
         let expected = match holds {
             Holds::Names => "strings or whole numbers are",
             Holds::Numbers => "numbers are",
+            Holds::Times => "times, numbers or strings are",
         };
         Failure::Columns(format!("column '{name}' holds {what}; {expected} expected"))
     };
@@ -152,8 +182,9 @@ fn leaf(
     let is_good = matches!(
         (column.physical_type(), holds),
         (Type::INT32 | Type::INT64, _)
-            | (Type::BYTE_ARRAY, Holds::Names)
-            | (Type::FLOAT | Type::DOUBLE | Type::BOOLEAN, Holds::Numbers)
+            | (Type::BYTE_ARRAY, Holds::Names | Holds::Times)
+            | (Type::FLOAT | Type::DOUBLE, Holds::Numbers | Holds::Times)
+            | (Type::BOOLEAN, Holds::Numbers)
     );
     match is_good {
         true => Ok(at),
@@ -187,6 +218,8 @@ struct Column {
     /// The definition level of a value that is there.
     present: i16,
     unsigned: bool,
+    /// True if numbers are days.
+    days: bool,
     name: String,
     values: Vec<Value>,
 }
@@ -204,6 +237,7 @@ impl Column {
             reader,
             present: about.max_def_level(),
             unsigned,
+            days: about.converted_type() == ConvertedType::DATE,
             name: about.name().into(),
             values: Vec::new(),
         }
@@ -260,6 +294,18 @@ impl Column {
                 Err(format!("the {kind} (column '{}') is {number}", self.name).into())
             }
             Value::Missing => missing(),
+        }
+    }
+
+    /// The time at a place.
+    fn time(&self, at: usize) -> Result<Option<i64>, Reason> {
+        match &self.values[at] {
+            Value::Text(text) => {
+                super::times::parse(&String::from_utf8_lossy(text.data())).map(Some)
+            }
+            // Days, or a number whose size tells its unit.
+            Value::Signed(days) if self.days => Ok(Some(days.saturating_mul(86_400_000))),
+            _ => Ok(self.number(at).and_then(super::times::of_number)),
         }
     }
 

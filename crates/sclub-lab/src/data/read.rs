@@ -1,18 +1,17 @@
 //! Reads files of ratings.
 
 use std::borrow::Cow;
-use std::cell::Cell;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader};
+use std::fs::File;
+use std::io::{self, BufRead};
 use std::path::{Path, PathBuf};
 
-use super::collect::{Collector, RatingUse, Reason, Row};
+use super::collect::{Collector, RatingUse, Reason, Row, Sink, Wanted};
 use super::columns::ColumnNames;
 use super::formats::{Format, Layout, LayoutError};
 use super::interactions::Interactions;
 use super::lines::Lines;
 use super::names::Name;
-use super::unpack::{Counted, Packing};
+use super::source::{Content, Source, binary_kind};
 use super::{npy, parquet};
 
 /// Options for reading a file.
@@ -60,7 +59,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A folder instead of a file.
-    #[error("{} is a folder; name the file of ratings in it", path.display())]
+    #[error("{} is a folder; name a file in it", path.display())]
     Folder {
         /// The file.
         path: PathBuf,
@@ -161,85 +160,63 @@ pub fn read(
     options: &Options,
     progress: &dyn Fn(u64, u64),
 ) -> Result<Read, ReadError> {
-    let failed = |source| ReadError::Io {
+    let mut all = Collector::new(options.ratings);
+    let mut rows = Rows::new(options, &mut all);
+    match read_rows(path, &mut rows, progress)? {
+        Outcome::Rows(format) => {
+            let bad = rows.bad();
+            done(options, all, bad, path, format)
+        }
+        Outcome::Matrix(read) => Ok(*read),
+    }
+}
+
+/// The result of reading a file row by row.
+pub enum Outcome {
+    /// All rows are in the sink.
+    Rows(Format),
+    /// The file is a matrix, which has no rows.
+    Matrix(Box<Read>),
+}
+
+/// Reads the rows of a file into a sink.
+pub fn read_rows(
+    path: &Path,
+    rows: &mut Rows<'_>,
+    progress: &dyn Fn(u64, u64),
+) -> Result<Outcome, ReadError> {
+    let options = rows.options;
+    let is_parquet = options.format.map(|format| format == Format::Parquet);
+    let source = Source::open(path, is_parquet)?;
+    let (read, total) = (source.done, source.total);
+    let mut stream = match source.content {
+        Content::Parquet(file) => {
+            let format = table_file(path, file, rows, &|share| {
+                progress((share * total as f64) as u64, total);
+            })?;
+            return Ok(Outcome::Rows(format));
+        }
+        Content::Stream(stream) => stream,
+    };
+    let start = stream.fill_buf().map_err(|source| ReadError::Io {
         path: path.into(),
         source,
-    };
-    let metadata = fs::metadata(path).map_err(failed)?;
-    if metadata.is_dir() {
-        return Err(ReadError::Folder { path: path.into() });
-    }
-    let total = if metadata.is_file() {
-        metadata.len()
-    } else {
-        0
-    };
-    let count = Cell::new(0);
-    let file = Counted {
-        stream: File::open(path).map_err(failed)?,
-        count: &count,
-    };
-    let mut stream = BufReader::with_capacity(1 << 16, file);
-    let start = stream.fill_buf().map_err(failed)?;
-    let is_parquet = start.starts_with(parquet::MAGIC);
-    if options.format == Some(Format::Parquet) || (options.format.is_none() && is_parquet) {
-        if start.is_empty() {
-            return Err(ReadError::Empty { path: path.into() });
-        }
-        let file = File::open(path).map_err(failed)?;
-        return table_file(path, file, options, &|share| {
-            progress((share * total as f64) as u64, total);
-        });
-    }
-    let packing = Packing::of(start);
-    let inner = match packing {
-        Some(_) => path.with_extension(""),
-        None => path.into(),
-    };
-    let mut stream: Box<dyn BufRead + '_> = match packing {
-        Some(packing) => packing.unpack(stream).map_err(failed)?,
-        None => Box::new(stream),
-    };
-    let start = stream.fill_buf().map_err(failed)?;
-    if start.is_empty() {
-        return Err(ReadError::Empty { path: path.into() });
-    }
+    })?;
     let is_npy = start.starts_with(npy::MAGIC)
-        || inner
+        || source
+            .inner
             .extension()
             .is_some_and(|ending| ending.eq_ignore_ascii_case("npy"));
-    let report = || progress(count.get(), total);
+    let report = || progress(read.get(), total);
     if options.format == Some(Format::Npy) || (options.format.is_none() && is_npy) {
-        return matrix(path, stream, options, &report);
+        let read = matrix(path, stream, options, &report)?;
+        return Ok(Outcome::Matrix(Box::new(read)));
     }
     if let Some(what) = binary_kind(start) {
         let path = path.into();
         return Err(ReadError::Unknown { path, what });
     }
-    text(path, &inner, stream, options, &report)
-}
-
-/// The kind of a file that does not begin as a text does.
-fn binary_kind(start: &[u8]) -> Option<&'static str> {
-    match start {
-        [b'P', b'K', 3, 4, ..] => Some("compressed; unpack it with unzip first"),
-        [b'B', b'Z', b'h', ..] => Some("compressed; unpack it with bunzip2 first"),
-        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Some("compressed; unpack it with unxz first"),
-        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            Some("compressed twice; unpack it once first")
-        }
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some("a text in UTF-16; save it in UTF-8 first"),
-        _ if start.starts_with(npy::MAGIC) => {
-            Some("a matrix of NumPy and not of the format asked for")
-        }
-        _ if start.starts_with(parquet::MAGIC) => Some(
-            "a Parquet file that is compressed as a whole or not of the format asked for; unpack it first",
-        ),
-        _ if memchr::memchr(0, start).is_some() => {
-            Some("no text, no matrix of NumPy and no Parquet")
-        }
-        _ => None,
-    }
+    text(path, &source.inner, stream, rows, &report).map(Outcome::Rows)
 }
 
 fn matrix(
@@ -287,15 +264,15 @@ fn text(
     path: &Path,
     inner: &Path,
     stream: impl io::Read,
-    options: &Options,
+    rows: &mut Rows<'_>,
     report: &dyn Fn(),
-) -> Result<Read, ReadError> {
+) -> Result<Format, ReadError> {
     let mut lines = Lines::new(stream);
-    let mut rows = Rows::new(options);
+    let options = rows.options;
     let mut layout = None;
     let mut format = options.format;
     let mut reported = 0;
-    let rated = options.ratings != RatingUse::Ignored;
+    let wanted = rows.wanted;
     loop {
         if lines.bytes() != reported {
             reported = lines.bytes();
@@ -313,7 +290,9 @@ fn text(
             continue;
         }
         let added = match &layout {
-            Some(layout) => Layout::row(layout, text, rated).and_then(|row| rows.all.add(&row)),
+            Some(layout) => {
+                Layout::row(layout, text, wanted).and_then(|row| rows.sink.add(line, &row))
+            }
             None => {
                 let known = format.or_else(|| Format::detect(inner, text, &options.columns));
                 let Some(known) = known else {
@@ -324,14 +303,16 @@ fn text(
                 format = Some(known);
                 match Layout::of(known, text, &options.columns) {
                     Ok((found, header)) => {
-                        if rated && !found.has_rating() {
+                        if wanted.rating && !found.has_rating() && !rows.optional {
                             return Err(no_ratings(path));
                         }
                         let found = layout.insert(found);
                         if header {
                             continue;
                         }
-                        found.row(text, rated).and_then(|row| rows.all.add(&row))
+                        found
+                            .row(text, wanted)
+                            .and_then(|row| rows.sink.add(line, &row))
                     }
                     Err(LayoutError::Line(reason)) => Err(reason),
                     Err(LayoutError::Columns(reason)) => {
@@ -350,7 +331,7 @@ fn text(
             })?;
         }
     }
-    rows.done(path, format.unwrap_or(Format::Separated))
+    Ok(format.unwrap_or(Format::Separated))
 }
 
 fn no_ratings(path: &Path) -> ReadError {
@@ -363,13 +344,12 @@ fn no_ratings(path: &Path) -> ReadError {
 fn table_file(
     path: &Path,
     file: File,
-    options: &Options,
+    rows: &mut Rows<'_>,
     progress: &dyn Fn(f64),
-) -> Result<Read, ReadError> {
-    let mut rows = Rows::new(options);
-    let rated = options.ratings != RatingUse::Ignored;
+) -> Result<Format, ReadError> {
+    let (names, wanted) = (&rows.options.columns, rows.wanted);
     let mut add = |number: u64, row: Result<Row<'_>, Reason>| -> Result<(), ReadError> {
-        match row.and_then(|row| rows.all.add(&row)) {
+        match row.and_then(|row| rows.sink.add(number, &row)) {
             Ok(()) => Ok(()),
             Err(reason) => rows.refused(number, reason, |row, reason| ReadError::Row {
                 path: path.into(),
@@ -378,21 +358,19 @@ fn table_file(
             }),
         }
     };
-    parquet::read(file, &options.columns, rated, &mut add, progress).map_err(|failure| {
-        match failure {
-            parquet::Failure::Refused(error) => error,
-            parquet::Failure::NoRatings => no_ratings(path),
-            parquet::Failure::Columns(reason) => ReadError::Columns {
-                path: path.into(),
-                reason,
-            },
-            parquet::Failure::Damaged(reason) => ReadError::Parquet {
-                path: path.into(),
-                reason,
-            },
-        }
+    parquet::read(file, names, wanted, &mut add, progress).map_err(|failure| match failure {
+        parquet::Failure::Refused(error) => error,
+        parquet::Failure::NoRatings => no_ratings(path),
+        parquet::Failure::Columns(reason) => ReadError::Columns {
+            path: path.into(),
+            reason,
+        },
+        parquet::Failure::Damaged(reason) => ReadError::Parquet {
+            path: path.into(),
+            reason,
+        },
     })?;
-    rows.done(path, Format::Parquet)
+    Ok(Format::Parquet)
 }
 
 /// A table in memory: names, and rows of positions in them.
@@ -419,7 +397,8 @@ pub struct Table<'a> {
 /// If a row names a user or an item that is not there, or if there are ratings but not one for each row.
 pub fn read_table(table: &Table<'_>, options: &Options) -> Result<Read, ReadError> {
     let path = Path::new(table.name);
-    let mut rows = Rows::new(options);
+    let mut all = Collector::new(options.ratings);
+    let mut rows = Rows::new(options, &mut all);
     if options.ratings != RatingUse::Ignored && table.ratings.is_empty() {
         return Err(no_ratings(path));
     }
@@ -429,8 +408,9 @@ pub fn read_table(table: &Table<'_>, options: &Options) -> Result<Read, ReadErro
             user: Name::of_text(Cow::Borrowed(&table.users[user as usize])),
             item: Name::of_text(Cow::Borrowed(&table.items[item as usize])),
             rating: rating.filter(|rating| !rating.is_nan()),
+            time: None,
         };
-        if let Err(reason) = rows.all.add(&row) {
+        if let Err(reason) = rows.sink.add(at as u64 + 1, &row) {
             rows.refused(at as u64 + 1, reason, |row, reason| ReadError::Row {
                 path: path.into(),
                 row,
@@ -438,25 +418,43 @@ pub fn read_table(table: &Table<'_>, options: &Options) -> Result<Read, ReadErro
             })?;
         }
     }
-    rows.done(path, Format::Separated)
+    let bad = rows.bad();
+    done(options, all, bad, path, Format::Separated)
 }
 
-/// The rows read so far, and those that were skipped.
-struct Rows<'o> {
-    options: &'o Options,
-    all: Collector,
+/// The way of a file's rows into a sink, and those that were skipped.
+pub struct Rows<'o> {
+    pub options: &'o Options,
+    pub sink: &'o mut dyn Sink,
+    /// The columns that the sink uses.
+    pub wanted: Wanted,
+    /// True if rows without a rating are good.
+    pub optional: bool,
     bad_lines: u64,
     first_bad: Option<(u64, String)>,
 }
 
+/// The number of bad lines, the first of them, and the reason.
+pub type BadLines = (u64, Option<(u64, String)>);
+
 impl<'o> Rows<'o> {
-    fn new(options: &'o Options) -> Self {
+    pub fn new(options: &'o Options, sink: &'o mut dyn Sink) -> Self {
         Self {
             options,
-            all: Collector::new(options.ratings),
+            sink,
+            wanted: Wanted {
+                rating: options.ratings != RatingUse::Ignored,
+                time: false,
+            },
+            optional: false,
             bad_lines: 0,
             first_bad: None,
         }
+    }
+
+    /// The lines that were skipped.
+    pub fn bad(self) -> BadLines {
+        (self.bad_lines, self.first_bad)
     }
 
     /// Skips a bad row.
@@ -477,32 +475,36 @@ impl<'o> Rows<'o> {
             .get_or_insert_with(|| (number, reason.into_owned()));
         Ok(())
     }
+}
 
-    fn done(self, path: &Path, format: Format) -> Result<Read, ReadError> {
-        let (rows, below) = (self.all.rows(), self.all.below());
-        let interactions = self.all.finish();
-        let path = path.into();
-        match self.options.ratings {
-            _ if !interactions.is_empty() => {}
-            RatingUse::LikeFrom(least) if below > 0 => {
-                let rows = below;
-                return Err(ReadError::NoLikes { path, rows, least });
-            }
-            _ => {
-                let bad_lines = self.bad_lines;
-                return Err(ReadError::NoInteractions { path, bad_lines });
-            }
+/// The interactions of a file.
+fn done(
+    options: &Options,
+    all: Collector,
+    (bad_lines, first_bad): BadLines,
+    path: &Path,
+    format: Format,
+) -> Result<Read, ReadError> {
+    let (rows, below) = (all.rows(), all.below());
+    let interactions = all.finish();
+    let path = path.into();
+    match options.ratings {
+        _ if !interactions.is_empty() => {}
+        RatingUse::LikeFrom(least) if below > 0 => {
+            let rows = below;
+            return Err(ReadError::NoLikes { path, rows, least });
         }
-        Ok(Read {
-            odd_first_line: looks_like_a_header(&interactions),
-            interactions,
-            rows,
-            below,
-            bad_lines: self.bad_lines,
-            first_bad: self.first_bad,
-            format,
-        })
+        _ => return Err(ReadError::NoInteractions { path, bad_lines }),
     }
+    Ok(Read {
+        odd_first_line: looks_like_a_header(&interactions),
+        interactions,
+        rows,
+        below,
+        bad_lines,
+        first_bad,
+        format,
+    })
 }
 
 /// True if the first user's and the first item's names are words and all others are numbers.

@@ -16,6 +16,7 @@ const NO_NAMES: ColumnNames = ColumnNames {
     user: None,
     item: None,
     rating: None,
+    time: None,
 };
 const STRICT: Options = Options {
     format: None,
@@ -445,6 +446,7 @@ fn columns(user: &str, item: &str, rating: &str) -> ColumnNames {
         user: some(user),
         item: some(item),
         rating: some(rating),
+        time: None,
     }
 }
 

@@ -75,12 +75,12 @@ impl Read for Content<'_> {
 }
 
 /// Counts the bytes that are read.
-pub struct Counted<'a, R> {
+pub struct Counted<R> {
     pub stream: R,
-    pub count: &'a std::cell::Cell<u64>,
+    pub count: std::rc::Rc<std::cell::Cell<u64>>,
 }
 
-impl<R: Read> Read for Counted<'_, R> {
+impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.stream.read(buffer)?;
         self.count.set(self.count.get() + count as u64);

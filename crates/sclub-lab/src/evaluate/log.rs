@@ -212,7 +212,9 @@ impl Log {
         }
         let mut users: HashMap<String, u32> = HashMap::new();
         let mut rows: Vec<Row> = Vec::new();
+        // Numbers of names: an item may be a candidate before it is first shown.
         let mut candidates: Vec<u32> = Vec::new();
+        let mut names: HashMap<String, u32> = HashMap::new();
         let mut without_propensity = 0u64;
         each_line(path, |line| {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
@@ -237,8 +239,9 @@ impl Log {
             let list = line.decision.checked_sub(position);
             let list = list.ok_or("the position is larger than the number of the decision")?;
             let first = candidates.len();
-            for id in line.candidates.iter().flatten() {
-                candidates.push(known.find(id, None)?);
+            for id in line.candidates.into_iter().flatten() {
+                let next = names.len() as u32;
+                candidates.push(*names.entry(id).or_insert(next));
             }
             let reward = line.reward.or(options.unanswered);
             rows.push(Row {
@@ -261,10 +264,15 @@ impl Log {
                 .map_err(|error| LogError::Nothing(error.to_string()))?,
             rounds: Vec::new(),
             shown: Vec::new(),
-            candidates,
+            candidates: Vec::new(),
             users: users.len() as u64,
             notes: Vec::new(),
         };
+        let mut places: Vec<Option<u32>> = vec![None; names.len()];
+        for (id, number) in &names {
+            places[*number as usize] = known.places.get(id).copied();
+        }
+        let without_features = places.iter().filter(|place| place.is_none()).count();
         let mut without_reward = 0u64;
         for list in rows.chunk_by(|a, b| a.list == b.list) {
             let first = log.shown.len();
@@ -273,13 +281,23 @@ impl Log {
             without_reward += (list.len() - (log.shown.len() - first)) as u64;
             if log.shown.len() > first {
                 let named = list.iter().find_map(|row| row.candidates.clone());
+                let named = candidates[named.unwrap_or(0..0)].iter();
+                let begin = log.candidates.len();
+                let known = named.filter_map(|&number| places[number as usize]);
+                log.candidates.extend(known);
                 log.rounds.push(Round {
                     user: list[0].user,
                     slots: list.len() as u32,
                     shown: first..log.shown.len(),
-                    candidates: named.unwrap_or(0..0),
+                    candidates: begin..log.candidates.len(),
                 });
             }
+        }
+        if without_features > 0 {
+            log.notes.push(format!(
+                "{without_features} candidates have no features in the log, because they were never shown, and are left out; \
+                 --items FILE adds them"
+            ));
         }
         log.note(without_propensity, without_reward, known.changed);
         match log.rounds.is_empty() {

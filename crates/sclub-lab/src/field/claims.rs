@@ -7,7 +7,7 @@ use sclub::{Preset, Value};
 use serde::Serialize;
 
 use super::rows::World;
-use super::stats::paired;
+use super::stats::{holm, paired};
 use super::table::LEVEL;
 use super::{Plan, plays, tune};
 use crate::paper::cells::{Cells, Record};
@@ -121,7 +121,8 @@ pub struct Against {
     pub other: Name,
     /// Regret over that of the other, minus 1.
     pub off: f64,
-    /// The p-value of the paired difference. Absent with a single seed.
+    /// The p-value of the paired difference, corrected for all comparisons of the policy in this setting (Holm). Absent with a
+    /// single seed.
     pub p: Option<f64>,
 }
 
@@ -248,6 +249,7 @@ pub(super) fn claims(plan: &Plan, cells: &Cells) -> Result<Vec<Claim>, PaperErro
             records.map(|record| record.regret).collect()
         };
         for name in own(plan, &world) {
+            let first = all.len();
             for constants in origins(name) {
                 let Some(own) = entry(plan, name, &world, constants)? else {
                     continue;
@@ -273,7 +275,18 @@ pub(super) fn claims(plan: &Plan, cells: &Cells) -> Result<Vec<Claim>, PaperErro
                     against: against.collect(),
                 });
             }
+            correct(&mut all[first..]);
         }
     }
     Ok(all)
+}
+
+/// Corrects the p-values of some claims for their number.
+fn correct(claims: &mut [Claim]) {
+    let against = claims.iter_mut().flat_map(|claim| &mut claim.against);
+    let mut tested: Vec<&mut f64> = against.filter_map(|one| one.p.as_mut()).collect();
+    let values: Vec<f64> = tested.iter().map(|p| **p).collect();
+    for (p, corrected) in tested.iter_mut().zip(holm(&values)) {
+        **p = corrected;
+    }
 }

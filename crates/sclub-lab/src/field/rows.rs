@@ -271,6 +271,10 @@ pub fn worlds(rounds: u64) -> Vec<World> {
 pub fn own_settings(rounds: u64) -> Vec<World> {
     let default = synthetic(Frequencies::Uniform);
     let none = Twists::default();
+    let changes = Twists {
+        change_at: Some(1 << 12),
+        ..none
+    };
     let world = |name, title, own_of, flags: &str, published: u64, recipe: Recipe| World {
         name,
         title,
@@ -294,10 +298,10 @@ pub fn own_settings(rounds: u64) -> Vec<World> {
         ),
         world(
             "locb-own",
-            "LOCB's public code: 100 users of 5 clusters, 5 features",
+            "LOCB's public code: 100 users of 5 clusters, 5 features, 2^15 - 1 rounds",
             &["locb"],
             "--users 100 --clusters 5 --dim 5",
-            1 << 17,
+            (1 << 15) - 1,
             Recipe {
                 users: 100,
                 clusters: 5,
@@ -323,6 +327,21 @@ pub fn own_settings(rounds: u64) -> Vec<World> {
             },
         ),
         world(
+            "dyclu-own",
+            "few users who change: 50 users, 6 features, little noise, a change at round 4,096",
+            &["dyclu"],
+            "--users 50 --clusters 5 --dim 6 --rewards gaussian --noise 0.1 --change-at 4096",
+            1 << 13,
+            Recipe {
+                users: 50,
+                clusters: 5,
+                dim: 6,
+                rewards: Rewards::Gaussian(0.1),
+                twists: changes,
+                ..default
+            },
+        ),
+        world(
             "fclub-own",
             "FCLUB's public code: 40 users on 5 servers, 100,000 rounds",
             &["fclub"],
@@ -342,7 +361,7 @@ pub fn own_settings(rounds: u64) -> Vec<World> {
         ),
         world(
             "cascade-own",
-            "CLUB-cascade's public code: 900 users, lists of 4 of 1,000 items, half of all items attractive",
+            "CLUB-cascade's public code: 900 users, lists of 4 of 1,000 items, half of all items attractive; it has 10^6 rounds",
             &["club-cascade"],
             "--users 900 --items 1000 --items-fixed 1000 --cascade 4 --reward-scale 1",
             1 << 15,

@@ -70,7 +70,8 @@ pub struct Cell {
     pub mean: Mean,
     /// The values by seed.
     pub values: Vec<f64>,
-    /// The rank among the ranked policies, by the mean. Absent for references.
+    /// The rank by the mean among the policies that played all worlds. For another policy it is the rank that it would have
+    /// with these. Absent for references.
     pub rank: Option<f64>,
     /// The mean of the paired differences from the best ranked policy; positive is worse.
     pub behind: Option<Mean>,
@@ -243,7 +244,8 @@ pub struct Field {
 }
 
 impl Field {
-    pub(super) fn new(policies: &[Name], worlds: Vec<WorldRow>, tuned: Tuned) -> Self {
+    pub(super) fn new(policies: &[Name], mut worlds: Vec<WorldRow>, tuned: Tuned) -> Self {
+        rank_with_those_everywhere(policies, &mut worlds);
         let mut standings: Vec<Standing> = policies
             .iter()
             .filter(|name| !REFERENCES.contains(name))
@@ -261,6 +263,28 @@ impl Field {
             standings,
             tuned,
             claims: Vec::new(),
+        }
+    }
+}
+
+/// Ranks each policy of a world with those that played all worlds, so that ranks of different worlds compare.
+fn rank_with_those_everywhere(policies: &[Name], worlds: &mut [WorldRow]) {
+    let is_everywhere = |name: &Name| worlds.iter().all(|row| row.cell(*name).is_some());
+    let everywhere: Vec<Name> = policies.iter().copied().filter(is_everywhere).collect();
+    for row in worlds {
+        let loss = |cell: &Cell| row.measure.loss(cell.mean.mean);
+        let with: Vec<(Name, f64)> = row
+            .cells
+            .iter()
+            .filter(|cell| everywhere.contains(&cell.policy))
+            .map(|cell| (cell.policy, loss(cell)))
+            .collect();
+        for cell in row.cells.iter_mut().filter(|cell| cell.rank.is_some()) {
+            let own = row.measure.loss(cell.mean.mean);
+            let others = with.iter().filter(|(name, _)| *name != cell.policy);
+            let mut losses: Vec<f64> = others.map(|&(_, loss)| loss).collect();
+            losses.push(own);
+            cell.rank = ranks(&losses).pop();
         }
     }
 }

@@ -223,7 +223,9 @@ fn a_guest_gets_the_column_of_its_twin() {
         match row.cell(twin.name()) {
             None => assert_eq!(row.world, "overlap"),
             Some(cell) => {
-                assert_eq!((&cell.values, cell.rank), (&own.values, own.rank));
+                // It does not play all worlds, so it has no part in the ranks of others, and shares that of its twin.
+                let shared = own.rank.map(|rank| rank + 0.5);
+                assert_eq!((&cell.values, cell.rank), (&own.values, shared));
                 assert_eq!(cell.behind, own.behind);
                 // The best of a world has none, and one that is equal to it has 1.
                 assert_eq!(cell.p.unwrap_or(1.0), own.p.unwrap_or(1.0));
@@ -284,7 +286,7 @@ fn policies_play_where_they_can() {
             .collect();
         let has = |name: &str| names.contains(&name);
         assert!(has("sclub") && has("random"), "{}", world.name);
-        assert_eq!(has("club-cascade"), world.family != Family::Synthetic);
+        assert_eq!(has("club-cascade"), world.family == Family::Lists);
         assert_eq!(has("cab"), world.family != Family::Catalogue);
         // What a world tells is told.
         for entry in plan.entries(&world).unwrap() {
@@ -327,25 +329,27 @@ fn tuning_keeps_the_best_candidate() {
     let cells = Cells::open(&folder.path().join("cells.jsonl")).unwrap();
     let mut done = Progress::default();
     let tuned = plan.run(&cells, &(), &mut done).unwrap().unwrap();
-    assert_eq!(tuned.seeds, [FIRST_TUNING_SEED]);
+    assert_eq!(tuned.seeds, [FIRST_TUNING_SEED + 1]);
     for family in Family::ALL {
         let (best, default) = tuned.scores[family.as_str()]["linucb-ind"];
         assert!(best <= default);
         let chosen = tuned.of(family, "linucb-ind").unwrap();
-        // Recomputed with the constants that were chosen.
-        let mut scores = Vec::new();
-        for world in worlds(256)
-            .into_iter()
-            .filter(|world| world.family == family)
-        {
-            let entry = tune::entry(Name::LINUCB_IND, &world, Some(chosen)).unwrap();
-            let made = world.setting.world(FIRST_TUNING_SEED).unwrap();
-            let runs = crate::run::play(&*made, FIRST_TUNING_SEED, &[entry], world.rounds, &());
-            let run = &runs.unwrap().unwrap()[0];
-            scores.push(run.regret / run.random_regret);
-        }
-        let score = scores.iter().sum::<f64>() / scores.len() as f64;
-        assert!((score - best).abs() < 1e-12, "{score} and {best}");
+        // Recomputed with the constants that were chosen. A default that is the best of the first rung has won there.
+        let score = |seed| {
+            let all = worlds(256).into_iter();
+            let scores = all.filter(|world| world.family == family).map(|world| {
+                let entry = tune::entry(Name::LINUCB_IND, &world, Some(chosen)).unwrap();
+                let made = world.setting.world(seed).unwrap();
+                let runs = crate::run::play(&*made, seed, &[entry], world.rounds, &());
+                let run = &runs.unwrap().unwrap()[0];
+                run.regret / run.random_regret
+            });
+            let scores: Vec<f64> = scores.collect();
+            scores.iter().sum::<f64>() / scores.len() as f64
+        };
+        let rungs = [FIRST_TUNING_SEED, FIRST_TUNING_SEED + 1].map(score);
+        let is_best = |score: &f64| (score - best).abs() < 1e-12;
+        assert!(is_best(&rungs[1]) || (chosen.is_empty() && is_best(&rungs[0])));
     }
     // The same again, from stored results.
     let mut again = Progress::default();

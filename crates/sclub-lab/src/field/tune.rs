@@ -2,8 +2,9 @@
 //!
 //! The procedure is successive halving. The first candidate is the policy's default. The others multiply each number
 //! among its constants by a factor, drawn log-uniformly between 1/8 and 8 and cut to the constant's range. Each rung plays
-//! the candidates that are left in all worlds of a family, on tuning seeds, and keeps the best quarter. The score is regret over
-//! that of random choices, averaged over worlds and seeds.
+//! the candidates that are left in all worlds of a family, on tuning seeds of its own, and keeps the best quarter. The default
+//! plays in every rung, and the last rung is between it and the best of the others. The score is regret over that of random
+//! choices, averaged over worlds and seeds.
 //!
 //! Constants that are not numbers, that are 0 or off by default, or that a world tells ([`TOLD`]) stay as they are: they
 //! choose another policy rather than tune one.
@@ -71,7 +72,7 @@ pub struct Tuned {
     pub seeds: Vec<u64>,
     /// The constants that differ from a policy's defaults, by family (or `all`) and policy.
     pub constants: BTreeMap<String, BTreeMap<String, Chosen>>,
-    /// The score of the chosen and the default constants in the last rung they both played, by family and policy.
+    /// The score of the chosen and the default constants in the last rung that the policy played, by family and policy.
     pub scores: BTreeMap<String, BTreeMap<String, (f64, f64)>>,
 }
 
@@ -88,32 +89,35 @@ impl Tuned {
     }
 }
 
-/// A rung: the share of the rounds, and the number of seeds.
+/// A rung: its rounds, its seeds, and the number of candidates that it keeps beside the default.
 struct Rung {
     rounds: u64,
-    seeds: u64,
+    seeds: Vec<u64>,
     kept: usize,
 }
 
 impl TunePlan {
-    /// The rungs: each has a quarter of the candidates of the one before, and four times the rounds.
+    /// The rungs: each has a quarter of the candidates of the one before, twice the rounds, and other seeds. The last one has the
+    /// default and one candidate.
     fn rungs(&self) -> Vec<Rung> {
-        let mut rungs = Vec::new();
+        let mut kept = Vec::new();
         let mut left = self.candidates;
         while left > 1 {
-            rungs.push(left);
             left = left.div_ceil(KEEP);
+            kept.push(left);
         }
-        let count = rungs.len();
-        let rung = |(place, candidates): (usize, usize)| {
-            let behind = (count - 1 - place) as u32;
+        kept.push(1);
+        let last = kept.len() - 1;
+        let rung = |(place, kept): (usize, usize)| {
+            let first = FIRST_TUNING_SEED + place as u64;
+            let seeds = if place == last { self.seeds } else { 1 };
             Rung {
-                rounds: (self.rounds >> (2 * behind)).max(256),
-                seeds: if behind == 0 { self.seeds } else { 1 },
-                kept: candidates.div_ceil(KEEP),
+                rounds: (self.rounds >> (last - place)).max(256),
+                seeds: (first..first + seeds).collect(),
+                kept,
             }
         };
-        rungs.into_iter().enumerate().map(rung).collect()
+        kept.into_iter().enumerate().map(rung).collect()
     }
 
     /// The groups of worlds for which constants are chosen.
@@ -126,7 +130,7 @@ impl TunePlan {
         }
     }
 
-    /// The rounds of all rungs, over all policies and worlds, if nothing is stored yet.
+    /// The rounds of all rungs, over all policies and worlds, at most: if nothing is stored yet and no default wins early.
     pub fn rounds_to_play(&self) -> u64 {
         let mut total = 0;
         for (_, families) in self.groups() {
@@ -137,8 +141,9 @@ impl TunePlan {
                     .iter()
                     .filter(|world| families.contains(&world.family));
                 let rounds: u64 = played.map(|world| world.rounds).sum();
-                total += rounds * rung.seeds * left as u64 * self.policies.len() as u64;
-                left = rung.kept;
+                let seeds = rung.seeds.len() as u64;
+                total += rounds * seeds * left as u64 * self.policies.len() as u64;
+                left = rung.kept + 1;
             }
         }
         total
@@ -157,7 +162,7 @@ impl TunePlan {
         let mut tuned = Tuned {
             candidates: self.candidates,
             rounds: self.rounds,
-            seeds: (0..self.seeds).map(|n| FIRST_TUNING_SEED + n).collect(),
+            seeds: self.rungs().pop().map_or(Vec::new(), |rung| rung.seeds),
             ..Tuned::default()
         };
         for (group, families) in self.groups() {
@@ -170,12 +175,13 @@ impl TunePlan {
             for rung in self.rungs() {
                 let mut played = worlds(rung.rounds);
                 played.retain(|world| families.contains(&world.family));
-                let seeds: Vec<u64> = (0..rung.seeds).map(|n| FIRST_TUNING_SEED + n).collect();
+                let seeds = &rung.seeds;
                 let mut all = Vec::new();
                 for world in &played {
                     let mut entries = Vec::new();
                     for (name, candidates) in &left {
-                        if !plays(*name, world) {
+                        // A default that has won has nothing more to show.
+                        if !plays(*name, world) || candidates.len() < 2 {
                             continue;
                         }
                         for chosen in candidates {
@@ -183,7 +189,7 @@ impl TunePlan {
                         }
                     }
                     // Small jobs: threads end at about the same time, and little is lost by a stop.
-                    for &seed in &seeds {
+                    for &seed in seeds {
                         let some = entries.chunks(ENTRIES_PER_JOB);
                         all.extend(
                             some.map(|some| Job::new(&world.setting, seed, world.rounds, some)),
@@ -198,23 +204,27 @@ impl TunePlan {
                     return Ok(None);
                 }
                 for (name, candidates) in &mut left {
+                    if candidates.len() < 2 {
+                        continue;
+                    }
                     let mut scored = Vec::new();
                     for chosen in candidates.drain(..) {
-                        let score = score(*name, &chosen, &played, &seeds, cells)?;
+                        let score = score(*name, &chosen, &played, seeds, cells)?;
                         scored.push((score, chosen));
                     }
+                    let default = scored[0].0;
                     // Candidates that are equally good keep their order: the default is the first.
                     scored.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    let default = scored.iter().find(|(_, chosen)| chosen.is_empty());
-                    if let Some((default, _)) = default {
-                        scores.insert(name.to_string(), (scored[0].0, *default));
-                    }
-                    let kept = scored.into_iter().take(rung.kept);
-                    *candidates = kept.map(|(_, chosen)| chosen).collect();
+                    scores.insert(name.to_string(), (scored[0].0, default));
+                    scored.truncate(rung.kept);
+                    let kept = scored.into_iter().map(|(_, chosen)| chosen);
+                    let kept = kept.filter(|chosen| !chosen.is_empty());
+                    *candidates = std::iter::once(Chosen::new()).chain(kept).collect();
                 }
             }
             let chosen = left.into_iter().filter_map(|(name, candidates)| {
-                let best = candidates.into_iter().next()?;
+                // After the last rung the default is left, and the candidate that beats it if there is one.
+                let best = candidates.into_iter().next_back()?;
                 Some((name.to_string(), best))
             });
             tuned.constants.insert(group.to_owned(), chosen.collect());

@@ -82,6 +82,7 @@ fn ratings(quick: bool, data: &Data, others: Others, scale: f64, placebo: bool) 
         others,
         scale,
         placebo,
+        content: None,
     }
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn jobs_of_split(
             jobs.push(Job {
                 make: Box::new(move || {
                     let made = split.get_or_init(|| {
-                        let split = Split::new(&ratings.interactions, seed, ratings.protocol);
+                        let split = ratings.split(seed);
                         Ok(Arc::new(split?))
                     });
                     Ok(Arc::new(ratings.world_of(made.clone()?)))

@@ -60,11 +60,16 @@ fn protocol_text(protocol: &Protocol) -> String {
         max_rounds,
         max_feature_users,
         others_once,
+        cold_items,
     } = protocol;
+    let cold = match *cold_items > 0.0 {
+        true => format!(", cold items {cold_items}"),
+        false => String::new(),
+    };
     let once = if *others_once { ", others once" } else { "" };
     format!(
         "Protocol {{ dim: {dim}, candidates: {candidates}, most_rounds: {max_rounds}, \
-         most_feature_users: {max_feature_users} }}{once}"
+         most_feature_users: {max_feature_users} }}{once}{cold}"
     )
 }
 

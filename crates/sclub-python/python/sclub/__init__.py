@@ -3,6 +3,7 @@
 =====================  ====================================================================
 `policy_classes`       a class for each policy, by the policy's name; a list of them is below
 `LinUcb`               LinUCB for each user, for all users together, or for groups that you know
+`ItemFeatures`         vectors of items from titles, tags and prices
 `Recommender`          any of them over a fixed list of items, with `partial_fit` and `predict`
 `lab`                  worlds to compare policies in, also ones that you write
 `Client`               a running `sclub serve`; `AsyncClient` is the same for asyncio
@@ -48,6 +49,7 @@ from .client import (
     Unauthorized,
     Unavailable,
 )
+from .features import ItemFeatures
 from .recommender import Recommender
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "Forbidden",
     "Gone",
     "Invalid",
+    "ItemFeatures",
     "Items",
     "LinUcb",
     "Merge",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
 from ._client_base import Base, Verify, whole_file
@@ -44,10 +44,11 @@ class AsyncClient(Base):
         timeout: float = 30.0,
         retries: int = 4,
         verify: Verify = True,
+        space: str | None = None,
     ) -> None:
         import httpx
 
-        super().__init__(url, timeout, retries, verify)
+        super().__init__(url, timeout, retries, verify, space)
         self._http = httpx.AsyncClient(**self._settings(key))
 
     async def __aenter__(self) -> AsyncClient:
@@ -74,19 +75,30 @@ class AsyncClient(Base):
         items: Items | None = None,
         exclude: Iterable[Id] | None = None,
         context: Context | None = None,
+        filter: Mapping[str, Any] | None = None,
+        strict: bool = False,
+        seen: int = 0,
+        ties: Literal["draw", "order"] = "draw",
     ) -> Recommendation:
         """As `Client.recommend`."""
-        return await self._run(self._calls.recommend(user, k, candidates, items, exclude, context))
+        return await self._run(self._calls.recommend(
+                user, k, candidates, items, exclude, context, filter, strict, seen, ties
+            ))
 
     async def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
         """As `Client.recommend_many`."""
         return await self._run(self._calls.recommend_many(requests))
 
     async def feedback(
-        self, decision: str | Recommendation, reward: Reward, *, item: Id | None = None
+        self,
+        decision: str | Recommendation,
+        reward: Reward | None = None,
+        *,
+        item: Id | None = None,
+        others: float | None = None,
     ) -> bool:
         """As `Client.feedback`."""
-        return await self._run(self._calls.feedback(decision, reward, item))
+        return await self._run(self._calls.feedback(decision, reward, item, others))
 
     async def feedback_many(self, feedback: Iterable[Given]) -> list[bool]:
         """As `Client.feedback_many`."""
@@ -99,6 +111,10 @@ class AsyncClient(Base):
     async def item(self, id: Id) -> list[float]:
         """As `Client.item`."""
         return await self._run(self._calls.item(id))
+
+    async def item_card(self, id: Id) -> Card:
+        """As `Client.item_card`."""
+        return await self._run(self._calls.item_card(id))
 
     async def items(self, *, limit: int | None = None) -> dict[str, list[float]]:
         """As `Client.items`."""
@@ -206,7 +222,13 @@ class AsyncClient(Base):
                 await response.aclose()
         except httpx.RequestError as error:
             return Failure(self._failure(error))
-        return Answer(response.status_code, body, response.headers.get("Retry-After"))
+        headers = response.headers
+        return Answer(
+            response.status_code,
+            body,
+            headers.get("Retry-After"),
+            warning=headers.get("x-sclub-warning"),
+        )
 
     async def _download(self, what: str, timeout: float) -> AsyncGenerator[bytes, None]:
         import httpx

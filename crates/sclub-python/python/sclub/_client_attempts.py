@@ -73,6 +73,8 @@ class Answer:
     retry_after: str | None = None
     stream: Any = None
     """The answer of httpx, if its body is left to read."""
+    warning: str | None = None
+    """A warning of the server about the rewards."""
     lost: bool = False
     """True if an earlier attempt may have taken effect without an answer."""
 

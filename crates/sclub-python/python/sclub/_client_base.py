@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
@@ -31,8 +32,12 @@ CONNECTIONS = 100
 class Base:
     """The base of both clients: the address of the server, and the calls."""
 
-    def __init__(self, url: str, timeout: float, retries: int, verify: Verify) -> None:
+    def __init__(
+        self, url: str, timeout: float, retries: int, verify: Verify, space: str | None
+    ) -> None:
         self._url = _checked_url(url)
+        self._space = _checked_space(space)
+        self._base = self._url + ("/v1" if space is None else f"/v1/spaces/{space}")
         self._calls = Calls(Attempts(_checked_retries(retries)))
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}; it must be positive")
@@ -51,8 +56,14 @@ class Base:
         """The address of the server."""
         return self._url
 
+    @property
+    def space(self) -> str | None:
+        """The space of all calls; None for the default one."""
+        return self._space
+
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._url!r})"
+        space = "" if self._space is None else f", space={self._space!r}"
+        return f"{type(self).__name__}({self._url!r}{space})"
 
     def _request(self, http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
         import httpx
@@ -65,7 +76,8 @@ class Base:
             built["headers"] = {"Content-Type": request.kind}
         if request.query:
             built["params"] = dict(request.query)
-        return http.build_request(request.method, self._url + request.path, **built)
+        url = self._base + request.path.removeprefix("/v1")
+        return http.build_request(request.method, url, **built)
 
     def _failure(self, error: httpx.RequestError) -> ConnectionFailed:
         """The error of this package for an error of httpx."""
@@ -84,6 +96,15 @@ class Base:
         else:
             failed.code = "broken" if failed.may_be_done else "unreachable"
         return failed
+
+
+def _checked_space(space: str | None) -> str | None:
+    if space is not None and not re.fullmatch("[a-z0-9][a-z0-9_-]{0,62}", space):
+        raise ValueError(
+            f"space is {space!r}; it must have 1 to 63 characters from a-z, 0-9, - and _, and "
+            "begin with a letter or a digit"
+        )
+    return space
 
 
 def _checked_url(url: str) -> str:

@@ -24,6 +24,7 @@ from ._client_values import (
     ids_of,
     is_list,
     items_of,
+    json_object,
     number_of,
     pieces_of,
     several_of,
@@ -59,6 +60,7 @@ class Scored:
     mean: float
     width: float
     propensity: float | None = None
+    slot_propensity: float | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,8 @@ class Recommendation:
     items: tuple[Scored, ...]
     cluster: int
     cluster_users: int
+    missing: tuple[str, ...] = ()
+    """The candidates that are not in the catalogue."""
 
     @property
     def item(self) -> str:
@@ -94,6 +98,13 @@ class Calls:
 
     def __init__(self, attempts: Attempts) -> None:
         self._ask = attempts.ask
+        self._has_warned = False
+
+    def _warn(self, answer: Answer) -> None:
+        """Warns once if the server says that nothing can be learned from the rewards."""
+        if answer.warning and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(answer.warning, RuntimeWarning, stacklevel=5)
 
     def recommend(
         self,
@@ -103,8 +114,12 @@ class Calls:
         items: Items | None,
         exclude: Iterable[Id] | None,
         context: Context | None,
+        filter: Mapping[str, Any] | None,
+        strict: bool,
+        seen: int,
+        ties: str,
     ) -> Call[Recommendation]:
-        body = _asked("", user, k, candidates, items, exclude, context)
+        body = _asked("", user, k, candidates, items, exclude, context, filter, strict, seen, ties)
         answer = yield from self._ask(_post("/v1/recommend", body))
         return _reading(answer, _recommendation)
 
@@ -114,7 +129,7 @@ class Calls:
         for place, request in enumerate(several):
             where = f"requests[{place}]."
             if isinstance(request, Mapping):
-                others = ["k", "candidates", "items", "exclude", "context"]
+                others = "k candidates items exclude context filter strict seen ties".split()
                 asked.append(_asked(where, **_named(where, request, ["user"], others)))
             else:
                 asked.append(_asked(where, request))
@@ -122,10 +137,15 @@ class Calls:
         return _reading(answer, lambda said: [_recommendation(one) for one in said["decisions"]])
 
     def feedback(
-        self, decision: str | Recommendation, reward: Reward, item: Id | None
+        self,
+        decision: str | Recommendation,
+        reward: Reward | None,
+        item: Id | None,
+        others: float | None,
     ) -> Call[bool]:
-        body = _given("", decision, reward, item)
+        body = _given("", decision, reward, item, others)
         answer = yield from self._ask(_post("/v1/feedback", body))
+        self._warn(answer)
         applied = _reading(answer, lambda said: bool(said["applied"]))
         return applied or answer.lost
 
@@ -135,7 +155,8 @@ class Calls:
         for place, one in enumerate(several):
             where = f"feedback[{place}]."
             if isinstance(one, Mapping):
-                given.append(_given(where, **_named(where, one, ["decision", "reward"], ["item"])))
+                named = _named(where, one, ["decision"], ["reward", "item", "others"])
+                given.append(_given(where, **named))
             elif isinstance(one, (tuple, list)) and len(one) in (2, 3):
                 given.append(_given(where, *one))
             else:
@@ -143,6 +164,7 @@ class Calls:
         # Without rewards it is a round each time that it is sent.
         request = _post("/v1/feedback/batch", {"feedback": given}, repeatable=bool(given))
         answer = yield from self._ask(request)
+        self._warn(answer)
         applied = _reading(answer, lambda said: [bool(one) for one in said["applied"]])
         # A batch is applied as a whole: if the attempt without an answer did so, nothing is new now.
         if answer.lost and not any(applied):
@@ -172,6 +194,10 @@ class Calls:
     def item(self, id: Id) -> Call[list[float]]:
         answer = yield from self._ask(_get(_path("/v1/items", id, "id")))
         return _reading(answer, lambda said: list(said["features"]))
+
+    def item_card(self, id: Id) -> Call[Card]:
+        answer = yield from self._ask(_get(_path("/v1/items", id, "id")))
+        return _reading(answer, _card)
 
     def items(self, limit: int | None) -> Call[dict[str, list[float]]]:
         found = yield from self._pages("/v1/items", "items", "after", limit)
@@ -310,10 +336,14 @@ def to_frame(lines: list[Card]) -> Any:
     if any("context" in line for line in lines):
         names.append("context")
     names += "score cluster reward decided rewarded".split()
+    optional = "slot_propensity assumed draw candidates catalogue".split()
+    names += [name for name in optional if any(name in line for line in lines)]
     frame = pandas.DataFrame(lines, columns=names)
     for name in ("propensity", "reward"):
         frame[name] = frame[name].astype("float64")
     frame["position"] = frame["position"].astype("Int64")
+    if "assumed" in names:
+        frame["assumed"] = frame["assumed"].eq(True)
     for name in ("decided", "rewarded"):
         frame[name] = pandas.to_datetime(frame[name], unit="ms", utc=True)
     return frame
@@ -352,21 +382,39 @@ def _asked(
     items: Any = None,
     exclude: Any = None,
     context: Any = None,
+    filter: Any = None,
+    strict: Any = False,
+    seen: Any = 0,
+    ties: Any = "draw",
 ) -> Card:
     asked: Card = {"user": id_of(user, f"{where}user"), "k": count_of(k, f"{where}k")}
     if candidates is not None:
         asked["candidates"] = ids_of(candidates, f"{where}candidates")
     if items is not None:
         entries = items_of(items, f"{where}items")
-        asked["items"] = [{"id": id, "features": features} for id, features in entries]
+        if any(more for _, _, more in entries):
+            raise ValueError(f"{where}items: only items of the catalogue have descriptions")
+        asked["items"] = [{"id": id, "features": features} for id, features, _ in entries]
     if exclude is not None:
         asked["exclude"] = ids_of(exclude, f"{where}exclude")
     if context is not None:
         asked["context"] = context_of(context, f"{where}context")
+    if filter is not None:
+        asked["filter"] = json_object(filter, f"{where}filter")
+    if strict:
+        asked["strict"] = True
+    if seen:
+        asked["seen"] = count_of(seen, f"{where}seen")
+    if ties not in ("draw", "order"):
+        raise ValueError(f"{where}ties is {ties!r}; it must be 'draw' or 'order'")
+    if ties == "order":
+        asked["ties"] = ties
     return asked
 
 
-def _given(where: str, decision: Any, reward: Any, item: Any = None) -> Card:
+def _given(
+    where: str, decision: Any, reward: Any = None, item: Any = None, others: Any = None
+) -> Card:
     if isinstance(decision, Recommendation):
         decision = decision.decision
     if not isinstance(decision, str):
@@ -377,8 +425,12 @@ def _given(where: str, decision: Any, reward: Any, item: Any = None) -> Card:
         given["rewards"] = [
             number_of(one, f"{where}reward[{place}]") for place, one in enumerate(reward)
         ]
-    else:
+    elif reward is not None:
         given["reward"] = number_of(reward, f"{where}reward")
+    elif others is None or item is not None:
+        raise TypeError(f"{where}reward is missing; give it, or only others if nothing was taken")
+    if others is not None:
+        given["others"] = number_of(others, f"{where}others")
     if item is not None:
         given["item"] = id_of(item, f"{where}item")
     return given
@@ -388,11 +440,19 @@ def _recommendation(said: Any) -> Recommendation:
     return Recommendation(
         decision=said["decision"],
         items=tuple(
-            Scored(one["id"], one["score"], one["mean"], one["width"], one.get("propensity"))
+            Scored(
+                one["id"],
+                one["score"],
+                one["mean"],
+                one["width"],
+                one.get("propensity"),
+                one.get("slot_propensity"),
+            )
             for one in said["items"]
         ),
         cluster=said["cluster"],
         cluster_users=said["cluster_users"],
+        missing=tuple(said.get("missing", ())),
     )
 
 

@@ -49,7 +49,7 @@ Items: TypeAlias = (
 )
 """Items with their features: a DataFrame, a mapping from ids, pairs, or ``{"id", "features"}``."""
 
-Entry: TypeAlias = tuple[str, list[float]]
+Entry: TypeAlias = tuple[str, list[float], dict[str, Any]]
 
 
 def id_of(value: Any, name: str) -> str:
@@ -167,11 +167,48 @@ def features_of(values: Any, name: str) -> list[float]:
     return [number_of(value, f"{name}[{place}]") for place, value in enumerate(row)]
 
 
+_DESCRIPTION = ("title", "tags", "available", "data")
+"""The names of the parts of an item's description."""
+
+
+def described(more: dict[str, Any], name: str) -> dict[str, Any]:
+    """The description of an item.
+
+    >>> described({"tags": ("red",), "available": np.bool_(False)}, "items['tea']")
+    {'tags': ['red'], 'available': False}
+    """
+    sent = dict(more)
+    if "title" in more and not isinstance(more["title"], str):
+        raise TypeError(f"{name}: title must be a string, not {type(more['title']).__name__}")
+    if "tags" in more:
+        sent["tags"] = ids_of(more["tags"], f"{name}: tags")
+    if "available" in more:
+        if not isinstance(more["available"], _BOOLS):
+            kind = type(more["available"]).__name__
+            raise TypeError(f"{name}: available must be True or False, not {kind}")
+        sent["available"] = bool(more["available"])
+    if "data" in more:
+        sent["data"] = json_object(more["data"], f"{name}: data")
+    return sent
+
+
+def json_object(value: Any, name: str) -> dict[str, Any]:
+    """A mapping that can be sent as a JSON object."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{name} must be a mapping, not {type(value).__name__}")
+    sent = dict(value)
+    try:
+        to_json(sent)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} cannot be sent as JSON: {error}") from None
+    return sent
+
+
 def items_of(items: Any, name: str = "items", id: str | None = None) -> list[Entry]:
     """Items with their features, each once and all with the same number of features.
 
     >>> items_of({"tea": [1, 0], "mate": (0.6, 0.8)})
-    [('tea', [1.0, 0.0]), ('mate', [0.6, 0.8])]
+    [('tea', [1.0, 0.0], {}), ('mate', [0.6, 0.8], {})]
     """
     if hasattr(items, "columns") and hasattr(items, "iloc"):
         entries = list(_from_frame(items, name, id))
@@ -180,7 +217,7 @@ def items_of(items: Any, name: str = "items", id: str | None = None) -> list[Ent
     else:
         entries = list(_from_pairs(items, name))
     seen: dict[str, int] = {}
-    for place, (key, features) in enumerate(entries):
+    for place, (key, features, _) in enumerate(entries):
         if key in seen:
             raise ValueError(f"{name}: id {key!r} is there twice, in rows {seen[key]} and {place}")
         seen[key] = place
@@ -202,15 +239,20 @@ def _from_pairs(items: Any, name: str) -> Iterator[Entry]:
         )
     for place, item in enumerate(items):
         if isinstance(item, Mapping):
-            if set(item) != {"id", "features"}:
-                raise ValueError(f"{name}[{place}] must have 'id' and 'features' and nothing else")
+            if not {"id", "features"} <= set(item) <= {"id", "features", *_DESCRIPTION}:
+                others = ", ".join(repr(other) for other in _DESCRIPTION)
+                raise ValueError(
+                    f"{name}[{place}] must have 'id' and 'features', and may have {others}, and nothing else"
+                )
             key, features = item["id"], item["features"]
+            more = {field: item[field] for field in _DESCRIPTION if item.get(field) is not None}
         elif isinstance(item, (tuple, list)) and len(item) == 2:
             key, features = item
+            more = {}
         else:
             raise TypeError(f"{name}[{place}] must be a pair of an id and features")
         key = id_of(key, f"{name}[{place}].id")
-        yield key, features_of(features, f"{name}[{key!r}]")
+        yield key, features_of(features, f"{name}[{key!r}]"), described(more, f"{name}[{key!r}]")
 
 
 def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
@@ -242,7 +284,8 @@ def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
         parts.append(values)
     if not parts:
         raise ValueError(f"{name} has no column of features")
-    return zip(ids, np.column_stack(parts).tolist(), strict=True)
+    rows = np.column_stack(parts).tolist()
+    return ((key, row, {}) for key, row in zip(ids, rows, strict=True))
 
 
 def _culprit(series: Any, ids: list[str]) -> str:
@@ -263,13 +306,13 @@ def pieces_of(
 ) -> Iterator[tuple[int, bytes]]:
     """JSON lines in pieces of bounded size, each with the number of items in it. No item is cut.
 
-    >>> [count for count, _ in pieces_of([("a", [1.0]), ("b", [2.0]), ("c", [3.0])], 1000, 2)]
+    >>> [count for count, _ in pieces_of([("a", [1.0], {}), ("b", [2.0], {}), ("c", [3.0], {})], 1000, 2)]
     [2, 1]
     """
     lines: list[bytes] = []
     size = 0
-    for key, features in entries:
-        line = to_json({"id": key, "features": features}) + b"\n"
+    for key, features, more in entries:
+        line = to_json({"id": key, "features": features, **more}) + b"\n"
         if lines and (size + len(line) > most_bytes or len(lines) == most_lines):
             yield len(lines), b"".join(lines)
             lines, size = [], 0

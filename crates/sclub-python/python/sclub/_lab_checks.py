@@ -79,11 +79,11 @@ def shop(values: dict[str, Any]) -> dict[str, object]:
     return checked
 
 
-def seed_list(seeds: int | Iterable[int], first_seed: int) -> list[int]:
+def seed_list(seeds: int | Iterable[int], first_seed: int, default: int = 1) -> list[int]:
     """The seeds: those given, or a number of them."""
     if isinstance(seeds, Iterable):
         numbers = [whole("a seed", seed) for seed in seeds]
-        if first_seed != 1:
+        if first_seed != default:
             raise ValueError(
                 f"first_seed is {first_seed}, and seeds are given one by one; give a number of seeds"
             )

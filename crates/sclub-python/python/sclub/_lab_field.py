@@ -21,7 +21,7 @@ from ._sclub import lab_field, lab_field_defaults
 if TYPE_CHECKING:
     import pandas as pd
 
-_worlds, _ranked, _sizes = lab_field_defaults()
+_worlds, _ranked, _sizes, FIRST_SEED = lab_field_defaults()
 
 #: The worlds of `field`; docs/field.md describes them.
 field_worlds: tuple[str, ...] = tuple(_worlds)
@@ -305,7 +305,7 @@ def field(
     rounds: int | None = None,
     seeds: int | Iterable[int] | None = None,
     *,
-    first_seed: int = 1,
+    first_seed: int = FIRST_SEED,
     quick: bool = False,
     constants: str | os.PathLike[str] = "tuned",
     out: str | os.PathLike[str] | None = None,
@@ -331,7 +331,8 @@ def field(
     rounds
         The number of rounds, 2**15 by default; shops have at most 12,000.
     seeds
-        The number of seeds, counted from `first_seed`, 10 by default; or the seeds themselves.
+        The number of seeds, counted from `first_seed`, 10 by default; or the seeds themselves. `first_seed` is 5001 by default:
+        smaller ones were looked at while policies of this library were made.
     quick
         True for a first look: 2**11 rounds and 2 seeds, where they are not given.
     constants
@@ -373,7 +374,7 @@ def field(
     if isinstance(worlds, str):
         worlds = [worlds]
     default_rounds, default_seeds = _sizes[1 if quick else 0]
-    chosen = seed_list(default_seeds if seeds is None else seeds, first_seed)
+    chosen = seed_list(default_seeds if seeds is None else seeds, first_seed, FIRST_SEED)
     columns = column_list(field_policies if policies is None else policies)
     if not columns:
         raise ValueError("policies is empty; there must be at least one")

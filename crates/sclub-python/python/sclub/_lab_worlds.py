@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -268,6 +269,15 @@ class Ratings(Setting):
     leaky
         Offer items that a user did not take to the user again, to reproduce older figures. Then an item that was
         offered before is never the one taken, and a policy that remembers items gains by that.
+    item_features
+        Features of items in place of those made from the feature users: a file of vectors, such as the ``items.csv`` of
+        ``sclub features --items``, or a pair of ids and an array with a row for each.
+    with_interactions
+        With `item_features`: make features from the feature users as well. Items that they took have these, and for other
+        items they are predicted from `item_features`.
+    cold_items
+        The share of items that are cold: features are made as if no feature user took them, and all candidates are
+        such items.
     user_column, item_column, rating_column
         The names of the columns, also of the fields of JSON objects. By default columns that are called user,
         item, rating and the like; in a file without a header the first three.
@@ -302,6 +312,9 @@ class Ratings(Setting):
         feature_scale: float = 1.0,
         placebo: bool = False,
         leaky: bool = False,
+        item_features: str | os.PathLike[str] | tuple[Iterable[object], ArrayLike] | None = None,
+        with_interactions: bool = False,
+        cold_items: float = 0.0,
         user_column: str | None = None,
         item_column: str | None = None,
         rating_column: str | None = None,
@@ -315,6 +328,11 @@ class Ratings(Setting):
             raise ValueError(
                 f"feature_scale is {feature_scale}; it must be above 0 and at most 1000000"
             )
+        cold = real("cold_items", cold_items)
+        if cold is None or not 0 <= cold <= 1:
+            raise ValueError(f"cold_items is {cold_items}; it must be at least 0 and at most 1")
+        if with_interactions and item_features is None:
+            raise ValueError("with_interactions needs item_features")
         data, self.file = data_of(
             file,
             Reading(
@@ -322,15 +340,28 @@ class Ratings(Setting):
             ),
         )
         shape = whole("dim", dim), whole("items", items)
+        content = _content(item_features)
         with watching(progress, "B") as watch:
             self._setting, said = LabSetting.ratings(
-                data, watch, *shape, str(others), scale, bool(placebo), bool(leaky)
+                data, watch, *shape, str(others), scale, bool(placebo), bool(leaky),
+                content, bool(with_interactions), cold,
             )
         self.like_from = like_from
         _warn(said)
 
     def __repr__(self) -> str:
         return f"Ratings({self.file or 'table'!r})"
+
+
+def _content(
+    given: str | os.PathLike[str] | tuple[Iterable[object], ArrayLike] | None,
+) -> str | tuple[list[str], NDArray[np.float64]] | None:
+    if given is None:
+        return None
+    if isinstance(given, (str, os.PathLike)):
+        return os.fspath(given)
+    ids, vectors = given
+    return [str(name) for name in ids], np.ascontiguousarray(vectors, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -157,6 +157,27 @@ def _seconds_in_rust(
     policy: Policy, users: list[int], items: ArrayLike, rewards: list[float] | None = None
 ) -> float: ...
 
+# Features of items.
+
+@final
+class Transform:
+    @staticmethod
+    def fit(
+        items: str,
+        options: str,
+        taken: tuple[list[str], NDArray[np.uint32], NDArray[np.uint32]] | None,
+    ) -> tuple[Transform, NDArray[np.float64], str]: ...
+    def apply(self, items: str) -> NDArray[np.float64]: ...
+    def encode(self) -> bytes: ...
+    @staticmethod
+    def decode(bytes: bytes) -> Transform: ...
+    def feature_names(self) -> list[str]: ...
+    def columns(self) -> list[tuple[str, str]]: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def id_column(self) -> str | None: ...
+
 # The lab.
 
 @final
@@ -181,6 +202,9 @@ class LabSetting:
         feature_scale: float,
         placebo: bool,
         leaky: bool,
+        item_features: str | tuple[list[str], NDArray[np.float64]] | None,
+        with_interactions: bool,
+        cold_items: float,
     ) -> tuple[LabSetting, list[str]]: ...
     def world(self, seed: int) -> LabWorld: ...
 
@@ -208,7 +232,7 @@ def lab_field(
     options: Mapping[str, object],
     watch: Callable[[int, int], object],
 ) -> tuple[list[tuple[str, str]], tuple[int, int]]: ...
-def lab_field_defaults() -> tuple[list[str], list[str], list[tuple[int, int]]]: ...
+def lab_field_defaults() -> tuple[list[str], list[str], list[tuple[int, int]], int]: ...
 def lab_paper(
     policies: Sequence[tuple[str, object, str]],
     options: Mapping[str, object],

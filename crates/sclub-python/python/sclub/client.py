@@ -18,9 +18,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ._client_async import AsyncClient
 from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
@@ -86,6 +86,8 @@ class Client(Base):
     verify
         Certificates to trust over https: True for the usual authorities, a PEM file, or an
         ``ssl.SSLContext``.
+    space
+        The space of all calls, for a server with several catalogues; None for the default one.
 
     Raises
     ------
@@ -107,10 +109,11 @@ class Client(Base):
         timeout: float = 30.0,
         retries: int = 4,
         verify: Verify = True,
+        space: str | None = None,
     ) -> None:
         import httpx
 
-        super().__init__(url, timeout, retries, verify)
+        super().__init__(url, timeout, retries, verify, space)
         self._http = httpx.Client(**self._settings(key))
 
     def __enter__(self) -> Client:
@@ -137,6 +140,10 @@ class Client(Base):
         items: Items | None = None,
         exclude: Iterable[Id] | None = None,
         context: Context | None = None,
+        filter: Mapping[str, Any] | None = None,
+        strict: bool = False,
+        seen: int = 0,
+        ties: Literal["draw", "order"] = "draw",
     ) -> Recommendation:
         """Recommends items to a user.
 
@@ -152,17 +159,31 @@ class Client(Base):
             Items outside the catalogue to choose from: a mapping from ids to features, a DataFrame (see
             `put_items`), or a list of ``{"id": …, "features": …}``.
         exclude
-            Ids to leave out. Only with the whole catalogue, without `candidates` and `items`.
+            Ids to leave out.
         context
             Values of the context features that the server was started with, such as
             ``{"hour": 0.75, "device": "phone"}``. Those that are left out are 0.
+        filter
+            Conditions on ``id``, ``tags`` and the fields of ``data`` of catalogue items: a value, a list of
+            values of which one must be there, or a mapping with ``any``, ``all``, ``none``, ``min`` and ``max``.
+        strict
+            True to raise `NotFound` if a candidate is not in the catalogue. By default it is skipped and named in
+            ``missing``.
+        seen
+            Leaves out what the user was shown in the last so many decisions.
+        ties
+            The order of items of equal score: ``"draw"`` by the decision's random number, ``"order"`` as the
+            candidates are given.
 
         Example::
 
             client.recommend("anna", k=2, exclude=["tea"])
+            client.recommend("anna", filter={"tags": ["hot"], "price": {"max": 4}}, seen=3)
             client.recommend("anna", items={"a": [0.6, 0.8], "b": [1.0, 0.0]})
         """
-        return self._run(self._calls.recommend(user, k, candidates, items, exclude, context))
+        return self._run(self._calls.recommend(
+                user, k, candidates, items, exclude, context, filter, strict, seen, ties
+            ))
 
     def recommend_many(self, requests: Iterable[Asked]) -> list[Recommendation]:
         """Recommends items to several users on the same history.
@@ -177,7 +198,12 @@ class Client(Base):
         return self._run(self._calls.recommend_many(requests))
 
     def feedback(
-        self, decision: str | Recommendation, reward: Reward, *, item: Id | None = None
+        self,
+        decision: str | Recommendation,
+        reward: Reward | None = None,
+        *,
+        item: Id | None = None,
+        others: float | None = None,
     ) -> bool:
         """Sends the reward of an item that was shown. It is on the server's disk afterwards.
 
@@ -190,6 +216,10 @@ class Client(Base):
             shown, in order from the first, as far as the user looked; it is learned as one round.
         item
             The id of the item; by default the first one shown. Each takes one reward.
+        others
+            The reward of all other items of the list, such as 0 for those that were not clicked. With `reward` left
+            out, nothing was clicked. A click that comes later replaces it, if the server's policy can correct
+            rewards.
 
         Returns
         -------
@@ -200,15 +230,15 @@ class Client(Base):
 
         Example::
 
-            client.feedback(shown, 1)
+            client.feedback(shown, 1, item="tea", others=0)  # clicked tea, and nothing else
             client.feedback(shown, [0, 1])  # the second was clicked, the rest not looked at
         """
-        return self._run(self._calls.feedback(decision, reward, item))
+        return self._run(self._calls.feedback(decision, reward, item, others))
 
     def feedback_many(self, feedback: Iterable[Given]) -> list[bool]:
         """Sends the rewards of several users as one round: all are learned, or an error is raised.
 
-        Each is a pair of decision and reward, a triple with an item, or a mapping with these names.
+        Each is a pair of decision and reward, a triple with an item, or a mapping with these names and ``others``.
         The limit is 1,000; a longer list is refused, not split, because a batch is a round.
 
         An empty list is a round without rewards: time passes. If its answer is lost
@@ -231,7 +261,9 @@ class Client(Base):
         Parameters
         ----------
         items
-            A DataFrame, a mapping from ids to features, or pairs of ids and features. In a
+            A DataFrame, a mapping from ids to features, pairs of ids and features, or a list of
+            ``{"id": …, "features": …}``, which may also have ``title``, ``tags``, ``available`` and ``data`` (any JSON
+            object). In a
             DataFrame the ids are the column `id`, or a column called ``"id"`` if there is one, or
             the index; all other columns are features, in their order, and must be numeric.
         id
@@ -261,6 +293,10 @@ class Client(Base):
     def item(self, id: Id) -> list[float]:
         """The features of an item of the catalogue."""
         return self._run(self._calls.item(id))
+
+    def item_card(self, id: Id) -> Card:
+        """An item of the catalogue: features, title, tags, availability and data."""
+        return self._run(self._calls.item_card(id))
 
     def items(self, *, limit: int | None = None) -> dict[str, list[float]]:
         """Items of the catalogue and their features: all, or the first `limit`.
@@ -393,7 +429,13 @@ class Client(Base):
                 response.close()
         except httpx.RequestError as error:
             return Failure(self._failure(error))
-        return Answer(response.status_code, body, response.headers.get("Retry-After"))
+        headers = response.headers
+        return Answer(
+            response.status_code,
+            body,
+            headers.get("Retry-After"),
+            warning=headers.get("x-sclub-warning"),
+        )
 
     def _download(self, what: str, timeout: float) -> Generator[bytes, None, None]:
         import httpx

@@ -7,7 +7,7 @@ use std::time::Instant;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use sclub_lab::field::{
-    Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, Tuned, files, ranked, tuned, worlds,
+    FIRST_SEED, Plan, QUICK_ROUNDS, QUICK_SEEDS, ROUNDS, SEEDS, Tuned, files, ranked, tuned, worlds,
 };
 use sclub_lab::paper::PaperError;
 use sclub_lab::paper::cells::{Cells, CellsError};
@@ -34,15 +34,18 @@ pub struct FieldOptions {
     command: String,
 }
 
-/// The names of the worlds, the names of the policies that are ranked, and rounds and seeds: the default ones, then
-/// those of a first look.
+/// Names of worlds or policies.
+type Names = Vec<&'static str>;
+
+/// The names of the worlds, the names of the policies that are ranked, rounds and seeds (the default ones, then those of a
+/// first look), and the first seed.
 #[pyfunction]
-pub fn lab_field_defaults() -> (Vec<&'static str>, Vec<&'static str>, [(u64, u64); 2]) {
+pub fn lab_field_defaults() -> (Names, Names, [(u64, u64); 2], u64) {
     let worlds = worlds(ROUNDS).into_iter().map(|world| world.name);
     let policies = ranked(&[]).unwrap_or_default();
     let policies = policies.into_iter().map(Name::as_str);
     let sizes = [(ROUNDS, SEEDS), (QUICK_ROUNDS, QUICK_SEEDS)];
-    (worlds.collect(), policies.collect(), sizes)
+    (worlds.collect(), policies.collect(), sizes, FIRST_SEED)
 }
 
 /// The contents of files by name.

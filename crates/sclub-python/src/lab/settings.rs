@@ -9,7 +9,12 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2}
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use sclub_lab::catalogue::{Link, Shop};
-use sclub_lab::data::{ColumnNames, Options, RatingUse, Read, ReadError, Table, read, read_table};
+use sclub_lab::data::matrix::Matrix;
+use sclub_lab::data::{
+    ColumnNames, Options, RatingUse, Read, ReadError, Table, Vectors, read, read_table,
+    read_vectors,
+};
+use sclub_lab::held_out::{Content, ContentMode};
 use sclub_lab::setting::{Setting, SettingError};
 use sclub_lab::summary::thousands;
 use sclub_lab::synthetic::{Recipe, Twists};
@@ -29,6 +34,7 @@ pub fn refused(error: impl std::fmt::Display) -> PyErr {
         "taste-scale",
         "link-scale",
         "zipf-exponent",
+        "cold-items",
     ] {
         message = message.replace(name, &name.replace('-', "_"));
     }
@@ -215,13 +221,35 @@ impl LabSetting {
         feature_scale: f64,
         placebo: bool,
         leaky: bool,
+        item_features: Option<ContentArgs<'_>>,
+        with_interactions: bool,
+        cold_items: f64,
     ) -> PyResult<Warned> {
         let others = others.parse().map_err(refused)?;
-        let (read, warnings) = data.read(py, &watch)?;
+        let (read, mut warnings) = data.read(py, &watch)?;
+        let vectors = match item_features {
+            Some(given) => Some(given.vectors()?),
+            None => None,
+        };
         py.detach(|| {
             let shape = (dim, items);
-            let setting =
-                Setting::ratings(read.interactions, shape, others, feature_scale, placebo);
+            let all = read.interactions;
+            let mode = match with_interactions {
+                true => ContentMode::Both,
+                false => ContentMode::Alone,
+            };
+            let content = vectors.map(|vectors| Content::new(&vectors, &all, mode));
+            let mut setting = Setting::ratings(all, shape, others, feature_scale, placebo)
+                .with_cold_items(cold_items);
+            if let Some(content) = content {
+                if content.missing > 0 {
+                    let missing = thousands(content.missing as f64);
+                    warnings.push(format!(
+                        "items of the ratings without item_features: {missing}; they have no features but the constant"
+                    ));
+                }
+                setting = setting.with_content(content);
+            }
             let setting = if leaky { setting.leaky() } else { setting };
             Ok((Self::checked(setting)?, warnings))
         })
@@ -264,6 +292,42 @@ pub struct DataArgs<'py> {
     rating_values: bool,
 }
 
+/// Vectors of items: a file, or ids and an array.
+#[derive(FromPyObject)]
+pub enum ContentArgs<'py> {
+    File(PathBuf),
+    Table(Vec<String>, PyReadonlyArray2<'py, f64>),
+}
+
+impl ContentArgs<'_> {
+    fn vectors(&self) -> PyResult<Vectors> {
+        match self {
+            ContentArgs::File(path) => read_vectors(path, &|_, _| ()).map_err(refused),
+            ContentArgs::Table(ids, rows) => {
+                let rows = rows.as_array();
+                let mut vectors = Matrix::zeros(rows.nrows(), rows.ncols());
+                if ids.len() != rows.nrows() || rows.ncols() == 0 {
+                    return Err(PyValueError::new_err(format!(
+                        "item_features has {} ids and an array of shape ({}, {})",
+                        ids.len(),
+                        rows.nrows(),
+                        rows.ncols()
+                    )));
+                }
+                for (at, row) in rows.rows().into_iter().enumerate() {
+                    for (to, from) in vectors.row_mut(at).iter_mut().zip(row) {
+                        *to = *from;
+                    }
+                }
+                Ok(Vectors {
+                    ids: ids.clone(),
+                    vectors,
+                })
+            }
+        }
+    }
+}
+
 /// The different users and items, the user and the item of each row, and the ratings.
 #[derive(FromPyObject)]
 struct TableArgs<'py>(
@@ -289,6 +353,7 @@ impl DataArgs<'_> {
                 user: self.user_column.clone(),
                 item: self.item_column.clone(),
                 rating: self.rating_column.clone(),
+                time: None,
             },
             ratings: match self.like_from {
                 Some(least) => RatingUse::LikeFrom(least),
@@ -404,9 +469,13 @@ pub fn lab_columns(
     rating: Option<String>,
 ) -> PyResult<(usize, usize, Option<usize>)> {
     let columns: Vec<Cow<'_, str>> = columns.into_iter().map(Cow::Owned).collect();
-    ColumnNames { user, item, rating }
-        .positions(&columns)
-        .map_err(PyValueError::new_err)
+    let names = ColumnNames {
+        user,
+        item,
+        rating,
+        time: None,
+    };
+    names.positions(&columns).map_err(PyValueError::new_err)
 }
 
 /// Pairs of a user and an item by number, their values, the names of users and of items, and warnings.

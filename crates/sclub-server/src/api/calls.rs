@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue};
 use sclub::{ItemId, ItemSet};
 
 use super::model::{
@@ -16,11 +17,15 @@ use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
 use crate::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rewards,
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rewards, Rules,
 };
+use crate::filter::Filter;
 use crate::meters::{Call, Meters};
 use crate::settings::Settings;
 use crate::state::{Scratch, item_id};
+
+/// The header of an answer to feedback with a warning about the rewards.
+pub(super) const WARNING: HeaderName = HeaderName::from_static("x-sclub-warning");
 
 thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
@@ -29,7 +34,7 @@ thread_local! {
 /// Recommends items to a user.
 #[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body(content = RecommendRequest<'static>, example = json!({"user": "u1", "k": 2})), responses(
     (status = 200, body = RecommendResponse, description = "The items to show"),
-    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
+    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue, and `strict` is set"),
     (status = 422, body = ErrorBody, description = "A field is invalid")))]
 pub(super) async fn recommend(
     State(app): State<Shared>,
@@ -80,9 +85,10 @@ pub(super) async fn answer_bytes(
         Call::Feedback => {
             let request: FeedbackRequest<'_> = parse(&bytes)?;
             let applied = engine.feedback(&[given(&request)?]).await?;
-            Ok(json(&FeedbackResponse {
+            let answer = json(&FeedbackResponse {
                 applied: applied == [true],
-            }))
+            });
+            Ok(with_warning(answer, engine))
         }
         Call::FeedbackBatch => learn_batch(app, engine, &bytes).await,
         Call::Other => Err(ApiError::internal()),
@@ -98,18 +104,31 @@ fn recommend_one(
 ) -> Result<Option<Answer>, ApiError> {
     let request: RecommendRequest<'_> = parse(bytes)?;
     let inline = inline(&app.settings, &request, engine.has_item_ids())?;
-    let asked = asked(&app.settings, &request, inline.as_ref())?;
+    let filter = filter(&request)?;
+    let asked = asked(&app.settings, &request, inline.as_ref(), filter.as_ref())?;
     if quick && engine.is_slow(&asked) {
         return Ok(None);
     }
     let recommended = SCRATCH.with_borrow_mut(|scratch| engine.recommend(&asked, scratch))?;
-    Ok(Some(json(&response(recommended))))
+    let is_complete = recommended.missing.is_empty();
+    Ok(Some(marked(json(&response(recommended)), is_complete)))
+}
+
+/// The mark of an answer that names missing candidates: a node of a cluster may not have read the end of the catalogue.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NamesMissing;
+
+fn marked(mut answer: Answer, is_complete: bool) -> Answer {
+    if !is_complete {
+        answer.extensions_mut().insert(NamesMissing);
+    }
+    answer
 }
 
 /// Recommends items to several users on the same history.
 #[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body(content = RecommendBatchRequest<'static>, example = json!({"requests": [{"user": "u1"}, {"user": "u2", "k": 2}]})), responses(
     (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests"),
-    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue"),
+    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue, and `strict` is set"),
     (status = 422, body = ErrorBody, description = "A field is invalid; no request was answered")))]
 pub(super) async fn recommend_batch(
     State(app): State<Shared>,
@@ -130,24 +149,31 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
             inline(&app.settings, request, engine.has_item_ids()).map_err(within(index))
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let filters = requests
+        .iter()
+        .enumerate()
+        .map(|(index, request)| filter(request).map_err(within(index)))
+        .collect::<Result<Vec<_>, _>>()?;
     let all = requests
         .iter()
-        .zip(&inline)
+        .zip(inline.iter().zip(&filters))
         .enumerate()
-        .map(|(index, (request, inline))| {
-            asked(&app.settings, request, inline.as_ref()).map_err(within(index))
+        .map(|(index, (request, (inline, filter)))| {
+            asked(&app.settings, request, inline.as_ref(), filter.as_ref()).map_err(within(index))
         })
         .collect::<Result<Vec<_>, _>>()?;
     let recommended = engine.recommend_all(&all)?;
     engine.meters().decided(recommended.len() as u64);
-    Ok(json(&RecommendBatchResponse {
+    let is_complete = recommended.iter().all(|one| one.missing.is_empty());
+    let answer = json(&RecommendBatchResponse {
         decisions: recommended.into_iter().map(response).collect(),
-    }))
+    });
+    Ok(marked(answer, is_complete))
 }
 
 /// Learns the reward for an item that was shown. The reward is durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "the decision of a recommendation", "reward": 1.0})), responses(
-    (status = 200, body = FeedbackResponse, description = "`applied` is true if the reward was new"),
+    (status = 200, body = FeedbackResponse, description = "`applied` is true if the reward was new, or replaced an assumed one. If all rewards are equal, the header `x-sclub-warning` says so"),
     (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
     (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
     (status = 422, body = ErrorBody, description = "The reward is out of range"),
@@ -188,7 +214,19 @@ async fn learn_batch(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer,
         check_batch(&app.settings, "feedback", rewards)?;
     }
     let applied = engine.feedback(&round).await?;
-    Ok(json(&FeedbackBatchResponse { applied }))
+    Ok(with_warning(
+        json(&FeedbackBatchResponse { applied }),
+        engine,
+    ))
+}
+
+/// Adds the header for a warning, if all rewards are equal.
+fn with_warning(mut answer: Answer, engine: &Engine) -> Answer {
+    let warning = engine.reward_warning();
+    if let Some(value) = warning.and_then(|text| HeaderValue::try_from(text).ok()) {
+        answer.headers_mut().insert(WARNING, value);
+    }
+    answer
 }
 
 /// Parses bytes as each kind of request, and answers those that need no write. For fuzzing.
@@ -236,33 +274,40 @@ fn given<'a>(request: &'a FeedbackRequest<'_>) -> Result<Feedback<'a>, Refusal> 
             let message = "reward and rewards cannot both be given";
             return Err(Refusal::invalid("rewards", message));
         }
+        (None, None) if request.others.is_some() && item.is_none() => Rewards::List(&[]),
         (None, None) => {
-            let message = "missing; give reward for one item, or rewards for a list";
+            let message = "missing; give reward for one item, rewards for a list, or others for a list of which \
+                           nothing was taken";
             return Err(Refusal::invalid("reward", message));
         }
     };
     Ok(Feedback {
         decision: &request.decision,
         rewards,
+        others: request.others,
     })
 }
 
 fn response(recommended: Recommended) -> RecommendResponse {
     let propensities = recommended.propensities.into_iter().map(Some);
     let propensities = propensities.chain(std::iter::repeat(None));
-    let items = recommended.items.into_iter().zip(propensities);
-    let items = items.map(|((id, score), propensity)| ScoredItem {
+    let slots = recommended.slot_propensities.into_iter().map(Some);
+    let slots = slots.chain(std::iter::repeat(None));
+    let items = recommended.items.into_iter().zip(propensities).zip(slots);
+    let items = items.map(|(((id, score), propensity), slot_propensity)| ScoredItem {
         id,
         score: score.score,
         mean: score.mean,
         width: score.width,
         propensity,
+        slot_propensity,
     });
     RecommendResponse {
         decision: recommended.decision,
         items: items.collect(),
         cluster: recommended.cluster,
         cluster_users: recommended.cluster_users,
+        missing: recommended.missing,
     }
 }
 
@@ -303,6 +348,11 @@ fn inline(
     Ok(Some(set))
 }
 
+/// The filter of a request.
+fn filter(request: &RecommendRequest<'_>) -> Result<Option<Filter>, Refusal> {
+    request.filter.as_ref().map(Filter::parse).transpose()
+}
+
 fn check_unique(items: &[InlineItem<'_>]) -> Result<(), Refusal> {
     let mut seen = HashSet::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
@@ -318,6 +368,7 @@ fn asked<'a>(
     settings: &Settings,
     request: &'a RecommendRequest<'_>,
     inline: Option<&'a ItemSet>,
+    filter: Option<&'a Filter>,
 ) -> Result<RecommendQuery<'a>, Refusal> {
     check_id(settings, &request.user, || "user".to_owned())?;
     let k = match request.k.unwrap_or(1) {
@@ -332,10 +383,6 @@ fn asked<'a>(
             let message = "candidates and items are both given; omit one of them";
             return Err(Refusal::invalid("candidates", message));
         }
-        (Some(_), ..) | (_, Some(_), _) if request.exclude.is_some() => {
-            let message = "exclude cannot be combined with candidates or items; omit one of them";
-            return Err(Refusal::invalid("exclude", message));
-        }
         (Some(candidates), ..) => {
             check_count("candidates", candidates.len(), settings.max_candidates)?;
             CandidateSet::Candidates(candidates.iter().map(|id| &**id).collect())
@@ -343,22 +390,34 @@ fn asked<'a>(
         (None, Some(items), Some(inline)) => {
             CandidateSet::Inline(items.iter().map(|item| &*item.id).collect(), inline)
         }
-        _ => {
-            let exclude = request.exclude.as_deref().unwrap_or_default();
-            if exclude.len() > settings.max_candidates {
-                let max = settings.max_candidates;
-                let message = format!(
-                    "exclude has {} ids; at most {max} are allowed",
-                    exclude.len()
-                );
-                return Err(Refusal::invalid("exclude", message));
-            }
-            CandidateSet::All(exclude.iter().map(|id| &**id).collect())
-        }
+        _ => CandidateSet::All,
     };
+    let exclude = request.exclude.as_deref().unwrap_or_default();
+    if exclude.len() > settings.max_candidates {
+        let max = settings.max_candidates;
+        let message = format!(
+            "exclude has {} ids; at most {max} are allowed",
+            exclude.len()
+        );
+        return Err(Refusal::invalid("exclude", message));
+    }
+    if request.seen > settings.max_seen as u64 {
+        let message = format!(
+            "seen is {}; it must be from 0 to {}, which --max-seen sets",
+            request.seen, settings.max_seen
+        );
+        return Err(Refusal::invalid("seen", message));
+    }
     Ok(RecommendQuery {
         user: &request.user,
         among,
+        rules: Rules {
+            exclude: exclude.iter().map(|id| &**id).collect(),
+            filter,
+            strict: request.strict,
+            seen: request.seen as usize,
+            ties: request.ties,
+        },
         k,
         context: match &request.context {
             Some(given) => Some(given.values()?),

@@ -99,6 +99,11 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let id = percent_decoded(id);
             ask(&node, node.group_of(&id), route, nothing).await
         }
+        _ if path.starts_with("/v1/experiments") => Err(ApiError::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "unsupported",
+            "experiments are not supported in a cluster; use a single server",
+        )),
         "/v1/admin/snapshot" => Ok(json(&ask_all(&node, &route, Manner::Long).await?)),
         "/v1/admin/compact" => compact(&node).await,
         "/v1/admin/export" => Ok(super::admin::export_cluster(node)),
@@ -286,6 +291,17 @@ async fn ask_as(
                     }
                     continue;
                 }
+                Some(Ok(answer))
+                    if can_be_stale
+                        && catalogue == 0
+                        && answer.extensions().get::<calls::NamesMissing>().is_some() =>
+                {
+                    match node.last_catalogue_batch().await {
+                        Some(last) if last > 0 => catalogue = last,
+                        _ => return Ok(answer),
+                    }
+                    continue;
+                }
                 Some(answered) => return answered,
                 None if is_once => return Err(unknown_once()),
                 // It waits behind a write that takes long.
@@ -303,7 +319,8 @@ async fn ask_as(
                     node.meters.forwarded(sent.elapsed());
                     if can_be_stale
                         && catalogue == 0
-                        && error_of(&answer).is_some_and(|error| lacks_items(&error))
+                        && (names_missing(&answer)
+                            || error_of(&answer).is_some_and(|error| lacks_items(&error)))
                         && let Some(last) = node.last_catalogue_batch().await
                         && last > 0
                     {
@@ -355,6 +372,12 @@ fn lacks_items(error: &ApiError) -> bool {
     let is_of_candidates = |field: &str| field.ends_with("candidates");
     error.code == "unknown_item"
         || (error.code == "invalid" && error.field.as_deref().is_some_and(is_of_candidates))
+}
+
+/// Returns true if an answer names missing candidates. Quotes in strings are escaped, so the name cannot be in one.
+fn names_missing(answer: &HttpAnswer) -> bool {
+    const NAME: &[u8] = b"\"missing\":[";
+    answer.status < 400 && answer.body.windows(NAME.len()).any(|part| part == NAME)
 }
 
 fn is_unknown(error: &ApiError) -> bool {
@@ -424,6 +447,7 @@ async fn whole(answer: Answer) -> HttpAnswer {
         status: head.status.as_u16(),
         content_type: header(CONTENT_TYPE).unwrap_or_default(),
         retry_after: header(RETRY_AFTER).and_then(|seconds| seconds.parse().ok()),
+        warning: header(calls::WARNING),
         body: body
             .map(|body| body.to_bytes().to_vec())
             .unwrap_or_default(),
@@ -440,13 +464,17 @@ fn response(answer: HttpAnswer) -> Answer {
     if let Some(seconds) = answer.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
+    let warning = answer.warning.map(HeaderValue::try_from);
+    if let Some(Ok(value)) = warning {
+        response.headers_mut().insert(calls::WARNING, value);
+    }
     response
 }
 
 /// Writes items through the owner of the catalogue, and waits until this node has them.
 pub(super) async fn upsert(
     node: &Arc<Node>,
-    items: Vec<crate::event::Item>,
+    items: Vec<crate::event::DescribedItem>,
 ) -> Result<usize, ApiError> {
     let group = node.catalogue();
     let call = GroupCall::Upsert(items);

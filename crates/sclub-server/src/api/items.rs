@@ -11,13 +11,16 @@ use axum::http::HeaderMap;
 use super::calls::{check_dim, check_id};
 use super::model::{CatalogueItem, ItemsPage, ItemsPut, ItemsQuery, Removed};
 use super::plain;
+use super::raw_items::with_features;
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::cluster::Node;
+use crate::description::Description;
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
 use crate::engine::{Engine, Refusal};
-use crate::event::Item;
+use crate::event::DescribedItem;
+use crate::state::Catalogue;
 
 /// The maximum number of items in one write.
 const MAX_ITEMS_PER_WRITE: usize = 1000;
@@ -26,8 +29,9 @@ const MAX_ITEMS_PER_WRITE: usize = 1000;
 const MAX_VALUES_PER_WRITE: usize = 1 << 17;
 
 /// Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
-/// line ends the upload; the items of the lines before it stay.
-#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8]}\n{\"id\": \"i2\", \"features\": [1.0, 0.0]}\n"), responses(
+/// line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may
+/// have the raw fields of the item, such as its title, tags and price, in place of `features`.
+#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8], \"title\": \"Green tea\", \"tags\": [\"tea\"], \"data\": {\"price\": 4.5}}\n{\"id\": \"i2\", \"features\": [1.0, 0.0], \"available\": false}\n"), responses(
     (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
     (status = 400, body = ErrorBody, description = "A line is not an item; the message has its number"),
     (status = 413, body = ErrorBody, description = "A line is too long; the message has its number"),
@@ -52,7 +56,7 @@ pub(super) enum Target<'a> {
 
 impl Target<'_> {
     /// Writes items. Returns the number that were new or changed.
-    async fn upsert(self, items: Vec<Item>) -> Result<usize, ApiError> {
+    async fn upsert(self, items: Vec<DescribedItem>) -> Result<usize, ApiError> {
         match self {
             Target::Engine(engine) => Ok(engine.upsert(items).await?),
             Target::Cluster(node) => super::cluster::upsert(node, items).await,
@@ -69,8 +73,12 @@ pub(super) async fn put_into(
     to: Target<'_>,
 ) -> Result<Answer, ApiError> {
     check_json_lines(headers)?;
+    let transform = match to {
+        Target::Engine(engine) => engine.state().identity().features.clone(),
+        Target::Cluster(_) => None,
+    };
     let mut lines = lines(sent, app.settings.max_body);
-    let mut waiting: Vec<Item> = Vec::new();
+    let mut waiting: Vec<DescribedItem> = Vec::new();
     let mut numbers = 0;
     let mut ids: HashSet<String> = HashSet::new();
     let mut put = ItemsPut {
@@ -80,7 +88,8 @@ pub(super) async fn put_into(
     let mut failed = None;
     loop {
         let next = match lines.next().await {
-            Ok(Some(line)) => read(app, &line)
+            Ok(Some(line)) => with_features(transform.as_deref(), &line)
+                .and_then(|line| read(app, &line))
                 .and_then(|item| check_dim_of_line(&mut dim, &line, item))
                 .map(Some),
             Ok(None) => Ok(None),
@@ -104,7 +113,7 @@ pub(super) async fn put_into(
         match next {
             Ok(Some(item)) => {
                 ids.insert(item.id.clone());
-                numbers += item.features.len();
+                numbers += item.features.len() + item.description.len() / size_of::<f64>();
                 waiting.push(item);
             }
             Ok(None) => break,
@@ -125,25 +134,52 @@ pub(super) async fn put_into(
 }
 
 /// Parses the item of a line.
-pub(super) fn read(app: &App, line: &Line) -> Result<Item, ApiError> {
+pub(super) fn read(app: &App, line: &Line) -> Result<DescribedItem, ApiError> {
     let number = line.number;
-    let CatalogueItem { id, features } = serde_json::from_slice(&line.bytes).map_err(|error| {
+    let CatalogueItem {
+        id,
+        features,
+        title,
+        tags,
+        available,
+        data,
+    } = serde_json::from_slice(&line.bytes).map_err(|error| {
         ApiError::bad_json(plain(&format!("line {number} is not an item: {error}")))
     })?;
+    let description = Description {
+        title,
+        tags,
+        is_unavailable: !available,
+        data: data.map_or_else(String::new, |data| {
+            serde_json::to_string(&data).unwrap_or_default()
+        }),
+    };
     let settings = &app.settings;
     check_id(settings, &id, || "id".to_owned())
         .and_then(|()| check_dim(settings, "features", features.len()))
         .and_then(|()| check_features(&features))
+        .and_then(|()| {
+            let checked = description.check();
+            checked.map_err(|(field, message)| Refusal::invalid(field, message))
+        })
         .map_err(|refusal| {
             let mut error = ApiError::from(refusal);
             error.message = format!("line {number}: {}", error.message);
             error
         })?;
-    Ok(Item { id, features })
+    Ok(DescribedItem {
+        id,
+        features,
+        description,
+    })
 }
 
 /// Checks that an item has as many features as the others.
-fn check_dim_of_line(dim: &mut Option<usize>, line: &Line, item: Item) -> Result<Item, ApiError> {
+fn check_dim_of_line(
+    dim: &mut Option<usize>,
+    line: &Line,
+    item: DescribedItem,
+) -> Result<DescribedItem, ApiError> {
     let (given, expected) = (item.features.len(), *dim.get_or_insert(item.features.len()));
     if given == expected {
         return Ok(item);
@@ -187,12 +223,7 @@ fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
         Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,
     };
     let last = (first + limit(query.limit, 100)?).min(catalogue.len());
-    let items: Vec<CatalogueItem> = (first..last)
-        .map(|slot| CatalogueItem {
-            id: catalogue.entry(slot).id.to_string(),
-            features: catalogue.features(slot),
-        })
-        .collect();
+    let items: Vec<CatalogueItem> = (first..last).map(|slot| card(catalogue, slot)).collect();
     let next = (last < catalogue.len()).then(|| items.last().map(|item| item.id.clone()));
     Ok(json(&ItemsPage {
         items,
@@ -209,8 +240,20 @@ pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer
     let state = app.ready()?.state();
     let catalogue = state.catalogue().ok_or_else(|| unknown(&id))?;
     let slot = catalogue.slot(&id).ok_or_else(|| unknown(&id))?;
-    let features = catalogue.features(slot);
-    Ok(json(&CatalogueItem { id, features }))
+    Ok(json(&card(catalogue, slot)))
+}
+
+/// The item in a slot.
+fn card(catalogue: &Catalogue, slot: usize) -> CatalogueItem {
+    let description = catalogue.description(slot);
+    CatalogueItem {
+        id: catalogue.entry(slot).id.to_string(),
+        features: catalogue.features(slot),
+        title: description.title.clone(),
+        tags: description.tags.clone(),
+        available: !description.is_unavailable,
+        data: description.object().ok().flatten(),
+    }
 }
 
 /// Removes an item from the catalogue. Decisions that showed it still accept a reward.

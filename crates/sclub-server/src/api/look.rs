@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::{Arc, Weak};
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
@@ -17,9 +18,10 @@ use super::model::{
     HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
 };
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
-use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
+use crate::edge::{ApiError, Caller, Scope};
 use crate::engine::{Engine, Refusal};
+use crate::meters::{joined, labelled};
 use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, What};
 
 /// Returns a user's statistics.
@@ -37,9 +39,10 @@ pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer
 fn user_card(state: &Known, id: &str) -> Option<UserCard> {
     let number = state.users().number(id)?;
     let user = state.users().get(number)?;
-    let policy = state.policy()?.inspect();
+    let policy = state.serving(id).policy?.inspect();
     let whom = UserId::from(number);
-    let count = policy.count(whom)?;
+    // The winner of an experiment may not know a user from before.
+    let count = policy.count(whom).unwrap_or(0);
     Some(UserCard {
         user: id.to_owned(),
         count,
@@ -48,7 +51,7 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
         last_seen: user.last,
         cluster: policy.cluster_of(whom).unwrap_or(0),
         cluster_users: policy.cluster_users(whom),
-        estimate: policy.own_estimate(whom)?,
+        estimate: policy.own_estimate(whom).unwrap_or_default(),
         cluster_estimate: policy.estimate(whom).unwrap_or_default(),
         last_change: state
             .last_change(number)
@@ -348,6 +351,8 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
             .map(|outlook| ClusteringCard::new(outlook, engine)),
         rewards,
         reward_sum,
+        reward_warning: engine.reward_warning(),
+        off_policy: engine.off_policy(),
         decisions: engine.meters().decisions(),
         expected_users: state.expected(),
         uptime_seconds: app.started.elapsed().as_secs(),
@@ -357,24 +362,44 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
     }
 }
 
-/// Returns metrics for Prometheus.
+/// Returns metrics for Prometheus. Those of spaces have the label `space`; the default space has none. A key of one space
+/// gets those of its space, a key of all spaces gets all.
 #[utoipa::path(get, path = "/metrics", tag = "look", responses(
     (status = 200, body = String, content_type = "text/plain", description = "Prometheus's text format")))]
-pub(super) async fn metrics(State(app): State<Shared>) -> Result<Answer, ApiError> {
-    let engine = app.ready()?;
-    engine.meters().state(&engine.state());
-    engine
-        .meters()
-        .fitting(engine.is_fitting(), engine.fit_took());
-    engine.meters().store(
+pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result<Answer, ApiError> {
+    let mut text = metrics_of(&app, app.ready()?);
+    if caller.scope == Scope::All
+        && let Some(spaces) = app.spaces.get().and_then(Weak::upgrade)
+    {
+        let others = spaces.list().into_iter();
+        let others = others.filter(|space| !Arc::ptr_eq(&space.app, &app));
+        let others =
+            others.filter_map(|space| space.app.engine().map(|e| metrics_of(&space.app, e)));
+        text = joined(std::iter::once(text).chain(others));
+    }
+    let mut answer = Response::new(Body::from(text));
+    let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    answer.headers_mut().insert(CONTENT_TYPE, name);
+    Ok(answer)
+}
+
+/// The metrics of a space.
+fn metrics_of(app: &App, engine: &Engine) -> String {
+    let meters = engine.meters();
+    meters.state(&engine.state());
+    meters.experiment(engine.state().experiments());
+    meters.fitting(engine.is_fitting(), engine.fit_took());
+    meters.rewards(engine.reward_warning().is_some(), engine.unanswered());
+    meters.store(
         engine.waiting(),
         engine.folder().bytes(),
         engine.read_only().is_none(),
     );
-    let mut answer = Response::new(Body::from(engine.meters().render()));
-    let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    answer.headers_mut().insert(CONTENT_TYPE, name);
-    Ok(answer)
+    let text = meters.render();
+    match &app.space {
+        Some(space) => labelled(&text, space),
+        None => text,
+    }
 }
 
 /// Answers 200 if the process is alive.
@@ -418,7 +443,11 @@ pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
             let mut answer = json(&Ready {
                 ready: false,
                 writable: false,
-                reason: Some("the server is reading its log".to_owned()),
+                reason: Some(
+                    app.failure()
+                        .unwrap_or("the server is reading its log")
+                        .to_owned(),
+                ),
             });
             *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
             answer

@@ -4,15 +4,18 @@ mod admin;
 mod blocking;
 mod calls;
 mod cluster;
+mod experiments;
 pub mod explain;
 mod items;
 mod look;
 pub mod model;
 mod openapi;
 mod pages;
+mod raw_items;
+mod spaces;
 mod stream;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -29,16 +32,19 @@ use tokio::sync::watch;
 pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
 pub use openapi::document;
+pub use spaces::{no_spaces, with_spaces};
 
 use blocking::{Permits, Work, run_blocking};
 
 use crate::cluster::Node;
 use crate::edge::body::{check_json, whole};
 use crate::edge::error::with_fallbacks;
+use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Guard, Role};
 use crate::engine::{Engine, FoldError, Refusal};
 use crate::meters::{Call, Meters};
 use crate::settings::Settings;
+use crate::spaces::{Spaces, Turns};
 use crate::store::StoreError;
 
 /// The data that all handlers share.
@@ -52,6 +58,14 @@ pub struct App {
     /// The summary of the last second, as it is sent to listeners.
     second: watch::Sender<Bytes>,
     permits: Permits,
+    /// The name of the space, if it is not the default one.
+    space: Option<Arc<str>>,
+    /// The turns of the space, if the server can have several.
+    turns: Option<Turns>,
+    /// The reason why the engine cannot be opened.
+    failure: OnceLock<String>,
+    /// The spaces of the server. Only the application of the default space has them.
+    spaces: OnceLock<Weak<Spaces>>,
 }
 
 type Shared = Arc<App>;
@@ -60,14 +74,48 @@ type Answer = Response<Body>;
 impl App {
     /// The data before the engine is open.
     pub fn new(settings: Settings) -> Arc<Self> {
+        Arc::new(Self::build(settings))
+    }
+
+    /// Like [`App::new`], for a space of a server that can have several.
+    pub fn of_space(settings: Settings, name: &str, turns: Turns) -> Arc<Self> {
         Arc::new(Self {
+            space: (name != DEFAULT_SPACE).then(|| name.into()),
+            turns: Some(turns),
+            ..Self::build(settings)
+        })
+    }
+
+    fn build(settings: Settings) -> Self {
+        Self {
             settings,
             engine: OnceLock::new(),
             node: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
             permits: Permits::new(),
-        })
+            space: None,
+            turns: None,
+            failure: OnceLock::new(),
+            spaces: OnceLock::new(),
+        }
+    }
+
+    /// Sets the reason why the engine cannot be opened. Requests are answered with it from now on.
+    pub fn fail(&self, reason: String) {
+        // This is called once only.
+        let _ = self.failure.set(reason);
+    }
+
+    /// The reason why the engine cannot be opened.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Sets the spaces of the server.
+    pub fn know_spaces(&self, spaces: &Arc<Spaces>) {
+        // This is called once only.
+        let _ = self.spaces.set(Arc::downgrade(spaces));
     }
 
     /// Sets the engine. Requests are answered from now on.
@@ -104,13 +152,18 @@ impl App {
     }
 
     fn ready(&self) -> Result<&Engine, ApiError> {
-        self.engine.get().ok_or_else(|| {
-            ApiError::new(
+        self.engine.get().ok_or_else(|| match self.failure() {
+            Some(reason) => ApiError::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "broken",
+                format!("the space cannot be opened: {reason}"),
+            ),
+            None => ApiError::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "starting",
                 "the server is reading its log",
             )
-            .retry_after(1)
+            .retry_after(1),
         })
     }
 
@@ -148,6 +201,7 @@ impl Routes {
                 .route("/v1/clusters/{id}", get(look::cluster))
                 .route("/v1/history", get(look::history))
                 .route("/v1/state", get(look::state))
+                .route("/v1/experiments", get(experiments::list))
                 .route("/v1/nodes", get(cluster::nodes))
                 .route("/v1/stream", get(stream::listen))
                 .route("/metrics", get(look::metrics)),
@@ -161,6 +215,8 @@ impl Routes {
                 .route("/v1/items/{id}", axum::routing::delete(items::remove)),
             admin: Router::new()
                 .route("/v1/users/{id}", axum::routing::delete(admin::forget))
+                .route("/v1/experiments", post(experiments::start))
+                .route("/v1/experiments/{name}/end", post(experiments::end))
                 .route("/v1/admin/expect", post(admin::expect))
                 .route("/v1/admin/compact", post(admin::compact))
                 .route("/v1/admin/snapshot", post(admin::snapshot))
@@ -202,19 +258,46 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     let router = open
         .merge(others)
         .merge(guard.protect(Role::Write, routes.calls));
-    with_fallbacks(router).with_state(app)
+    let turns = app.turns.clone();
+    let router = with_fallbacks(router).with_state(app);
+    match turns {
+        Some(turns) => router.layer(turns),
+        None => router,
+    }
 }
 
-/// The pattern of the route for a method and a path, if the route needs the admin role. For requests that are
-/// refused before they are routed.
-pub fn admin_route(method: &Method, path: &str) -> Option<&'static str> {
+/// The pattern of the route for a method and a path, if the route needs the admin role, and the name of its space. For
+/// requests that are refused before they are routed.
+pub fn admin_route<'a>(method: &Method, path: &'a str) -> Option<(&'static str, Option<&'a str>)> {
     let rest = path.strip_prefix("/v1/")?;
+    let Some(rest) = rest.strip_prefix("spaces/") else {
+        return admin_route_of_space(method, rest).map(|route| (route, Some(DEFAULT_SPACE)));
+    };
+    let (space, rest) = rest.split_once('/').unwrap_or((rest, ""));
+    let is_change = method == Method::PUT || method == Method::DELETE;
+    let route = match rest {
+        "" => is_change.then_some(spaces::ONE),
+        rest => admin_route_of_space(method, rest),
+    };
+    route.map(|route| (route, Some(space)))
+}
+
+/// The pattern of the route for a path behind `/v1/`, or behind that of a space.
+fn admin_route_of_space(method: &Method, rest: &str) -> Option<&'static str> {
     if let Some(id) = rest.strip_prefix("users/") {
         let is_one = !id.is_empty() && !id.contains('/');
         return (is_one && method == Method::DELETE).then_some("/v1/users/{id}");
     }
     let is_get = method == Method::GET || method == Method::HEAD;
     let is_post = method == Method::POST;
+    if rest == "experiments" && is_post {
+        return Some("/v1/experiments");
+    }
+    if let Some(rest) = rest.strip_prefix("experiments/") {
+        let name = rest.strip_suffix("/end")?;
+        let is_one = !name.is_empty() && !name.contains('/');
+        return (is_one && is_post).then_some("/v1/experiments/{name}/end");
+    }
     match rest.strip_prefix("admin/")? {
         "expect" if is_post => Some("/v1/admin/expect"),
         "compact" if is_post => Some("/v1/admin/compact"),
@@ -236,6 +319,7 @@ pub fn probe(app: &App, bytes: &[u8]) {
     };
     let _ = items::read(app, &line);
     let _ = parse::<model::ExpectRequest>(bytes);
+    let _ = parse::<experiments::ExperimentRequest>(bytes);
 }
 
 /// An answer in JSON.
@@ -344,6 +428,13 @@ impl From<Refusal> for ApiError {
             Refusal::UnknownUser(_) => ApiError::unknown("unknown_user", message).field("user"),
             Refusal::UnknownCluster(_) => {
                 ApiError::unknown("unknown_cluster", message).field("cluster")
+            }
+            Refusal::UnknownExperiment(_) => {
+                ApiError::unknown("unknown_experiment", message).field("name")
+            }
+            Refusal::ExperimentRuns(_) => ApiError::conflict("experiment_runs", message),
+            Refusal::Unsupported(_) => {
+                ApiError::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
             }
             Refusal::Invalid { field, .. } => ApiError::invalid(field, message),
             Refusal::Begun(_) => ApiError::conflict("begun", message),

@@ -9,6 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::explain::{ClusteringCard, PlacementCard};
 use crate::context::{ContextValue, GivenContext};
 use crate::settings::Literal;
+use crate::state::Ties;
 
 /// A string that is borrowed from the request unless it has escapes.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
@@ -39,10 +40,32 @@ pub struct RecommendRequest<'a> {
     /// The candidates, with their features.
     #[serde(borrow, default)]
     pub items: Option<Vec<InlineItem<'a>>>,
-    /// The items of the catalogue to exclude, if neither `candidates` nor `items` is given.
+    /// Items that are not shown.
     #[serde(borrow, default)]
     #[schema(value_type = Option<Vec<String>>)]
     pub exclude: Option<Vec<Text<'a>>>,
+    /// Conditions that items of the catalogue must fulfil, on `id`, `tags` and the fields of `data`. A condition is a value, a
+    /// list of values of which one must be there, or an object with `any`, `all`, `none` (lists of values), `min` and
+    /// `max` (numbers).
+    #[serde(default)]
+    #[schema(
+        example = json!({"tags": {"any": ["tea", "coffee"], "none": ["decaf"]}, "price": {"max": 20}}),
+        value_type = Option<BTreeMap<String, serde_json::Value>>
+    )]
+    pub filter: Option<serde_json::Map<String, serde_json::Value>>,
+    /// True if a candidate that is not in the catalogue is an error. By default it is skipped, and named in `missing`.
+    #[serde(default)]
+    #[schema(default = false)]
+    pub strict: bool,
+    /// The number of the user's last decisions whose items are not shown again, at most `--max-seen`.
+    #[serde(default)]
+    #[schema(default = 0)]
+    pub seen: u64,
+    /// The order of items of equal score: `draw` by the decision's random number, `order` as the candidates are given, with
+    /// scores compared to the last bit.
+    #[serde(default)]
+    #[schema(default = "draw", inline)]
+    pub ties: Ties,
     /// The number of items to show.
     #[serde(default)]
     #[schema(default = 1, minimum = 1)]
@@ -81,6 +104,9 @@ pub struct RecommendResponse {
     pub cluster: u64,
     /// The number of users in that cluster.
     pub cluster_users: u64,
+    /// The candidates that are not in the catalogue. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 /// An item to show.
@@ -94,10 +120,13 @@ pub struct ScoredItem {
     pub mean: f64,
     /// The exploration bonus for the uncertainty of `mean`.
     pub width: f64,
-    /// The probability of the item to be in the list: 1 if the policy does not draw at random, else an estimate.
-    /// Absent unless the server was started with `--propensities`.
+    /// The probability of the item to be in the list: exact if the policy does not draw at random, else an estimate.
+    /// Absent unless the server was started with `--propensities` or `--explore-share`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub propensity: Option<f64>,
+    /// The probability of the item to be at this position of the list. As `propensity` if the list has one item.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot_propensity: Option<f64>,
 }
 
 /// The reward of an item that was shown (`reward`), or of a whole list (`rewards`).
@@ -121,6 +150,11 @@ pub struct FeedbackRequest<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = Option<String>)]
     pub item: Option<Text<'a>>,
+    /// The reward of all items shown that this call gives no other one, such as 0 for items that were not clicked. It
+    /// can be given alone: nothing was clicked.
+    #[serde(default)]
+    #[schema(example = 0.0)]
+    pub others: Option<f64>,
 }
 
 /// The result of feedback.
@@ -173,6 +207,26 @@ pub struct CatalogueItem {
     /// Its features.
     #[schema(example = json!([0.6, 0.8]))]
     pub features: Vec<f64>,
+    /// Its title, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "Green tea")]
+    pub title: Option<String>,
+    /// Its tags, for filters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(example = json!(["tea"]))]
+    pub tags: Vec<String>,
+    /// False if it must not be shown.
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    #[schema(default = true)]
+    pub available: bool,
+    /// Any JSON object. Strings, numbers, booleans and lists of them can be used in filters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = json!({"price": 4.5}), value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub data: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// The result of an upload of items.
@@ -180,7 +234,7 @@ pub struct CatalogueItem {
 pub struct ItemsPut {
     /// The number of items read.
     pub items: u64,
-    /// The number of items that were new or had other features.
+    /// The number of items that were new or changed.
     pub changed: u64,
 }
 
@@ -410,6 +464,11 @@ pub struct StateCard {
     pub rewards: u64,
     /// Their sum.
     pub reward_sum: f64,
+    /// A warning if all rewards are equal: then nothing can be learned from them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reward_warning: Option<String>,
+    /// What can be estimated from the log of this server about other policies.
+    pub off_policy: &'static str,
     /// The number of decisions made since the server started.
     pub decisions: u64,
     /// The number of users that were declared before the first round.
@@ -569,4 +628,51 @@ pub struct StateQuery {
     /// True to include a hash of everything learned. It takes time with many users.
     #[param(default = false)]
     pub hash: Option<bool>,
+}
+
+/// Some spaces.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpacesList {
+    /// The spaces that the key opens, by name.
+    pub spaces: Vec<SpaceCard>,
+}
+
+/// A space.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpaceCard {
+    /// Its name.
+    pub name: String,
+    /// `ready`, `starting` while its log is read, or `broken` if it cannot be opened.
+    pub status: &'static str,
+    /// The reason why it cannot be opened.
+    pub reason: Option<String>,
+    /// Its policy.
+    pub policy: Option<&'static str>,
+    /// The number of features of its items, once it is known.
+    pub dim: Option<u64>,
+    /// The number of items.
+    pub items: u64,
+    /// The number of users.
+    pub users: u64,
+    /// The number of events.
+    pub events: u64,
+    /// The settings that it was made with. The default space has those of the server, which are not here.
+    #[schema(value_type = Object)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The confirmation of a deletion.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteSpaceQuery {
+    /// The name of the space, again.
+    pub confirm: Option<String>,
+}
+
+/// A space that was deleted.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpaceDeleted {
+    /// Its name.
+    pub deleted: String,
 }

@@ -3,7 +3,7 @@
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{admin, calls, cluster, items, look, model, stream};
+use super::{admin, calls, cluster, experiments, items, look, model, spaces, stream};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -11,7 +11,10 @@ use super::{admin, calls, cluster, items, look, model, stream};
         title = "sclub",
         description = "Recommends items to people it knows little about, learns who is alike, and \
                        loses nothing. Errors are {\"error\": {\"code\", \"message\", \"field\"}}. \
-                       Where keys are configured, send one as Authorization: Bearer KEY."
+                       Where keys are configured, send one as Authorization: Bearer KEY. Every path \
+                       under /v1 is that of the space default; /v1/spaces/NAME/recommend is \
+                       /v1/recommend of the space NAME, and so on for every call, and for /metrics, \
+                       /healthz and /readyz."
     ),
     paths(
         calls::recommend,
@@ -27,6 +30,9 @@ use super::{admin, calls, cluster, items, look, model, stream};
         look::cluster,
         look::history,
         look::state,
+        experiments::list,
+        experiments::start,
+        experiments::end,
         cluster::nodes,
         stream::listen,
         look::metrics,
@@ -37,7 +43,11 @@ use super::{admin, calls, cluster, items, look, model, stream};
         admin::compact,
         admin::snapshot,
         admin::backup,
-        admin::export
+        admin::export,
+        spaces::list,
+        spaces::show,
+        spaces::create,
+        spaces::delete
     ),
     components(schemas(model::HistoryEntry)),
     modifiers(&Key),
@@ -46,7 +56,8 @@ use super::{admin, calls, cluster, items, look, model, stream};
         (name = "recommend", description = "The two calls of an application. Role: write."),
         (name = "items", description = "The catalogue. Role: write to change it, read to read it."),
         (name = "look", description = "Users, clusters, history and the state of the server. Role: read."),
-        (name = "admin", description = "For operators. Role: admin.")
+        (name = "admin", description = "For operators. Role: admin."),
+        (name = "spaces", description = "Several catalogues and models in one server. Role: read to see one's own, admin of all spaces to change them.")
     )
 )]
 struct Document;

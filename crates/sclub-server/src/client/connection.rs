@@ -284,7 +284,7 @@ impl Connection {
         let bad =
             |error: hyper::http::Error| ClientError::NotHttp(format!("{method} {path}: {error}"));
         if self.uri.0 != path {
-            let uri = Uri::try_from(format!("{}{path}", self.url.base));
+            let uri = Uri::try_from(self.url.path_of(path));
             self.uri = (path.to_owned(), uri.map_err(|error| bad(error.into()))?);
         }
         let mut request = Request::new(Full::new(body));

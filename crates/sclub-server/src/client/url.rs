@@ -7,7 +7,7 @@ use hyper::Uri;
 
 use super::ClientError;
 
-/// The URL of a server: `http://host:port/base`.
+/// The URL of a server, `http://host:port/base`, or of a space, `http://host:port/base/v1/spaces/NAME`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Url {
     pub(super) is_https: bool,
@@ -18,6 +18,17 @@ pub struct Url {
 }
 
 impl Url {
+    /// The path of a call of the API, such as `/v1/recommend`, on this server or in this space.
+    pub(super) fn path_of(&self, call: &str) -> String {
+        let space = self.base.rsplit_once("/v1/spaces/");
+        let is_space = space.is_some_and(|(_, name)| !name.is_empty() && !name.contains('/'));
+        let call = match is_space {
+            true => call.strip_prefix("/v1").unwrap_or(call),
+            false => call,
+        };
+        format!("{}{call}", self.base)
+    }
+
     /// The host and, unless it is the default, the port.
     pub(super) fn authority(&self) -> String {
         let host = if self.host.contains(':') {
@@ -87,6 +98,16 @@ impl FromStr for Url {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_url_may_name_a_space() {
+        let path = |url: &str, call: &str| url.parse::<Url>().unwrap().path_of(call);
+        assert_eq!(path("http://h", "/v1/state"), "/v1/state");
+        assert_eq!(path("http://h/x/", "/v1/state"), "/x/v1/state");
+        let shop = "http://h/x/v1/spaces/shop/";
+        assert_eq!(path(shop, "/v1/items/a?b=c"), "/x/v1/spaces/shop/items/a?b=c");
+        assert_eq!(path(shop, "/healthz"), "/x/v1/spaces/shop/healthz");
+    }
 
     #[test]
     fn urls_are_parsed() {

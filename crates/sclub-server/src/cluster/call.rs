@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::event::Item;
+use crate::event::DescribedItem;
 
 /// A request to the owner of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,7 +11,7 @@ pub enum GroupCall {
     /// A request of a client, with its body.
     Http(HttpCall),
     /// Items for the catalogue.
-    Upsert(Vec<Item>),
+    Upsert(Vec<DescribedItem>),
     /// The group's part in deciding whether a fit is due.
     Progress,
     /// A question of a fit.
@@ -126,6 +126,8 @@ pub struct HttpAnswer {
     pub content_type: String,
     /// The number of seconds after which to retry.
     pub retry_after: Option<u64>,
+    /// A warning about the rewards.
+    pub warning: Option<String>,
     /// The body.
     pub body: Vec<u8>,
 }

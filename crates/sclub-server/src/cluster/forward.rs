@@ -330,7 +330,9 @@ fn length_of(call: &GroupCall) -> usize {
         GroupCall::Http(call) => call.body.len(),
         GroupCall::Upsert(items) => items
             .iter()
-            .map(|item| item.id.len() + item.features.len() * size_of::<f64>())
+            .map(|item| {
+                item.id.len() + item.features.len() * size_of::<f64>() + item.description.len()
+            })
             .sum(),
         GroupCall::Question(bytes) | GroupCall::Fit { fit: bytes, .. } => bytes.len(),
         GroupCall::Progress | GroupCall::Compact => 0,

@@ -174,7 +174,6 @@ impl Cluster {
         let identity =
             Identity::new(settings, &*env.random).map_err(|misfit| misfit.to_string())?;
         Self::check(&identity, partitions)?;
-        let identity = identity.with_fits();
         let cluster = Self {
             partitions,
             replicas,

@@ -174,6 +174,7 @@ impl Node {
         let (cluster, identity) = Cluster::read(&*bus).await?;
         identity
             .check_for_cluster(&settings)
+            .and_then(|()| identity.check_run(&settings))
             .map_err(|misfit| misfit.to_string())?;
         cluster.rules.apply(&mut settings)?;
         let groups = Cluster::streams(cluster.partitions)

@@ -295,6 +295,7 @@ mod tests {
             status: 200,
             content_type: String::new(),
             retry_after: None,
+            warning: None,
             body: vec![7; length],
         })
     }

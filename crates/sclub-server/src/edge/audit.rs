@@ -41,6 +41,9 @@ struct Line<'a> {
     request_id: &'a str,
     method: &'a str,
     route: &'a str,
+    /// The space, if the server has spaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    space: Option<&'a str>,
     status: u16,
     milliseconds: u64,
 }
@@ -93,6 +96,7 @@ impl Audit {
                 request_id = line.request_id,
                 method = line.method,
                 route = line.route,
+                space = line.space,
                 status = line.status,
                 milliseconds = line.milliseconds,
                 "audit"
@@ -126,7 +130,7 @@ fn open(path: &Path) -> Result<File, String> {
 
 /// A call in flight. It is recorded when it is answered, or when the client disconnects.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(crate) struct Call {
     audit: Audit,
     begun: Instant,
     key: Option<Arc<str>>,
@@ -134,6 +138,7 @@ pub(super) struct Call {
     id: Option<HeaderValue>,
     method: Method,
     route: Box<str>,
+    space: Option<Box<str>>,
     status: Option<StatusCode>,
 }
 
@@ -144,6 +149,7 @@ impl Call {
         id: Option<HeaderValue>,
         method: &Method,
         route: &str,
+        space: Option<&str>,
     ) -> Self {
         Self {
             audit: audit.clone(),
@@ -153,17 +159,18 @@ impl Call {
             id,
             method: method.clone(),
             route: route.into(),
+            space: space.map(Into::into),
             status: None,
         }
     }
 
     /// Sets the name of the key that it was made with.
-    pub(super) fn by(&mut self, key: Option<Arc<str>>) {
+    pub(crate) fn by(&mut self, key: Option<Arc<str>>) {
         self.key = key;
     }
 
     /// Records the call with the status of its answer.
-    pub(super) fn answered(mut self, status: StatusCode) {
+    pub(crate) fn answered(mut self, status: StatusCode) {
         self.status = Some(status);
     }
 }
@@ -186,6 +193,7 @@ impl Drop for Call {
             request_id: id.unwrap_or("-"),
             method: self.method.as_str(),
             route: &self.route,
+            space: self.space.as_deref(),
             status,
             milliseconds: self.begun.elapsed().as_millis() as u64,
         });

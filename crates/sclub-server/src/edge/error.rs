@@ -207,7 +207,7 @@ async fn unknown_path(uri: Uri) -> ApiError {
     ApiError::unknown("unknown_path", message)
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> ApiError {
+pub(crate) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     let path = shortened(uri.path());
     ApiError::wrong_method(format!("{path} does not take {method}"))
 }

@@ -6,7 +6,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ use tower::{Layer, Service};
 
 use super::audit::{Audit, Call};
 use super::error::ApiError;
-use super::keys::{Keys, Role};
+use super::keys::{Keys, Role, Scope};
 use super::serve::{Peer, request_id};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -40,6 +40,19 @@ pub struct Caller {
     pub name: Option<Arc<str>>,
     /// The caller's role.
     pub role: Role,
+    /// The spaces that the caller may use.
+    pub scope: Scope,
+}
+
+impl Caller {
+    /// The caller of a server without keys.
+    fn anyone() -> Self {
+        Self {
+            name: None,
+            role: Role::Admin,
+            scope: Scope::All,
+        }
+    }
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
@@ -47,10 +60,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let caller = parts.extensions.get::<Self>().cloned();
-        Ok(caller.unwrap_or(Self {
-            name: None,
-            role: Role::Admin,
-        }))
+        Ok(caller.unwrap_or_else(Self::anyone))
     }
 }
 
@@ -64,6 +74,10 @@ struct Inner {
     asks: bool,
     rates: Option<Rates>,
     audit: Option<Audit>,
+    /// The space whose calls it guards, for the audit log.
+    space: Option<Arc<str>>,
+    /// The guards of spaces, which have some of these keys.
+    spaces: Mutex<Vec<Weak<Inner>>>,
 }
 
 /// The keys in use, and a bucket for each.
@@ -76,9 +90,10 @@ struct KeyTable {
 type Bucket = Arc<AtomicU64>;
 
 /// A refused request, and the name of its key.
-struct Denied {
-    name: Option<Arc<str>>,
-    error: ApiError,
+#[derive(Debug)]
+pub(crate) struct Denied {
+    pub name: Option<Arc<str>>,
+    pub error: ApiError,
 }
 
 impl From<ApiError> for Denied {
@@ -106,12 +121,29 @@ impl Guard {
 
     /// Like [`Guard::new`], and records calls of routes that need the role [`Role::Admin`].
     pub fn with_audit(keys: Keys, rate: u32, audit: Option<Audit>) -> Self {
+        Self::build(keys, rate, audit, None)
+    }
+
+    /// The guard of a space: with those of these keys that open it, and with a rate of its own. It follows
+    /// [`Guard::replace_keys`].
+    pub fn of_space(&self, space: &str, rate: u32) -> Self {
+        let mut spaces = lock(&self.0.spaces);
+        let keys = read(&self.0.held).keys.of_space(space);
+        let guard = Self::build(keys, rate, self.0.audit.clone(), Some(space.into()));
+        spaces.retain(|other| other.strong_count() > 0);
+        spaces.push(Arc::downgrade(&guard.0));
+        guard
+    }
+
+    fn build(keys: Keys, rate: u32, audit: Option<Audit>, space: Option<Arc<str>>) -> Self {
         let buckets = keys.names().map(|_| Bucket::default()).collect();
         Self(Arc::new(Inner {
             asks: !keys.is_none(),
             held: RwLock::new(KeyTable { keys, buckets }),
             rates: (rate > 0).then(|| Rates::new(rate)),
             audit,
+            space,
+            spaces: Mutex::default(),
         }))
     }
 
@@ -124,6 +156,11 @@ impl Guard {
             return Err(
                 "API keys cannot be turned on or off while the server runs; restart it".to_owned(),
             );
+        }
+        let spaces = lock(&self.0.spaces);
+        for guard in spaces.iter().filter_map(Weak::upgrade) {
+            let space = guard.space.as_deref().unwrap_or_default();
+            Self(Arc::clone(&guard)).replace_keys(keys.of_space(space))?;
         }
         let mut held = write(&self.0.held);
         let bucket = |name: &Arc<str>| {
@@ -172,44 +209,95 @@ impl Guard {
             request_id(extensions),
             request.method(),
             route.map_or("-", MatchedPath::as_str),
+            self.0.space.as_deref(),
         ))
+    }
+
+    /// The record of a call whose route and space are known, if there is an audit log.
+    pub(crate) fn record(&self, request: &Request, route: &str, space: &str) -> Option<Call> {
+        let audit = self.0.audit.as_ref()?;
+        let extensions = request.extensions();
+        let (peer, id) = (Peer::of(extensions).0, request_id(extensions));
+        Some(Call::new(
+            audit,
+            peer,
+            id,
+            request.method(),
+            route,
+            Some(space),
+        ))
+    }
+
+    /// The caller of a request. Takes nothing from the rate of its key: another guard does.
+    ///
+    /// # Errors
+    /// 401 if the request has no known key, 429 after too many of these.
+    pub(crate) fn identify(&self, request: &Request) -> Result<Caller, Denied> {
+        match self.0.asks {
+            true => self.find(request, |_, _| Ok(())),
+            false => Ok(Caller::anyone()),
+        }
+    }
+
+    /// Finds the caller of a request, and does something with the key's rate and name.
+    fn find(
+        &self,
+        request: &Request,
+        take: impl FnOnce(&Bucket, &Arc<str>) -> Result<(), Denied>,
+    ) -> Result<Caller, Denied> {
+        let Some(secret) = secret(request.headers()) else {
+            self.take_address(request)?;
+            let message = "an API key is required, in the header Authorization: Bearer KEY";
+            return Err(ApiError::unauthorized(message).into());
+        };
+        {
+            let held = read(&self.0.held);
+            if let Some(key) = held.keys.find(secret) {
+                take(&held.buckets[key.index], key.name)?;
+                return Ok(Caller {
+                    name: Some(Arc::clone(key.name)),
+                    role: key.role,
+                    scope: key.scope.clone(),
+                });
+            }
+        }
+        self.take_address(request)?;
+        Err(ApiError::unauthorized("unknown API key").into())
+    }
+
+    fn take_address(&self, request: &Request) -> Result<(), ApiError> {
+        match &self.0.rates {
+            Some(rates) => rates.take_address(Peer::of(request.extensions()).0.ip()),
+            None => Ok(()),
+        }
     }
 
     /// Checks a request and adds its [`Caller`].
     fn admit(&self, role: Role, request: &mut Request) -> Result<(), Denied> {
-        let rates = &self.0.rates;
-        let by_address = |request: &Request| match rates {
-            Some(rates) => rates.take_address(Peer::of(request.extensions()).0.ip()),
-            None => Ok(()),
-        };
-        if !self.0.asks {
-            return Ok(by_address(request)?);
+        let caller = self.check(role, request)?;
+        if self.0.asks {
+            request.extensions_mut().insert(caller);
         }
-        let Some(secret) = secret(request.headers()) else {
-            by_address(request)?;
-            let message = "an API key is required, in the header Authorization: Bearer KEY";
-            return Err(ApiError::unauthorized(message).into());
-        };
-        let caller = {
-            let held = read(&self.0.held);
-            match held.keys.find(secret) {
-                None => None,
-                Some(key) => {
-                    let name = Some(Arc::clone(key.name));
-                    if let Some(rates) = rates
-                        && let Err(error) = rates.take_key(&held.buckets[key.index])
-                    {
-                        return Err(Denied { name, error });
-                    }
-                    let role = key.role;
-                    Some(Caller { name, role })
-                }
-            }
-        };
-        let Some(caller) = caller else {
-            by_address(request)?;
-            return Err(ApiError::unauthorized("unknown API key").into());
-        };
+        Ok(())
+    }
+
+    /// Checks a request.
+    pub(crate) fn check(&self, role: Role, request: &Request) -> Result<Caller, Denied> {
+        if !self.0.asks {
+            self.take_address(request)?;
+            return Ok(Caller::anyone());
+        }
+        let caller = self.find(request, |bucket, name| {
+            let taken = self
+                .0
+                .rates
+                .as_ref()
+                .map_or(Ok(()), |rates| rates.take_key(bucket));
+            taken.map_err(|error| Denied {
+                name: Some(Arc::clone(name)),
+                error,
+            })
+        })?;
         if caller.role < role {
             let has = caller.role;
             return Err(Denied {
@@ -219,8 +307,7 @@ impl Guard {
                 )),
             });
         }
-        request.extensions_mut().insert(caller);
-        Ok(())
+        Ok(caller)
     }
 }
 

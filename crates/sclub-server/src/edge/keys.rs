@@ -1,4 +1,4 @@
-//! API keys with roles.
+//! API keys with roles. Each belongs to one space, or to all.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -53,20 +53,70 @@ impl FromStr for Role {
     }
 }
 
+/// The space of calls that name none. Keys for reading and writing belong to it unless they name another.
+pub const DEFAULT_SPACE: &str = "default";
+
+/// The maximum length of the name of a space.
+const MAX_SPACE_LENGTH: usize = 63;
+
+/// Checks the name of a space.
+///
+/// # Errors
+/// If it is not a name of 1 to 63 lower-case letters, digits, `-` and `_` that begins with a letter or digit.
+pub fn check_space(name: &str) -> Result<(), String> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_known = |byte: u8| is_plain(byte) || byte == b'-' || byte == b'_';
+    let is_valid = name.len() <= MAX_SPACE_LENGTH
+        && name.bytes().next().is_some_and(is_plain)
+        && name.bytes().all(is_known);
+    match is_valid {
+        true => Ok(()),
+        false => Err(format!(
+            "the name of a space must have 1 to {MAX_SPACE_LENGTH} characters from a-z, 0-9, - and _, and \
+             begin with a letter or a digit"
+        )),
+    }
+}
+
+/// The spaces that a key opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scope {
+    /// Every space, and the calls that make and delete spaces.
+    All,
+    /// One space.
+    One(Arc<str>),
+}
+
+impl Scope {
+    /// Returns true if a space is opened.
+    pub fn opens(&self, space: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(own) => **own == *space,
+        }
+    }
+}
+
 /// A key. Of its secret only the SHA-256 is kept.
+#[derive(Clone)]
 struct Key {
     name: Arc<str>,
     role: Role,
+    scope: Scope,
     digest: [u8; 32],
 }
 
-/// The keys of a server, without their secrets.
+/// The keys of a server or of a space, without their secrets.
 #[derive(Clone)]
-pub struct Keys(Arc<[Key]>);
+pub struct Keys {
+    list: Arc<[Key]>,
+    /// True if a key is required. A space of a server with keys may have none.
+    required: bool,
+}
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.0.iter().map(|key| (&key.name, key.role));
+        let shown = self.list.iter().map(|key| (&key.name, key.role));
         f.debug_map().entries(shown).finish()
     }
 }
@@ -80,12 +130,26 @@ pub struct Known<'a> {
     pub name: &'a Arc<str>,
     /// Its role.
     pub role: Role,
+    /// The spaces that it opens.
+    pub scope: &'a Scope,
 }
 
 impl Keys {
     /// No keys: every caller has full access.
     pub fn none() -> Self {
-        Self(Arc::new([]))
+        Self {
+            list: Arc::new([]),
+            required: false,
+        }
+    }
+
+    /// The keys that open a space. A key is required if the server requires one, even if none opens the space.
+    pub fn of_space(&self, space: &str) -> Self {
+        let opening = self.list.iter().filter(|key| key.scope.opens(space));
+        Self {
+            list: opening.cloned().collect(),
+            required: self.required,
+        }
     }
 
     /// The keys of a file if one is given, else those of [`VARIABLE`] if it is set, else none.
@@ -107,7 +171,8 @@ impl Keys {
         }
     }
 
-    /// Reads keys from a file with one `role name secret` a line. Instead of a secret there may be `sha256:`
+    /// Reads keys from a file with one `role name secret` a line. `role@space` is a key of a space and `role@*`
+    /// one of all spaces. A role alone is that of a key of [`DEFAULT_SPACE`], and for `admin` of all spaces. Instead of a secret there may be `sha256:`
     /// and the 64 hex digits of its SHA-256, as in [`VARIABLE`]. Empty lines and lines that start with `#`
     /// are ignored. Logs a warning if others than the owner can read the file.
     ///
@@ -160,27 +225,30 @@ impl Keys {
             // An empty list must not disable authorization.
             return Err("it has no keys".to_owned());
         }
-        Ok(Self(keys.into()))
+        Ok(Self {
+            list: keys.into(),
+            required: true,
+        })
     }
 
-    /// Returns true if there are no keys.
+    /// Returns true if no key is required.
     pub fn is_none(&self) -> bool {
-        self.0.is_empty()
+        !self.required
     }
 
     /// The number of keys.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.list.len()
     }
 
     /// The names of the keys, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.0.iter().map(|key| &key.name)
+        self.list.iter().map(|key| &key.name)
     }
 
-    /// The same as [`Keys::is_none`].
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
-        self.is_none()
+        self.list.is_empty()
     }
 
     /// The key with this secret. The search takes the same time for every key, and for a wrong secret that
@@ -188,15 +256,16 @@ impl Keys {
     pub fn find(&self, secret: &[u8]) -> Option<Known<'_>> {
         let given = sha256(secret);
         let mut found = u32::MAX;
-        for (index, key) in (0u32..).zip(self.0.iter()) {
+        for (index, key) in (0u32..).zip(self.list.iter()) {
             found.conditional_assign(&index, key.digest.ct_eq(&given));
         }
         let index = found as usize;
-        let key = self.0.get(index)?;
+        let key = self.list.get(index)?;
         Some(Known {
             index,
             name: &key.name,
             role: key.role,
+            scope: &key.scope,
         })
     }
 }
@@ -210,9 +279,22 @@ fn key(words: &[&str]) -> Result<Key, String> {
             words.len()
         ));
     };
-    let role = role
-        .parse()
-        .map_err(|()| "the role must be read, write or admin")?;
+    let (role, space) = match role.split_once('@') {
+        Some((role, space)) => (role, Some(space)),
+        None => (role, None),
+    };
+    let role = role.parse().map_err(
+        |()| "the role must be read, write or admin, with @ and the name of a space or * behind it if need be",
+    )?;
+    let scope = match space {
+        Some("*") => Scope::All,
+        Some(space) => {
+            check_space(space)?;
+            Scope::One(space.into())
+        }
+        None if role == Role::Admin => Scope::All,
+        None => Scope::One(DEFAULT_SPACE.into()),
+    };
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     if name.is_empty() || name.len() > MAX_NAME_LENGTH || !plain(name) {
         return Err(format!(
@@ -236,6 +318,7 @@ fn key(words: &[&str]) -> Result<Key, String> {
     Ok(Key {
         name: name.into(),
         role,
+        scope,
         digest,
     })
 }
@@ -319,6 +402,43 @@ mod tests {
         }
         assert_eq!(Keys::none().find(b""), None);
         assert!(Role::Read < Role::Write && Role::Write < Role::Admin);
+    }
+
+    #[test]
+    fn a_key_opens_its_own_space() {
+        let list = "read:a:aaaaaaaaaaaaaaaa,write@shop:b:bbbbbbbbbbbbbbbb,admin@shop:c:cccccccccccccccc,\
+                    admin:d:dddddddddddddddd,read@*:e:eeeeeeeeeeeeeeee,admin@default:f:ffffffffffffffff";
+        let keys = Keys::from_list(list).unwrap();
+        let opening = |space: &str| {
+            let keys = keys.of_space(space);
+            assert!(!keys.is_none());
+            keys.names()
+                .map(|name| &**name)
+                .collect::<Vec<_>>()
+                .concat()
+        };
+        assert_eq!(opening("default"), "adef");
+        assert_eq!(opening("shop"), "bcde");
+        assert_eq!(opening("shop2"), "de");
+        let shop = keys.of_space("shop");
+        assert_eq!(shop.find(b"aaaaaaaaaaaaaaaa"), None);
+        assert_eq!(shop.find(b"bbbbbbbbbbbbbbbb").unwrap().role, Role::Write);
+        let alone = Keys::from_list("read:a:aaaaaaaaaaaaaaaa").unwrap();
+        assert!(alone.of_space("shop").is_empty() && !alone.of_space("shop").is_none());
+        assert!(Keys::none().of_space("shop").is_none());
+        for space in [
+            "",
+            "Shop",
+            "-a",
+            "a/b",
+            "..",
+            "a.b",
+            "*a",
+            "é",
+            &"a".repeat(64),
+        ] {
+            assert!(Keys::from_list(&format!("read@{space}:a:aaaaaaaaaaaaaaaa")).is_err());
+        }
     }
 
     /// `printf %s dddddddddddddddd | sha256sum`

@@ -18,7 +18,7 @@ mod tls;
 pub use audit::Audit;
 pub use error::ApiError;
 pub use guard::{Caller, Guard};
-pub use keys::{Keys, Role};
+pub use keys::{Keys, Role, Scope};
 pub use reload::Reload;
 pub use serve::{Closing, Drained, EdgeOptions, Peer, serve};
 pub use site::Site;

@@ -17,7 +17,7 @@ use axum::Router;
 use axum::body::{Body, HttpBody};
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Request, Response};
+use axum::http::{HeaderValue, Request, Response, Uri};
 use axum::response::IntoResponse;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
@@ -156,6 +156,18 @@ struct Connection {
 pub(super) fn request_id(extensions: &axum::http::Extensions) -> Option<HeaderValue> {
     let connection = extensions.get::<Connection>();
     connection.map(|connection| connection.id.clone())
+}
+
+/// A request for another router, with another path. Nothing that the first router has found is in it.
+pub fn forwarded(request: axum::extract::Request, path: Uri) -> axum::extract::Request {
+    let (mut parts, body) = request.into_parts();
+    let connection = parts.extensions.remove::<Connection>();
+    parts.extensions.clear();
+    if let Some(connection) = connection {
+        parts.extensions.insert(connection);
+    }
+    parts.uri = path;
+    axum::extract::Request::from_parts(parts, body)
 }
 
 /// The address of the client. An extractor. In a router that is not run by [`serve`] it is `0.0.0.0:0`.
@@ -453,9 +465,9 @@ async fn answer(
         Ok(()) => handle(server, request, whole, pulse, &id).await,
         Err(error) => {
             let (method, path) = (request.method(), request.uri().path());
-            if let Some((audit, route)) = server.options.site.audit_of(method, path) {
+            if let Some((audit, route, space)) = server.options.site.audit_of(method, path) {
                 let id = Some(id.clone());
-                Call::new(audit, pulse.peer, id, method, route).answered(error.status);
+                Call::new(audit, pulse.peer, id, method, route, space).answered(error.status);
             }
             error.into_response()
         }

@@ -22,8 +22,9 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The maximum length of a name in DNS.
 const MAX_NAME: usize = 253;
 
-/// Returns the pattern of the route for a method and a path, if the route is audited.
-pub type AuditedRoute = fn(&Method, &str) -> Option<&'static str>;
+/// Returns the pattern of the route for a method and a path, if the route is audited, and the space that the path
+/// names.
+pub type AuditedRoute = for<'a> fn(&Method, &'a str) -> Option<(&'static str, Option<&'a str>)>;
 
 /// The requests of browsers that are accepted. By default: any host, any site.
 #[derive(Clone, Default)]
@@ -79,10 +80,15 @@ impl Site {
         self
     }
 
-    /// The audit log for a refused request, and the pattern of its route.
-    pub(super) fn audit_of(&self, method: &Method, path: &str) -> Option<(&Audit, &'static str)> {
+    /// The audit log for a refused request, the pattern of its route, and its space.
+    pub(super) fn audit_of<'a>(
+        &self,
+        method: &Method,
+        path: &'a str,
+    ) -> Option<(&Audit, &'static str, Option<&'a str>)> {
         let (audit, route) = self.audit.as_ref()?;
-        Some((audit, route(method, path)?))
+        let (route, space) = route(method, path)?;
+        Some((audit, route, space))
     }
 
     /// Checks a request. Called before anything else.

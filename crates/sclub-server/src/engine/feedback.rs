@@ -4,6 +4,9 @@
 //! on the thread of the owner: it leaves out rewards that were learned before, and looks up the features of
 //! the items.
 
+use std::borrow::Cow;
+use std::ops::Range;
+
 use super::owner::{Command, Done};
 use super::{Engine, Refusal};
 use crate::decision::{DecisionContents, Features, epoch_of};
@@ -23,6 +26,8 @@ pub struct Feedback<'a> {
     pub decision: &'a str,
     /// The rewards.
     pub rewards: Rewards<'a>,
+    /// The reward of all other items of the list.
+    pub others: Option<f64>,
 }
 
 /// The reward of one item, or of a list.
@@ -62,13 +67,29 @@ impl<'a> Feedback<'a> {
     /// The reward of one item, by default the first item shown.
     pub fn of_item(decision: &'a str, item: Option<&'a str>, reward: f64) -> Self {
         let rewards = Rewards::Item { item, reward };
-        Self { decision, rewards }
+        Self {
+            decision,
+            rewards,
+            others: None,
+        }
     }
 
     /// The rewards of a list.
     pub fn of_list(decision: &'a str, rewards: &'a [f64]) -> Self {
         let rewards = Rewards::List(rewards);
-        Self { decision, rewards }
+        Self {
+            decision,
+            rewards,
+            others: None,
+        }
+    }
+
+    /// The same, with a reward for all other items of the list.
+    pub fn with_others(self, others: f64) -> Self {
+        Self {
+            others: Some(others),
+            ..self
+        }
     }
 }
 
@@ -81,6 +102,15 @@ pub(super) enum Round {
 }
 
 impl Round {
+    /// Returns true if an event that is not applied yet assumes a reward that the round has. The round must wait: its
+    /// reward replaces the assumed one.
+    pub fn must_wait(&self, ahead: &Ahead) -> bool {
+        match self {
+            Round::Items(answers) => answers.iter().any(|answer| ahead.assumes(answer.number)),
+            Round::Lists(_) => false,
+        }
+    }
+
     /// The approximate length of its event in the log, in bytes, at most. `dim` is the number of features of an item of the
     /// catalogue.
     pub fn max_size(&self, dim: usize) -> usize {
@@ -123,6 +153,8 @@ pub(super) struct ItemAnswer {
     clock: u64,
     event: u64,
     reward: f64,
+    /// True if nobody has sent it. One that is sent later replaces it, if the policy can correct a reward.
+    is_assumed: bool,
 }
 
 /// The rewards of a list, in order from `first`.
@@ -210,17 +242,23 @@ impl Engine {
             reward_max,
             ..
         } = shared.settings;
+        let range = format!("it must be from {reward_min} to {reward_max}");
+        if let Some(others) = given.others
+            && !(reward_min..=reward_max).contains(&others)
+        {
+            let message = format!("the reward is {others}; {range}");
+            return Err(Refusal::invalid("others", message));
+        }
         for (place, reward) in rewards.iter().enumerate() {
             if !(reward_min..=reward_max).contains(reward) {
-                let message =
-                    format!("the reward is {reward}; it must be from {reward_min} to {reward_max}");
+                let message = format!("the reward is {reward}; {range}");
                 return Err(match is_list {
                     false => Refusal::invalid("reward", message),
                     true => Refusal::invalid(format!("rewards[{place}]"), message),
                 });
             }
         }
-        if rewards.is_empty() {
+        if rewards.is_empty() && given.others.is_none() {
             let message = "there are no rewards; give one for each item that the user looked at";
             return Err(Refusal::invalid("rewards", message));
         }
@@ -256,18 +294,27 @@ impl Engine {
         if decision.shown.is_empty() {
             return Err(Refusal::UnknownDecision);
         }
-        let (shown, given) = (decision.shown.len() - first, rewards.len());
-        if given > shown {
-            let message = format!("there are {given} rewards for {shown} items shown");
+        let (shown, sent) = (decision.shown.len() - first, rewards.len());
+        if sent > shown {
+            let message = format!("there are {sent} rewards for {shown} items shown");
             return Err(Refusal::invalid("rewards", message));
         }
-        take(Opened {
+        let mut opened = Opened {
             entry,
-            decision,
             first,
-            rewards,
-            looked_at: is_list.then_some(rewards.len()),
-        });
+            rewards: rewards.into(),
+            sent: first..first + sent,
+            looked_at: is_list.then_some(sent),
+            decision,
+        };
+        if let Some(others) = given.others {
+            let mut all = vec![others; opened.decision.shown.len()];
+            all[opened.sent.clone()].copy_from_slice(rewards);
+            opened.looked_at = Some(all.len());
+            opened.first = 0;
+            opened.rewards = all.into();
+        }
+        take(opened);
         Ok(())
     }
 
@@ -297,7 +344,9 @@ struct Opened<'a> {
     decision: DecisionContents<'a>,
     /// The place of the item that the first reward is for.
     first: usize,
-    rewards: &'a [f64],
+    rewards: Cow<'a, [f64]>,
+    /// The places of the items whose rewards were sent. Those of others are assumed.
+    sent: Range<usize>,
     looked_at: Option<usize>,
 }
 
@@ -306,7 +355,7 @@ impl Opened<'_> {
     fn items(self, answers: &mut Vec<ItemAnswer>) {
         let decision = self.decision;
         let shown = decision.shown.into_iter().enumerate().skip(self.first);
-        for ((place, shown), &reward) in shown.zip(self.rewards) {
+        for ((place, shown), &reward) in shown.zip(&*self.rewards) {
             answers.push(ItemAnswer {
                 entry: self.entry,
                 number: decision.number + place as u64,
@@ -320,6 +369,7 @@ impl Opened<'_> {
                 clock: decision.clock,
                 event: decision.event,
                 reward,
+                is_assumed: !self.sent.contains(&place),
             });
         }
     }
@@ -330,7 +380,7 @@ impl Opened<'_> {
             entry: self.entry,
             decision: self.decision.into_owned(),
             first: self.first,
-            rewards: self.rewards.to_vec(),
+            rewards: self.rewards.into_owned(),
             looked_at: self.looked_at,
         }
     }
@@ -390,7 +440,9 @@ fn new_items(
 ) -> Result<Selected, (usize, Refusal)> {
     let mut applied = Vec::with_capacity(answers.len());
     let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
-    let mut entries = Vec::with_capacity(answers.len());
+    let mut assumed: Vec<bool> = Vec::with_capacity(answers.len());
+    let mut corrected: Vec<Reward> = Vec::new();
+    let (mut entries, mut of_corrected) = (Vec::with_capacity(answers.len()), Vec::new());
     for answer in answers {
         let entry = answer.entry;
         let number = answer.number;
@@ -398,17 +450,48 @@ fn new_items(
         if state.is_forgotten(&answer.user, answer.event) {
             return Err((entry, Refusal::Forgotten));
         }
-        let is_repeat = state.answered().contains(number)
-            || ahead.contains(number)
-            || round.iter().any(|reward| reward.number == number);
-        applied.push(!is_repeat);
-        if !is_repeat {
-            round.push(reward(catalogue, answer).map_err(|refusal| (entry, refusal))?);
+        let is_assumed = answer.is_assumed && state.can_correct();
+        if let Some(place) = round.iter().position(|reward| reward.number == number) {
+            // A reward that was sent counts, in place of one that the same request assumes.
+            let replaces = assumed[place] && !is_assumed;
+            if replaces {
+                round[place].reward = answer.reward;
+                assumed[place] = false;
+            }
+            applied.push(replaces);
+            continue;
+        }
+        let is_learned = state.answered().contains(number) || ahead.contains(number);
+        let is_correction = is_learned
+            && !is_assumed
+            && state.assumed().get(number).is_some()
+            && !ahead.corrects(number)
+            && corrected.iter().all(|reward| reward.number != number);
+        applied.push(!is_learned || is_correction);
+        if is_learned && !is_correction {
+            continue;
+        }
+        let reward = reward(catalogue, answer).map_err(|refusal| (entry, refusal))?;
+        if is_correction {
+            corrected.push(reward);
+            of_corrected.push(entry);
+        } else {
+            round.push(reward);
+            assumed.push(is_assumed);
             entries.push(entry);
         }
     }
+    entries.extend(of_corrected);
+    let event = match corrected.is_empty() && !assumed.contains(&true) {
+        true => Event::Learn { round },
+        false => Event::LearnAssumed {
+            round,
+            assumed,
+            corrected,
+        },
+    };
     Ok(Selected {
-        event: Event::Learn { round },
+        event,
         entries,
         applied,
     })
@@ -470,6 +553,30 @@ fn new_lists(
         entries: entries.into_iter().flatten().flatten().collect(),
         applied,
     })
+}
+
+/// The event that gives the items of a decision without a reward an assumed one; `None` if all have one, or the decision
+/// no longer accepts rewards.
+pub(super) fn assume(
+    state: &State,
+    catalogue: Option<&Catalogue>,
+    ahead: &Ahead,
+    decision: DecisionContents<'_>,
+    reward: f64,
+) -> Option<Event> {
+    let shown = decision.shown.len();
+    let opened = Opened {
+        entry: 0,
+        first: 0,
+        rewards: vec![reward; shown].into(),
+        sent: 0..0,
+        looked_at: None,
+        decision,
+    };
+    let mut answers = Vec::with_capacity(shown);
+    opened.items(&mut answers);
+    let selected = new_items(state, catalogue, ahead, answers).ok()?;
+    (!selected.entries.is_empty()).then_some(selected.event)
 }
 
 /// A reward with its features.

@@ -5,6 +5,7 @@
 //! other: it is logged, and takes effect at its event. If the server ends or crashes before that, the fit is
 //! due again after the start.
 
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,7 +17,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::owner::{Command, WriteRequest};
 use super::{OpenError, Shared, lock};
-use crate::state::Effect;
+use crate::event::Event;
+use crate::state::{Effect, State};
 
 /// The threads that share the pieces of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,10 +86,12 @@ pub(super) struct Fits {
     orders: mpsc::UnboundedSender<Box<dyn Refit>>,
     watch: Arc<Watch>,
     is_out: bool,
-    /// True if a user was forgotten since the current fit was begun.
+    /// True if a user was forgotten, or an experiment began or ended, since the current fit was begun.
     stale: bool,
-    /// The round before which no fit is begun, because the last one failed.
-    not_before: u64,
+    /// The policy of the current or last fit: the one in force (`None`), or that of an arm.
+    of: Option<u32>,
+    /// The round of each policy before which no fit is begun, because its last one failed.
+    not_before: HashMap<Option<u32>, u64>,
 }
 
 impl Fits {
@@ -106,35 +110,48 @@ impl Fits {
             watch,
             is_out: false,
             stale: false,
-            not_before: 0,
+            of: None,
+            not_before: HashMap::new(),
         })
     }
 
-    /// A fit is computed. Returns it if it may take effect.
-    pub fn arrived(&mut self, fit: Option<Vec<u8>>, rounds: u64) -> Option<Vec<u8>> {
+    /// A fit is computed. Returns its event if it may take effect.
+    pub fn arrived(&mut self, fit: Option<Vec<u8>>, state: &State) -> Option<Event> {
         self.is_out = false;
         let is_stale = std::mem::take(&mut self.stale);
-        if fit.is_none() {
-            self.failed("the computation panicked", rounds);
+        if fit.is_none() && !is_stale {
+            self.failed("the computation panicked", state);
         }
         if is_stale {
-            tracing::info!("a fit is dropped: a user in it was forgotten meanwhile");
+            tracing::info!(
+                "a fit is dropped: a user in it was forgotten meanwhile, or an experiment began or ended"
+            );
         }
-        fit.filter(|_| !is_stale)
+        let fit = fit.filter(|_| !is_stale)?;
+        Some(match self.of {
+            None => Event::Fit { fit },
+            Some(arm) => Event::FitArm { arm, fit },
+        })
     }
 
     /// Takes note of a batch that was applied.
-    pub fn applied(&mut self, effect: &Effect, rounds: u64) {
-        self.stale |= effect.forgot && self.is_out;
+    pub fn applied(&mut self, effect: &Effect, state: &State) {
+        self.stale |= (effect.forgot || effect.changed_policies) && self.is_out;
+        if effect.changed_policies {
+            self.not_before.clear();
+        }
         if let Some(reason) = &effect.fit_refused {
-            self.failed(reason, rounds);
+            self.failed(reason, state);
         }
     }
 
     /// A fit failed. The same data would fail again, so the next one waits for twice as many rounds.
-    fn failed(&mut self, reason: &str, rounds: u64) {
-        self.not_before = rounds.saturating_mul(2).max(rounds + 1);
-        tracing::error!(reason, next = self.not_before, "a fit failed");
+    fn failed(&mut self, reason: &str, state: &State) {
+        let found = state.policies().find(|(of, _)| *of == self.of);
+        let rounds = found.map_or(0, |(_, policy)| policy.rounds());
+        let next = rounds.saturating_mul(2).max(rounds + 1);
+        self.not_before.insert(self.of, next);
+        tracing::error!(reason, next, "a fit failed");
     }
 }
 
@@ -152,12 +169,19 @@ impl Shared {
         if !is_idle {
             return;
         }
-        let not_before = fits.not_before;
         let refit = self.state.read_long(|state| {
-            let policy = state.policy().filter(|_| state.rounds() >= not_before);
-            policy.and_then(|policy| policy.refit())
+            // In turn: a policy that is always due must not keep the others from theirs.
+            let mut policies: Vec<_> = state.policies().collect();
+            let next = policies.iter().position(|(of, _)| *of > fits.of);
+            policies.rotate_left(next.unwrap_or(0));
+            policies.into_iter().find_map(|(of, policy)| {
+                let not_before = fits.not_before.get(&of).copied().unwrap_or(0);
+                let is_allowed = policy.rounds() >= not_before;
+                Some((of, is_allowed.then(|| policy.refit())??))
+            })
         });
-        let Some(refit) = refit else { return };
+        let Some((of, refit)) = refit else { return };
+        fits.of = of;
         tracing::debug!(rounds = refit.rounds(), "computing a fit");
         fits.is_out = true;
         fits.watch.running.store(true, Ordering::SeqCst);

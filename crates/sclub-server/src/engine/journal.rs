@@ -15,11 +15,11 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub(super) use page::{Page, RewardRow, ShownRow};
+pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source};
 
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
-use crate::decision::{DecisionContents, Features};
+use crate::decision::{DecisionContents, Features, Shown};
 use crate::event::{Batch, Event, Item, Reward, RewardedList};
 use crate::identity::UserHash;
 use crate::state::Catalogue;
@@ -29,6 +29,8 @@ use crate::store::{Segments, StoreError};
 const TICK: u64 = 100;
 /// The milliseconds of service after which a new file is begun, and old ones are dropped.
 const DAY: u64 = 24 * 3600 * 1000;
+/// The milliseconds of service of which the decisions are recalled for the rule `seen`, when the server starts.
+const RECALLED: u64 = 3600 * 1000;
 /// The maximum number of batches of the log, and of bytes, in one batch of the journal.
 const MAX_BATCHES: usize = 4096;
 const MAX_BYTES: usize = 16 << 20;
@@ -39,23 +41,36 @@ const MAX_BYTES: usize = 16 << 20;
 pub(super) struct Pending {
     bytes: Vec<u8>,
     propensities: Vec<f64>,
-    /// The ends of each decision in the two vectors.
-    ends: Vec<(usize, usize)>,
+    details: Vec<u8>,
+    /// The ends of each decision in the three vectors.
+    ends: Vec<(usize, usize, usize)>,
+}
+
+/// A decision that waits for the journal.
+#[derive(Debug, PartialEq)]
+struct PendingDecision<'a> {
+    decision: &'a [u8],
+    propensities: &'a [f64],
+    detail: &'a [u8],
 }
 
 impl Pending {
-    /// Adds an encoded decision with its propensities, if there are any. Returns false if the buffer is full.
-    pub fn push(&mut self, decision: &[u8], propensities: &[f64]) -> bool {
+    /// Adds an encoded decision with its propensities and its encoded [`Detail`], if there are any. Returns false if
+    /// the buffer is full.
+    pub fn push(&mut self, decision: &[u8], propensities: &[f64], detail: &[u8]) -> bool {
         const MAX_DECISIONS: usize = 1 << 17;
         const MAX_BYTES: usize = 64 << 20;
         let size = self.bytes.len() + decision.len();
         let numbers = self.propensities.len() + propensities.len();
-        if self.ends.len() == MAX_DECISIONS || size + size_of::<f64>() * numbers > MAX_BYTES {
+        let details = self.details.len() + detail.len();
+        let all = size + size_of::<f64>() * numbers + details;
+        if self.ends.len() == MAX_DECISIONS || all > MAX_BYTES {
             return false;
         }
+        self.details.extend_from_slice(detail);
         self.bytes.extend_from_slice(decision);
         self.propensities.extend_from_slice(propensities);
-        self.ends.push((size, numbers));
+        self.ends.push((size, numbers, details));
         true
     }
 
@@ -63,14 +78,12 @@ impl Pending {
         self.ends.is_empty()
     }
 
-    /// The decisions, each with its propensities.
-    fn decisions(&self) -> impl Iterator<Item = (&[u8], &[f64])> {
-        let starts = std::iter::once((0, 0)).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| {
-            (
-                &self.bytes[start.0..end.0],
-                &self.propensities[start.1..end.1],
-            )
+    fn decisions(&self) -> impl Iterator<Item = PendingDecision<'_>> {
+        let starts = std::iter::once((0, 0, 0)).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| PendingDecision {
+            decision: &self.bytes[start.0..end.0],
+            propensities: &self.propensities[start.1..end.1],
+            detail: &self.details[start.2..end.2],
         })
     }
 
@@ -79,8 +92,10 @@ impl Pending {
         const MIN_CAPACITY: usize = 4 << 20;
         self.bytes.clear();
         self.propensities.clear();
+        self.details.clear();
         self.ends.clear();
         self.bytes.shrink_to(MIN_CAPACITY);
+        self.details.shrink_to(MIN_CAPACITY);
         self.propensities.shrink_to(MIN_CAPACITY / 64);
         self.ends.shrink_to(MIN_CAPACITY / 64);
     }
@@ -214,6 +229,9 @@ impl Keeper {
             keeper.drop_all()?;
         }
         keeper.publish_position();
+        if keeper.shared.has_journal() && !keeper.shared.is_replicated {
+            keeper.recall()?;
+        }
         Ok(keeper)
     }
 
@@ -336,6 +354,7 @@ impl Keeper {
             }
             return Err(error);
         }
+        self.wait_for_answers();
         self.taken.clear();
         self.last += 1;
         (self.position, self.events) = (page.position, page.events);
@@ -343,9 +362,82 @@ impl Keeper {
         Ok(())
     }
 
+    /// Has the decisions that were written wait for their rewards.
+    fn wait_for_answers(&self) {
+        if self.shared.settings.unanswered.is_none() {
+            return;
+        }
+        for pending in self.taken.decisions() {
+            if let Some(contents) = DecisionContents::decode(pending.decision) {
+                self.wait_for_answer(contents.clock, pending.decision.into());
+            }
+        }
+    }
+
+    fn wait_for_answer(&self, clock: u64, decision: Box<[u8]>) {
+        if !self.shared.unanswered.add(clock, decision) {
+            self.shared.meters.unanswered_dropped.increment(1);
+        }
+    }
+
+    /// Reads the decisions of the last time from the journal: those that wait for their rewards, and those that users have
+    /// seen.
+    fn recall(&self) -> Result<(), StoreError> {
+        let settings = &self.shared.settings;
+        let (after, clock) = (settings.after.as_millis(), self.shared.clock());
+        let after = settings.unanswered.map(|_| clock.saturating_sub(after));
+        let seen = (settings.max_seen > 0).then(|| clock.saturating_sub(RECALLED));
+        let Some(since) = after.into_iter().chain(seen).min() else {
+            return Ok(());
+        };
+        let journal = self.journal();
+        if journal.first()? > self.last {
+            return Ok(());
+        }
+        let mut first = journal.first()?;
+        // All pages of a file are older than the first page of the next one.
+        for (until, _) in journal.closed()? {
+            let Some(next) = journal.read(until - 1)?.next() else {
+                break;
+            };
+            if Page::decode(&next?.1)?.clock >= since {
+                break;
+            }
+            first = until;
+        }
+        let state = self.shared.read();
+        let mut items: Vec<Item> = Vec::new();
+        for batch in journal.read(first - 1)? {
+            let mut page = Page::decode(&batch?.1)?;
+            items.truncate(page.items_before as usize);
+            items.append(&mut page.items);
+            for row in &page.shown {
+                if state.is_forgotten(&row.user, row.event) {
+                    continue;
+                }
+                let shown: Option<Vec<(&Item, f64)>> = row
+                    .items
+                    .iter()
+                    .map(|&(place, score)| Some((items.get(place as usize)?, score)))
+                    .collect();
+                let Some(shown) = shown else { continue };
+                let names = shown.iter().map(|(item, _)| &*item.id);
+                self.shared.seen.add_items(&row.user, names);
+                if let (Some(detail), Some(_)) = (&row.detail, after) {
+                    // A crash may have set the clock back since.
+                    let decision = self.shared.own_decision(decision(row, detail, &shown));
+                    if let Some(decision) = decision {
+                        self.wait_for_answer(decision.clock, decision.encode().into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn add_decisions(&mut self, page: &mut Page) {
-        for (bytes, propensities) in self.taken.decisions() {
-            let Some(handed) = DecisionContents::decode(bytes) else {
+        for pending in self.taken.decisions() {
+            let Some(handed) = DecisionContents::decode(pending.decision) else {
                 continue;
             };
             // Locked for each decision, so that writers do not wait for a long page.
@@ -382,7 +474,11 @@ impl Keeper {
                 cluster: handed.cluster,
                 items,
                 context: handed.context,
-                propensities: propensities.to_vec(),
+                propensities: pending.propensities.to_vec(),
+                detail: match pending.detail {
+                    [] => None,
+                    bytes => Detail::decode(bytes),
+                },
             });
         }
     }
@@ -404,7 +500,22 @@ impl Keeper {
                 match event {
                     Event::Learn { round } => {
                         for reward in round {
-                            let row = self.row(page, reward, batch.stamp.at);
+                            let row = self.row(page, reward, batch.stamp.at, Source::Sent);
+                            page.rewards.push(row);
+                        }
+                    }
+                    Event::LearnAssumed {
+                        round,
+                        assumed,
+                        corrected,
+                    } => {
+                        let sources = assumed.iter().map(|is_assumed| match is_assumed {
+                            true => Source::Assumed,
+                            false => Source::Sent,
+                        });
+                        let corrected = corrected.iter().map(|reward| (reward, Source::Corrected));
+                        for (reward, source) in round.iter().zip(sources).chain(corrected) {
+                            let row = self.row(page, reward, batch.stamp.at, source);
                             page.rewards.push(row);
                         }
                     }
@@ -431,7 +542,7 @@ impl Keeper {
         }
     }
 
-    fn row(&mut self, page: &mut Page, reward: &Reward, at: u64) -> RewardRow {
+    fn row(&mut self, page: &mut Page, reward: &Reward, at: u64, source: Source) -> RewardRow {
         let (features, context) = self.context.split(&reward.features);
         RewardRow {
             number: reward.number,
@@ -446,6 +557,7 @@ impl Keeper {
             score: reward.score,
             reward: reward.reward,
             context: context.to_vec(),
+            source,
         }
     }
 
@@ -463,6 +575,7 @@ impl Keeper {
                 score: item.score,
                 reward,
                 context: list.context.clone(),
+                source: Source::Sent,
             };
             page.rewards.push(row);
         }
@@ -518,6 +631,30 @@ impl Keeper {
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
+    }
+}
+
+/// A decision from its row, with the features of its items.
+fn decision<'a>(
+    row: &'a ShownRow,
+    detail: &Detail<'_>,
+    shown: &[(&'a Item, f64)],
+) -> DecisionContents<'a> {
+    let shown = shown.iter().map(|&(item, score)| Shown {
+        item: item.id.as_str().into(),
+        score,
+        features: Features::Inline(item.features.clone()),
+    });
+    DecisionContents {
+        life: detail.life,
+        number: row.number,
+        event: row.event,
+        at: row.at,
+        clock: detail.clock,
+        user: row.user.as_str().into(),
+        cluster: row.cluster,
+        shown: shown.collect(),
+        context: row.context.clone(),
     }
 }
 

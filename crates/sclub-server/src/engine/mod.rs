@@ -12,15 +12,20 @@
 //! Recommendations read the state and wait for none of them.
 
 mod backup;
+mod equal;
+mod experiment;
 mod export;
 mod feedback;
 mod fit;
 mod fold;
+mod import;
 mod journal;
 mod owner;
 mod recommend;
 mod replica;
+mod seen;
 mod state_lock;
+mod unanswered;
 mod upkeep;
 mod verify;
 
@@ -34,30 +39,35 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 pub use crate::refusal::Refusal;
 pub use backup::{Restored, backup_folder, read_backup, restore};
+pub use experiment::ArmRequest;
 pub use export::{export_folder, export_journal, forget_in_folder};
 pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
-pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended};
+pub use import::{FolderContents, Import, ImportRow, ImportSummary, folder_contents, is_imported};
+pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended, Rules};
 pub use replica::{CatalogueSource, Replica, Role};
 pub use upkeep::{Compacted, Compaction};
 pub use verify::{Verified, verify};
 
 use crate::decision::Sealer;
 use crate::env::Env;
-use crate::event::Item;
+use crate::event::DescribedItem;
 use crate::identity::{Identity, Misfit};
 use crate::locks::lock;
 use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
+use equal::EqualRewards;
 use fit::{Fits, Watch};
 pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
 use replica::Term;
+use seen::Seen;
 use state_lock::StateLock;
+use unanswered::Unanswered;
 use upkeep::UpkeepRequest;
 
 /// The maximum number of writes in the queue.
@@ -96,14 +106,18 @@ pub(crate) struct Shared {
     has_lists: bool,
     /// True if requests of the folder have context features.
     has_context: bool,
-    /// The number of further draws for propensities: 0 if the policy does not draw, `None` if propensities are off.
-    further_draws: Option<u32>,
     /// The service clock less the monotonic clock, modulo 2^64.
     clock_offset: AtomicU64,
     /// The last term in which this engine wrote the log; `None` before the first.
     term: RwLock<Option<Term>>,
     /// Decisions that are not in the journal yet.
     pending: Mutex<Pending>,
+    /// Decisions that wait for their rewards.
+    unanswered: Unanswered,
+    /// The last decisions of each user.
+    seen: Seen,
+    /// Finds out that all rewards are equal.
+    equal: EqualRewards,
     queue: mpsc::WeakSender<WriteRequest>,
     changes: broadcast::Sender<Record>,
     /// The reason why the engine is read-only, if it is.
@@ -152,6 +166,22 @@ impl Shared {
     /// Returns true if decisions and rewards are kept for analysis.
     fn has_journal(&self) -> bool {
         self.settings.journal_days > 0
+    }
+
+    /// Returns true if the journal has details of decisions.
+    fn has_details(&self, further_draws: Option<u32>) -> bool {
+        self.has_journal() && (further_draws.is_some() || self.settings.unanswered.is_some())
+    }
+
+    /// The number of further draws for the propensities of a policy: 0 if it does not draw, `None` if propensities are off.
+    fn further_draws(&self, draws: bool) -> Option<u32> {
+        match (self.settings.propensities, draws) {
+            // Without draws, probabilities are known.
+            (0, false) if self.settings.explore_share > 0.0 => Some(0),
+            (0, _) => None,
+            (_, false) => Some(0),
+            (further, true) => Some(further.min(MAX_PROPENSITIES)),
+        }
     }
 
     /// The number of writes in the queue.
@@ -225,10 +255,7 @@ impl Engine {
         workers: Box<dyn Workers + Send + Sync>,
     ) -> Result<Self, OpenError> {
         let identity = match fold::identity(&folder)? {
-            Some(identity) => {
-                identity.check(settings)?;
-                identity
-            }
+            Some(identity) => identity,
             None if folder.is_of_partition() => {
                 let path = folder.path().display().to_string();
                 return Err(FoldError::Node(path).into());
@@ -239,6 +266,13 @@ impl Engine {
                 identity
             }
         };
+        // After an experiment, settings may name the policy in force, or still the one that the folder was made with.
+        let checked = identity.check(settings);
+        if let Err(misfit) = &checked
+            && !identity.has_descriptions()
+        {
+            return Err(misfit.clone().into());
+        }
         let last = folder.log.last();
         let sources = fold::Sources::of(&folder);
         let state = fold::newest(sources, &identity, last, &mut |number| {
@@ -246,6 +280,10 @@ impl Engine {
                 tracing::info!(batch = number, of = last, "reading the log");
             }
         })?;
+        if let Err(misfit) = checked {
+            state.identity().check(settings).map_err(|_| misfit)?;
+        }
+        state.identity().check_run(settings)?;
         if let (Some(asked), Some(has)) = (settings.dim, state.dim())
             && asked != has
         {
@@ -287,6 +325,7 @@ impl Engine {
         let (queue, requests) = mpsc::channel(QUEUE);
         let identity = state.identity().clone();
         let clock_offset = state.clock().wrapping_sub(env.clock.monotonic());
+        let equal = EqualRewards::new(state.rewards());
         let (is_replicated, role) = match term {
             Some(_) => (false, Role::Leading),
             None => (true, Role::Following),
@@ -306,12 +345,13 @@ impl Engine {
             has_item_ids: identity.policy.can.item_ids,
             has_lists: identity.has_lists(),
             has_context: !identity.context.is_empty(),
-            further_draws: match (settings.propensities, identity.policy.can.draws) {
-                (0, _) => None,
-                (_, false) => Some(0),
-                (further, true) => Some(further.min(MAX_PROPENSITIES)),
-            },
             pending: Mutex::default(),
+            unanswered: Unanswered::default(),
+            seen: Seen::new(match is_replicated {
+                true => 0,
+                false => settings.max_seen,
+            }),
+            equal,
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
             read_only: Mutex::default(),
@@ -324,6 +364,12 @@ impl Engine {
         });
         if !is_replicated {
             shared.meters.state(&shared.read());
+        }
+        if settings.propensities > 0 && !identity.draws() && settings.explore_share == 0.0 {
+            tracing::warn!(
+                "the policy does not draw at random: propensities are 1, and no off-policy estimate can be had from the \
+                 log; set explore-share"
+            );
         }
         let keeper = journal::Keeper::open(Arc::clone(&shared))?;
         let (journal, journal_requests) = mpsc::channel(8);
@@ -388,6 +434,35 @@ impl Engine {
         self.shared.fitting.took()
     }
 
+    /// A warning if all rewards are equal.
+    pub fn reward_warning(&self) -> Option<String> {
+        self.shared.equal.warning()
+    }
+
+    /// What can be estimated from the log about other policies.
+    pub fn off_policy(&self) -> &'static str {
+        let shared = &self.shared;
+        let draws = shared.read().draws();
+        match (
+            draws || shared.settings.explore_share > 0.0,
+            shared.further_draws(draws),
+        ) {
+            (false, _) => {
+                "the policy does not draw at random: each item is shown with probability 1 (ties apart), and no \
+                 off-policy estimate can be had from the log; --explore-share 0.05 makes one possible"
+            }
+            (true, None) => {
+                "the log does not have the probability of each item shown; --propensities N adds it"
+            }
+            (true, Some(_)) => "the log has the probability of each item shown",
+        }
+    }
+
+    /// The number of decisions that wait for their rewards, to be given assumed ones.
+    pub fn unanswered(&self) -> usize {
+        self.shared.unanswered.len()
+    }
+
     /// The time of day, in milliseconds since 1970.
     pub fn now(&self) -> u64 {
         self.shared.env().clock.wall()
@@ -426,7 +501,8 @@ impl Engine {
     ///
     /// # Errors
     /// If one of them is refused; then none is changed.
-    pub async fn upsert(&self, items: Vec<Item>) -> Result<usize, Refusal> {
+    pub async fn upsert(&self, items: Vec<impl Into<DescribedItem>>) -> Result<usize, Refusal> {
+        let items = items.into_iter().map(Into::into).collect();
         self.change(Command::Upsert(items)).await
     }
 

@@ -10,6 +10,7 @@
 mod follow;
 mod prepare;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,12 +19,13 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
 use self::prepare::{prepare, size_of_event};
-use super::feedback::Round;
+use super::feedback::{self, Round};
 use super::fit::Fits;
 use super::{Refusal, Role, Shared, lock};
-use crate::event::{Batch, Event, Item, Stamp};
+use crate::decision::DecisionContents;
+use crate::event::{Batch, DescribedItem, Event, RewardedList, Stamp};
 use crate::state::{Ahead, Effect, State};
-use crate::store::{AppendError, Epochs, StoreError};
+use crate::store::{AppendError, Epochs, Origin, StoreError};
 
 /// The maximum number of rounds, and of bytes, in one append. A larger round has an append of its own. Bytes are estimated,
 /// and must stay below the maximum length of a message of a stream.
@@ -47,6 +49,15 @@ const UNDECIDED_TIMEOUT: u64 = 10_000;
 /// more. It is less than the time for which the record of a forgotten user outlives their decisions.
 const MAX_BETWEEN_STAMPS: u64 = 20_000;
 
+/// The maximum number of milliseconds between two looks at decisions that wait for their rewards.
+const MAX_WAIT: u64 = 1_000;
+
+/// The maximum number of decisions that get assumed rewards in one append.
+const MAX_ASSUMED_PER_COMMIT: usize = 256;
+
+/// The minimum number of milliseconds between two such appends, unless more decisions are due than one can take.
+const MIN_BETWEEN_ASSUMED: u64 = 100;
+
 /// The minimum number of milliseconds between two [`Event::Expire`].
 const MIN_EXPIRY_STEP: u64 = 1_000;
 
@@ -63,10 +74,12 @@ type Reply = oneshot::Sender<Result<Done, Refusal>>;
 #[derive(Debug)]
 pub(super) enum Command {
     Learn(Round),
-    Upsert(Vec<Item>),
+    Upsert(Vec<DescribedItem>),
     Remove(String),
     Forget(String),
     Expect(u64),
+    /// Begin or end an experiment.
+    Experiment(Event),
     /// A fit was computed; `None` if that failed.
     Fit(Option<Vec<u8>>),
     /// A fit was computed from all partitions.
@@ -106,6 +119,10 @@ enum Next {
     Retry,
     /// Write a stamp, because nothing was written for long.
     Stamp,
+    /// Some decisions have waited long enough for their rewards.
+    Assume,
+    /// Look at everything again.
+    Wake,
     Closed,
 }
 
@@ -127,6 +144,10 @@ pub(super) struct Owner {
     last_rounds: usize,
     /// The time that the last append took.
     last_append: Duration,
+    /// The service-clock time before which no rewards are assumed.
+    assume_from: u64,
+    /// True if rewards were assumed in the last step, so that a request is next.
+    has_assumed: bool,
     /// The last batch at which a user was forgotten.
     forgot_at: u64,
     /// The term that begins as soon as every batch before it is applied.
@@ -146,6 +167,8 @@ impl Owner {
             tried_at: 0,
             last_rounds: 0,
             last_append: Duration::ZERO,
+            assume_from: 0,
+            has_assumed: false,
             forgot_at: 0,
             candidate: None,
         }
@@ -175,6 +198,11 @@ impl Owner {
                     self.commit(commit).await;
                     continue;
                 }
+                Next::Assume => {
+                    self.assume().await;
+                    continue;
+                }
+                Next::Wake => continue,
                 Next::Closed => return,
             };
             match first.command {
@@ -231,6 +259,27 @@ impl Owner {
                 true => self.shared.read().clock(),
                 false => 0,
             };
+            if let Some(due) = self.next_assumption() {
+                let wait = due.saturating_sub(self.shared.clock());
+                // Requests and assumed rewards take turns, so that neither waits for a pause of the other.
+                if wait == 0 {
+                    if std::mem::take(&mut self.has_assumed)
+                        && let Ok(request) = self.requests.try_recv()
+                    {
+                        return Next::Request(request);
+                    }
+                    self.has_assumed = true;
+                    return Next::Assume;
+                }
+                // Decisions come in meanwhile.
+                let wait = wait.min(MAX_WAIT);
+                let sleep = self.shared.env().clock.sleep(wait);
+                return tokio::select! {
+                    biased;
+                    request = self.requests.recv() => or_closed(request),
+                    () = sleep => Next::Wake,
+                };
+            }
             // Before the first batch there are no decisions that rewards could come for.
             if stamped == 0 {
                 return or_closed(self.requests.recv().await);
@@ -257,6 +306,61 @@ impl Owner {
         }
     }
 
+    /// The service-clock time at which the next decision will have waited long enough, if rewards are assumed at all.
+    fn next_assumption(&self) -> Option<u64> {
+        self.shared.settings.unanswered?;
+        let after = self.shared.settings.after.as_millis();
+        let first = self.shared.unanswered.first();
+        let due = first.map_or(u64::MAX, |first| first.saturating_add(after));
+        Some(due.max(self.assume_from))
+    }
+
+    /// Gives items of decisions that have waited long enough for their rewards the assumed one.
+    async fn assume(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let Some(reward) = shared.settings.unanswered else {
+            return;
+        };
+        let after = shared.settings.after.as_millis();
+        let until = shared.clock().saturating_sub(after);
+        let mut taken = VecDeque::from(shared.unanswered.take(until, MAX_ASSUMED_PER_COMMIT));
+        let mut has_more = taken.len() == MAX_ASSUMED_PER_COMMIT;
+        let mut commit = Commit::default();
+        let mut assumed = Vec::new();
+        while let Some((clock, bytes)) = taken.pop_front() {
+            let state = shared.read();
+            let catalogue = shared.catalogue_of(&state);
+            let decision = DecisionContents::decode(&bytes);
+            let decision = decision.and_then(|decision| shared.own_decision(decision));
+            let event = decision.and_then(|decision| {
+                feedback::assume(&state, catalogue.get(), &commit.ahead, decision, reward)
+            });
+            if let Some(event) = event
+                && state.admit(&event, &mut commit.ahead).is_ok()
+            {
+                let number = event.first_number();
+                commit.bytes += size_of_event(&event);
+                commit.events.push(event);
+                assumed.extend(number.map(|number| (number, clock, bytes)));
+            }
+            if commit.bytes > MAX_BYTES_PER_COMMIT {
+                has_more = true;
+                shared.unanswered.put_back(taken.into());
+                break;
+            }
+        }
+        self.commit(commit).await;
+        self.assume_from = match has_more {
+            true => 0,
+            false => shared.clock() + MIN_BETWEEN_ASSUMED,
+        };
+        // If the log could not be written, they wait for the next time.
+        let state = shared.read();
+        assumed.retain(|(number, ..)| !state.answered().contains(*number));
+        let left = assumed.into_iter().map(|(_, clock, bytes)| (clock, bytes));
+        shared.unanswered.put_back(left.collect());
+    }
+
     /// Begins a new file of the log. Returns the last batch before it.
     async fn roll(&mut self) -> Result<u64, Refusal> {
         self.tried_at = self.shared.env().clock.monotonic();
@@ -280,6 +384,12 @@ impl Owner {
         let mut commit = Commit::default();
         let mut next = Some(first);
         while let Some(request) = next.take() {
+            if let Command::Learn(round) = &request.command
+                && round.must_wait(&commit.ahead)
+            {
+                self.held = Some(request);
+                break;
+            }
             self.admit(&mut commit, request);
             if can_share
                 && commit.waiting.len() < MAX_ROUNDS_PER_COMMIT
@@ -445,14 +555,22 @@ impl Owner {
     fn apply(&mut self, number: u64, batch: &Batch) {
         let shared = &self.shared;
         let mut effect = Effect::default();
-        let rounds = shared.state.change(|state| {
+        shared.state.change(|state| {
             state.apply_batch(number, batch, &mut effect);
-            state.rounds()
         });
-        self.fits.applied(&effect, rounds);
+        self.fits.applied(&effect, &shared.read());
+        if effect.changed_policies {
+            shared.announce_policies();
+        }
         for event in &batch.events {
+            shared.note_rewards(event);
+            if let Event::Forget { user } = event {
+                shared.seen.forget(user);
+            }
             shared.meters.event(event);
-            if matches!(event, Event::Fit { .. }) && effect.fit_refused.is_none() {
+            if matches!(event, Event::Fit { .. } | Event::FitArm { .. })
+                && effect.fit_refused.is_none()
+            {
                 shared.meters.fitted();
             }
         }
@@ -516,6 +634,48 @@ struct Commit {
 fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {
     for reply in replies {
         let _ = reply.send(Err(refusal.clone()));
+    }
+}
+
+impl Shared {
+    /// A decision that was made by this folder or the one that it is a copy of, with the service-clock time that counts.
+    pub(super) fn own_decision<'a>(
+        &self,
+        mut decision: DecisionContents<'a>,
+    ) -> Option<DecisionContents<'a>> {
+        let term = self.term().ok()?;
+        match term.epochs.origin(&decision) {
+            Origin::Own { clock } => decision.clock = clock,
+            Origin::OtherCopy | Origin::Forgotten => return None,
+        }
+        Some(decision)
+    }
+
+    /// Takes note of the rewards of an event, for the warning that all are equal.
+    fn note_rewards(&self, event: &Event) {
+        let mut changed = false;
+        let mut add = |reward: f64| changed |= self.equal.add(reward);
+        match event {
+            Event::Learn { round } => round.iter().for_each(|r| add(r.reward)),
+            Event::LearnAssumed {
+                round, corrected, ..
+            } => {
+                let rewards = round.iter().chain(corrected);
+                rewards.for_each(|r| add(r.reward));
+            }
+            Event::LearnLists { lists } => {
+                let rewards = lists.iter().flat_map(RewardedList::rewards);
+                rewards.for_each(|(.., reward)| add(reward));
+            }
+            _ => {}
+        }
+        if !changed {
+            return;
+        }
+        match self.equal.warning() {
+            Some(warning) => tracing::warn!("{warning}"),
+            None => tracing::info!("rewards differ now"),
+        }
     }
 }
 

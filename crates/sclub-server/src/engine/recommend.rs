@@ -1,15 +1,18 @@
 //! Recommendations: a read of the state, and a sealed decision.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use sclub::{ItemSet, Score};
+use sclub::{ItemSet, Propensity, Score};
 
+use super::journal::{CandidateRecord, Detail};
 use super::{Engine, Refusal, lock};
 use crate::context::ContextValue;
 use crate::decision::{DecisionContents, Features, Shown};
-use crate::state::{Catalogue, Choice, Draws, Scratch, State};
+use crate::filter::Filter;
+use crate::state::{Catalogue, Choice, Draws, Scratch, SlotSet, State, Ties};
 
 /// The maximum number of feature values in a decision (items shown times features), if the items came
 /// with the request.
@@ -37,6 +40,8 @@ pub struct RecommendQuery<'a> {
     pub user: &'a str,
     /// The candidates.
     pub among: CandidateSet<'a>,
+    /// The rules that narrow them.
+    pub rules: Rules<'a>,
     /// The number of items to show.
     pub k: usize,
     /// The values of context features.
@@ -50,8 +55,23 @@ pub enum CandidateSet<'a> {
     Candidates(Vec<&'a str>),
     /// Items that came with the request: their ids, and their features.
     Inline(Vec<&'a str>, &'a ItemSet),
-    /// The whole catalogue except these items.
-    All(Vec<&'a str>),
+    /// The whole catalogue.
+    All,
+}
+
+/// The rules of a request: those that narrow its candidates, and the order of equal ones. Items that are not available are never shown.
+#[derive(Debug, Clone, Default)]
+pub struct Rules<'a> {
+    /// The ids of items that are not shown.
+    pub exclude: Vec<&'a str>,
+    /// The filter on items of the catalogue.
+    pub filter: Option<&'a Filter>,
+    /// True if a candidate that is not in the catalogue is an error. Else it is skipped.
+    pub strict: bool,
+    /// The number of the user's last decisions whose items are not shown again.
+    pub seen: usize,
+    /// The order of items of equal score.
+    pub ties: Ties,
 }
 
 /// A recommendation.
@@ -67,14 +87,34 @@ pub struct Recommended {
     pub cluster_users: u64,
     /// The probability of each item to be in the list; empty if propensities are off.
     pub propensities: Vec<f64>,
+    /// The probability of each item to be in its slot of the list; empty if propensities are off.
+    pub slot_propensities: Vec<f64>,
+    /// The candidates that are not in the catalogue.
+    pub missing: Vec<String>,
 }
 
 /// A decision before it is sealed.
 struct Decided<'a> {
     contents: DecisionContents<'a>,
     scores: Vec<Score>,
-    propensities: Vec<f64>,
+    propensities: Vec<Propensity>,
     cluster_users: u64,
+    missing: Vec<String>,
+    detail: Option<Detail<'a>>,
+}
+
+/// The candidates of a request, resolved.
+#[derive(Default)]
+struct Resolved<'a> {
+    /// The slots of the candidates, if they are some items of the catalogue.
+    slots: Option<Vec<usize>>,
+    /// The slots to choose from, if they are many items of the catalogue.
+    among: Option<SlotSet>,
+    /// The positions of items that came with the request, or the slots, that are excluded; in rising order.
+    exclude: Vec<usize>,
+    /// The ids of `slots`, if the request named them.
+    ids: Vec<&'a str>,
+    missing: Vec<String>,
 }
 
 impl Engine {
@@ -116,10 +156,13 @@ impl Engine {
 
     /// Returns true if a request may take milliseconds: it looks at a large catalogue, or has many further draws.
     pub fn is_slow(&self, asked: &RecommendQuery<'_>) -> bool {
-        let is_whole = matches!(asked.among, CandidateSet::All(_));
-        let further = self.shared.further_draws.unwrap_or(0);
-        (is_whole || further > 0) && {
+        let is_whole = matches!(asked.among, CandidateSet::All);
+        (is_whole || self.shared.settings.propensities > 0) && {
             let state = self.shared.read();
+            let further = self.shared.further_draws(state.draws()).unwrap_or(0);
+            if !is_whole && further == 0 {
+                return false;
+            }
             let items = asked.among.max_len(self.shared.catalogue_of(&state).get());
             items.saturating_mul(1 + further as usize) >= SLOW_SCORES
         }
@@ -128,13 +171,14 @@ impl Engine {
     /// Returns true if requests are to be answered in a long read. Each with a context that looks at the whole catalogue
     /// copies it. Each with further draws scores its candidates again for each of them.
     fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
-        let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All(_));
+        let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All);
         let copies = self.shared.has_context && all.iter().any(is_whole);
-        let further = self.shared.further_draws.unwrap_or(0) as usize;
-        if !copies && further == 0 {
+        if !copies && self.shared.settings.propensities == 0 {
             return false;
         }
         let state = self.shared.read();
+        let further = self.shared.further_draws(state.draws());
+        let further = further.unwrap_or(0) as usize;
         let catalogue = self.shared.catalogue_of(&state);
         let catalogue = catalogue.get();
         let items: usize = all.iter().map(|asked| asked.among.max_len(catalogue)).sum();
@@ -172,23 +216,29 @@ impl Engine {
         scratch: &mut Scratch,
     ) -> Result<Decided<'a>, Refusal> {
         let term = self.shared.term()?;
-        let mut slots = Vec::new();
-        let choice = match &asked.among {
-            CandidateSet::Candidates(ids) => {
-                slots = find(catalogue, ids, "candidates")?;
-                if has_duplicates(&slots) {
-                    let message = "a candidate is given twice";
-                    return Err(Refusal::invalid("candidates", message));
-                }
-                Choice::Slots(&slots)
+        let seen = match asked.rules.seen {
+            0 => Vec::new(),
+            _ if self.shared.is_replicated => {
+                let message = "seen is not supported in a cluster; name the items in exclude";
+                return Err(Refusal::invalid("seen", message));
             }
-            CandidateSet::Inline(_, items) => Choice::Inline(items),
-            CandidateSet::All(excluded) => {
-                slots.extend(excluded.iter().filter_map(|id| catalogue?.slot(id)));
-                slots.sort_unstable();
-                Choice::All { exclude: &slots }
-            }
+            count => self.shared.seen.last(asked.user, count),
         };
+        let resolved = resolve(catalogue, asked, &seen)?;
+        let choice = match (&resolved.slots, &asked.among) {
+            (Some(slots), _) => Choice::Slots(slots),
+            (None, CandidateSet::Inline(_, items)) => Choice::Inline {
+                items,
+                exclude: &resolved.exclude,
+            },
+            (None, _) => Choice::All {
+                among: resolved.among.as_ref(),
+                exclude: &resolved.exclude,
+            },
+        };
+        if matches!(choice, Choice::Slots([])) {
+            return Err(no_candidates(&resolved.missing));
+        }
         let dim = state
             .dim()
             .or(catalogue.map(|catalogue| catalogue.items().dim()));
@@ -208,7 +258,9 @@ impl Engine {
         let number = term.number.fetch_add(reserved, Ordering::Relaxed);
         let draws = Draws {
             number: self.shared.sealer.draw(term.life, number),
-            further: self.shared.further_draws,
+            further: self.shared.further_draws(state.serving(asked.user).draws),
+            explore_share: self.shared.settings.explore_share,
+            ties: asked.rules.ties,
         };
         let chosen = state
             .choose(
@@ -223,25 +275,22 @@ impl Engine {
                 error => Refusal::invalid(asked.among.field(), error.to_string()),
             })?;
         if chosen.decisions.is_empty() {
-            let message =
-                "there are no candidates: the catalogue is empty, or all items are excluded";
-            return Err(Refusal::invalid("candidates", message));
+            return Err(no_candidates(&resolved.missing));
         }
         let shown = chosen.decisions.iter().map(|decision| {
-            let entry = |slot: usize| catalogue.expect("it was chosen from").entry(slot);
-            let (item, features) = match &asked.among {
-                CandidateSet::Candidates(ids) => {
-                    let revision = entry(slots[decision.index]).revision;
-                    (ids[decision.index].into(), Features::Catalogue(revision))
-                }
-                CandidateSet::All(_) => {
-                    let entry = entry(decision.index);
-                    let id = entry.id.to_string();
-                    (id.into(), Features::Catalogue(entry.revision))
-                }
-                CandidateSet::Inline(ids, items) => {
+            let (item, features) = match (&asked.among, &resolved.slots) {
+                (CandidateSet::Inline(ids, items), _) => {
                     let features = items.item(decision.index).collect();
                     (ids[decision.index].into(), Features::Inline(features))
+                }
+                (_, slots) => {
+                    let slot = slots.as_ref().map_or(decision.index, |s| s[decision.index]);
+                    let entry = catalogue.expect("it was chosen from").entry(slot);
+                    let item = match resolved.ids.get(decision.index) {
+                        Some(&id) => id.into(),
+                        None => entry.id.to_string().into(),
+                    };
+                    (item, Features::Catalogue(entry.revision))
                 }
             };
             Shown {
@@ -273,11 +322,24 @@ impl Engine {
             return Err(Refusal::invalid("k", message));
         }
         let scores = chosen.decisions.iter().map(|decision| decision.score);
+        let has_details = self.shared.has_details(draws.further);
+        let detail = has_details.then(|| Detail {
+            life: contents.life,
+            clock: contents.clock,
+            draw: draws.number,
+            slots: chosen.propensities.iter().map(|p| p.slot).collect(),
+            candidates: match chosen.propensities.is_empty() {
+                true => CandidateRecord::Unknown,
+                false => record(catalogue, asked, &resolved),
+            },
+        });
         Ok(Decided {
             contents,
             scores: scores.collect(),
             propensities: chosen.propensities,
             cluster_users: chosen.cluster_users,
+            missing: resolved.missing,
+            detail,
         })
     }
 
@@ -289,14 +351,24 @@ impl Engine {
             scores,
             propensities,
             cluster_users,
+            missing,
+            detail,
         } = decided;
+        let slot_propensities = propensities.iter().map(|p| p.slot).collect();
+        let propensities: Vec<f64> = propensities.iter().map(|p| p.list).collect();
+        let detail = detail.map(|detail| detail.encode());
+        let shared = &self.shared;
+        shared.seen.add(&contents);
         let decision = ENCODED.with_borrow_mut(|encoded| {
             contents.encode_into(encoded);
-            if self.shared.has_journal() && !lock(&self.shared.pending).push(encoded, &propensities)
-            {
-                self.shared.meters.not_journaled.increment(1);
+            if shared.has_journal() {
+                let detail = detail.as_deref().unwrap_or_default();
+                let is_noted = lock(&shared.pending).push(encoded, &propensities, detail);
+                if !is_noted {
+                    shared.meters.not_journaled.increment(1);
+                }
             }
-            self.shared.sealer.seal(encoded)
+            shared.sealer.seal(encoded)
         });
         let items = contents.shown.into_iter().zip(scores);
         Recommended {
@@ -307,6 +379,8 @@ impl Engine {
             cluster: contents.cluster,
             cluster_users,
             propensities,
+            slot_propensities,
+            missing,
         }
     }
 }
@@ -316,7 +390,7 @@ impl CandidateSet<'_> {
     fn max_len(&self, catalogue: Option<&Catalogue>) -> usize {
         match self {
             CandidateSet::Candidates(ids) | CandidateSet::Inline(ids, _) => ids.len(),
-            CandidateSet::All(_) => catalogue.map_or(0, Catalogue::len),
+            CandidateSet::All => catalogue.map_or(0, Catalogue::len),
         }
     }
 
@@ -325,29 +399,128 @@ impl CandidateSet<'_> {
         match self {
             CandidateSet::Candidates(_) => "candidates",
             CandidateSet::Inline(..) => "items",
-            CandidateSet::All(_) => "candidates",
+            CandidateSet::All => "candidates",
         }
     }
 }
 
-/// The slots of items of the catalogue.
-fn find(
+/// The largest share of the catalogue that is copied before it is scored. If more items pass a filter, the others are
+/// skipped while all are scored.
+const MAX_COPIED_SHARE: usize = 4;
+
+/// Finds the candidates of a request.
+fn resolve<'a>(
     catalogue: Option<&Catalogue>,
-    ids: &[&str],
-    field: &'static str,
-) -> Result<Vec<usize>, Refusal> {
-    let unknown = |id: &str| Refusal::UnknownItem {
-        id: id.to_owned(),
-        place: "in the catalogue",
-        field,
-    };
-    ids.iter()
-        .map(|id| {
-            catalogue
-                .and_then(|catalogue| catalogue.slot(id))
-                .ok_or_else(|| unknown(id))
-        })
-        .collect()
+    asked: &RecommendQuery<'a>,
+    seen: &[Arc<str>],
+) -> Result<Resolved<'a>, Refusal> {
+    let rules = &asked.rules;
+    let excluded: HashSet<&str> = rules
+        .exclude
+        .iter()
+        .copied()
+        .chain(seen.iter().map(|id| &**id))
+        .collect();
+    let mut resolved = Resolved::default();
+    match &asked.among {
+        CandidateSet::Candidates(ids) => {
+            let mut slots = Vec::with_capacity(ids.len());
+            let mut all = Vec::with_capacity(ids.len());
+            for &id in ids {
+                let Some((catalogue, slot)) = catalogue.and_then(|c| Some((c, c.slot(id)?))) else {
+                    if rules.strict {
+                        return Err(Refusal::UnknownItem {
+                            id: id.to_owned(),
+                            place: "in the catalogue",
+                            field: "candidates",
+                        });
+                    }
+                    resolved.missing.push(id.to_owned());
+                    continue;
+                };
+                all.push(slot);
+                if !excluded.contains(id) && catalogue.passes(slot, rules.filter) {
+                    slots.push(slot);
+                    resolved.ids.push(id);
+                }
+            }
+            if has_duplicates(&all) {
+                let message = "a candidate is given twice";
+                return Err(Refusal::invalid("candidates", message));
+            }
+            resolved.slots = Some(slots);
+        }
+        CandidateSet::Inline(ids, _) => {
+            if rules.filter.is_some() {
+                let message =
+                    "a filter is for items of the catalogue; it cannot be combined with items";
+                return Err(Refusal::invalid("filter", message));
+            }
+            let ids = ids.iter().enumerate();
+            let out = ids.filter(|(_, id)| excluded.contains(*id));
+            resolved.exclude = out.map(|(place, _)| place).collect();
+        }
+        CandidateSet::All => {
+            let Some(catalogue) = catalogue else {
+                return Ok(resolved);
+            };
+            let slots = excluded.iter().filter_map(|id| catalogue.slot(id));
+            let mut exclude: Vec<usize> = slots.collect();
+            exclude.sort_unstable();
+            match catalogue.matching(rules.filter) {
+                Some(mut set) => {
+                    exclude.iter().for_each(|&slot| set.remove(slot));
+                    match set.len() <= catalogue.len() / MAX_COPIED_SHARE {
+                        true => resolved.slots = Some(set.iter().collect()),
+                        false => resolved.among = Some(set),
+                    }
+                }
+                None => resolved.exclude = exclude,
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// The candidates of a decision as the journal has them.
+fn record<'a>(
+    catalogue: Option<&Catalogue>,
+    asked: &RecommendQuery<'a>,
+    resolved: &Resolved<'a>,
+) -> CandidateRecord<'a> {
+    match &asked.among {
+        CandidateSet::Candidates(_) => {
+            let ids = resolved.ids.iter();
+            CandidateRecord::Ids(ids.map(|&id| id.into()).collect())
+        }
+        CandidateSet::Inline(ids, _) => {
+            let ids = ids.iter().enumerate();
+            let kept = ids.filter(|(place, _)| resolved.exclude.binary_search(place).is_err());
+            CandidateRecord::Ids(kept.map(|(_, &id)| id.into()).collect())
+        }
+        CandidateSet::All => {
+            let rules = &asked.rules;
+            CandidateRecord::Catalogue {
+                revision: catalogue.map_or(0, Catalogue::revisions),
+                filter: rules.filter.map_or("", |filter| &filter.text).into(),
+                exclude: rules.exclude.iter().map(|&id| id.into()).collect(),
+                seen: rules.seen as u64,
+            }
+        }
+    }
+}
+
+fn no_candidates(missing: &[String]) -> Refusal {
+    let mut message = "there are no candidates: the catalogue is empty, or all items are unavailable, excluded, or do \
+                       not pass the filter"
+        .to_owned();
+    if let [first, ..] = missing {
+        let count = missing.len();
+        message.push_str(&format!(
+            "; {count} of the request are not in the catalogue, the first is '{first}'"
+        ));
+    }
+    Refusal::invalid("candidates", message)
 }
 
 /// Returns true if a slot is in the list more than once.

@@ -127,6 +127,7 @@ impl Upkeep {
             return;
         }
         shared.meters.state(&shared.read());
+        shared.meters.experiment(shared.read().experiments());
         let fitting = &shared.fitting;
         shared.meters.fitting(fitting.is_running(), fitting.took());
         let is_writable = lock(&shared.read_only).is_none();
@@ -147,7 +148,7 @@ impl Upkeep {
             None
         } else {
             let begun = std::time::Instant::now();
-            let identity = shared.read().identity().clone();
+            let identity = shared.read().folder_identity().clone();
             let state = fold::newest(shared.sources(), &identity, at, &mut |_| {})?;
             snapshots.write(at, &mut |out| state.save(out))?;
             let milliseconds = begun.elapsed().as_millis() as u64;

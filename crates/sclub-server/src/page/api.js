@@ -17,6 +17,15 @@ export function headers(more = {}) {
   return currentKey ? { ...more, Authorization: `Bearer ${currentKey}` } : more;
 }
 
+// The space in the address of the page; null for the default one.
+export const space = new URLSearchParams(location.search).get("space");
+
+// The path of a call in the space.
+export function placed(path) {
+  if (!space || path.startsWith("/v1/spaces")) return path;
+  return `/v1/spaces/${encodeURIComponent(space)}${path.slice("/v1".length)}`;
+}
+
 export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
@@ -34,7 +43,7 @@ export async function failure(response) {
 }
 
 export async function get(path) {
-  const response = await fetch(path, { headers: headers({ Accept: "application/json" }), signal: AbortSignal.timeout(15000) });
+  const response = await fetch(placed(path), { headers: headers({ Accept: "application/json" }), signal: AbortSignal.timeout(15000) });
   if (!response.ok) throw await failure(response);
   return response.json();
 }

@@ -14,8 +14,14 @@ export function drawHeader() {
   $("writable").hidden = false;
   $("writable").textContent = state.writable ? "writable" : "read-only";
   $("writable").classList.toggle("warn", !state.writable);
-  const reason = state.read_only_reason ?? "the data folder cannot be written";
-  say(state.writable ? null : `Read-only, so nothing is learned. ${reason.charAt(0).toUpperCase()}${reason.slice(1)}.`.replace(/\.\.$/, "."));
+  say(warningOf(state));
+}
+
+// The most important thing that is wrong, as a sentence.
+function warningOf(state) {
+  const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
+  if (!state.writable) return `Read-only, so nothing is learned. ${sentence(state.read_only_reason ?? "the data folder cannot be written")}`;
+  return state.reward_warning ? sentence(state.reward_warning) : null;
 }
 
 function say(text) {

@@ -2,6 +2,7 @@
 
 import { ApiError, key, setKey } from "./api.js";
 import { $ } from "./dom.js";
+import { offerSpaces } from "./spaces.js";
 
 export function live(state, text) {
   if ($("live").dataset.state === state && $("live").textContent === text) return;
@@ -38,6 +39,7 @@ export function wireKey() {
     $("key").value = "";
     $("key-form").hidden = true;
     showForget();
+    offerSpaces();
     if (keyGiven) keyGiven();
     else location.reload();
   });
@@ -46,6 +48,7 @@ export function wireKey() {
     location.reload();
   });
   showForget();
+  offerSpaces();
 }
 
 function showForget() {

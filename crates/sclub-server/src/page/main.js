@@ -6,6 +6,7 @@ import * as clusterCard from "./cluster_card.js";
 import * as clustering from "./clustering.js";
 import { $ } from "./dom.js";
 import * as events from "./events.js";
+import * as experiments from "./experiments.js";
 import { drawFigures, drawHeader } from "./figures.js";
 import { refusedOr, wireKey } from "./key.js";
 import { drawCharts, remember } from "./live_charts.js";
@@ -52,6 +53,7 @@ function takeState(state) {
   }
   world.state = state;
   if (state.partitions) nodes.refresh();
+  else experiments.refresh();
   if (world.latest && restarted) world.latest = null;
   drawHeader();
   drawFigures();

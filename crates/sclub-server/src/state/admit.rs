@@ -7,7 +7,8 @@ use sclub::{Error, MAX_DIM, MAX_ITEMS, Observation, check_round};
 
 use super::{State, UNSEEN_USER};
 use crate::context::Context;
-use crate::event::{Event, Item, Reward, RewardedList};
+use crate::description::Description;
+use crate::event::{Event, Reward, RewardedList};
 use crate::refusal::Refusal;
 
 /// An event that is invalid in this state.
@@ -30,6 +31,10 @@ pub struct Ahead {
     rounds: u64,
     /// The numbers of the items shown whose rewards are in them.
     answered: HashSet<u64>,
+    /// Those of them whose rewards are assumed.
+    assumed: HashSet<u64>,
+    /// The numbers of the items shown whose assumed rewards they replace.
+    corrected: HashSet<u64>,
     /// The number of items in them, each of which may be a new one.
     items: usize,
     /// The number of features that they fix.
@@ -38,12 +43,24 @@ pub struct Ahead {
     forgotten: HashMap<u32, u64>,
     /// The largest time in an [`Event::Expire`].
     horizon: u64,
+    /// True if an experiment begins or ends.
+    pub(super) changes_policies: bool,
 }
 
 impl Ahead {
     /// Returns true if the reward of an item shown is in it.
     pub fn contains(&self, number: u64) -> bool {
         self.answered.contains(&number)
+    }
+
+    /// Returns true if an assumed reward of an item shown is in it.
+    pub fn assumes(&self, number: u64) -> bool {
+        self.assumed.contains(&number)
+    }
+
+    /// Returns true if a reward in place of an assumed one is in it.
+    pub fn corrects(&self, number: u64) -> bool {
+        self.corrected.contains(&number)
     }
 }
 
@@ -58,7 +75,20 @@ impl State {
             Event::Expect { users } => self.admit_users(*users, ahead)?,
             Event::Learn { round } => self.admit_round(round, ahead)?,
             Event::LearnLists { lists } => self.admit_lists(lists, ahead)?,
-            Event::Upsert { items } => self.admit_items(items, ahead)?,
+            Event::LearnAssumed {
+                round,
+                assumed,
+                corrected,
+            } => self.admit_assumed(round, assumed, corrected, ahead)?,
+            Event::Upsert { items } => {
+                let items = items.iter().map(|item| (&*item.id, &*item.features, None));
+                self.admit_items(items, ahead)?;
+            }
+            Event::Describe { items } => {
+                let items = items.iter();
+                let items = items.map(|item| (&*item.id, &*item.features, Some(&item.description)));
+                self.admit_items(items, ahead)?;
+            }
             Event::Forget { user } => {
                 let number = self.events + ahead.events + 1;
                 ahead
@@ -66,8 +96,10 @@ impl State {
                     .insert(self.sealer.fingerprint(user), number);
             }
             Event::Expire { before } => ahead.horizon = ahead.horizon.max(*before),
+            Event::StartExperiment { name, arms, .. } => self.admit_start(name, arms, ahead)?,
+            Event::EndExperiment { name, winner } => self.admit_end(name, winner, ahead)?,
             // A fit that the policy refuses changes nothing, each time it is replayed.
-            Event::Remove { .. } | Event::Fit { .. } => {}
+            Event::Remove { .. } | Event::Fit { .. } | Event::FitArm { .. } => {}
         }
         ahead.events += 1;
         Ok(())
@@ -103,6 +135,58 @@ impl State {
         }
         ahead.dim = dim;
         ahead.rounds += 1;
+        Ok(())
+    }
+
+    fn admit_assumed(
+        &self,
+        round: &[Reward],
+        assumed: &[bool],
+        corrected: &[Reward],
+        ahead: &mut Ahead,
+    ) -> Result<(), Rejected> {
+        // Another policy may be in force after the end of an experiment.
+        let can_correct = self.can_correct && !ahead.changes_policies;
+        if !can_correct || assumed.len() != round.len() {
+            let message = "rewards cannot be assumed with the policy of this folder";
+            return reject(0, Refusal::invalid("others", message));
+        }
+        let mut dim = self.dim();
+        let mut numbers = HashSet::with_capacity(corrected.len());
+        for (entry, reward) in corrected.iter().enumerate() {
+            let at = |reason: Refusal| Rejected {
+                entry: round.len() + entry,
+                reason,
+            };
+            let number = reward.number;
+            if self.assumed.get(number).is_none()
+                || ahead.corrects(number)
+                || !numbers.insert(number)
+            {
+                return Err(at(Refusal::Answered));
+            }
+            self.admit_decision(&reward.user, reward.clock, reward.event, ahead)
+                .map_err(at)?;
+            // Else the assumed reward is gone with the user.
+            let fingerprint = self.sealer.fingerprint(&reward.user);
+            if self.users.number(&reward.user).is_none()
+                || ahead.forgotten.contains_key(&fingerprint)
+            {
+                return Err(at(Refusal::Forgotten));
+            }
+            let (item, of_request) = self.identity.context.split(&reward.features);
+            self.admit_shown(item, of_request, reward.reward, &mut dim)
+                .map_err(at)?;
+        }
+        if !round.is_empty() {
+            self.admit_round(round, ahead)?;
+        }
+        let numbered = round.iter().zip(assumed);
+        let assumed = numbered.filter(|(_, is_assumed)| **is_assumed);
+        ahead
+            .assumed
+            .extend(assumed.map(|(reward, _)| reward.number));
+        ahead.corrected.extend(numbers);
         Ok(())
     }
 
@@ -240,31 +324,49 @@ impl State {
                 .is_some_and(|&at| at > event)
     }
 
-    fn admit_items(&self, items: &[Item], ahead: &mut Ahead) -> Result<(), Rejected> {
+    /// Checks items: their ids, features and descriptions.
+    fn admit_items<'a>(
+        &self,
+        items: impl ExactSizeIterator<Item = (&'a str, &'a [f64], Option<&'a Description>)>,
+        ahead: &mut Ahead,
+    ) -> Result<(), Rejected> {
         // An upper bound: each item may be a new one, and pending removals are not counted.
         let total = self.catalogue().map_or(0, |catalogue| catalogue.len()) + ahead.items;
         let room = MAX_ITEMS.saturating_sub(total);
+        let count = items.len();
         let mut dim = self.dim().or(ahead.dim);
-        for (entry, item) in items.iter().enumerate() {
+        for (entry, (id, features, description)) in items.enumerate() {
             if entry >= room {
                 let message = format!("the catalogue would have more than {MAX_ITEMS} items");
                 return reject(entry, Refusal::invalid("items", message));
             }
-            let expected = *dim.get_or_insert(item.features.len());
-            let checked = check_dims(item.features.len(), expected, &self.identity.context)
-                .and_then(|()| check_item(&item.features, 0.0, expected));
+            let expected = *dim.get_or_insert(features.len());
+            let checked = check_dims(features.len(), expected, &self.identity.context)
+                .and_then(|()| check_item(features, 0.0, expected));
             if let Err(error) = checked {
-                let message = describe(&format!("item '{}'", item.id), &error);
+                let message = describe(&format!("item '{id}'"), &error);
                 return reject(entry, Refusal::invalid("features", message));
+            }
+            let Some(description) = description else {
+                continue;
+            };
+            if !self.identity.has_descriptions() {
+                let message = "this data folder was made by an earlier version, whose items have features only; \
+                               teach a new folder";
+                return reject(entry, Refusal::invalid("tags", message));
+            }
+            if let Err((field, message)) = description.check() {
+                let message = format!("item '{id}': {message}");
+                return reject(entry, Refusal::invalid(field, message));
             }
         }
         ahead.dim = dim;
-        ahead.items += items.len();
+        ahead.items += count;
         Ok(())
     }
 }
 
-fn reject(entry: usize, reason: Refusal) -> Result<(), Rejected> {
+pub(super) fn reject(entry: usize, reason: Refusal) -> Result<(), Rejected> {
     Err(Rejected { entry, reason })
 }
 

@@ -40,6 +40,32 @@ impl Answered {
         chunk.latest = chunk.latest.max(clock);
     }
 
+    /// Removes a number. Returns true if it was there.
+    pub fn remove(&mut self, number: u64) -> bool {
+        let (word, bit) = place(number);
+        let Some(chunk) = self.chunks.get_mut(&(number / CHUNK)) else {
+            return false;
+        };
+        let is_there = chunk.bits[word] & bit != 0;
+        chunk.bits[word] &= !bit;
+        is_there
+    }
+
+    /// Visits the numbers in rising order, each with the service-clock time of the latest decision in its chunk.
+    pub fn each(&self, mut visit: impl FnMut(u64, u64)) {
+        for (chunk, Chunk { latest, bits }) in &self.chunks {
+            for (word, bits) in (0..).zip(bits) {
+                let set = (0..64).filter(|bit| bits >> bit & 1 == 1);
+                set.for_each(|bit| visit(chunk * CHUNK + word * 64 + bit, *latest));
+            }
+        }
+    }
+
+    /// Returns true if there are no chunks.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+
     /// Drops chunks whose decisions were all made before a service-clock time.
     pub fn prune(&mut self, before: u64) {
         self.chunks.retain(|_, chunk| chunk.latest >= before);

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use sclub::{Change, List, Observation, Shown, UserId};
 
+use super::experiment::own_policies;
 use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, State, What, item_id};
-use crate::event::{Batch, Event, Item, Reward, RewardedList, Stamp};
+use crate::description::Description;
+use crate::event::{Batch, Event, Reward, RewardedList, Stamp};
 use crate::refusal::Refusal;
 
 /// The milliseconds for which the record of a forgotten user outlives the lifetime of decisions. An append
@@ -62,14 +64,39 @@ impl State {
             Event::Expect { users } => self.expect(*users),
             Event::Learn { round } => self.learn(stamp.at, round, effect),
             Event::LearnLists { lists } => self.learn_lists(stamp.at, lists, effect),
-            Event::Upsert { items } => self.upsert(items),
+            Event::LearnAssumed {
+                round,
+                assumed,
+                corrected,
+            } => self.learn_assumed(stamp.at, round, assumed, corrected, effect),
+            Event::Upsert { items } => {
+                for item in items {
+                    self.upsert(&item.id, &item.features, None);
+                }
+            }
+            Event::Describe { items } => {
+                for item in items {
+                    self.upsert(&item.id, &item.features, Some(item.description.clone()));
+                }
+            }
             Event::Remove { item } => {
                 if let Some(learned) = &mut self.learned {
                     learned.catalogue.remove(item);
                 }
             }
             Event::Forget { user } => effect.forgot |= self.forget(user),
-            Event::Fit { fit } => effect.fit_refused = self.take_fit(fit).err(),
+            Event::Fit { fit } => effect.fit_refused = self.take_fit(None, fit).err(),
+            Event::FitArm { arm, fit } => {
+                effect.fit_refused = self.take_fit(Some(*arm), fit).err();
+            }
+            Event::StartExperiment { name, salt, arms } => {
+                self.start_experiment(stamp.at, name, *salt, arms);
+                effect.changed_policies = true;
+            }
+            Event::EndExperiment { winner, .. } => {
+                self.end_experiment(stamp.at, winner);
+                effect.changed_policies = true;
+            }
             Event::Expire { before } => self.expire(*before),
         }
         self.events += 1;
@@ -80,21 +107,20 @@ impl State {
         if let Some(dim) = self.dim() {
             let policy = self.make(dim).expect("admit() checks the number of users");
             self.learned.as_mut().expect("it has a dimension").policy = policy;
+            self.remake_arms();
         }
     }
 
-    fn upsert(&mut self, items: &[Item]) {
-        for item in items {
-            if self.learned.is_none() {
-                self.begin(item.features.len())
-                    .expect("admit() checks the dimension");
-            }
-            if let Some(learned) = &mut self.learned {
-                learned
-                    .catalogue
-                    .upsert(&item.id, &item.features)
-                    .expect("admit() checks items");
-            }
+    fn upsert(&mut self, id: &str, features: &[f64], description: Option<Description>) {
+        if self.learned.is_none() {
+            self.begin(features.len())
+                .expect("admit() checks the dimension");
+        }
+        if let Some(learned) = &mut self.learned {
+            learned
+                .catalogue
+                .upsert(id, features, description)
+                .expect("admit() checks items");
         }
     }
 
@@ -109,11 +135,11 @@ impl State {
         if let (None, Some(dim)) = (&self.learned, dim) {
             self.begin(dim).expect("admit() checks the dimension");
         }
-        let Some(learned) = &self.learned else {
+        if self.learned.is_none() {
             self.idle += 1;
             return None;
-        };
-        let next = learned.policy.rounds() + 1;
+        }
+        let next = self.rounds() + 1;
         let numbers = users.map(|user| self.users.admit(user, at, next));
         Some((next, numbers.collect()))
     }
@@ -148,11 +174,56 @@ impl State {
             .policy
             .learn_round(&observations, &mut changes)
             .expect("admit() checks all that a policy does");
+        for policy in own_policies(&mut self.experiments) {
+            policy
+                .learn_round(&observations, &mut Vec::new())
+                .expect("admit() checks all that a policy does");
+        }
         for (reward, &user) in round.iter().zip(&numbers) {
             self.count(user, reward.number, reward.clock, reward.reward);
+            self.count_for_arm(user, &reward.user, reward.event, reward.reward);
         }
         for change in &changes {
             self.record(at, next, &numbers, change, effect);
+        }
+    }
+
+    fn learn_assumed(
+        &mut self,
+        at: u64,
+        round: &[Reward],
+        assumed: &[bool],
+        corrected: &[Reward],
+        effect: &mut Effect,
+    ) {
+        for reward in corrected {
+            self.correct(reward);
+        }
+        if !round.is_empty() {
+            self.learn(at, round, effect);
+        }
+        for (reward, _) in round.iter().zip(assumed).filter(|(_, assumed)| **assumed) {
+            self.assumed
+                .insert(reward.number, reward.clock, reward.reward);
+        }
+    }
+
+    /// Puts a reward in place of an assumed one.
+    fn correct(&mut self, reward: &Reward) {
+        let from = self.assumed.take(reward.number);
+        let from = from.expect("admit() checks that it is assumed");
+        let number = self.users.number(&reward.user);
+        let number = number.expect("admit() checks the user");
+        let features = self.identity.context.join(&reward.features).into_owned();
+        let learned = self.learned.as_mut().expect("a reward was learned");
+        let policy = learned.policy.as_correct().expect("admit() checks it");
+        policy
+            .correct(UserId::from(number), &features, from, reward.reward)
+            .expect("admit() checks all that a policy does");
+        self.correct_arms(number, reward, &features, from);
+        self.reward_sum += reward.reward - from;
+        if let Some(user) = self.users.get_mut(number) {
+            user.reward_sum += reward.reward - from;
         }
     }
 
@@ -197,9 +268,15 @@ impl State {
             .policy
             .learn_lists(&round, &mut changes)
             .expect("admit() checks all that a policy does");
+        for policy in own_policies(&mut self.experiments) {
+            policy
+                .learn_lists(&round, &mut Vec::new())
+                .expect("admit() checks all that a policy does");
+        }
         for (list, &user) in lists.iter().zip(&numbers) {
             for (number, _, reward) in list.rewards() {
                 self.count(user, number, list.clock, reward);
+                self.count_for_arm(user, &list.user, list.event, reward);
             }
         }
         for change in &changes {
@@ -252,7 +329,14 @@ impl State {
 
     /// Takes a fit, or returns the reason why the policy refused it. A refused fit changes nothing, live and
     /// in replay.
-    fn take_fit(&mut self, fit: &[u8]) -> Result<(), String> {
+    fn take_fit(&mut self, arm: Option<u32>, fit: &[u8]) -> Result<(), String> {
+        if let Some(arm) = arm {
+            let running = self.experiments.running.as_mut();
+            let arm = running.and_then(|running| running.arms.get_mut(arm as usize));
+            let policy = arm.and_then(|arm| arm.policy.as_mut());
+            let policy = policy.ok_or("there is no such arm")?;
+            return policy.take_fit(fit).map_err(|error| error.to_string());
+        }
         match &mut self.learned {
             Some(learned) => learned
                 .policy
@@ -278,6 +362,12 @@ impl State {
         if let Some(learned) = &mut self.learned {
             learned.policy.forget(UserId::from(number));
         }
+        for policy in self.own_policies() {
+            policy.forget(UserId::from(number));
+        }
+        if let Some(running) = &mut self.experiments.running {
+            running.counts.forget(number);
+        }
         true
     }
 
@@ -285,6 +375,10 @@ impl State {
     fn expire(&mut self, before: u64) {
         self.horizon = self.horizon.max(before);
         self.answered.prune(before);
+        self.assumed.prune(before);
+        if let Some(running) = &mut self.experiments.running {
+            running.counts.assumed_before.prune(before);
+        }
         // A decision may be made after the stamp of a request to forget and before it is applied.
         self.forgotten
             .retain(|_, forgotten| forgotten.clock.saturating_add(FORGOTTEN_SLACK) >= before);

@@ -1,11 +1,14 @@
 //! The catalogue: items that requests can name by id.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use sclub::{Error, ItemId, ItemSet};
 use serde::{Deserialize, Serialize};
 
+use crate::description::{Description, Facts};
+use crate::filter::Filter;
 use crate::identity::first_word;
 
 /// The memory for retired features, in bytes.
@@ -38,10 +41,75 @@ pub struct Catalogue {
     items: ItemSet,
     /// True if the policy uses [`item_id`]. Otherwise ids are not computed.
     has_ids: bool,
+    /// The description of each item and the facts for filters, by slot.
+    described: Vec<Described>,
+    /// The number of items that are not available.
+    unavailable: usize,
     revisions: u64,
     retired: HashMap<u64, Vec<f64>>,
     /// The service-clock time of each retirement and its revision, oldest first.
     retirements: VecDeque<(u64, u64)>,
+}
+
+/// The description of an item.
+#[derive(Debug, Clone)]
+struct Described {
+    description: Option<Box<Description>>,
+    facts: Facts,
+}
+
+impl Described {
+    fn new(id: &str, description: Description) -> Self {
+        Self {
+            facts: Facts::new(id, &description),
+            description: (!description.is_empty()).then(|| Box::new(description)),
+        }
+    }
+}
+
+/// A set of slots of the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SlotSet {
+    bits: Vec<u64>,
+    len: usize,
+}
+
+impl SlotSet {
+    /// The number of slots.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns true if a slot is in the set.
+    pub fn contains(&self, slot: usize) -> bool {
+        let word = self.bits.get(slot / 64);
+        word.is_some_and(|word| word >> (slot % 64) & 1 == 1)
+    }
+
+    /// Removes a slot.
+    pub fn remove(&mut self, slot: usize) {
+        if self.contains(slot) {
+            self.bits[slot / 64] &= !(1 << (slot % 64));
+            self.len -= 1;
+        }
+    }
+
+    /// The slots in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        self.bits.iter().enumerate().flat_map(|(word, &bits)| {
+            let mut rest = bits;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(word * 64 + bit)
+            })
+        })
+    }
 }
 
 /// An item's id and version.
@@ -61,6 +129,9 @@ pub struct Saved {
     rows: Vec<f64>,
     /// Service-clock time of the retirement, revision, features.
     retired: Vec<(u64, u64, Vec<f64>)>,
+    /// The descriptions of the items that have one, by slot. They are a part of their own.
+    #[serde(skip)]
+    pub(crate) descriptions: Vec<(u32, Description)>,
 }
 
 impl Saved {
@@ -84,6 +155,8 @@ impl Catalogue {
             entries: Vec::new(),
             items: ItemSet::new(dim)?,
             has_ids,
+            described: Vec::new(),
+            unavailable: 0,
             revisions: 0,
             retired: HashMap::new(),
             retirements: VecDeque::new(),
@@ -95,7 +168,7 @@ impl Catalogue {
         self.entries.len()
     }
 
-    /// The revision of the newest version of an item.
+    /// The revision of the catalogue: it grows with every change of an item.
     pub fn revisions(&self) -> u64 {
         self.revisions
     }
@@ -125,14 +198,62 @@ impl Catalogue {
         self.items.item(slot).collect()
     }
 
-    /// Returns true if the item is in the catalogue with exactly these features.
-    pub fn has(&self, id: &str, features: &[f64]) -> bool {
+    /// Returns true if the item is in the catalogue with exactly these features and this description.
+    pub fn has(&self, id: &str, features: &[f64], description: &Description) -> bool {
         self.slot(id).is_some_and(|slot| {
-            self.items
-                .item(slot)
-                .map(f64::to_bits)
-                .eq(features.iter().map(|value| value.to_bits()))
+            self.has_features(slot, features) && *self.description(slot) == *description
         })
+    }
+
+    fn has_features(&self, slot: usize, features: &[f64]) -> bool {
+        let own = self.items.item(slot).map(f64::to_bits);
+        own.eq(features.iter().map(|value| value.to_bits()))
+    }
+
+    /// The description of the item in a slot.
+    pub fn description(&self, slot: usize) -> Cow<'_, Description> {
+        match &self.described[slot].description {
+            Some(description) => Cow::Borrowed(description),
+            None => Cow::Owned(Description::default()),
+        }
+    }
+
+    /// Returns true if the item in a slot is available and passes a filter.
+    pub fn passes(&self, slot: usize, filter: Option<&Filter>) -> bool {
+        let facts = &self.described[slot].facts;
+        facts.is_available && filter.is_none_or(|filter| filter.passes(facts))
+    }
+
+    /// The available items that pass a filter; `None` if they are all items.
+    pub fn matching(&self, filter: Option<&Filter>) -> Option<SlotSet> {
+        if filter.is_none() && self.unavailable == 0 {
+            return None;
+        }
+        let mut set = SlotSet {
+            bits: vec![0; self.len().div_ceil(64)],
+            len: 0,
+        };
+        for (word, items) in set.bits.iter_mut().zip(self.described.chunks(64)) {
+            for (bit, item) in items.iter().enumerate() {
+                let facts = &item.facts;
+                let is_in = facts.is_available && filter.is_none_or(|filter| filter.passes(facts));
+                *word |= u64::from(is_in) << bit;
+            }
+            set.len += word.count_ones() as usize;
+        }
+        Some(set)
+    }
+
+    fn describe(&mut self, slot: usize, described: Described) {
+        let is_unavailable = !described.facts.is_available;
+        match self.described.get_mut(slot) {
+            Some(own) => {
+                self.unavailable -= usize::from(!own.facts.is_available);
+                *own = described;
+            }
+            None => self.described.push(described),
+        }
+        self.unavailable += usize::from(is_unavailable);
     }
 
     /// The features of an item as of a revision, if they are still kept.
@@ -143,18 +264,31 @@ impl Catalogue {
         }
     }
 
-    /// Inserts an item, or replaces the one with the same id.
+    /// Inserts an item, or replaces the one with the same id. If a description is given and the features are the same,
+    /// these keep their revision.
     ///
     /// # Errors
     /// If the features are invalid. Nothing is changed then.
-    pub fn upsert(&mut self, id: &str, features: &[f64]) -> Result<(), Error> {
+    pub fn upsert(
+        &mut self,
+        id: &str,
+        features: &[f64],
+        description: Option<Description>,
+    ) -> Result<(), Error> {
+        let is_described = description.is_some();
+        let described = Described::new(id, description.unwrap_or_default());
         match self.slot(id) {
+            Some(slot) if is_described && self.has_features(slot, features) => {
+                self.revisions += 1;
+                self.describe(slot, described);
+            }
             Some(slot) => {
                 let former = self.features(slot);
                 self.items.replace(slot, features)?;
                 self.retire(self.entries[slot].revision, former);
                 self.revisions += 1;
                 self.entries[slot].revision = self.revisions;
+                self.describe(slot, described);
             }
             None => {
                 match self.has_ids {
@@ -169,6 +303,7 @@ impl Catalogue {
                     id,
                     revision: self.revisions,
                 });
+                self.describe(slot as usize, described);
             }
         }
         Ok(())
@@ -182,6 +317,8 @@ impl Catalogue {
         let former = self.features(slot);
         self.items.swap_remove(slot);
         let entry = self.entries.swap_remove(slot);
+        let described = self.described.swap_remove(slot);
+        self.unavailable -= usize::from(!described.facts.is_available);
         if let Some(moved) = self.entries.get(slot) {
             self.slots.insert(Arc::clone(&moved.id), slot as u32);
         }
@@ -251,7 +388,15 @@ impl Catalogue {
             entries: self.entries.clone(),
             rows,
             retired: retired.collect(),
+            descriptions: Vec::new(),
         }
+    }
+
+    /// The descriptions to be saved, by slot.
+    pub fn descriptions(&self) -> Vec<(u32, &Description)> {
+        let all = (0..).zip(&self.described);
+        let all = all.filter_map(|(slot, own)| Some((slot, &**own.description.as_ref()?)));
+        all.collect()
     }
 
     /// Restores a saved catalogue; `None` if it is invalid.
@@ -273,6 +418,19 @@ impl Catalogue {
             let ids = saved.entries.iter().map(|entry| item_id(&entry.id));
             items.set_ids(&ids.collect::<Vec<_>>()).ok()?;
         }
+        let mut descriptions = saved.descriptions.into_iter().peekable();
+        let mut described = Vec::with_capacity(saved.entries.len());
+        for (slot, entry) in (0..).zip(&saved.entries) {
+            let own = descriptions.next_if(|(of, _)| *of == slot);
+            let description = own.map(|(_, description)| description).unwrap_or_default();
+            description.check().ok()?;
+            described.push(Described::new(&entry.id, description));
+        }
+        if descriptions.next().is_some() {
+            return None;
+        }
+        let is_unavailable = |own: &&Described| !own.facts.is_available;
+        let unavailable = described.iter().filter(is_unavailable).count();
         let mut retired = HashMap::new();
         let mut retirements = VecDeque::new();
         for (clock, revision, features) in saved.retired {
@@ -289,6 +447,8 @@ impl Catalogue {
             entries: saved.entries,
             items,
             has_ids,
+            described,
+            unavailable,
             revisions: saved.revisions,
             retired,
             retirements,

@@ -1,24 +1,45 @@
 //! The choice of items for a user: a read of the state.
 
-use sclub::{ClusterId, Decision, Error, ItemSet, UserId};
+use sclub::{ClusterId, Decision, Error, ItemSet, Propensity, UserId};
 
-use super::{Catalogue, Served, State, UNSEEN_USER};
-
-/// The maximum number of items for which scoring all of them is as fast as pruning by bounds.
-const MAX_SCORED_ITEMS: usize = 1024;
+use super::catalogue::SlotSet;
+use super::explore::Candidates;
+use super::ties::Ties;
+use super::{Catalogue, State, UNSEEN_USER};
 
 /// The candidates to choose from.
 #[derive(Debug)]
 pub enum Choice<'a> {
     /// Items of the catalogue, by slot.
     Slots(&'a [usize]),
-    /// Items that came with the request.
-    Inline(&'a ItemSet),
-    /// The whole catalogue except some slots.
+    /// Items that came with the request, except some positions.
+    Inline {
+        /// The items.
+        items: &'a ItemSet,
+        /// The positions to exclude, in rising order.
+        exclude: &'a [usize],
+    },
+    /// The whole catalogue, or a part of it.
     All {
+        /// The slots to choose from; all if it is `None`.
+        among: Option<&'a SlotSet>,
         /// The slots to exclude, in rising order.
         exclude: &'a [usize],
     },
+}
+
+impl Choice<'_> {
+    /// Returns true if the item at an index is no candidate.
+    fn is_out(&self, index: usize) -> bool {
+        match self {
+            Choice::Slots(_) => false,
+            Choice::Inline { exclude, .. } => exclude.binary_search(&index).is_ok(),
+            Choice::All { among, exclude } => {
+                among.is_some_and(|among| !among.contains(index))
+                    || exclude.binary_search(&index).is_ok()
+            }
+        }
+    }
 }
 
 /// The items chosen for a user.
@@ -31,18 +52,22 @@ pub struct Chosen {
     pub cluster: ClusterId,
     /// The number of users in that cluster.
     pub cluster_users: u64,
-    /// The probability of each chosen candidate to be in the list ([`sclub::Policy::propensities`]); empty if it
-    /// was not asked for.
-    pub propensities: Vec<f64>,
+    /// The probabilities of each chosen candidate; empty if they were not asked for.
+    pub propensities: Vec<Propensity>,
 }
 
 /// The random part of a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Draws {
     /// The random number of the decision ([`sclub::Policy::recommend_drawn`]).
     pub number: u64,
-    /// The number of further draws to estimate propensities from; `None` computes no propensities.
+    /// The number of further draws to estimate propensities from; `None` computes no propensities. It is 0 if the policy
+    /// does not draw.
     pub further: Option<u32>,
+    /// The probability of a list that is drawn uniformly from the candidates in place of the policy's.
+    pub explore_share: f64,
+    /// The order of items of equal score.
+    pub ties: Ties,
 }
 
 impl State {
@@ -63,9 +88,10 @@ impl State {
         scratch: &mut Scratch,
     ) -> Result<Chosen, Error> {
         let fresh;
-        let policy = match (&self.learned, choice, catalogue) {
-            (Some(learned), ..) => &learned.policy,
-            (None, Choice::Inline(items), _) => {
+        let serving = self.serving(user);
+        let policy = match (serving.policy, choice, catalogue) {
+            (Some(policy), ..) => policy,
+            (None, Choice::Inline { items, .. }, _) => {
                 fresh = self.make(items.dim())?;
                 &fresh
             }
@@ -76,14 +102,8 @@ impl State {
             (None, _, None) => return Err(Error::NoCandidates),
         };
         let user = self.users.number(user).map_or(UNSEEN_USER, UserId::from);
-        let mut chosen = Chosen {
-            decisions: Vec::with_capacity(k.min(64)),
-            cluster: policy.cluster_of(user).unwrap_or(0),
-            cluster_users: policy.inspect().cluster_users(user),
-            propensities: Vec::new(),
-        };
         let mut items: &ItemSet = match (choice, catalogue) {
-            (Choice::Inline(items), _) => items,
+            (Choice::Inline { items, .. }, _) => items,
             (Choice::Slots(slots), Some(catalogue)) => {
                 let all = catalogue.items();
                 let some = buffer(&mut scratch.items, all.dim())?;
@@ -103,41 +123,22 @@ impl State {
             }
             items = joined;
         }
-        let excluded = match choice {
-            Choice::All { exclude } => *exclude,
-            _ => &[],
+        let mut chosen = Chosen {
+            decisions: Vec::new(),
+            cluster: policy.cluster_of(user).unwrap_or(0),
+            cluster_users: policy.inspect().cluster_users(user),
+            propensities: Vec::new(),
         };
-        let draw = draws.number;
-        let list = &mut chosen.decisions;
-        best(policy, draw, user, items, k, excluded, list)?;
-        if let Some(further) = draws.further {
-            let exclude = |slot: usize| excluded.binary_search(&slot).is_ok();
-            let shown: Vec<usize> = list.iter().map(|decision| decision.index).collect();
-            let out = &mut chosen.propensities;
-            policy.propensities(draw, user, items, k, &exclude, &shown, further, out)?;
-        }
+        let candidates = Candidates {
+            policy,
+            user,
+            items,
+            k,
+            is_out: &|index| choice.is_out(index),
+            breaks_ties: draws.ties == Ties::Draw && !serving.identity.policy.can.lists,
+        };
+        candidates.choose(draws, &mut chosen)?;
         Ok(chosen)
-    }
-}
-
-/// Chooses the best `k` items by the fastest method.
-fn best(
-    policy: &Served,
-    draw: u64,
-    user: UserId,
-    items: &ItemSet,
-    k: usize,
-    exclude: &[usize],
-    out: &mut Vec<Decision>,
-) -> Result<(), Error> {
-    if k == 1 && exclude.is_empty() && items.len() <= MAX_SCORED_ITEMS {
-        out.push(policy.recommend_drawn(draw, user, items)?);
-        return Ok(());
-    }
-    let is_excluded = |slot: usize| exclude.binary_search(&slot).is_ok();
-    match exclude {
-        [] => policy.recommend_list_drawn(draw, user, items, k, &|_| false, out),
-        _ => policy.recommend_list_drawn(draw, user, items, k, &is_excluded, out),
     }
 }
 

@@ -120,6 +120,14 @@ impl History {
         record
     }
 
+    /// An empty history of another policy. Its changes are numbered on.
+    pub fn after(earlier: &Self) -> Self {
+        Self {
+            total: earlier.total,
+            ..Self::default()
+        }
+    }
+
     /// The number of changes so far.
     pub fn total(&self) -> u64 {
         self.total

@@ -6,13 +6,17 @@
 mod admit;
 mod answered;
 mod apply;
+mod assumed;
 pub(crate) mod catalogue;
 mod choose;
+mod experiment;
+mod explore;
 mod history;
 pub(crate) mod saved;
 mod served;
 #[cfg(test)]
 mod tests;
+mod ties;
 mod users;
 
 use std::collections::BTreeMap;
@@ -22,14 +26,18 @@ use sclub::{Error, UserId};
 
 pub use admit::{Ahead, Rejected};
 pub use answered::Answered;
-pub use catalogue::{Catalogue, item_id};
+pub use assumed::Assumed;
+pub use catalogue::{Catalogue, SlotSet, item_id};
 pub use choose::{Choice, Chosen, Draws, Scratch};
+pub use experiment::Serving;
 pub use history::{History, NO_USER, Record, Sides, What};
 pub use saved::LoadError;
 pub use served::Served;
+pub use ties::Ties;
 pub use users::{User, Users};
 
 use crate::decision::Sealer;
+use crate::experiment::Experiments;
 use crate::identity::Identity;
 
 /// A user id that no policy has seen.
@@ -37,7 +45,10 @@ const UNSEEN_USER: UserId = UserId::MAX;
 
 /// The state of the service.
 pub struct State {
+    /// The identity of the folder, with the policy in force.
     identity: Identity,
+    /// The identity of the folder, with the policy that it was made with.
+    made: Identity,
     /// Computes user fingerprints: 32-bit keyed hashes of user ids.
     sealer: Sealer,
     /// The number of the last event.
@@ -54,6 +65,15 @@ pub struct State {
     learned: Option<Learned>,
     users: Users,
     answered: Answered,
+    /// Those of them whose reward is assumed.
+    assumed: Assumed,
+    /// True if assumed rewards can be corrected.
+    can_correct: bool,
+    /// True if the policy in force draws at random.
+    draws: bool,
+    /// The number of rounds that were learned before the policy in force began.
+    rounds_before: u64,
+    experiments: Experiments,
     history: History,
     /// Forgotten users, by fingerprint. Their ids are not kept.
     forgotten: BTreeMap<u32, Forgotten>,
@@ -90,6 +110,8 @@ pub struct Effect {
     pub forgot: bool,
     /// The reason why the policy refused the last fit.
     pub fit_refused: Option<String>,
+    /// True if an experiment began or ended.
+    pub changed_policies: bool,
 }
 
 impl fmt::Debug for State {
@@ -109,8 +131,13 @@ impl State {
     pub fn new(identity: Identity) -> Result<Self, Error> {
         // Invalid constants are refused here, not at the first event.
         identity.make(identity.dim.unwrap_or(1), 0)?;
+        let can_correct = identity.can_correct();
         let mut state = Self {
             sealer: sealer(&identity),
+            draws: identity.draws(),
+            rounds_before: 0,
+            experiments: Experiments::default(),
+            made: identity.clone(),
             identity,
             events: 0,
             position: 0,
@@ -120,6 +147,8 @@ impl State {
             learned: None,
             users: Users::default(),
             answered: Answered::default(),
+            assumed: Assumed::default(),
+            can_correct,
             history: History::default(),
             forgotten: BTreeMap::new(),
             horizon: 0,
@@ -163,9 +192,14 @@ impl State {
         self.clock
     }
 
-    /// The identity of the folder.
+    /// The identity of the folder, with the policy in force.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The identity of the folder as it was made. The state is recovered with it.
+    pub fn folder_identity(&self) -> &Identity {
+        &self.made
     }
 
     /// The number of users who exist before the first round.
@@ -203,6 +237,16 @@ impl State {
         &self.answered
     }
 
+    /// The items shown whose reward is assumed.
+    pub fn assumed(&self) -> &Assumed {
+        &self.assumed
+    }
+
+    /// Returns true if rewards can be assumed, and corrected later.
+    pub fn can_correct(&self) -> bool {
+        self.can_correct
+    }
+
     /// The number of rewards learned, and their sum.
     pub fn rewards(&self) -> (u64, f64) {
         (self.rewards, self.reward_sum)
@@ -210,7 +254,8 @@ impl State {
 
     /// The number of rounds learned, including those without a reward.
     pub fn rounds(&self) -> u64 {
-        self.policy().map_or(self.idle, |policy| policy.rounds())
+        let policy = self.policy();
+        policy.map_or(self.idle, |policy| self.rounds_before + policy.rounds())
     }
 
     /// The number of clusters of users who have appeared or are expected.

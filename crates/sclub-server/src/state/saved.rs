@@ -1,7 +1,8 @@
 //! The encoding of the state in a snapshot, written and read in parts.
 //!
-//! A snapshot is a sequence of parts: header, users (several parts), the rest of the service's data,
-//! catalogue; then the policy's own bytes. Each part has its length in front (8 bytes, little-endian) and is
+//! A snapshot is a sequence of parts: header, users (several parts), the rest of the service's data, assumed rewards,
+//! experiments, catalogue, descriptions of its items; then the own bytes of the policy in force, and of the policies of
+//! arms that are not it. Each part has its length in front (8 bytes, little-endian) and is
 //! in `postcard`'s encoding. Checksums are the store's task.
 
 use std::collections::BTreeMap;
@@ -10,8 +11,13 @@ use std::io::{self, Read, Write};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Saved as SavedCatalogue;
-use super::{Answered, Catalogue, Forgotten, History, Learned, Served, State, User, Users, sealer};
-use crate::identity::Identity;
+use super::{
+    Answered, Assumed, Catalogue, Forgotten, History, Learned, Served, State, User, Users, sealer,
+};
+use crate::experiment::Past;
+use crate::experiment::running::{Arm, Counts, Running};
+use crate::experiment::{Experiments, Plan};
+use crate::identity::{Identity, Misfit};
 
 /// The number of users in a part.
 const USERS_PER_PART: usize = 4096;
@@ -61,6 +67,16 @@ pub(crate) struct OwnedRest {
     pub forgotten: BTreeMap<u32, Forgotten>,
 }
 
+/// The experiments in a snapshot.
+#[derive(Debug, Serialize, Deserialize, Default)]
+struct SavedExperiments {
+    /// The policy in force ([`Identity::written_policy`]), if it is not the one that the folder was made with.
+    in_force: Option<String>,
+    rounds_before: u64,
+    running: Option<(Plan, Counts)>,
+    past: Vec<Past>,
+}
+
 impl State {
     /// Writes the whole state.
     ///
@@ -68,10 +84,10 @@ impl State {
     /// The errors of `out`.
     pub fn save(&self, out: &mut dyn Write) -> io::Result<()> {
         self.save_parts(out)?;
-        match &self.learned {
-            Some(learned) => learned.policy.save_to(out),
-            None => Ok(()),
+        for (_, policy) in self.policies() {
+            policy.save_to(out)?;
         }
+        Ok(())
     }
 
     /// A hash of the whole state, as 16 hexadecimal digits: of the bytes that [`State::save`] writes, with the
@@ -80,7 +96,7 @@ impl State {
         let mut hasher = blake3::Hasher::new();
         self.save_parts(&mut hasher)
             .expect("a hash takes all bytes");
-        if let Some(policy) = self.policy() {
+        for (_, policy) in self.policies() {
             hasher.update(&policy.digest().to_le_bytes());
         }
         hasher.finalize().to_hex()[..16].to_owned()
@@ -113,13 +129,32 @@ impl State {
             forgotten: &self.forgotten,
         };
         put(out, &rest)?;
-        match &self.learned {
-            Some(learned) => put(out, &learned.catalogue.save()),
-            None => Ok(()),
+        let has_more = self.identity.has_descriptions();
+        if has_more {
+            put(out, &self.assumed)?;
+            put(out, &self.save_experiments())?;
+        }
+        if let Some(learned) = &self.learned {
+            put(out, &learned.catalogue.save())?;
+            if has_more {
+                put(out, &learned.catalogue.descriptions())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn save_experiments(&self) -> SavedExperiments {
+        let running = self.experiments.running.as_ref();
+        let is_made = self.identity == self.made;
+        SavedExperiments {
+            in_force: (!is_made).then(|| self.identity.written_policy()),
+            rounds_before: self.rounds_before,
+            running: running.map(|running| (running.plan.clone(), running.counts.clone())),
+            past: self.experiments.past().to_vec(),
         }
     }
 
-    /// Reads what [`State::save`] wrote, to the end.
+    /// Reads what [`State::save`] wrote, to the end. `identity` is that of the folder as it was made.
     ///
     /// # Errors
     /// If it cannot be read or is invalid.
@@ -133,11 +168,61 @@ impl State {
         }
         let known = take_users(from, header.users)?;
         let rest: OwnedRest = take(from)?;
+        let has_more = identity.has_descriptions();
+        let assumed = match has_more {
+            true => take(from)?,
+            false => Assumed::default(),
+        };
+        let saved: SavedExperiments = match has_more {
+            true => take(from)?,
+            false => SavedExperiments::default(),
+        };
+        let made = identity.clone();
+        let identity = match &saved.in_force {
+            Some(policy) => identity.with_written_policy(policy).map_err(unknown)?,
+            None => identity,
+        };
         let learned = match header.dim {
             None => None,
-            Some(_) => Some((take(from)?, take_policy(from)?)),
+            Some(_) => {
+                let mut catalogue: SavedCatalogue = take(from)?;
+                if has_more {
+                    catalogue.descriptions = take(from)?;
+                }
+                Some((catalogue, take_policy(from)?))
+            }
         };
-        Self::assemble(identity, header, known, rest, learned, from)
+        let is_learned = learned.is_some();
+        let running = match saved.running {
+            Some((plan, counts)) if is_learned => {
+                Some(take_running(&identity, plan, counts, from)?)
+            }
+            Some(_) => return Err(bad("experiment")),
+            None => None,
+        };
+        let mut state = Self::assemble(identity, header, known, rest, learned, from)?;
+        let known = state.policy().map(|policy| policy.inspect().users());
+        if saved.rounds_before == 0 && known.is_some_and(|known| known != state.users.len() as u64)
+        {
+            return Err(bad("policy"));
+        }
+        if !assumed.is_valid() {
+            return Err(bad("assumed rewards"));
+        }
+        state.assumed = assumed;
+        state.made = made;
+        state.rounds_before = saved.rounds_before;
+        state.experiments = Experiments {
+            running,
+            past: saved.past,
+        };
+        let policy_dim = state.policy().map(|policy| policy.dim());
+        let mut policies = state.policies();
+        if policies.any(|(_, policy)| Some(policy.dim()) != policy_dim) {
+            return Err(bad("policy"));
+        }
+        drop(policies);
+        Ok(state)
     }
 
     /// Makes the state from the parts of a snapshot. No bytes may follow them.
@@ -157,7 +242,8 @@ impl State {
                 let catalogue =
                     Catalogue::load(dim, has_ids, saved).ok_or_else(|| bad("catalogue"))?;
                 let policy_dim = identity.context.policy_dim(dim);
-                if policy.dim() != policy_dim || policy.inspect().users() != users.len() as u64 {
+                // A policy that was put in force by an experiment may not know the users from before.
+                if policy.dim() != policy_dim || policy.inspect().users() > users.len() as u64 {
                     return Err(bad("policy"));
                 }
                 Some(Learned { policy, catalogue })
@@ -173,6 +259,12 @@ impl State {
         }
         Ok(Self {
             sealer: sealer(&identity),
+            can_correct: identity.can_correct(),
+            draws: identity.draws(),
+            rounds_before: 0,
+            experiments: Experiments::default(),
+            made: identity.clone(),
+            assumed: Assumed::default(),
             identity,
             events: header.events,
             position: header.position,
@@ -214,6 +306,36 @@ pub(crate) fn take_policy(from: &mut dyn Read) -> Result<Served, LoadError> {
         sclub::LoadError::State(error) => LoadError::Bad(error.to_string()),
     })?;
     Served::new(policy).map_err(|error| LoadError::Bad(error.to_string()))
+}
+
+/// Reads the policies of the arms of an experiment under way.
+fn take_running(
+    in_force: &Identity,
+    plan: Plan,
+    counts: Counts,
+    from: &mut dyn Read,
+) -> Result<Running, LoadError> {
+    if Plan::check(&plan.name, &plan.arms).is_err() || !counts.is_valid(plan.arms.len()) {
+        return Err(bad("experiment"));
+    }
+    let mut arms = Vec::with_capacity(plan.arms.len());
+    for arm in &plan.arms {
+        let identity = in_force.with_written_policy(&arm.policy).map_err(unknown)?;
+        let policy = match identity == *in_force {
+            true => None,
+            false => Some(take_policy(from)?),
+        };
+        arms.push(Arm {
+            draws: identity.draws(),
+            identity,
+            policy,
+        });
+    }
+    Ok(Running { plan, arms, counts })
+}
+
+fn unknown(misfit: Misfit) -> LoadError {
+    LoadError::Bad(misfit.0)
 }
 
 fn bad(what: &str) -> LoadError {

@@ -1,6 +1,7 @@
 //! Tests of the state: validation of events, saving and loading, replay.
 
 mod any;
+mod assumed;
 #[path = "../../tests/common/by_id.rs"]
 mod by_id;
 mod hashes;
@@ -77,5 +78,5 @@ fn refusal(state: &State, event: &Event) -> Refusal {
 fn reloaded(state: &State) -> State {
     let mut bytes = Vec::new();
     state.save(&mut bytes).unwrap();
-    State::load(state.identity().clone(), &mut bytes.as_slice()).unwrap()
+    State::load(state.folder_identity().clone(), &mut bytes.as_slice()).unwrap()
 }

@@ -107,6 +107,13 @@ impl Users {
         Some(number)
     }
 
+    /// Removes the splits of all users: their clusters are those of an earlier policy.
+    pub fn clear_splits(&mut self) {
+        for user in self.known.iter_mut().flatten() {
+            user.split = None;
+        }
+    }
+
     /// The number of rewards of all users, and their sum.
     pub fn rewards(&self) -> (u64, f64) {
         let known = self.known.iter().flatten();

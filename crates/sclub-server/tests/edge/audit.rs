@@ -55,7 +55,8 @@ async fn admin_calls_are_audited() {
         site: Site::default()
             .own(&["/v1"])
             .audited(audit.clone(), |method, path| {
-                (method == "DELETE" && path.starts_with("/v1/users/")).then_some("/v1/users/{id}")
+                let is_delete = method == "DELETE" && path.starts_with("/v1/users/");
+                is_delete.then_some(("/v1/users/{id}", None))
             }),
         ..EdgeOptions::default()
     };

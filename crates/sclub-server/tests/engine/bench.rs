@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use sclub_server::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, restore, verify,
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rules, restore, verify,
 };
 use sclub_server::env::Env;
 use sclub_server::event::Item;
@@ -106,7 +106,8 @@ impl Bench {
     pub fn recommend(&self, user: &str, k: usize) -> Result<Recommended, Refusal> {
         let asked = RecommendQuery {
             user,
-            among: CandidateSet::All(Vec::new()),
+            among: CandidateSet::All,
+            rules: Rules::default(),
             k,
             context: None,
         };
@@ -191,8 +192,8 @@ impl Bench {
     pub fn settle(&self) {
         wait_until(|| {
             let refit = self.engine.read_long(|state| {
-                let policy = state.policy();
-                policy.and_then(|policy| policy.refit()).is_some()
+                let mut policies = state.policies();
+                policies.any(|(_, policy)| policy.refit().is_some())
             });
             !refit && !self.engine.is_fitting()
         });

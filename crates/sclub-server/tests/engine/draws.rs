@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use sclub_server::decision::{DecisionContents, Sealer};
-use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
+use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended, Rules};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
-use sclub_server::state::{Choice, Draws, Scratch};
+use sclub_server::state::{Choice, Draws, Scratch, Ties};
 
 use crate::bench::{Bench, of, verified};
 
@@ -27,10 +27,15 @@ fn again(bench: &Bench, shown: &Recommended, user: &str, k: usize) -> Vec<(Strin
     let bytes = sealer.open(&shown.decision).unwrap();
     let contents = DecisionContents::decode(&bytes).unwrap();
     let draws = Draws {
+        ties: Ties::Draw,
+        explore_share: 0.0,
         number: sealer.draw(contents.life, contents.number),
         further: None,
     };
-    let all = Choice::All { exclude: &[] };
+    let all = Choice::All {
+        among: None,
+        exclude: &[],
+    };
     let chosen = state.choose(
         draws,
         user,
@@ -122,6 +127,8 @@ fn a_large_catalogue_is_searched_exactly_with_a_draw() {
     let slots: Vec<usize> = (0..3_000).filter(|&slot| slot != 7).collect();
     for (number, user) in [(1, "u3"), (2, "u3"), (3, "new")] {
         let draws = Draws {
+            ties: Ties::Draw,
+            explore_share: 0.0,
             number,
             further: None,
         };
@@ -138,7 +145,13 @@ fn a_large_catalogue_is_searched_exactly_with_a_draw() {
             let chosen = chosen.unwrap().decisions.into_iter();
             chosen.map(|d| (d.index, d.score.score)).collect::<Vec<_>>()
         };
-        let best = choose(&Choice::All { exclude: &[7] }, 10);
+        let best = choose(
+            &Choice::All {
+                among: None,
+                exclude: &[7],
+            },
+            10,
+        );
         let mut scored = Vec::new();
         for some in slots.chunks(500) {
             let part = choose(&Choice::Slots(some), 500);
@@ -174,6 +187,7 @@ fn requests_of_a_batch_have_numbers_of_their_own() {
     let asked = |candidates: Vec<&'static str>| RecommendQuery {
         user: "u",
         among: CandidateSet::Candidates(candidates),
+        rules: Rules::default(),
         k: 3,
         context: None,
     };

@@ -187,3 +187,82 @@ fn answers_have_propensities_if_they_are_on() {
         }
     }
 }
+
+#[test]
+fn an_experiment_is_started_shown_and_ended() {
+    let service = Service::with_items(Env::real());
+    let none = service.call("GET", "/v1/experiments", &json!({})).1;
+    assert_eq!(none, json!({"running": null, "past": []}));
+    let arm = |name: &str, policy: &str, share: f64| json!({"name": name, "policy": policy, "share": share});
+    let arms = json!([
+        arm("control", "sclub", 20.0),
+        arm("test", "linucb-one", 79.99)
+    ]);
+    let begin = |arms: &Value| {
+        let body =
+            json!({"name": "x", "arms": arms, "shadows": [{"name": "y", "policy": "linucb-ind"}]});
+        service.call("POST", "/v1/experiments", &body)
+    };
+    let (status, refused) = begin(&arms);
+    assert_eq!(status, 422, "{refused}");
+    assert_eq!(refused["error"]["field"], "arms");
+    let message = refused["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("99.99%; they must sum to 100%"),
+        "{message}"
+    );
+    let (status, refused) = begin(&json!([
+        arm("a", "sclub", 0.001),
+        arm("b", "lints", 99.999)
+    ]));
+    assert_eq!(
+        (status, &refused["error"]["field"]),
+        (422, &json!("arms[0].share"))
+    );
+    let arms = json!([
+        arm("control", "sclub", 20.0),
+        arm("test", "linucb-one", 80.0)
+    ]);
+    let (status, card) = begin(&arms);
+    assert_eq!(status, 200, "{card}");
+    assert_eq!(card["arms"][2]["shadow"], true);
+    assert_eq!(begin(&arms).0, 409);
+    for user in 0..20 {
+        let asked = json!({"user": format!("u{user}")});
+        let shown = service.call("POST", "/v1/recommend", &asked).1;
+        let given = json!({"decision": shown["decision"], "reward": 1});
+        assert_eq!(service.call("POST", "/v1/feedback", &given).0, 200);
+    }
+    let running = service.call("GET", "/v1/experiments", &json!({})).1["running"].clone();
+    let items = |arm: usize| running["arms"][arm]["items"].as_u64().unwrap();
+    assert_eq!(items(0) + items(1), 20);
+    let said = running["summary"][0].as_str().unwrap();
+    assert!(said.contains("An interval needs 50 users"), "{said}");
+    let (status, metrics) = service.bytes("GET", "/metrics", Vec::new());
+    let metrics = String::from_utf8(metrics).unwrap();
+    let line = format!(
+        "sclub_arm_items{{experiment=\"x\",arm=\"test\"}} {}\n",
+        items(1)
+    );
+    assert!(status == 200 && metrics.contains(&line), "{metrics}");
+    let end = |name: &str, winner: &str| {
+        let path = format!("/v1/experiments/{name}/end");
+        service.call("POST", &path, &json!({"winner": winner}))
+    };
+    assert_eq!(end("z", "test").0, 404);
+    assert_eq!(end("x", "z").0, 422);
+    assert_eq!(end("x", "test").0, 200);
+    let (_, state) = service.call("GET", "/v1/state", &json!({}));
+    assert_eq!(state["policy"], "linucb-one");
+    let past = &service.call("GET", "/v1/experiments", &json!({})).1["past"][0];
+    assert_eq!(
+        (&past["winner"], &past["name"]),
+        (&json!("test"), &json!("x"))
+    );
+    let metrics = service.bytes("GET", "/metrics", Vec::new()).1;
+    assert!(
+        !String::from_utf8(metrics)
+            .unwrap()
+            .contains("sclub_arm_items")
+    );
+}

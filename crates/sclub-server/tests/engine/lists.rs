@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sclub::{ContextMode, List, Observation, Policy, Shown};
-use sclub_server::engine::{CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal};
+use sclub_server::engine::{
+    CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rules,
+};
 use sclub_server::env::{Clock, Env, Task};
 use sclub_server::event::Item;
 use sclub_server::identity::Identity;
@@ -257,7 +259,8 @@ fn lists_have_the_context_of_their_request() {
     let context = serde_json::from_str(r#"{"hour": 0.75}"#).unwrap();
     let asked = RecommendQuery {
         user: "u",
-        among: CandidateSet::All(Vec::new()),
+        among: CandidateSet::All,
+        rules: Rules::default(),
         k: 2,
         context: Some(&context),
     };

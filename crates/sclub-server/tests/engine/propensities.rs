@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sclub_server::decision::{DecisionContents, Sealer};
-use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended};
+use sclub_server::engine::{CandidateSet, RecommendQuery, Recommended, Rules};
 use sclub_server::env::Env;
 use sclub_server::identity::DEFAULT;
 use sclub_server::settings::Settings;
@@ -22,6 +22,7 @@ fn among<'a>(user: &'a str, candidates: &[&'a str], k: usize) -> RecommendQuery<
     RecommendQuery {
         user,
         among: CandidateSet::Candidates(candidates.to_vec()),
+        rules: Rules::default(),
         k,
         context: None,
     }
@@ -160,9 +161,20 @@ fn the_export_has_the_propensities_of_the_answers() {
 fn a_policy_that_does_not_draw_is_certain_of_every_item() {
     for policy in ["sclub", "linucb-one"] {
         let bench = Bench::with_items(Env::real(), &with(policy, 10_000));
+        // Different rewards, so that there are no ties.
+        let mut expected = BTreeMap::new();
+        for (item, reward) in [("a", 1.0), ("b", 0.5), ("c", 0.25)] {
+            let shown = bench
+                .engine
+                .recommend_all(&[among("u", &[item], 1)])
+                .unwrap();
+            assert_eq!(bench.feedback(&shown[0].decision, reward), Ok(true));
+            expected.extend(told(&bench, &shown[0]));
+        }
         let shown = bench.recommend("u", 2).unwrap();
         assert_eq!(shown.propensities, [1.0, 1.0], "{policy}");
-        let expected = told(&bench, &shown).into_iter().collect();
+        assert_eq!(shown.slot_propensities, [1.0, 1.0], "{policy}");
+        expected.extend(told(&bench, &shown));
         assert_eq!(exported(&bench), expected, "{policy}");
     }
 }
@@ -186,7 +198,7 @@ fn propensities_are_not_sealed_and_without_them_the_journal_is_as_before() {
         assert_eq!(bench.export().len(), 3);
         let expected = match propensities {
             0 => 2,
-            _ => 4,
+            _ => 5,
         };
         assert!(versions(&bench).is_subset(&BTreeSet::from([2, expected])));
         assert!(versions(&bench).contains(&expected));

@@ -1,7 +1,7 @@
 //! Learning, refusals and forgetting.
 
 use sclub::ItemSet;
-use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Refusal};
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Refusal, Rules};
 use sclub_server::env::Env;
 use sclub_server::event::Item;
 use sclub_server::settings::Settings;
@@ -54,6 +54,10 @@ fn invalid_requests_are_refused_and_change_nothing() {
     let unknown = RecommendQuery {
         user: "u",
         among: CandidateSet::Candidates(vec!["a", "zebra"]),
+        rules: Rules {
+            strict: true,
+            ..Rules::default()
+        },
         k: 1,
         context: None,
     };
@@ -109,6 +113,7 @@ fn an_item_that_changed_since_is_learned_as_it_was_shown() {
         let asked = RecommendQuery {
             user: "u",
             among: CandidateSet::Candidates(vec!["b"]),
+            rules: Rules::default(),
             k: 1,
             context: None,
         };
@@ -139,6 +144,7 @@ fn a_decision_accepts_a_reward_after_a_crash() {
     let asked = RecommendQuery {
         user: "v",
         among: CandidateSet::Inline(vec!["x", "y"], &inline),
+        rules: Rules::default(),
         k: 2,
         context: None,
     };
@@ -184,7 +190,8 @@ fn of_a_batch_only_the_decision_of_the_forgotten_user_is_refused() {
     let together = |bench: &Bench| {
         let asked = ["u", "v"].map(|user| RecommendQuery {
             user,
-            among: CandidateSet::All(Vec::new()),
+            among: CandidateSet::All,
+            rules: Rules::default(),
             k: 1,
             context: None,
         });
@@ -217,7 +224,8 @@ fn batches_during_a_forget_leave_nothing_of_the_user() {
         let serve = || {
             let asked = [&user, &other].map(|user| RecommendQuery {
                 user,
-                among: CandidateSet::All(Vec::new()),
+                among: CandidateSet::All,
+                rules: Rules::default(),
                 k: 1,
                 context: None,
             });

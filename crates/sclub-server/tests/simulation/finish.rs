@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use crate::clients::{features, item_name};
 use crate::disk::{Faults, View};
+use crate::model::Life;
 use crate::operators::close;
 use crate::seed::stream;
 use crate::serve::{Pace, Reply, Request, Reward};
@@ -23,6 +24,7 @@ pub async fn finish(world: &Rc<World>) {
     repeat_everything(world, &site).await;
     world.check(&site);
     recovered(world, &site).await;
+    unanswered(world, &site).await;
     expiry(world, &site).await;
     restarts(world, &site).await;
     damage(world, &site);
@@ -167,6 +169,38 @@ async fn recovered(world: &Rc<World>, site: &Rc<Site>) {
     for request in [Request::Snapshot, Request::Export] {
         world.note(|| format!("the end, without a restart: {request:?}"));
         must(world, site, request).await;
+    }
+}
+
+/// Checks that every item of a decision in the journal has its reward, which was sent or is assumed.
+async fn unanswered(world: &Rc<World>, site: &Rc<Site>) {
+    if world.plan.settings.unanswered.is_none() {
+        return;
+    }
+    world.note(|| "the end: what was not answered is assumed".to_owned());
+    world
+        .sleep(world.plan.settings.after.as_millis() + GRACE)
+        .await;
+    world.check(site);
+    let Some(engine) = world.engine(site) else {
+        return world.violation("it is gone");
+    };
+    let (state, decisions) = (engine.state(), world.decisions.borrow());
+    for &id in &*site.noted.borrow() {
+        let decision = &decisions[id];
+        let life = site.model.borrow().life(id, &decision.user, decision.made);
+        if life != Life::Alive || world.may_be_expired(site, decision) {
+            continue;
+        }
+        for number in (decision.number..).take(decision.items.len()) {
+            if !state.answered().contains(number) {
+                world.violation(format!("{decision:?} waits for its rewards for ever"));
+            }
+            world.count(match state.assumed().get(number) {
+                Some(_) => "assumed",
+                None => "answered",
+            });
+        }
     }
 }
 

@@ -57,9 +57,11 @@ fn three_hundred_seeds() {
     // A broken simulation would no longer do each of these.
     for what in [
         "applied",
+        "assumed",
         "backups",
         "compactions",
         "copies",
+        "corrected",
         "decisions",
         "expired",
         "exports",
@@ -67,6 +69,7 @@ fn three_hundred_seeds() {
         "forgotten",
         "kills",
         "other copy",
+        "others",
         "power losses",
         "refused",
         "repeated",
@@ -90,6 +93,11 @@ fn other_policies_under_the_same_faults() {
             let mut plan = Plan::new(seed, OPS);
             plan.settings.policy = Some(policy.to_owned());
             plan.settings.propensities = 3;
+            plan.settings.explore_share = 0.2;
+            if policy == by_id::NAME {
+                // It cannot correct a reward.
+                plan.settings.unanswered = None;
+            }
             if let Err(failure) = run(plan, false) {
                 panic!("{policy}: {failure}");
             }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use rand::RngExt;
-use sclub_server::settings::Settings;
+use sclub_server::settings::{Settings, Span};
 
 use crate::disk::Faults;
 use crate::seed::{Rng, chance, pick, stream};
@@ -140,6 +140,12 @@ impl Plan {
         if chance(context, 0.3) {
             settings.context = ["hour", "device=phone|tv"].map(str::to_owned).to_vec();
             settings.context_mode = Some((*pick(context, &["append", "cross"])).to_owned());
+        }
+        let unanswered = &mut stream(seed, "unanswered");
+        let is_possible = settings.journal_days > 0 && settings.lifetime >= 30;
+        if is_possible && chance(unanswered, 0.5) {
+            settings.unanswered = Some(0.0);
+            settings.after = Span::seconds(*pick(unanswered, &[1, 5, 20]));
         }
         // Larger than any policy accepts: a server refuses such settings, an engine refuses such rewards.
         let most = match chance(&mut stream(seed, "huge rewards"), 0.1) {

@@ -9,14 +9,19 @@ use std::rc::Rc;
 use futures_util::future::{Either, select};
 use sclub::{ItemId, ItemSet};
 use sclub_server::context::ContextValue;
-use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended};
-use sclub_server::event::Item;
+use sclub_server::description::Description;
+use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended, Rules};
+use sclub_server::event::DescribedItem;
+use sclub_server::filter::Filter;
 use sclub_server::state::{Scratch, item_id};
 use tokio::sync::oneshot;
 
 use crate::model::{Ask, DecisionId, End, SentReward};
 use crate::subject::{Engine, Refusal, Why, why};
 use crate::world::{Decision, GRACE, Owner, Site, World};
+
+/// The tag of items whose first feature is positive.
+const TAG: &str = "positive";
 
 /// A request to a server.
 #[derive(Debug, Clone)]
@@ -128,10 +133,8 @@ impl World {
             Request::Invalid(invalid) => self.invalid(engine, &invalid).await,
             Request::Upsert(items) => {
                 let ask = Ask::Upsert(items.clone());
-                let items = items
-                    .into_iter()
-                    .map(|(id, features)| Item { id, features });
-                let done = engine.upsert(items.collect());
+                let items: Vec<DescribedItem> = items.into_iter().map(described).collect();
+                let done = engine.upsert(items);
                 self.change(site, ask, done).await
             }
             Request::Remove(item) => {
@@ -169,12 +172,25 @@ impl World {
             .map(|request| self.inline(engine, request))
             .collect();
         let context = self.context();
+        let tagged = tagged();
+        // All kinds of rules, by turns.
+        let turn = self.decisions.borrow().len();
+        let is_strict = turn.is_multiple_of(2);
+        let has_filter = |request: &RecommendRequest| {
+            turn.is_multiple_of(3) && !matches!(request.among, Choice::Inline(_))
+        };
         let asked: Vec<RecommendQuery<'_>> = requests
             .iter()
             .zip(&inline)
             .map(|(request, inline)| RecommendQuery {
                 user: &request.user,
                 among: request.among.borrowed(inline.as_ref()),
+                rules: Rules {
+                    exclude: request.among.excluded(),
+                    filter: has_filter(request).then_some(&tagged),
+                    strict: is_strict,
+                    ..Rules::default()
+                },
                 k: request.k,
                 context: context.as_ref(),
             })
@@ -189,6 +205,12 @@ impl World {
             Ok(all) => {
                 for (request, recommended) in requests.iter().zip(&all) {
                     self.expect(check_shown(site, request, recommended));
+                    if is_strict && !recommended.missing.is_empty() {
+                        self.violation(format!("{request:?} is strict, and was answered"));
+                    }
+                    if has_filter(request) {
+                        self.expect(check_filter(engine, recommended));
+                    }
                 }
                 for (request, recommended) in requests.iter().zip(all) {
                     let items = recommended.items.into_iter().map(|(item, _)| item);
@@ -201,7 +223,12 @@ impl World {
                 let model = site.model.borrow();
                 let may_be = requests.iter().any(|request| match (&request.among, why) {
                     (Choice::Candidates(ids), Why::UnknownItem) => {
-                        ids.iter().any(|id| model.may_be(id).1)
+                        is_strict && ids.iter().any(|id| model.may_be(id).1)
+                    }
+                    // No item may pass the filter.
+                    (_, Why::Invalid) if has_filter(request) => true,
+                    (Choice::Candidates(ids), Why::Invalid) => {
+                        ids.iter().all(|id| model.may_be(id).1)
                     }
                     // Every item that is not excluded may be absent.
                     (Choice::All(excluded), Why::Invalid) => model
@@ -260,13 +287,18 @@ impl World {
                 reward: reward.reward,
             })
             .collect();
-        let given: Vec<Feedback<'_>> = rewards
+        let mut given: Vec<Feedback<'_>> = rewards
             .iter()
             .zip(&all)
             .map(|(reward, decision)| {
                 Feedback::of_item(&decision.text, reward.item.as_deref(), reward.reward)
             })
             .collect();
+        // By turns also 0 for the rest of the first list: an entry of its own, which the model does not count.
+        let has_others = self.plan.settings.unanswered.is_some() && self.tick().is_multiple_of(3);
+        if has_others {
+            given.push(Feedback::of_list(&all[0].text, &[]).with_others(0.0));
+        }
         let mut owners = all.iter().map(|decision| self.owner(site, decision));
         let is_others = owners.any(|owner| owner == Owner::Others);
         let is_expired = all.iter().any(|decision| self.is_expired(site, decision));
@@ -275,6 +307,16 @@ impl World {
             let ask = Ask::Feedback(sent.clone());
             site.model.borrow_mut().begin(ask, self.tick())
         });
+        let is_assumed: Vec<bool> = {
+            let state = engine.state();
+            let numbers = sent.iter().zip(&all).map(|(sent, decision)| {
+                let place = decision.items.iter().position(|item| *item == sent.item);
+                decision.number + place.unwrap_or(0) as u64
+            });
+            numbers
+                .map(|number| state.assumed().get(number).is_some())
+                .collect()
+        };
         let answered = engine.feedback(&given).await;
         if self.disk.is_down() {
             return Reply::Refused(Why::Unknown);
@@ -288,14 +330,27 @@ impl World {
                 if is_expired {
                     self.violation(format!("{rewards:?} was taken, and had expired"));
                 }
-                for &is_new in applied {
-                    self.count(if is_new { "applied" } else { "repeated" });
+                if has_others {
+                    self.check_others(site, engine, &all[0]);
                 }
-                (End::Applied(applied.clone()), Reply::Done)
+                for (&is_new, is_assumed) in applied.iter().zip(is_assumed) {
+                    self.count(match (is_new, is_assumed) {
+                        (true, true) => "corrected",
+                        (true, false) => "applied",
+                        (false, _) => "repeated",
+                    });
+                }
+                let applied = applied[..rewards.len()].to_vec();
+                (End::Applied(applied), Reply::Done)
             }
             Err(refusal) => {
                 let (why, place) = why(refusal);
-                let place = if rewards.len() == 1 { Some(0) } else { place };
+                let place = match (given.len(), place) {
+                    (1, _) => Some(0),
+                    // The entry for the rest of the first list.
+                    (_, Some(at)) if at == rewards.len() => Some(0),
+                    (_, place) => place,
+                };
                 if place.is_none() && !why.may_repeat() {
                     self.violation(format!("{refusal:?} does not say which of {rewards:?}"));
                 }
@@ -315,6 +370,18 @@ impl World {
             self.expect(ended);
         }
         reply
+    }
+
+    /// Checks that every item of a list has its reward, once 0 was sent for the rest of the list.
+    fn check_others(&self, site: &Site, engine: &Engine, decision: &Decision) {
+        let state = engine.state();
+        let mut numbers = (decision.number..).take(decision.items.len());
+        if !numbers.all(|number| state.answered().contains(number))
+            && !self.may_be_expired(site, decision)
+        {
+            self.violation(format!("{decision:?} has items without a reward"));
+        }
+        self.count("others");
     }
 
     /// Returns true if a reward may be refused for this reason.
@@ -428,6 +495,21 @@ impl World {
     }
 }
 
+/// Checks that what was shown passes the filter, by the features from which the descriptions follow.
+fn check_filter(engine: &Engine, recommended: &Recommended) -> Result<(), String> {
+    let state = engine.state();
+    let catalogue = state.catalogue().ok_or("there is no catalogue")?;
+    for (item, _) in &recommended.items {
+        let slot = catalogue
+            .slot(item)
+            .ok_or("an item was shown that is not there")?;
+        if catalogue.features(slot)[0] <= 0.0 {
+            return Err(format!("{item} was shown, and does not pass the filter"));
+        }
+    }
+    Ok(())
+}
+
 /// Checks that what was shown could be.
 fn check_shown(
     site: &Site,
@@ -445,18 +527,53 @@ fn check_shown(
         Choice::Inline(items) => items.iter().any(|(id, _)| id == item),
     };
     let is_right = (1..=request.k).contains(&shown.len()) && others.len() == shown.len();
+    let is_missing = |item: &String| match &request.among {
+        Choice::Candidates(ids) => ids.contains(item) && model.may_be(item).1,
+        _ => false,
+    };
+    let is_right = is_right && recommended.missing.iter().all(is_missing);
     match is_right && shown.iter().all(|item| is_candidate(item)) {
         true => Ok(()),
         false => Err(format!("{request:?} was shown {shown:?}")),
     }
 }
 
+/// The filter of some requests: items whose first feature is positive have the tag.
+fn tagged() -> Filter {
+    let filter = serde_json::json!({"tags": {"any": [TAG]}, "first": {"min": 0}});
+    Filter::parse(filter.as_object().expect("an object")).expect("a good filter")
+}
+
+/// An item with a description that follows from its features.
+pub fn described((id, features): (String, Vec<f64>)) -> DescribedItem {
+    let first = features.first().copied().unwrap_or(0.0);
+    let description = Description {
+        title: Some(format!("Item {id}")),
+        tags: match first > 0.0 {
+            true => vec![TAG.to_owned()],
+            false => Vec::new(),
+        },
+        is_unavailable: false,
+        data: serde_json::json!({"first": first}).to_string(),
+    };
+    DescribedItem {
+        id,
+        features,
+        description,
+    }
+}
+
 impl Choice {
+    fn excluded(&self) -> Vec<&str> {
+        match self {
+            Choice::All(excluded) => excluded.iter().map(String::as_str).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn borrowed<'a>(&'a self, inline: Option<&'a ItemSet>) -> CandidateSet<'a> {
         match (self, inline) {
-            (Choice::All(excluded), _) => {
-                CandidateSet::All(excluded.iter().map(String::as_str).collect())
-            }
+            (Choice::All(_), _) => CandidateSet::All,
             (Choice::Candidates(ids), _) => {
                 CandidateSet::Candidates(ids.iter().map(String::as_str).collect())
             }

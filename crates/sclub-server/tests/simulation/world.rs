@@ -4,7 +4,7 @@ mod copies;
 mod gone;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use sclub_server::store::Folder;
 use crate::clock::{SimClock, SimRandom};
 use crate::disk::{Faults, SimDisk};
 use crate::executor::{Executor, Group};
-use crate::model::{DecisionId, Model, Tick};
+use crate::model::{DecisionId, Life, Model, Tick};
 use crate::plan::Plan;
 use crate::seeds::Counts;
 use crate::subject::{self, Engine};
@@ -516,13 +516,30 @@ impl World {
         });
     }
 
+    /// The number of items that each user was shown by a folder, without decisions of users who were forgotten.
+    fn may_be_assumed(&self, site: &Site, model: &Model) -> BTreeMap<String, u64> {
+        let mut shown = BTreeMap::new();
+        for (id, decision) in self.decisions.borrow().iter().enumerate() {
+            let is_ours = self.owner(site, decision) != Owner::Others;
+            if is_ours && model.life(id, &decision.user, decision.made) != Life::Dead {
+                *shown.entry(decision.user.clone()).or_default() += decision.items.len() as u64;
+            }
+        }
+        shown
+    }
+
     /// Compares what a folder holds with what it must hold.
     pub fn check(&self, site: &Site) {
         let Some(engine) = self.engine(site) else {
             return;
         };
         let model = site.model.borrow();
-        self.expect(model.check_users(&subject::users(&engine)));
+        let shown = self
+            .plan
+            .settings
+            .unanswered
+            .map(|_| self.may_be_assumed(site, &model));
+        self.expect(model.check_users(&subject::users(&engine), shown.as_ref()));
         self.expect(model.check_catalogue(&subject::catalogue(&engine)));
         drop(model);
         self.check_gone(site);

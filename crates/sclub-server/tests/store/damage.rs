@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use sclub_server::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Verified, export_folder, verify,
+    CandidateSet, Engine, Feedback, RecommendQuery, Rules, Verified, export_folder, verify,
 };
 use sclub_server::env::Env;
 use sclub_server::event::Item;
@@ -33,7 +33,8 @@ pub fn served() -> (TempDir, TempDir) {
     let decide = |user: &str| {
         let asked = RecommendQuery {
             user,
-            among: CandidateSet::All(Vec::new()),
+            among: CandidateSet::All,
+            rules: Rules::default(),
             k: 1,
             context: None,
         };

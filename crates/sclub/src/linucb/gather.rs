@@ -52,6 +52,11 @@ impl GroupSums {
         self.count += 1;
     }
 
+    /// Adds `change` to the reward of an observation of an item.
+    pub fn correct(&mut self, item: &[f64], change: f64) {
+        kernels::add_scaled(&mut self.moment, change, item);
+    }
+
     fn add(&mut self, other: &Self) {
         kernels::add_scaled(&mut self.gram, 1.0, &other.gram);
         kernels::add_scaled(&mut self.moment, 1.0, &other.moment);

@@ -3,15 +3,15 @@
 use std::io::{self, Read, Write};
 
 use super::index_of;
-use crate::abilities::{ClusterView, Forget, Inspect, Persist};
+use crate::abilities::{ClusterView, Correct, Forget, Inspect, Persist};
 use crate::bytes::{self, Reader, Save, Writer};
 use crate::error::{Error, LoadError, check_dim};
 use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
-    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_items,
-    check_round, offers, rank_by_basis,
+    Change, Clock, ClusterId, Decision, Observation, Policy, Score, UserId, check_correction,
+    check_items, check_round, offers, rank_by_basis,
 };
 use crate::spec::{Abilities, Load, Partitions, Spec};
 use crate::statistics::{Shape, View};
@@ -127,7 +127,7 @@ impl Policy for LinUcbInd {
         Some(bytes::length(self))
     }
 
-    offers!(inspect, persist, forget);
+    offers!(inspect, persist, forget, correct);
 }
 
 impl Save for LinUcbInd {
@@ -150,6 +150,13 @@ impl Persist for LinUcbInd {
 impl Forget for LinUcbInd {
     fn forget(&mut self, user: UserId) -> bool {
         self.ledger.forget(user)
+    }
+}
+
+impl Correct for LinUcbInd {
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error> {
+        check_correction(item, from, to, self.shape.dim)?;
+        Ok(self.ledger.correct(user, item, to - from))
     }
 }
 
@@ -202,6 +209,7 @@ pub static SPEC: Spec = Spec {
     presets: params::PRESETS,
     constants: params::INDEX_CONSTANTS,
     can: Abilities {
+        correct: true,
         partitions: Partitions::Any,
         ..Abilities::SERVED
     },

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 
 use super::gather::{self, Answer, Counts, Elsewhere, GroupSums};
 use super::index_of;
-use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, PartitionedFit, Persist};
+use crate::abilities::{
+    BackgroundFit, ClusterView, Correct, Forget, Inspect, PartitionedFit, Persist,
+};
 use crate::bytes::{self, Reader, Save, Writer, bad};
 use crate::error::{Error, LoadError, check_dim};
 use crate::items::ItemSet;
@@ -12,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::params::{self, Params};
 use crate::policy::{
     Change, Clock, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId,
-    check_items, check_round, offers, rank_by_basis,
+    check_correction, check_items, check_round, offers, rank_by_basis,
 };
 use crate::refit::{Answering, Progress, Refit};
 use crate::spec::{Abilities, Load, Partitions, Spec};
@@ -417,7 +419,7 @@ impl Policy for ForgettableLinUcb {
         Some(bytes::length(self))
     }
 
-    offers!(inspect, persist, forget, fit, partitioned);
+    offers!(inspect, persist, forget, correct, fit, partitioned);
 }
 
 impl BackgroundFit for ForgettableLinUcb {
@@ -441,6 +443,22 @@ impl PartitionedFit for ForgettableLinUcb {
             users[self.shared.group(user)] += 1;
         }
         self.shared.answer_for(&users, question)
+    }
+}
+
+impl Correct for ForgettableLinUcb {
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error> {
+        check_correction(item, from, to, self.dim())?;
+        let change = to - from;
+        if !self.ledger.correct(user, item, change) {
+            return Ok(false);
+        }
+        let group = self.shared.group(user);
+        self.shared.groups[group].correct(item, change);
+        if let Some(elsewhere) = &mut self.shared.elsewhere {
+            elsewhere.own[group].correct(item, change);
+        }
+        Ok(true)
     }
 }
 
@@ -532,6 +550,7 @@ pub static SPEC: Spec = Spec {
     presets: params::PRESETS,
     constants: params::INDEX_CONSTANTS,
     can: Abilities {
+        correct: true,
         partitions: Partitions::Gathered,
         ..Abilities::SERVED
     },

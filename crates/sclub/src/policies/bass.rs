@@ -435,6 +435,11 @@ impl Policy for Bass {
         let digest = self.next.digest(self.users.digest());
         digest.numbers(&self.weights).finish()
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        let own = size_of_val(&self.weights[..]) as u64;
+        Some(self.users.bytes() + self.next.bytes() + own)
+    }
 }
 
 /// `bass`

@@ -12,7 +12,7 @@
 //!    rank G_i + rank G_j − rank(G_i + G_j) degrees of freedom. With none of them, they are neighbours. s is the rise of the
 //!    squared residuals when the two share one weight vector. A test may restore an edge.
 //!
-//! **Change detector** (`detect`, off by default). An observation is surprising if its squared residual, divided by
+//! **Change detector** (`detect`; on in preset `released`, off otherwise). An observation is surprising if its squared residual, divided by
 //! σ²(1 + xᵀG⁻¹x), is in the upper 1% of χ² with one degree of freedom; it is not learned. If the share of surprising
 //! ones among the last τ (`window`) exceeds δ₁ + √(ln(1/δ₂)/(2τ)), δ₂ = 0.1, then the user's model is archived and
 //! the user starts again. Archived models learn no more, and remain in the graph.
@@ -367,6 +367,13 @@ impl Policy for DyClu {
         }
         digest.finish()
     }
+
+    fn state_bytes(&self) -> Option<u64> {
+        let detector = self.detector.as_ref();
+        let recent = detector.map_or(0, |detector| size_of_val(&detector.recent[..]));
+        let own = size_of_val(&self.fits[..]) + recent;
+        Some(self.users.bytes() + self.next.bytes() + own as u64)
+    }
 }
 
 /// `dyclu`
@@ -422,7 +429,7 @@ pub static SPEC: Spec = Spec {
             "detect",
             "Detects changes of a user's tastes, and then starts again with the user",
             Range::Flag,
-            |_, _| Ok(Value::Flag(false)),
+            |from, _| Ok(Value::Flag(from == Preset::Released)),
         ),
         Constant {
             advanced: true,

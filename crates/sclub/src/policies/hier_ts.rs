@@ -7,7 +7,7 @@
 //! [`mix-ts`](super::mix_ts) with one component, which documents the exact posterior.
 //!
 //! # Decisions
-//! * The mean of μ is 0, and the covariances are multiples of I: `prior_sd` is s_q, `user_sd` is s₀, `noise_sd` is σ. There is no public code
+//! * The mean of μ is 0, and the covariances are multiples of I: `prior_sd` is s_q, `user_sd` is s₀, `noise` is σ. There is no public code
 //!   whose constants could be taken; preset `tuned` is the only one.
 //! * Limits: s₀ = 0 is `ts:linucb-one`, one posterior for all users; s_q = 0 is `lints`, one for each.
 //!
@@ -17,7 +17,7 @@
 use super::mix_ts::{self, NOISE_SD, PRIOR_SD, USER_SD};
 use crate::spec::{Abilities, Constant, Preset, Spec, Value};
 
-/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise_sd`.
+/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise`.
 const TUNED: [f64; 3] = [0.1, 0.05, 0.1];
 
 const CONSTANTS: &[Constant] = &[

@@ -12,7 +12,7 @@
 
 use std::io::{self, Write};
 
-use crate::abilities::{ClusterView, Forget, Inspect, Persist};
+use crate::abilities::{ClusterView, Correct, Forget, Inspect, Persist};
 use crate::bytes::{self, Reader, Save, Writer};
 use crate::digest::mix;
 use crate::draws::{self, rank_by_draw};
@@ -20,8 +20,8 @@ use crate::error::{Error, LoadError, check_dim};
 use crate::items::ItemSet;
 use crate::ledger::Ledger;
 use crate::policy::{
-    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_round,
-    offers,
+    Change, ClusterId, Decision, MAX_ROUNDS, Observation, Policy, Score, UserId, check_correction,
+    check_round, offers,
 };
 use crate::spec::{
     Abilities, Constant, Load, Partitions, Preset, Range, Setup, Spec, Value, Values,
@@ -172,7 +172,7 @@ impl Policy for LinTs {
         Some(bytes::length(self))
     }
 
-    offers!(inspect, persist, forget);
+    offers!(inspect, persist, forget, correct);
 }
 
 impl Inspect for LinTs {
@@ -239,6 +239,19 @@ impl Forget for LinTs {
     }
 }
 
+impl Correct for LinTs {
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error> {
+        check_correction(item, from, to, self.shape.dim)?;
+        let is_known = self.ledger.correct(user, item, to - from);
+        if let Some(sums) = &mut self.shared
+            && is_known
+        {
+            sums.correct(item, to - from);
+        }
+        Ok(is_known)
+    }
+}
+
 impl Save for LinTs {
     const MAGIC: u64 = u64::from_le_bytes(*b"sclub ts");
 
@@ -279,6 +292,7 @@ pub static SPEC: Spec = Spec {
     summary: "Linear Thompson sampling with a posterior for each user",
     colors: ["#8C564B", "#C99A8F"],
     can: Abilities {
+        correct: true,
         draws: true,
         partitions: Partitions::Any,
         ..Abilities::SERVED
@@ -294,6 +308,7 @@ pub static ONE: Spec = Spec {
     summary: "Linear Thompson sampling with one posterior for all users",
     colors: ["#5E3A32", "#B08A80"],
     can: Abilities {
+        correct: true,
         draws: true,
         ..Abilities::SERVED
     },

@@ -336,7 +336,7 @@ impl Save for MixTs {
     }
 }
 
-/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise_sd`.
+/// The values of preset `tuned`: `prior_sd`, `user_sd`, `noise`.
 const TUNED: [f64; 3] = [0.2, 0.02, 0.3];
 
 pub(super) const PRIOR_SD: Constant = Constant::new(
@@ -354,7 +354,7 @@ pub(super) const USER_SD: Constant = Constant::new(
 );
 
 pub(super) const NOISE_SD: Constant = Constant::new(
-    "noise_sd",
+    "noise",
     "Standard deviation of a reward from its mean, as the prior has it",
     Range::POSITIVE,
     |_, _| Ok(Value::Number(TUNED[2])),
@@ -374,7 +374,7 @@ pub(super) fn new(setup: &Setup<'_>, values: &Values) -> Result<Box<dyn Policy>,
     let model = Model {
         centre: number("prior_sd"),
         user: number("user_sd"),
-        noise: number("noise_sd"),
+        noise: number("noise"),
     };
     let components = match values.spec().constant("components") {
         Some(_) => number("components") as usize,

@@ -72,6 +72,15 @@ impl Neighbours {
         })
     }
 
+    /// The size in bytes of what cannot be computed from the rest: users, sums, counts and edges.
+    pub fn bytes(&self) -> u64 {
+        let edges: usize = self.edges.iter().map(|row| size_of_val(&row[..])).sum();
+        let users = size_of_val(&self.nodes[..]) + self.nodes.len() * size_of::<UserId>();
+        let counts = size_of_val(&self.counts[..]);
+        let sums = size_of_val(&self.sums[..]) + size_of_val(&self.total[..]);
+        (users + counts + sums + edges + size_of_val(&self.unseen[..])) as u64
+    }
+
     /// The number of nodes.
     pub fn len(&self) -> usize {
         self.counts.len()
@@ -363,6 +372,12 @@ impl Pairs {
     pub fn set(&mut self, a: usize, b: usize, number: f32) {
         self.rows[a][b] = number;
         self.rows[b][a] = number;
+    }
+
+    /// The size in bytes.
+    pub fn bytes(&self) -> u64 {
+        let rows = self.rows.iter().map(|row| size_of_val(&row[..]) as u64);
+        rows.sum()
     }
 
     pub fn digest(&self, digest: Digest) -> Digest {

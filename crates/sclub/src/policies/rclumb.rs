@@ -125,6 +125,13 @@ impl History {
         }
     }
 
+    /// The size in bytes.
+    fn bytes(&self) -> u64 {
+        let nodes: usize = self.nodes.iter().map(|own| size_of_val(&own[..])).sum();
+        let items = self.places.len() * size_of::<(ItemId, u32)>();
+        (nodes + items + size_of_val(&self.features[..]) + size_of_val(&self.total[..])) as u64
+    }
+
     /// The counts by place over the nodes that a user is served with.
     fn counts(&self, users: &Neighbours, user: UserId) -> Vec<u64> {
         let members = users.members(user);
@@ -253,6 +260,11 @@ impl Policy for Rclumb {
             self.cut_edges(node);
         }
         Ok(())
+    }
+
+    fn state_bytes(&self) -> Option<u64> {
+        let history = self.history.as_ref().map_or(0, History::bytes);
+        Some(self.users.bytes() + history)
     }
 
     fn digest(&self) -> u64 {

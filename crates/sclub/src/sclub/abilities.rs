@@ -4,9 +4,10 @@ use std::io::{self, Write};
 
 use super::Sclub;
 use super::cluster::{Cluster, Members};
-use crate::abilities::{ClusterView, Forget, Inspect, Persist};
+use crate::abilities::{ClusterView, Correct, Forget, Inspect, Persist};
 use crate::bytes;
-use crate::policy::{ClusterId, UserId};
+use crate::error::Error;
+use crate::policy::{ClusterId, UserId, check_correction};
 
 impl Sclub {
     fn view_of<'a>(&'a self, cluster: &'a Cluster) -> ClusterView<'a> {
@@ -27,6 +28,28 @@ impl Sclub {
 impl Forget for Sclub {
     fn forget(&mut self, user: UserId) -> bool {
         Sclub::forget(self, user)
+    }
+}
+
+impl Correct for Sclub {
+    /// The user is compared with the cluster again in the user's next round.
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error> {
+        check_correction(item, from, to, self.shape.dim)?;
+        let Some(slot) = self.partition.roster.slot(user) else {
+            return Ok(false);
+        };
+        let (phase, change) = (self.partition.phase, to - from);
+        let block = self.partition.profiles.blocks.get_mut(slot);
+        self.shape.correct(block, item, change);
+        let index = self.partition.profiles.places[slot].cluster;
+        let (cluster, ..) = self.partition.parts(index);
+        if let Members::Many(many) = &mut cluster.members {
+            many.pivot.renew(phase, &many.sums);
+            many.sums.correct(item, change);
+        }
+        // Its estimate has moved.
+        self.partition.refresh(index);
+        Ok(true)
     }
 }
 

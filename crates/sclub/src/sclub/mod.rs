@@ -208,7 +208,7 @@ impl Policy for Sclub {
         Some(bytes::length(self))
     }
 
-    offers!(inspect, persist, forget);
+    offers!(inspect, persist, forget, correct);
 }
 
 /// `sclub`
@@ -228,7 +228,10 @@ pub static SPEC: Spec = Spec {
         params::INDEX,
         DEVIATIONS,
     ],
-    can: Abilities::SERVED,
+    can: Abilities {
+        correct: true,
+        ..Abilities::SERVED
+    },
     new: |setup, values| {
         let params = Params::from_values(values);
         let (dim, users) = (setup.dim, setup.users);

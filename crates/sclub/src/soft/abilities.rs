@@ -4,10 +4,10 @@ use std::io::{self, Write};
 
 use super::fit::Job;
 use super::{SclubSoft, gather};
-use crate::abilities::{BackgroundFit, ClusterView, Forget, Inspect, Persist};
+use crate::abilities::{BackgroundFit, ClusterView, Correct, Forget, Inspect, Persist};
 use crate::bytes;
 use crate::error::Error;
-use crate::policy::{ClusterId, Policy, UserId};
+use crate::policy::{ClusterId, Policy, UserId, check_correction};
 use crate::refit::{Outlook, Placement, Refit, Workers};
 
 /// The maximum number of users that are searched for members of a cluster.
@@ -65,6 +65,35 @@ impl Forget for SclubSoft {
             self.pool();
         }
         true
+    }
+}
+
+impl Correct for SclubSoft {
+    /// The sums of the user, and all that is computed from them, are exact at once: the user's belief, and before the first fit
+    /// the population's mean. The live mean of the population and the centres have learned from the former reward.
+    /// The mean moves as far as the new reward says now. Both are set anew by the next fit.
+    fn correct(&mut self, user: UserId, item: &[f64], from: f64, to: f64) -> Result<bool, Error> {
+        check_correction(item, from, to, self.layout.dim)?;
+        let Some(slot) = self.roster.slot(user) else {
+            return Ok(false);
+        };
+        let number = self.served.as_ref().map_or(0, |served| served.number);
+        if self.beliefs.get(slot, number).is_none() {
+            self.refresh(slot);
+        }
+        if let Some(served) = &self.served
+            && let Some((block, _)) = self.beliefs.get(slot, number)
+        {
+            let view = served.model.shape.view(block);
+            self.population
+                .correct(&served.model, view, item, to - from);
+        }
+        self.sums.correct(slot, item, from, to);
+        self.refresh(slot);
+        if self.served.is_none() {
+            self.pool();
+        }
+        Ok(true)
     }
 }
 

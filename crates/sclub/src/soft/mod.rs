@@ -31,14 +31,15 @@ use std::borrow::Cow;
 use params::CONSTANTS;
 pub use params::{Explore, SoftParams};
 
+use crate::abilities::Correct;
 use crate::bytes::{self, Save as _};
 use crate::digest::mix;
 use crate::error::{Error, check_dim};
 use crate::items::ItemSet;
 use crate::kernels;
 use crate::policy::{
-    Change, ClusterId, Decision, Observation, Policy, Score, UserId, check_items, check_round,
-    estimate_propensities, offers,
+    Change, ClusterId, Decision, Observation, Policy, Propensity, Score, UserId, check_items,
+    check_round, estimate_propensities, offers,
 };
 use crate::refit::Sequential;
 use crate::roster::Roster;
@@ -403,7 +404,7 @@ impl Policy for SclubSoft {
         exclude: &dyn Fn(usize) -> bool,
         shown: &[usize],
         draws: u32,
-        out: &mut Vec<f64>,
+        out: &mut Vec<Propensity>,
     ) -> Result<(), Error> {
         check_items(items, self.layout.dim)?;
         let basis = self.basis(user);
@@ -475,6 +476,14 @@ impl Policy for SclubSoft {
         Some(bytes::length(self))
     }
 
+    /// With a half-life an earlier observation has lost weight, and its share in the sums is not known.
+    fn as_correct(&mut self) -> Option<&mut dyn Correct> {
+        match self.params.half_life {
+            None => Some(self),
+            Some(_) => None,
+        }
+    }
+
     offers!(inspect, persist, forget, fit, partitioned);
 }
 
@@ -491,6 +500,7 @@ const SOFT: Spec = Spec {
     presets: &[Preset::Default],
     constants: &CONSTANTS,
     can: Abilities {
+        correct: true,
         fit: true,
         draws: true,
         partitions: Partitions::Gathered,

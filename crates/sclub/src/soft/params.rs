@@ -144,31 +144,31 @@ pub(super) const CONSTANTS: [Constant; 20] = [
         Range::OneOf(&["draw", "bonus"]),
         |_, _| Ok(Value::Choice("draw")),
     ),
-    expert(
+    Constant::new(
         "population",
         "Weight of the uncertainty about the population's mean",
         WEIGHT,
         default!(population),
     ),
-    expert(
+    Constant::new(
         "between",
         "Weight of the disagreement among hypotheses about a user where clusters are trusted",
         WEIGHT,
         default!(between),
     ),
-    expert(
+    Constant::new(
         "between_alone",
         "Weight of the disagreement among hypotheses about a user where clusters are not trusted",
         WEIGHT,
         default!(between_alone),
     ),
-    expert(
+    Constant::new(
         "within",
         "Weight of the uncertainty under each hypothesis where clusters are trusted",
         WEIGHT,
         default!(within),
     ),
-    expert(
+    Constant::new(
         "alone",
         "Weight of the uncertainty under each hypothesis where clusters are not trusted",
         WEIGHT,

@@ -117,6 +117,18 @@ impl Population {
             - libm::log(surprise.variance * variance / noise))
     }
 
+    /// Adds `change` to the reward of an observation of a user that was learned before. `user` is the user's
+    /// posterior now, which stands for that before the observation.
+    pub fn correct(&mut self, model: &Model, user: View<'_>, item: &[f64], change: f64) {
+        let dim = self.shape.dim;
+        let mut image = vec![0.0; dim];
+        kernels::solve(dim, user.factor, user.scale, item, &mut image);
+        let variance = model.noise + symmetric::dot(item, &image);
+        let z = model.pull(&image);
+        self.shape
+            .correct(&mut self.block, &z[..dim], change / variance);
+    }
+
     /// The columns of a matrix W with V = W Wᵀ.
     pub fn columns(&self) -> impl Iterator<Item = Vec<f64>> + '_ {
         let view = self.view();

@@ -116,6 +116,14 @@ impl Sums {
         self.chunks.truncate(self.len.div_ceil(1 << self.bits));
     }
 
+    /// Replaces the reward of an observation in a user's sums. No observation has lost weight.
+    pub fn correct(&mut self, slot: usize, item: &[f64], from: f64, to: f64) {
+        let layout = self.layout;
+        let rest = &mut self.row_mut(slot)[layout.gram()..];
+        kernels::add_scaled(&mut rest[..layout.dim], to - from, item);
+        rest[layout.dim + 1] += to * to - from * from;
+    }
+
     /// Adds an observation to a user's sums, after the earlier ones were multiplied by `keep`.
     #[inline]
     pub fn observe(&mut self, slot: usize, item: &[f64], reward: f64, keep: f64) {

@@ -53,7 +53,7 @@ proptest! {
             // All but those that are still in the buffer.
             let late = limit(own.len());
             let got = policy.estimate(user).unwrap();
-            let is_some = (own.len() - late..=own.len()).any(|known| {
+            let is_some = (own.len().saturating_sub(late)..=own.len()).any(|known| {
                 let expected = ridge(DIM, own[..known].iter().map(|(_, item, reward)| (item.as_slice(), *reward)));
                 got.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-9)
             });

@@ -11,7 +11,7 @@ fn sds(prior: f64, user: f64, noise: f64) -> Vec<(&'static str, Value)> {
     vec![
         ("prior_sd", number(prior)),
         ("user_sd", number(user)),
-        ("noise_sd", number(noise)),
+        ("noise", number(noise)),
     ]
 }
 

@@ -18,3 +18,4 @@ mod rclumb;
 mod rsclumb;
 mod ts;
 mod uniclub;
+mod user_ids;

@@ -41,7 +41,7 @@ impl Plan {
             for &name in names {
                 let work = match name {
                     "healthz" => Work::Healthz,
-                    "recommend" => Work::Recommend,
+                    "recommend" | "filter" => Work::Recommend,
                     "catalogue" => Work::Catalogue,
                     _ => Work::Feedback(Mutex::new(self.fetch(report, turn)?)),
                 };

@@ -56,7 +56,7 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
         plan.report_progress(&format!("putting {} items", thousands(items as f64)));
         block_on(async {
             let mut connection = plan.remote.open().await?;
-            let liked = put_items(&mut connection, items, plan.dim).await?;
+            let liked = put_items(&mut connection, items, plan.dim, false).await?;
             teach(&plan, &mut connection, &liked).await
         })?;
         plan.measure_in_turns(&["catalogue"], &mut report)?;
@@ -65,12 +65,13 @@ pub fn load(args: &SimulateArgs, what: Load) -> Result<ExitCode> {
             Load::All => &["healthz", "recommend", "feedback"],
             Load::Healthz => &["healthz"],
             Load::Recommend => &["recommend"],
+            Load::Filter => &["healthz", "filter"],
             _ => &["feedback"],
         };
         if what != Load::Healthz {
             block_on(async {
                 let mut connection = plan.remote.open().await?;
-                put_items(&mut connection, CATALOGUE, plan.dim).await
+                put_items(&mut connection, CATALOGUE, plan.dim, what == Load::Filter).await
             })
             .map(drop)?;
         }
@@ -129,7 +130,7 @@ fn plan(args: &SimulateArgs, what: Load) -> Result<Plan> {
         threads: within("threads", args.threads, 256)?.min(connections),
         duration: Duration::from_secs_f64(args.seconds),
         repeat: within("repeat", args.repeat, 1000)?,
-        lists: lists(candidates),
+        lists: lists(candidates, what == Load::Filter),
         whole: format!("\"k\":{}}}", args.k),
         disk: args.disk.clone(),
         quiet: args.quiet,

@@ -43,8 +43,12 @@ impl Draws {
     }
 }
 
-/// Lists of different candidates.
-pub fn lists(candidates: usize) -> Vec<String> {
+/// The filter of `--load filter`. All items pass, so that as many are scored as without it.
+const FILTER: &str = ",\"filter\":{\"tags\":{\"any\":[\"even\",\"odd\"],\"none\":[\"sold\"]},\"price\":{\"max\":99}}";
+
+/// Lists of different candidates, with or without a filter.
+pub fn lists(candidates: usize, has_filter: bool) -> Vec<String> {
+    let filter = if has_filter { FILTER } else { "" };
     let mut draws = Draws(1);
     let list = |_| {
         let mut ids: Vec<usize> = (0..CATALOGUE).collect();
@@ -54,7 +58,7 @@ pub fn lists(candidates: usize) -> Vec<String> {
             format!("\"load-{}\"", ids[at])
         });
         let some: Vec<String> = some.collect();
-        format!("\"candidates\":[{}]}}", some.join(","))
+        format!("\"candidates\":[{}]{filter}}}", some.join(","))
     };
     (0..LISTS).map(list).collect()
 }
@@ -72,13 +76,22 @@ fn write_features(line: &mut Vec<u8>, dim: usize, draws: &mut Draws) -> Result<f
     Ok(features[0])
 }
 
-/// Puts items into the catalogue. Returns the first feature of each.
-pub async fn put_items(connection: &mut Connection, items: usize, dim: usize) -> Result<Vec<f64>> {
+/// Puts items into the catalogue, with or without descriptions. Returns the first feature of each.
+pub async fn put_items(
+    connection: &mut Connection,
+    items: usize,
+    dim: usize,
+    has_descriptions: bool,
+) -> Result<Vec<f64>> {
     let mut draws = Draws(2);
     let mut firsts = Vec::with_capacity(items);
     let write = |body: &mut Vec<u8>, item| {
         write!(body, "{{\"id\":\"load-{item}\",\"features\":")?;
         firsts.push(write_features(body, dim, &mut draws)?);
+        if has_descriptions {
+            let (tag, price) = (["even", "odd"][item % 2], item % 100);
+            write!(body, ",\"tags\":[\"{tag}\"],\"data\":{{\"price\":{price}}}")?;
+        }
         body.push(b'}');
         Ok(())
     };
@@ -157,8 +170,8 @@ mod tests {
 
     #[test]
     fn candidates_are_different_items_of_the_catalogue() {
-        let lists = lists(20);
-        assert_eq!(lists.len(), LISTS);
+        let lists = [lists(20, false), lists(20, true)].concat();
+        assert_eq!(lists.len(), 2 * LISTS);
         for list in lists {
             let list: Value = serde_json::from_str(&format!("{{{list}")).unwrap();
             let ids = list["candidates"].as_array().unwrap().iter();

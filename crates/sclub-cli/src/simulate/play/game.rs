@@ -14,8 +14,11 @@ use sclub_lab::world::{Block, Blocks, World};
 use sclub_server::client::Connection;
 
 use crate::remote::body_of;
+use crate::simulate::Sent;
 use crate::simulate::latency::Latencies;
-use crate::simulate::wire::{Decision, Decisions, read, separate, write_request, write_rewards};
+use crate::simulate::wire::{
+    Decision, Decisions, read, separate, write_clicks, write_request, write_rewards,
+};
 
 /// Number of rewards that the shown rate is the mean of.
 const RECENT: usize = 1000;
@@ -62,6 +65,7 @@ impl<'w> Feed<'w> {
 /// A decision, with the rewards of the items shown.
 struct Rewarded {
     decision: String,
+    items: Vec<usize>,
     rewards: Vec<f64>,
 }
 
@@ -98,7 +102,7 @@ impl<'w> Game<'w> {
         let choices = decision.choices(block.slots, block.candidates)?;
         self.counts.begin(block, at);
         let mut rewards = Vec::with_capacity(choices.len());
-        for (slot, choice) in choices.into_iter().enumerate() {
+        for (slot, &choice) in choices.iter().enumerate() {
             let reward = self.counts.count(block, at, slot, choice);
             if self.recent.len() == RECENT {
                 self.recent.pop_front();
@@ -108,6 +112,7 @@ impl<'w> Game<'w> {
         }
         Ok(Rewarded {
             decision: decision.decision.into_owned(),
+            items: choices,
             rewards,
         })
     }
@@ -144,6 +149,7 @@ pub struct Player<'g, 'w> {
     pub game: &'g RefCell<Game<'w>>,
     pub connection: Connection,
     pub prefix: &'g str,
+    pub sent: Sent,
     pub cancelled: &'g AtomicBool,
     pub body: Vec<u8>,
 }
@@ -182,19 +188,52 @@ impl Player<'_, '_> {
             let rewarded = game.show(block, at, decision)?;
             game.delay(rewarded, block.delay)
         };
-        let Some(Rewarded { decision, rewards }) = due else {
+        let Some(due) = due else {
             return Ok(());
         };
-        self.body.clear();
-        write_rewards(&mut self.body, &decision, &rewards)?;
+        let path = match self.sent {
+            Sent::All => {
+                self.body.clear();
+                write_rewards(&mut self.body, &due.decision, &due.rewards)?;
+                "/v1/feedback"
+            }
+            Sent::Clicks | Sent::Others => {
+                if self.write_batch(&[due])? == 0 {
+                    return Ok(());
+                }
+                "/v1/feedback/batch"
+            }
+        };
         let start = Instant::now();
-        let response = self
-            .connection
-            .request("POST", "/v1/feedback", &self.body)
-            .await?;
+        let response = self.connection.request("POST", path, &self.body).await?;
         body_of(&response)?;
         self.game.borrow_mut().feedback.add(start.elapsed());
         Ok(())
+    }
+
+    /// Writes the rewards of a round as a batch. Returns the length of its entries.
+    fn write_batch(&mut self, all: &[Rewarded]) -> Result<usize> {
+        let body = &mut self.body;
+        body.clear();
+        body.extend_from_slice(b"{\"feedback\":[");
+        let begun = body.len();
+        for Rewarded {
+            decision,
+            items,
+            rewards,
+        } in all
+        {
+            match self.sent {
+                Sent::All => {
+                    separate(body);
+                    write_rewards(body, decision, rewards)?;
+                }
+                sent => write_clicks(body, decision, items, rewards, sent == Sent::Others)?,
+            }
+        }
+        let length = body.len() - begun;
+        body.extend_from_slice(b"]}");
+        Ok(length)
     }
 
     /// One time slot: all users are served on the same history. A slot without users is played too.
@@ -225,16 +264,10 @@ impl Player<'_, '_> {
                 rewarded.push(game.show(block, at, decision)?);
             }
         }
-        self.body.clear();
-        self.body.extend_from_slice(b"{\"feedback\":[");
-        for Rewarded { decision, rewards } in &rewarded {
-            separate(&mut self.body);
-            write_rewards(&mut self.body, decision, rewards)?;
-        }
-        self.body.extend_from_slice(b"]}");
+        let length = self.write_batch(&rewarded)?;
         let start = Instant::now();
         let path = "/v1/feedback/batch";
-        let response = match rewarded.is_empty() {
+        let response = match length == 0 {
             // Without rewards it is a round each time that it arrives.
             true => {
                 self.connection

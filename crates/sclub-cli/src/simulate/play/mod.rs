@@ -158,6 +158,7 @@ async fn game(
             game: &game,
             connection: remote.open().await?,
             prefix: &args.prefix,
+            sent: args.feedback,
             cancelled,
             body: Vec::new(),
         };

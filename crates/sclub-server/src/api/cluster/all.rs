@@ -250,6 +250,12 @@ pub(super) async fn state(
         .filter_map(|p| p["reward_sum"].as_f64())
         .sum();
     whole["reward_sum"] = sum.into();
+    // All rewards may be equal only if those of each partition are.
+    if parts.values().any(|part| part["reward_warning"].is_null())
+        && let Some(card) = whole.as_object_mut()
+    {
+        card.remove("reward_warning");
+    }
     whole["decisions"] = node.meters.decisions().into();
     whole["items"] = catalogue["items"].clone();
     let dims = std::iter::once(&catalogue).chain(parts.values());

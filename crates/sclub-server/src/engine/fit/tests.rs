@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::engine::owner::WriteRequest;
 use crate::engine::{
-    CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Verified, fold, verify,
+    CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Rules, Verified, fold, verify,
 };
 use crate::env::Env;
 use crate::event::{Batch, Event, Item, Stamp};
@@ -127,7 +127,8 @@ impl Bench {
     fn serve(&self, user: &str) -> Result<(), Refusal> {
         let asked = RecommendQuery {
             user,
-            among: CandidateSet::All(Vec::new()),
+            among: CandidateSet::All,
+            rules: Rules::default(),
             k: 1,
             context: None,
         };

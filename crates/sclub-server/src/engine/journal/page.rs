@@ -1,10 +1,12 @@
 //! Batches of the journal.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::{
-    Item, VERSION_WITH_PROPENSITIES, from_bytes_with_context, whole, write_version,
-    write_with_context,
+    Item, VERSION_WITH_DETAILS, VERSION_WITH_PROPENSITIES, from_bytes_with_context, whole,
+    write_version, write_with_context,
 };
 use crate::store::StoreError;
 
@@ -44,6 +46,99 @@ pub(in crate::engine) struct ShownRow {
     /// The probability of each item to be in the list, in a part of its own; empty if propensities were off.
     #[serde(skip)]
     pub propensities: Vec<f64>,
+    /// In a part of its own.
+    #[serde(skip)]
+    pub detail: Option<Detail<'static>>,
+}
+
+/// More about a decision: for evaluation, and for assumed rewards.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(in crate::engine) struct Detail<'a> {
+    /// The random number that identifies the run of the server.
+    pub life: u64,
+    /// The service-clock time of the decision.
+    pub clock: u64,
+    /// The random number of the decision. Ties and everything that a policy draws follow from it.
+    pub draw: u64,
+    /// The probability of each item to be in its slot; empty if propensities were off.
+    pub slots: Vec<f64>,
+    /// The candidates.
+    #[serde(borrow)]
+    pub candidates: CandidateRecord<'a>,
+}
+
+/// The candidates of a decision.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(in crate::engine) enum CandidateRecord<'a> {
+    /// Not recorded.
+    Unknown,
+    /// These items.
+    #[serde(borrow)]
+    Ids(Vec<Cow<'a, str>>),
+    /// The catalogue.
+    Catalogue {
+        /// Its revision.
+        revision: u64,
+        /// The filter in JSON; empty if there was none.
+        #[serde(borrow)]
+        filter: Cow<'a, str>,
+        /// The items that were excluded.
+        #[serde(borrow)]
+        exclude: Vec<Cow<'a, str>>,
+        /// The number of the user's last decisions whose items were excluded.
+        seen: u64,
+    },
+}
+
+impl Detail<'_> {
+    pub fn encode(&self) -> Vec<u8> {
+        postcard::to_stdvec(self).expect("plain data")
+    }
+
+    /// Decodes what [`Detail::encode`] encoded.
+    pub fn decode(bytes: &[u8]) -> Option<Detail<'static>> {
+        postcard::from_bytes::<Detail<'_>>(bytes)
+            .ok()
+            .map(Detail::into_owned)
+    }
+
+    fn into_owned(self) -> Detail<'static> {
+        let own = |id: Cow<'_, str>| Cow::Owned(id.into_owned());
+        let candidates = match self.candidates {
+            CandidateRecord::Unknown => CandidateRecord::Unknown,
+            CandidateRecord::Ids(ids) => CandidateRecord::Ids(ids.into_iter().map(own).collect()),
+            CandidateRecord::Catalogue {
+                revision,
+                filter,
+                exclude,
+                seen,
+            } => CandidateRecord::Catalogue {
+                revision,
+                filter: own(filter),
+                exclude: exclude.into_iter().map(own).collect(),
+                seen,
+            },
+        };
+        Detail {
+            life: self.life,
+            clock: self.clock,
+            draw: self.draw,
+            slots: self.slots,
+            candidates,
+        }
+    }
+}
+
+/// The source of a reward.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(in crate::engine) enum Source {
+    /// It was sent.
+    #[default]
+    Sent,
+    /// It is assumed.
+    Assumed,
+    /// It was sent, in place of an assumed one.
+    Corrected,
 }
 
 /// A reward.
@@ -61,6 +156,9 @@ pub(in crate::engine) struct RewardRow {
     /// In [`Contexts`], if there is one.
     #[serde(skip)]
     pub context: Vec<f64>,
+    /// In a part of its own.
+    #[serde(skip)]
+    pub source: Source,
 }
 
 /// The contexts of the rows of a page.
@@ -69,6 +167,15 @@ struct Contexts {
     shown: Vec<Vec<f64>>,
     rewards: Vec<Vec<f64>>,
 }
+
+/// The parts of an encoded page.
+type Parts<'a> = (
+    Page,
+    Contexts,
+    Vec<Vec<f64>>,
+    Vec<Option<Detail<'a>>>,
+    Vec<Source>,
+);
 
 impl Page {
     pub fn encode(&self) -> Vec<u8> {
@@ -80,7 +187,18 @@ impl Page {
         let has_context = all.any(|context| !context.is_empty());
         let contexts = has_context.then_some(contexts);
         let mut bytes = Vec::with_capacity(256);
-        if self.shown.iter().any(|row| !row.propensities.is_empty()) {
+        let has_details = self.shown.iter().any(|row| row.detail.is_some());
+        let has_sources = self.rewards.iter().any(|row| row.source != Source::Sent);
+        if has_details || has_sources {
+            let shown = self.shown.iter();
+            let details: Vec<&Option<Detail<'_>>> = shown.map(|row| &row.detail).collect();
+            let shown = self.shown.iter();
+            let propensities: Vec<&[f64]> = shown.map(|row| &*row.propensities).collect();
+            let sources: Vec<Source> = self.rewards.iter().map(|row| row.source).collect();
+            let contexts = contexts.unwrap_or_default();
+            let parts = (self, contexts, propensities, details, sources);
+            write_version(VERSION_WITH_DETAILS, &parts, &mut bytes);
+        } else if self.shown.iter().any(|row| !row.propensities.is_empty()) {
             let propensities: Vec<&[f64]> =
                 self.shown.iter().map(|row| &*row.propensities).collect();
             let parts = (self, contexts.unwrap_or_default(), propensities);
@@ -92,16 +210,26 @@ impl Page {
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
-        let parts: Result<(Self, Contexts, Vec<Vec<f64>>), _> = match bytes {
-            [VERSION_WITH_PROPENSITIES, rest @ ..] => whole(rest),
-            _ => {
-                from_bytes_with_context(bytes).map(|(page, contexts)| (page, contexts, Vec::new()))
+        let parts: Result<Parts<'_>, _> = match bytes {
+            [VERSION_WITH_DETAILS, rest @ ..] => whole(rest),
+            [VERSION_WITH_PROPENSITIES, rest @ ..] => {
+                whole(rest).map(|(page, contexts, propensities)| {
+                    (page, contexts, propensities, Vec::new(), Vec::new())
+                })
             }
+            _ => from_bytes_with_context(bytes)
+                .map(|(page, contexts)| (page, contexts, Vec::new(), Vec::new(), Vec::new())),
         };
-        let (mut page, contexts, propensities) = parts
+        let (mut page, contexts, propensities, details, sources) = parts
             .map_err(|error| StoreError::Refused(format!("a batch of the journal: {error}")))?;
         for (row, propensities) in page.shown.iter_mut().zip(propensities) {
             row.propensities = propensities;
+        }
+        for (row, detail) in page.shown.iter_mut().zip(details) {
+            row.detail = detail.map(Detail::into_owned);
+        }
+        for (row, source) in page.rewards.iter_mut().zip(sources) {
+            row.source = source;
         }
         for (row, context) in page.shown.iter_mut().zip(contexts.shown) {
             row.context = context;

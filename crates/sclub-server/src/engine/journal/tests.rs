@@ -7,16 +7,26 @@ fn pending_decisions_are_read_as_they_were_pushed() {
     let mut pending = Pending::default();
     assert!(pending.is_empty() && pending.decisions().next().is_none());
     let all = [&b"one"[..], b"", b"three"];
-    let all = all.into_iter().zip([&[][..], &[0.5], &[0.25, 1.0]]);
-    let all: Vec<(&[u8], &[f64])> = all.collect();
-    for (decision, propensities) in &all {
-        assert!(pending.push(decision, propensities));
+    let propensities = [&[][..], &[0.5], &[0.25, 1.0]];
+    let details = [&b""[..], b"", b"detail"];
+    let all: Vec<PendingDecision<'_>> = all
+        .into_iter()
+        .zip(propensities)
+        .zip(details)
+        .map(|((decision, propensities), detail)| PendingDecision {
+            decision,
+            propensities,
+            detail,
+        })
+        .collect();
+    for one in &all {
+        assert!(pending.push(one.decision, one.propensities, one.detail));
     }
     assert_eq!(pending.decisions().collect::<Vec<_>>(), all);
     pending.clear();
     assert!(pending.is_empty());
-    assert!(!pending.push(&vec![0; 65 << 20], &[]));
-    assert!(!pending.push(&[], &vec![0.5; 9 << 20]));
+    assert!(!pending.push(&vec![0; 65 << 20], &[], &[]));
+    assert!(!pending.push(&[], &vec![0.5; 9 << 20], &[]));
 }
 
 /// A page with a decision on two items.
@@ -34,6 +44,7 @@ fn page(context: Vec<f64>, propensities: Vec<f64>) -> Page {
             items: vec![(8, 1.0), (9, 0.5)],
             context,
             propensities,
+            detail: None,
         }],
         ..Page::default()
     }

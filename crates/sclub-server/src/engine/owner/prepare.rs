@@ -4,7 +4,7 @@ use super::{Command, Done};
 use crate::engine::Refusal;
 use crate::engine::feedback::prepare_round;
 use crate::engine::fit::Fits;
-use crate::event::{Event, Item, ListItem, Reward, RewardedList};
+use crate::event::{DescribedItem, Event, Item, ListItem, Reward, RewardedList};
 use crate::state::{Ahead, Catalogue, State};
 
 /// The event of a command, if it needs one, and its result.
@@ -18,16 +18,13 @@ pub(super) fn prepare(
     let (event, done) = match command {
         Command::Learn(round) => return prepare_round(state, catalogue, ahead, round),
         Command::Upsert(items) => {
-            let event = Event::Upsert { items };
+            // All are checked, also those that are as they were.
             state
-                .admit(&event, ahead)
+                .admit(&upsert(items.clone()), ahead)
                 .map_err(|rejected| rejected.reason)?;
-            let Event::Upsert { items } = event else {
-                unreachable!("made above")
-            };
             let items = changed_items(state, items);
             let changed = items.len();
-            let event = (changed > 0).then_some(Event::Upsert { items });
+            let event = (changed > 0).then(|| upsert(items));
             return Ok((event, Done::Changed(changed)));
         }
         Command::Remove(item) => {
@@ -47,9 +44,10 @@ pub(super) fn prepare(
             (event, Done::Changed(usize::from(is_new)))
         }
         Command::Fit(fit) => {
-            let fit = fits.arrived(fit, state.rounds());
-            (fit.map(|fit| Event::Fit { fit }), Done::Changed(1))
+            let event = fits.arrived(fit, state);
+            (event, Done::Changed(1))
         }
+        Command::Experiment(event) => (Some(event), Done::Changed(1)),
         // Without a user there is nothing to fit.
         Command::LogFit { fit, .. } => {
             let fit = state.policy().map(|_| Event::Fit { fit });
@@ -69,14 +67,28 @@ pub(super) fn prepare(
     Ok((event, done))
 }
 
+/// The event that puts items into the catalogue. Without descriptions it is one that all versions know.
+fn upsert(items: Vec<DescribedItem>) -> Event {
+    match items.iter().all(|item| item.description.is_empty()) {
+        true => {
+            let items = items.into_iter();
+            let items = items.map(|DescribedItem { id, features, .. }| Item { id, features });
+            Event::Upsert {
+                items: items.collect(),
+            }
+        }
+        false => Event::Describe { items },
+    }
+}
+
 /// The items that are new or changed.
-fn changed_items(state: &State, mut items: Vec<Item>) -> Vec<Item> {
+fn changed_items(state: &State, mut items: Vec<DescribedItem>) -> Vec<DescribedItem> {
     if let Some(catalogue) = state.catalogue() {
         // Of an item that is given twice the last one counts, so all of them stay.
         let mut seen = std::collections::HashSet::new();
         let has_duplicates = items.iter().any(|item| !seen.insert(item.id.clone()));
         if !has_duplicates {
-            items.retain(|item| !catalogue.has(&item.id, &item.features));
+            items.retain(|item| !catalogue.has(&item.id, &item.features, &item.description));
         }
     }
     items
@@ -89,6 +101,9 @@ pub(super) fn size_of_event(event: &Event) -> usize {
     let list = |l: &RewardedList| l.items.iter().map(item).sum::<usize>() + l.user.len() + 64;
     match event {
         Event::Learn { round } => round.iter().map(reward).sum(),
+        Event::LearnAssumed {
+            round, corrected, ..
+        } => round.iter().chain(corrected).map(reward).sum(),
         Event::LearnLists { lists } => lists.iter().map(list).sum(),
         _ => 64,
     }

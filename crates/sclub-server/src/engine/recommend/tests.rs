@@ -79,7 +79,8 @@ fn a_batch_has_one_catalogue_while_items_come_and_go() {
     let context = BTreeMap::from([("hour".to_owned(), ContextValue::Number(0.5))]);
     let asked = || RecommendQuery {
         user: "u",
-        among: CandidateSet::All(Vec::new()),
+        among: CandidateSet::All,
+        rules: Rules::default(),
         k: 10,
         context: Some(&context),
     };

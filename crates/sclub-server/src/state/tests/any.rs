@@ -5,14 +5,20 @@ use sclub::{ContextMode, Sequential};
 
 use super::*;
 use crate::context::Context;
-use crate::event::{ListItem, RewardedList};
+use crate::description::Description;
+use crate::event::{DescribedItem, ListItem, RewardedList};
+use crate::experiment::ArmPlan;
 
 /// An event to try.
 #[derive(Debug, Clone)]
 enum Try {
     Event(Event),
-    /// The fit that the policy would make, if one is due.
-    Fit,
+    /// The fit that one of the policies would make, if one is due.
+    Fit(usize),
+    /// An experiment with these policies, the last one as a shadow arm.
+    Start(Vec<&'static sclub::Spec>),
+    /// The end of the experiment under way, and the winner.
+    End(usize),
 }
 
 /// Mostly a valid number, sometimes an invalid one.
@@ -90,9 +96,48 @@ fn some_list() -> impl Strategy<Value = RewardedList> {
     })
 }
 
+/// A round with assumed rewards, and corrections. Few numbers, so that some of those are assumed.
+fn some_assumed() -> impl Strategy<Value = Event> {
+    let few = || (some_reward(), 0..12u64).prop_map(|(reward, number)| Reward { number, ..reward });
+    let round = prop::collection::vec((few(), any::<bool>()), 0..4);
+    let corrected = prop::collection::vec(few(), 0..3);
+    let is_consistent = prop::bool::weighted(0.95);
+    (round, corrected, is_consistent).prop_map(|(round, corrected, is_consistent)| {
+        let (round, mut assumed): (Vec<Reward>, Vec<bool>) = round.into_iter().unzip();
+        if !is_consistent {
+            assumed.push(true);
+        }
+        Event::LearnAssumed {
+            round,
+            assumed,
+            corrected,
+        }
+    })
+}
+
+fn some_description() -> impl Strategy<Value = Description> {
+    let title = prop::option::of(Just("A title".to_owned()));
+    let tag = prop::sample::select(vec!["red", "blue", ""]).prop_map(str::to_owned);
+    let tags = prop::collection::vec(tag, 0..3);
+    let data = vec!["", "{}", "{\"price\":3}", "[]", "{\"tags\":1}", "{", "null"];
+    let data = prop::sample::select(data).prop_map(str::to_owned);
+    (title, tags, any::<bool>(), data).prop_map(|(title, tags, is_unavailable, data)| Description {
+        title,
+        tags,
+        is_unavailable,
+        data,
+    })
+}
+
 fn some_event() -> impl Strategy<Value = Try> {
     let id = prop::sample::select(vec!["a", "b", "c"]).prop_map(str::to_owned);
     let item = (id.clone(), features()).prop_map(|(id, features)| Item { id, features });
+    let described = (id.clone(), features(), some_description());
+    let described = described.prop_map(|(id, features, description)| DescribedItem {
+        id,
+        features,
+        description,
+    });
     let limit = sclub::Users::LIMIT;
     let users = prop::sample::select(vec![0, 1, 2, 3, limit, limit + 1, u64::MAX]);
     prop_oneof![
@@ -101,14 +146,21 @@ fn some_event() -> impl Strategy<Value = Try> {
         10 => some_reward().prop_map(|reward| Try::Event(Event::Learn { round: vec![reward] })),
         10 => prop::collection::vec(some_list(), 0..4)
             .prop_map(|lists| Try::Event(Event::LearnLists { lists })),
+        10 => some_assumed().prop_map(Try::Event),
         2 => prop::collection::vec(item, 0..4)
             .prop_map(|items| Try::Event(Event::Upsert { items })),
+        2 => prop::collection::vec(described, 0..4)
+            .prop_map(|items| Try::Event(Event::Describe { items })),
         1 => id.prop_map(|item| Try::Event(Event::Remove { item })),
         2 => user().prop_map(|user| Try::Event(Event::Forget { user })),
         2 => users.prop_map(|users| Try::Event(Event::Expect { users })),
         1 => (0..60u64).prop_map(|before| Try::Event(Event::Expire { before })),
         1 => prop::collection::vec(any::<u8>(), 0..9).prop_map(|fit| Try::Event(Event::Fit { fit })),
-        2 => Just(Try::Fit),
+        2 => (0..4usize).prop_map(Try::Fit),
+        1 => (0..4u32, prop::collection::vec(any::<u8>(), 0..9))
+            .prop_map(|(arm, fit)| Try::Event(Event::FitArm { arm, fit })),
+        3 => prop::collection::vec(prop::sample::select(all_servable()), 3..5).prop_map(Try::Start),
+        2 => (0..4usize).prop_map(Try::End),
     ]
 }
 
@@ -124,6 +176,45 @@ fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
     prop::collection::vec(batch, 1..50)
 }
 
+fn due_fit(state: &State, which: usize) -> Option<Event> {
+    let (arm, policy) = state.policies().nth(which)?;
+    let fit = policy.refit()?.compute(&Sequential);
+    Some(match arm {
+        None => Event::Fit { fit },
+        Some(arm) => Event::FitArm { arm, fit },
+    })
+}
+
+fn start(state: &State, policies: &[&'static sclub::Spec]) -> Event {
+    let arms = policies.iter().enumerate().map(|(place, spec)| {
+        let settings = Settings {
+            policy: Some(spec.name.to_owned()),
+            ..Settings::default()
+        };
+        let arm = state.identity().with_policy(&settings).unwrap();
+        let shares = [5000, if policies.len() == 3 { 5000 } else { 2500 }, 2500];
+        let is_last = place + 1 == policies.len();
+        ArmPlan {
+            name: format!("arm-{place}"),
+            policy: arm.written_policy(),
+            share: if is_last { 0 } else { shares[place] },
+        }
+    });
+    Event::StartExperiment {
+        name: format!("x{}", state.events()),
+        salt: state.events(),
+        arms: arms.collect(),
+    }
+}
+
+fn end(state: &State, winner: usize) -> Event {
+    let name = state.experiments().plan().map(|plan| plan.name.clone());
+    Event::EndExperiment {
+        name: name.unwrap_or_default(),
+        winner: format!("arm-{winner}"),
+    }
+}
+
 /// Admits the valid events, one [`Ahead`] for a batch, and applies them. Returns the log.
 fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, String)> {
     let mut log = Vec::new();
@@ -133,12 +224,12 @@ fn live(state: &mut State, batches: Vec<(Stamp, Vec<Try>)>) -> Vec<(Vec<u8>, Str
         for each in tries {
             let event = match each {
                 Try::Event(event) => event,
-                Try::Fit => match state.policy().and_then(|policy| policy.refit()) {
-                    Some(refit) => Event::Fit {
-                        fit: refit.compute(&Sequential),
-                    },
+                Try::Fit(which) => match due_fit(state, which) {
+                    Some(event) => event,
                     None => continue,
                 },
+                Try::Start(policies) => start(state, &policies),
+                Try::End(winner) => end(state, winner),
             };
             let before = ahead.clone();
             match state.admit(&event, &mut ahead) {
@@ -183,7 +274,10 @@ proptest! {
                 prop_assert_eq!(&again.hash(), hash);
             }
             let known = again.users().len() as u64;
-            prop_assert!(again.policy().is_none_or(|policy| policy.inspect().users() == known));
+            // The winner of an experiment may not know the users from before.
+            let is_changed = !again.experiments().past().is_empty();
+            let is_known = |users: u64| users == known || is_changed && users < known;
+            prop_assert!(again.policy().is_none_or(|policy| is_known(policy.inspect().users())));
         }
         prop_assert_eq!(reloaded(&state).hash(), state.hash());
         prop_assert_eq!(again.position(), log.len() as u64);

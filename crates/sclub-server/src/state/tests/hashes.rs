@@ -1,6 +1,7 @@
 //! The hash covers every field of the state.
 
 use super::*;
+use crate::description::Description;
 
 /// A name and a change of one field.
 type Difference = (&'static str, fn(&mut State));
@@ -31,6 +32,22 @@ fn the_hash_covers_every_field() {
         ("an answered bit", |state| state.answered.insert(70, 10)),
         ("when it was handed out", |state| {
             state.answered.insert(5, 11);
+        }),
+        ("an assumed reward", |state| {
+            state.assumed.insert(70, 10, 0.0)
+        }),
+        ("the value of an assumed reward", |state| {
+            state.assumed.insert(70, 10, 0.5);
+        }),
+        ("a description", |state| {
+            let catalogue = &mut state.learned.as_mut().unwrap().catalogue;
+            let description = Description {
+                tags: vec!["red".to_owned()],
+                ..Description::default()
+            };
+            catalogue
+                .upsert("a", &[0.0, 1.0], Some(description))
+                .unwrap();
         }),
         ("a forgotten fingerprint", |state| {
             let forgotten = *state.forgotten.values().next().unwrap();

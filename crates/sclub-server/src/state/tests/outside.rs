@@ -18,7 +18,10 @@ fn a_policy_from_outside_is_served_and_sees_the_ids_of_items() {
         item: "a".to_owned(),
     };
     follow(&mut state, 0, vec![remove]).unwrap();
-    let all = Choice::All { exclude: &[] };
+    let all = Choice::All {
+        among: None,
+        exclude: &[],
+    };
     for state in [&state, &reloaded(&state)] {
         let chosen = state.choose(
             Draws::default(),
@@ -170,7 +173,7 @@ fn only_new_folders_of_policies_that_learn_from_lists_have_them() {
     for spec in servable() {
         let identity = identity(spec.name, None);
         assert_eq!(identity.has_lists(), spec.can.lists, "{spec}");
-        assert_eq!(identity.format == 4, spec.can.lists, "{spec}");
+        assert_eq!(identity.format, crate::identity::FORMAT, "{spec}");
     }
     let mut older = identity(by_id::NAME, None);
     older.format = 3;

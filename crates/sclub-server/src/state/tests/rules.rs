@@ -252,7 +252,9 @@ fn retired_features_are_bounded() {
     let fill = |catalogue: &mut Catalogue, items: usize, value: f64| {
         for item in 0..items {
             let features = [value; DIM];
-            catalogue.upsert(&item.to_string(), &features).unwrap();
+            catalogue
+                .upsert(&item.to_string(), &features, None)
+                .unwrap();
         }
     };
     for time in 0..30 {
@@ -282,12 +284,12 @@ fn retired_features_are_bounded() {
 #[test]
 fn features_are_retired_at_the_stamp_of_the_next_batch() {
     let mut catalogue = Catalogue::new(1, false).unwrap();
-    catalogue.upsert("a", &[1.0]).unwrap();
-    catalogue.upsert("a", &[2.0]).unwrap();
+    catalogue.upsert("a", &[1.0], None).unwrap();
+    catalogue.upsert("a", &[2.0], None).unwrap();
     catalogue.prune(1_000);
     assert_eq!(catalogue.features_of("a", 1), Some(vec![1.0]));
     catalogue.date_retirements(60);
-    catalogue.upsert("a", &[3.0]).unwrap();
+    catalogue.upsert("a", &[3.0], None).unwrap();
     catalogue.date_retirements(70);
     catalogue.prune(60);
     assert_eq!(catalogue.features_of("a", 1), Some(vec![1.0]));

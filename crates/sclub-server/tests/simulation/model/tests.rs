@@ -66,7 +66,7 @@ impl Book {
             0 => BTreeMap::new(),
             _ => BTreeMap::from([("u".to_owned(), (count, sum))]),
         };
-        self.model.check_users(&users)
+        self.model.check_users(&users, None)
     }
 }
 

@@ -60,7 +60,7 @@ impl Matrix {
     }
 
     /// A row and the one behind it, to be changed.
-    pub(super) fn row_and_next(&mut self, row: usize) -> (&mut [f64], &mut [f64]) {
+    pub fn row_and_next(&mut self, row: usize) -> (&mut [f64], &mut [f64]) {
         let both = &mut self.values[row * self.columns..(row + 2) * self.columns];
         both.split_at_mut(self.columns)
     }
@@ -74,13 +74,13 @@ impl Matrix {
     }
 
     /// The columns, each by itself.
-    pub(super) fn to_columns(&self) -> Vec<Vec<f64>> {
+    pub fn to_columns(&self) -> Vec<Vec<f64>> {
         let column = |at| (0..self.rows).map(|row| self.get(row, at)).collect();
         (0..self.columns).map(column).collect()
     }
 
     /// From its columns, each `rows` long.
-    pub(super) fn from_columns(rows: usize, columns: &[Vec<f64>]) -> Self {
+    pub fn from_columns(rows: usize, columns: &[Vec<f64>]) -> Self {
         let mut matrix = Self::zeros(rows, columns.len());
         for row in 0..rows {
             for (value, column) in matrix.row_mut(row).iter_mut().zip(columns) {
@@ -91,7 +91,7 @@ impl Matrix {
     }
 
     /// `selfᵀ · other`.
-    pub(super) fn transposed_times(&self, other: &Matrix) -> Matrix {
+    pub fn transposed_times(&self, other: &Matrix) -> Matrix {
         let mut product = Matrix::zeros(self.columns, other.columns);
         for row in 0..self.rows {
             for (at, &factor) in self.row(row).iter().enumerate() {
@@ -102,7 +102,7 @@ impl Matrix {
     }
 
     /// Adds `sign · left · right`.
-    pub(super) fn add_product(&mut self, sign: f64, left: &Matrix, right: &Matrix) {
+    pub fn add_product(&mut self, sign: f64, left: &Matrix, right: &Matrix) {
         for row in 0..self.rows {
             for (at, &factor) in left.row(row).iter().enumerate() {
                 add_scaled(self.row_mut(row), sign * factor, right.row(at));

@@ -1,0 +1,164 @@
+//! The settings of a space.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sclub_features::Transform;
+use serde_json::{Map, Value};
+
+use crate::env::{Access, Disk};
+use crate::serve::check;
+use crate::settings::{MAX_PROPENSITIES, Settings};
+
+/// The settings that a space was made with, by their names.
+pub type Given = Map<String, Value>;
+
+/// The file with the settings of a space, in its data folder.
+const SETTINGS_FILE: &str = "settings.toml";
+
+/// The settings that a server has and a space has not.
+const OF_SERVER: [&str; 21] = [
+    "data",
+    "addr",
+    "keys",
+    "insecure",
+    "tls-cert",
+    "tls-key",
+    "host",
+    "audit",
+    "max-connections",
+    "max-connections-per-address",
+    "timeout",
+    "threads",
+    "fit-threads",
+    "cluster",
+    "cluster-name",
+    "node",
+    "standby",
+    "nats-creds",
+    "nats-ca",
+    "log-format",
+    "log",
+];
+
+/// The settings of a space in a data folder: those given, the server's limits, and defaults.
+pub(super) fn space_settings(
+    server: &Settings,
+    data: &Path,
+    given: &Given,
+) -> Result<Settings, String> {
+    if let Some(name) = given.keys().find(|name| OF_SERVER.contains(&&***name)) {
+        return Err(format!("{name} is a setting of the server, not of a space"));
+    }
+    let base = Settings {
+        max_body: server.max_body,
+        max_candidates: server.max_candidates,
+        max_k: server.max_k,
+        max_seen: server.max_seen,
+        max_dim: server.max_dim,
+        max_id: server.max_id,
+        max_batch: server.max_batch,
+        rate: server.rate,
+        ..Settings::default()
+    };
+    let mut all = match serde_json::to_value(base) {
+        Ok(Value::Object(all)) => all,
+        _ => return Err("the defaults cannot be read".to_owned()),
+    };
+    all.extend(given.clone());
+    let mut settings: Settings =
+        serde_json::from_value(Value::Object(all)).map_err(|error| error.to_string())?;
+    settings.data = data.to_owned();
+    check(&settings)?;
+    let max = settings.max_dim;
+    if settings.dim.is_some_and(|dim| dim == 0 || dim > max) {
+        return Err(format!("dim must be from 1 to max-dim, {max}"));
+    }
+    if settings.propensities > MAX_PROPENSITIES {
+        return Err(format!("propensities must be at most {MAX_PROPENSITIES}"));
+    }
+    if let Some(file) = &settings.features {
+        let bytes = std::fs::read(file)
+            .map_err(|error| format!("features: cannot read {}: {error}", file.display()))?;
+        let transform = Transform::decode(&bytes)
+            .map_err(|error| format!("features: {}: {error}", file.display()))?;
+        settings.transform = Some(Arc::new(transform));
+    }
+    Ok(settings)
+}
+
+/// The settings in the folder of a space. A folder without any was put there by an operator.
+pub(super) fn read_given(folder: &Path) -> Result<Given, String> {
+    let file = folder.join(SETTINGS_FILE);
+    let text = match std::fs::read_to_string(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Given::new()),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    toml::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Writes the settings of a space. They are durable when this returns.
+pub(super) fn write_given(disk: &dyn Disk, folder: &Path, given: &Given) -> Result<(), String> {
+    let file = folder.join(SETTINGS_FILE);
+    let text = toml::to_string(given).map_err(|error| format!("settings: {error}"))?;
+    let written = (|| {
+        let new = file.with_extension("tmp");
+        let out = disk.open(&new, Access::Create)?;
+        out.write_all_at(text.as_bytes(), 0)?;
+        out.sync()?;
+        disk.rename(&new, &file)?;
+        disk.sync_dir(folder)
+    })();
+    written.map_err(|error: std::io::Error| format!("cannot write {}: {error}", file.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn given(value: Value) -> Given {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_space_has_the_limits_of_the_server_and_settings_of_its_own() {
+        let server = Settings {
+            max_k: 7,
+            rate: 5,
+            reward_max: 9.0,
+            dim: Some(3),
+            ..Settings::default()
+        };
+        let own = given(json!({"dim": 16, "policy": "sclub-soft", "rate": 50, "after": "5m"}));
+        let settings = space_settings(&server, Path::new("x"), &own).unwrap();
+        assert_eq!((settings.max_k, settings.rate), (7, 50));
+        assert_eq!((settings.dim, settings.reward_max), (Some(16), 1.0));
+        assert_eq!(settings.data, Path::new("x"));
+        for (bad, reason) in [
+            (
+                json!({"addr": "0.0.0.0:1"}),
+                "addr is a setting of the server",
+            ),
+            (json!({"dim": 0}), "dim must be from 1 to max-dim, 512"),
+            (json!({"dim": "x"}), "invalid type"),
+            (json!({"strange": 1}), "unknown field `strange`"),
+            (json!({"max-body": 0}), "max-body is 0"),
+            (json!({"features": "/none"}), "features: cannot read /none"),
+        ] {
+            let error = space_settings(&server, Path::new("x"), &given(bad)).unwrap_err();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_are_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = crate::env::Env::real().disk;
+        assert_eq!(read_given(folder.path()), Ok(Given::new()));
+        let own = given(json!({"dim": 16, "beta": 0.5, "context": ["hour"], "policy": "sclub"}));
+        write_given(&*disk, folder.path(), &own).unwrap();
+        assert_eq!(read_given(folder.path()), Ok(own));
+    }
+}

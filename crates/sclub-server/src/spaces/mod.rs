@@ -1,0 +1,354 @@
+//! Spaces: several catalogues and models in one server.
+//!
+//! A space is an engine with a data folder, settings, keys and limits of its own. The space `default` is the server's
+//! data folder; the others are the folders in its subfolder `spaces`, each with its settings in `settings.toml`.
+//! Folders appear and disappear by a rename: one that a crash left half-made or half-removed has an ending that no
+//! name of a space has, and is removed at the next start.
+
+mod config;
+mod fit_pool;
+mod turns;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+
+use axum::Router;
+use axum::http::StatusCode;
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+pub use config::Given;
+pub use turns::Turns;
+
+use crate::api::{App, router};
+use crate::edge::keys::{DEFAULT_SPACE, check_space};
+use crate::edge::{ApiError, Guard};
+use crate::engine::{Engine, OpenError};
+use crate::env::Env;
+use crate::identity::Identity;
+use crate::locks::{read, write};
+use crate::settings::Settings;
+use crate::store::Folder;
+use config::{read_given, space_settings, write_given};
+use fit_pool::FitPool;
+
+/// The ending of a folder that is being made.
+const NEW: &str = ".new";
+/// The ending of a folder that is being removed.
+const DELETED: &str = ".deleted";
+
+/// The spaces of a server.
+#[derive(Debug)]
+pub struct Spaces {
+    /// The folder with the data folders of all spaces but the default one.
+    folder: PathBuf,
+    server: Settings,
+    /// The guard with the keys of all spaces.
+    guard: Guard,
+    turns: Turns,
+    fits: Arc<FitPool>,
+    all: RwLock<BTreeMap<Arc<str>, Arc<Space>>>,
+    /// Held while a space is made or deleted.
+    changing: tokio::sync::Mutex<()>,
+}
+
+/// A space.
+#[derive(Debug)]
+pub struct Space {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its application, which has the engine once that is open.
+    pub app: Arc<App>,
+    /// Its calls, with the paths of the default space.
+    pub router: Router,
+    /// The settings that it was made with.
+    pub given: Given,
+    seconds: AbortHandle,
+}
+
+impl Spaces {
+    /// The spaces of a server, of which only the default one is known yet. Call it in a runtime.
+    pub fn new(server: &Settings, guard: Guard) -> Arc<Self> {
+        let spaces = Arc::new(Self {
+            folder: server.data.join("spaces"),
+            turns: Turns::new(server.threads),
+            fits: Arc::new(FitPool::new(server.fit_threads)),
+            server: server.clone(),
+            guard,
+            all: RwLock::default(),
+            changing: tokio::sync::Mutex::default(),
+        });
+        let given = Given::default();
+        let default = spaces.space(DEFAULT_SPACE, server.clone(), given);
+        default.app.know_spaces(&spaces);
+        spaces.insert(default);
+        spaces
+    }
+
+    /// The guard with the keys of all spaces.
+    pub fn guard(&self) -> &Guard {
+        &self.guard
+    }
+
+    /// The default space.
+    pub fn default_space(&self) -> Arc<Space> {
+        self.get(DEFAULT_SPACE).expect("it is never removed")
+    }
+
+    /// A space by its name.
+    pub fn get(&self, name: &str) -> Option<Arc<Space>> {
+        read(&self.all).get(name).cloned()
+    }
+
+    /// All spaces, by name.
+    pub fn list(&self) -> Vec<Arc<Space>> {
+        read(&self.all).values().cloned().collect()
+    }
+
+    /// A space whose engine is not open yet.
+    fn space(&self, name: &str, settings: Settings, given: Given) -> Arc<Space> {
+        let guard = self.guard.of_space(name, settings.rate);
+        let app = App::of_space(settings, name, self.turns.another());
+        Arc::new(Space {
+            name: name.into(),
+            router: router(Arc::clone(&app), &guard),
+            seconds: tokio::spawn(Arc::clone(&app).count_seconds()).abort_handle(),
+            app,
+            given,
+        })
+    }
+
+    fn insert(&self, space: Arc<Space>) {
+        let mut all = write(&self.all);
+        all.insert(Arc::clone(&space.name), space);
+        self.turns.share(all.len() > 1);
+    }
+
+    /// Starts the engine of a space. Blocks.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub fn start(&self, space: &Space, folder: Folder) -> Result<(), OpenError> {
+        let begun = std::time::Instant::now();
+        let workers = Box::new(FitPool::share(&self.fits));
+        let engine = Engine::start_with(folder, space.app.settings(), workers)?;
+        {
+            let state = engine.state();
+            let milliseconds = begun.elapsed().as_millis() as u64;
+            tracing::info!(
+                space = &*space.name,
+                policy = state.identity().policy.name,
+                events = state.events(),
+                users = state.users().len(),
+                clusters = state.clusters(),
+                milliseconds,
+                "ready"
+            );
+        }
+        space.app.begin(engine);
+        Ok(())
+    }
+
+    /// Opens all spaces but the default one. One that cannot be opened answers with the reason. Blocks; call it in a
+    /// runtime.
+    pub fn open_all(&self) {
+        let env = Env::real();
+        let names = env.disk.names(&self.folder).unwrap_or_default();
+        let mut found = Vec::new();
+        for name in names {
+            let path = self.folder.join(&name);
+            if name.ends_with(NEW) || name.ends_with(DELETED) {
+                let removed = env.disk.remove_dir_all(&path);
+                tracing::info!(path = %path.display(), ?removed, "removed what a crash has left");
+            } else if !path.is_dir() || check_space(&name).is_err() || name == DEFAULT_SPACE {
+                tracing::warn!(path = %path.display(), "ignored: it is not the folder of a space");
+            } else {
+                let read = read_given(&path).and_then(|given| {
+                    let settings = space_settings(&self.server, &path, &given)?;
+                    Ok((settings, given))
+                });
+                let (settings, given, problem) = match read {
+                    Ok((settings, given)) => (settings, given, None),
+                    Err(problem) => (self.server.clone(), Given::default(), Some(problem)),
+                };
+                let space = self.space(&name, settings, given);
+                self.insert(Arc::clone(&space));
+                found.push((space, path, problem));
+            }
+        }
+        for (space, path, problem) in found {
+            let opened = match problem {
+                Some(problem) => Err(problem),
+                None => Folder::open(&env, &path)
+                    .map_err(OpenError::from)
+                    .and_then(|folder| self.start(&space, folder))
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(reason) = opened {
+                tracing::error!(space = &*space.name, reason, "the space cannot be opened");
+                space.app.fail(reason);
+            }
+        }
+    }
+
+    /// Makes a space, or opens a data folder that was put in its place. Returns it, and true if it is new.
+    ///
+    /// # Errors
+    /// If its name or settings are invalid, or a space with other settings has the name.
+    pub async fn create(
+        self: &Arc<Self>,
+        name: &str,
+        given: Given,
+    ) -> Result<(Arc<Space>, bool), ApiError> {
+        check_space(name).map_err(|reason| ApiError::invalid("space", reason))?;
+        let _changing = self.changing.lock().await;
+        if let Some(space) = self.get(name) {
+            return match space.given == given && name != DEFAULT_SPACE {
+                true => Ok((space, false)),
+                false => Err(ApiError::conflict(
+                    "exists",
+                    format!("space '{name}' exists, with other settings"),
+                )),
+            };
+        }
+        let path = self.folder.join(name);
+        let settings = space_settings(&self.server, &path, &given)
+            .map_err(|reason| ApiError::invalid("settings", reason))?;
+        let spaces = Arc::clone(self);
+        let space = self.space(name, settings, given);
+        let made = {
+            let space = Arc::clone(&space);
+            tokio::task::spawn_blocking(move || spaces.make(&space, &path)).await
+        };
+        match made {
+            Ok(Ok(())) => {
+                self.insert(Arc::clone(&space));
+                Ok((space, true))
+            }
+            Ok(Err(reason)) => {
+                space.seconds.abort();
+                Err(ApiError::invalid("settings", reason))
+            }
+            Err(_) => Err(ApiError::internal()),
+        }
+    }
+
+    /// Makes the folder of a space, if there is none, and opens it. Blocks.
+    fn make(&self, space: &Space, path: &Path) -> Result<(), String> {
+        let env = Env::real();
+        let settings = space.app.settings();
+        let is_new = !path.exists();
+        if is_new {
+            Identity::new(settings, &*env.random)
+                .and_then(|identity| identity.check_run(settings))
+                .map_err(|error| error.to_string())?;
+            let new = with_ending(path, NEW);
+            if new.exists() {
+                env.disk
+                    .remove_dir_all(&new)
+                    .map_err(|error| told(&new, &error))?;
+            }
+            drop(Folder::open(&env, &new).map_err(|error| error.to_string())?);
+            write_given(&*env.disk, &new, &space.given)?;
+            env.disk
+                .rename(&new, path)
+                .and_then(|()| env.disk.sync_dir(&self.folder))
+                .map_err(|error| told(path, &error))?;
+        }
+        let opened = Folder::open(&env, path)
+            .map_err(|error| error.to_string())
+            .and_then(|folder| {
+                // An operator may have put the folder there.
+                if !is_new {
+                    write_given(&*env.disk, path, &space.given)?;
+                }
+                self.start(space, folder).map_err(|error| error.to_string())
+            });
+        if opened.is_err() && is_new {
+            let _ = env.disk.remove_dir_all(path);
+        }
+        opened
+    }
+
+    /// Deletes a space with all of its data.
+    ///
+    /// # Errors
+    /// If there is none, it is the default one, or its files cannot be removed.
+    pub async fn delete(&self, name: &str) -> Result<(), ApiError> {
+        if name == DEFAULT_SPACE {
+            let message = "the default space cannot be deleted; it is the server's data folder";
+            return Err(ApiError::invalid("space", message));
+        }
+        let _changing = self.changing.lock().await;
+        let space = self.get(name).ok_or_else(|| unknown_space(name))?;
+        {
+            let mut all = write(&self.all);
+            all.remove(name);
+            self.turns.share(all.len() > 1);
+        }
+        space.close().await;
+        let (path, gone) = (
+            self.folder.join(name),
+            with_ending(&self.folder.join(name), DELETED),
+        );
+        let folder = self.folder.clone();
+        let removed = tokio::task::spawn_blocking(move || {
+            let disk = Env::real().disk;
+            disk.rename(&path, &gone)?;
+            disk.sync_dir(&folder)?;
+            disk.remove_dir_all(&gone)
+        });
+        match removed.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                tracing::error!(space = name, %error, "cannot remove the folder of a space");
+                Err(ApiError::internal())
+            }
+            Err(_) => Err(ApiError::internal()),
+        }
+    }
+
+    /// Closes the engines of all spaces.
+    pub fn close_all(&self, runtime: &Handle) {
+        for space in self.list() {
+            if runtime.block_on(space.close()) {
+                tracing::info!(space = &*space.name, "closed");
+            }
+        }
+    }
+}
+
+impl Space {
+    /// Ends the engine. Returns true if there was one.
+    async fn close(&self) -> bool {
+        self.seconds.abort();
+        match self.app.engine() {
+            Some(engine) => {
+                engine.close().await;
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// 404: there is no such space.
+pub fn unknown_space(name: &str) -> ApiError {
+    ApiError::new(
+        StatusCode::NOT_FOUND,
+        "unknown_space",
+        format!("there is no space '{name}'"),
+    )
+    .field("space")
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+fn told(path: &Path, error: &std::io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}

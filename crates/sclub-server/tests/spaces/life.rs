@@ -1,0 +1,205 @@
+//! Spaces are made, kept over restarts, and deleted.
+
+use sclub_server::edge::Keys;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use crate::bench::Server;
+
+#[test]
+fn spaces_are_kept_over_a_restart() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    let given = json!({"dim": 3, "policy": "linucb-one", "max-k": 2, "reward-max": 5});
+    server.ok("", "PUT", "/v1/spaces/shop", &given);
+    server.fill("", "shop", 3);
+    server.fill("", "default", 2);
+    let before = ["shop", "default"].map(|space| server.seen(space).0);
+    assert_ne!(before[0], before[1]);
+    drop(server);
+    let server = Server::new(folder.path(), Keys::none());
+    assert_eq!(
+        ["shop", "default"].map(|space| server.seen(space).0),
+        before
+    );
+    let card = server.ok("", "GET", "/v1/spaces/shop", &Value::Null);
+    assert_eq!(card["policy"], "linucb-one");
+    let state = server.ok("", "GET", "/v1/spaces/shop/state", &Value::Null);
+    assert_eq!(
+        (&state["max_k"], &state["reward_max"]),
+        (&json!(2), &json!(5.0))
+    );
+    // The same settings again change nothing.
+    let again = server.send("", "PUT", "/v1/spaces/shop", &given.to_string());
+    assert_eq!(again.0, 200, "{}", again.1);
+    let other = server.refused("", "PUT", "/v1/spaces/shop", &json!({"dim": 4}));
+    assert_eq!(other, (409, "exists".to_owned()));
+    assert_eq!(server.seen("shop").0, before[0]);
+}
+
+#[test]
+fn a_broken_space_stops_no_other() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    for space in ["a", "b", "c"] {
+        server.ok("", "PUT", &format!("/v1/spaces/{space}"), &json!({}));
+        server.fill("", space, 2);
+    }
+    let before = server.seen("c");
+    drop(server);
+    let spaces = folder.path().join("spaces");
+    std::fs::write(spaces.join("a/identity"), "x").unwrap();
+    std::fs::write(spaces.join("b/settings.toml"), "strange = 1\n").unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    for (space, reason) in [("a", "identity"), ("b", "unknown field `strange`")] {
+        let path = format!("/v1/spaces/{space}");
+        let card = server.ok("", "GET", &path, &Value::Null);
+        assert_eq!(card["status"], "broken");
+        let told = card["reason"].as_str().unwrap();
+        assert!(told.contains(reason), "{told}");
+        let (status, answer) = server.send("", "GET", &format!("{path}/state"), "");
+        assert_eq!(status, 503);
+        assert!(answer.contains("\"broken\""), "{answer}");
+        assert_eq!(server.send("", "GET", &format!("{path}/readyz"), "").0, 503);
+    }
+    assert_eq!(server.seen("c").0, before.0);
+    assert_eq!(server.send("", "GET", "/readyz", "").0, 200);
+    // A broken space can be deleted.
+    server.ok("", "DELETE", "/v1/spaces/a?confirm=a", &Value::Null);
+    assert!(!spaces.join("a").exists());
+}
+
+#[test]
+fn a_space_is_deleted_with_its_data_and_only_on_confirmation() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
+    server.fill("", "shop", 2);
+    for query in ["", "?confirm=", "?confirm=other", "?force=true"] {
+        let (status, _) = server.send("", "DELETE", &format!("/v1/spaces/shop{query}"), "");
+        assert!(matches!(status, 400 | 422), "{query}: {status}");
+    }
+    assert_eq!(
+        server
+            .refused(
+                "",
+                "DELETE",
+                "/v1/spaces/default?confirm=default",
+                &Value::Null
+            )
+            .0,
+        422
+    );
+    assert_eq!(
+        server
+            .refused("", "DELETE", "/v1/spaces/none?confirm=none", &Value::Null)
+            .0,
+        404
+    );
+    assert_eq!(server.seen("shop").1, 3);
+    server.ok("", "DELETE", "/v1/spaces/shop?confirm=shop", &Value::Null);
+    assert_eq!(
+        server
+            .refused("", "GET", "/v1/spaces/shop/state", &Value::Null)
+            .0,
+        404
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.path().join("spaces"))
+            .unwrap()
+            .count(),
+        0
+    );
+    // Another space of the name begins with nothing.
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 5}));
+    assert_eq!(server.seen("shop").1, 0);
+    server.fill("", "shop", 5);
+}
+
+#[test]
+fn what_a_crash_has_left_is_removed() {
+    let folder = tempdir().unwrap();
+    drop(Server::new(folder.path(), Keys::none()));
+    let spaces = folder.path().join("spaces");
+    for name in ["shop.new", "old.deleted", "lost+found"] {
+        std::fs::create_dir_all(spaces.join(name).join("log")).unwrap();
+    }
+    let server = Server::new(folder.path(), Keys::none());
+    assert_eq!(server.spaces.list().len(), 1);
+    let left: Vec<_> = std::fs::read_dir(&spaces)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["lost+found"]);
+}
+
+#[test]
+fn a_folder_that_an_operator_puts_there_is_a_space() {
+    let folder = tempdir().unwrap();
+    let other = tempdir().unwrap();
+    let server = Server::new(other.path(), Keys::none());
+    server.fill("", "default", 3);
+    let before = server.seen("default").0;
+    drop(server);
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", "/v1/spaces/x", &json!({}));
+    std::fs::rename(other.path(), folder.path().join("spaces/taken")).unwrap();
+    // On a running server, with settings.
+    server.ok("", "PUT", "/v1/spaces/taken", &json!({"max-k": 4}));
+    assert_eq!(server.seen("taken").0, before);
+    drop(server);
+    std::fs::rename(
+        folder.path().join("spaces/taken"),
+        folder.path().join("spaces/moved"),
+    )
+    .unwrap();
+    // And at a start.
+    let server = Server::new(folder.path(), Keys::none());
+    assert_eq!(server.seen("moved").0, before);
+    let card = server.ok("", "GET", "/v1/spaces/moved", &Value::Null);
+    assert_eq!(card["settings"], json!({"max-k": 4}));
+}
+
+#[test]
+fn bad_names_and_settings_make_no_space() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    for name in [
+        "Shop",
+        "-a",
+        "a.new",
+        "%2e%2e",
+        "a%2fb",
+        "é",
+        &"a".repeat(64),
+    ] {
+        let (status, answer) = server.send("", "PUT", &format!("/v1/spaces/{name}"), "{}");
+        assert_eq!(status, 422, "{name}: {answer}");
+        assert!(answer.contains("the name of a space must have"), "{answer}");
+    }
+    let default = server.refused("", "PUT", "/v1/spaces/default", &json!({}));
+    assert_eq!(default, (409, "exists".to_owned()));
+    for bad in [
+        json!({"policy": "club"}),
+        json!({"policy": "none"}),
+        json!({"dim": 100_000}),
+        json!({"addr": "0.0.0.0:1"}),
+        json!({"reward-min": 2}),
+        json!({"strange": 1}),
+        json!({"unanswered": 7}),
+        json!({"explore-share": 2}),
+    ] {
+        let (status, answer) = server.send("", "PUT", "/v1/spaces/shop", &bad.to_string());
+        assert_eq!(status, 422, "{bad}: {answer}");
+        assert!(answer.contains("\"settings\""), "{answer}");
+    }
+    for bad in ["[1]", "{", "\"x\""] {
+        assert_eq!(
+            server.send("", "PUT", "/v1/spaces/shop", bad).0,
+            400,
+            "{bad}"
+        );
+    }
+    assert_eq!(server.spaces.list().len(), 1);
+    assert!(!folder.path().join("spaces").exists());
+}
