@@ -283,7 +283,7 @@ fn read<T: for<'a> Deserialize<'a>>(answer: Value) -> Result<T> {
 
 fn described(experiment: &Experiment) -> String {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY).set_header([
+    table.load_style(UTF8_HORIZONTAL_ONLY).set_header([
         "arm",
         "policy",
         "share",

@@ -1,7 +1,7 @@
 //! `sclub features --items`: a catalogue to vectors of its items, and a transform for new ones.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -212,7 +212,7 @@ fn matched(
     all: &Interactions,
     items: &[RawItem],
     id: Option<&str>,
-    ratings: &PathBuf,
+    ratings: &Path,
 ) -> Result<Sparse> {
     let Some(id) = id else {
         bail!("--ratings needs the ids of the items; name their column with --id-column");

@@ -86,9 +86,7 @@ fn estimate(user: usize) -> Vec<f64> {
     for pivot in 0..3 {
         for row in (0..3).filter(|row| *row != pivot) {
             let factor = system[row][pivot] / system[pivot][pivot];
-            for column in 0..4 {
-                system[row][column] -= factor * system[pivot][column];
-            }
+            (0..4).for_each(|column| system[row][column] -= factor * system[pivot][column]);
         }
     }
     (0..3).map(|at| system[at][3] / system[at][at]).collect()

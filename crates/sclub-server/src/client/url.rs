@@ -105,7 +105,10 @@ mod tests {
         assert_eq!(path("http://h", "/v1/state"), "/v1/state");
         assert_eq!(path("http://h/x/", "/v1/state"), "/x/v1/state");
         let shop = "http://h/x/v1/spaces/shop/";
-        assert_eq!(path(shop, "/v1/items/a?b=c"), "/x/v1/spaces/shop/items/a?b=c");
+        assert_eq!(
+            path(shop, "/v1/items/a?b=c"),
+            "/x/v1/spaces/shop/items/a?b=c"
+        );
         assert_eq!(path(shop, "/healthz"), "/x/v1/spaces/shop/healthz");
     }
 
