@@ -48,7 +48,7 @@ pub use file::{FileError, VERSION};
 pub use fit::{FitError, Fitted, MIN_TAKERS, Part, Report, TakenReport, blend, fit, fit_watched};
 pub use kinds::{Kind, Options, id_column};
 pub use matrix::{Matrix, Sparse};
-pub use transform::{ItemError, Transform, id_text};
+pub use transform::{ItemError, Transform, id_text, whole_text};
 
 /// An item as a catalogue has it: its fields by name.
 pub type RawItem = serde_json::Map<String, serde_json::Value>;

@@ -10,15 +10,16 @@
 //!
 //! All conditions must hold. An item without the field passes `none` only.
 
+use sclub_features::id_text;
 use serde_json::{Map, Value};
 
 use crate::description::{Facts, field_hash, term};
 use crate::refusal::Refusal;
 
 /// The maximum number of values in a filter.
-const MAX_VALUES: usize = 10_000;
+pub const MAX_VALUES: usize = 10_000;
 /// The maximum number of conditions in a filter.
-const MAX_CONDITIONS: usize = 64;
+pub const MAX_CONDITIONS: usize = 64;
 /// The number of values up to which they are compared one by one.
 const FEW: usize = 8;
 
@@ -142,7 +143,12 @@ fn terms(field: &str, list: &[Value], at: &str, count: &mut usize) -> Result<Vec
     let mut hashes = Vec::with_capacity(list.len());
     for value in list {
         let message = "a value must be a string, a number, true or false";
-        let hash = term(field, value).ok_or_else(|| Refusal::invalid(at, message))?;
+        // A whole number is the id of its digits.
+        let id = match value {
+            Value::Number(_) if field == "id" => id_text(value).map(Value::from),
+            _ => None,
+        };
+        let hash = term(field, id.as_ref().unwrap_or(value)).ok_or_else(|| Refusal::invalid(at, message))?;
         hashes.push(hash);
     }
     hashes.sort_unstable();

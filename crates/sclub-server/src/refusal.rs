@@ -31,6 +31,12 @@ pub enum Refusal {
         /// The field of the request that names it.
         field: &'static str,
     },
+    /// There is nothing to choose from.
+    #[error(
+        "there are no candidates: the catalogue is empty, or all items are unavailable, excluded, or do not pass the \
+         filter{0}"
+    )]
+    NoCandidates(String),
     /// The user has given no reward, or was forgotten.
     #[error("unknown user '{0}': no reward of this user has been learned")]
     UnknownUser(String),

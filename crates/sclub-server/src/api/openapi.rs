@@ -1,9 +1,17 @@
-//! The OpenAPI description, generated from the code.
+//! The OpenAPI description: generated from the code, then made exact. The description that a server sends has the limits of
+//! that server, and says whether calls need a key.
 
+mod answers;
+mod exact;
+mod links;
+mod parts;
+
+use serde_json::{Map, Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{admin, calls, cluster, experiments, items, look, model, spaces, stream};
+use crate::settings::Settings;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -14,7 +22,9 @@ use super::{admin, calls, cluster, experiments, items, look, model, spaces, stre
                        Where keys are configured, send one as Authorization: Bearer KEY. Every path \
                        under /v1 is that of the space default; /v1/spaces/NAME/recommend is \
                        /v1/recommend of the space NAME, and so on for every call, and for /metrics, \
-                       /healthz and /readyz."
+                       /healthz and /readyz. /v1/spaces/NAME/openapi.json describes the calls of that \
+                       space. Every answer has a header x-request-id. A request that is not valid HTTP is \
+                       answered 400, 414 or 431 without a body, and a method that a path does not have 405."
     ),
     paths(
         calls::recommend,
@@ -49,7 +59,7 @@ use super::{admin, calls, cluster, experiments, items, look, model, spaces, stre
         spaces::create,
         spaces::delete
     ),
-    components(schemas(model::HistoryEntry)),
+    components(schemas(model::HistoryEntry, model::SecondCard)),
     modifiers(&Key),
     security((), ("key" = [])),
     tags(
@@ -76,9 +86,56 @@ impl Modify for Key {
     }
 }
 
-/// The OpenAPI description as JSON.
+/// The OpenAPI description as JSON, with the limits that a server has by default.
 pub fn document() -> String {
-    let mut text = Document::openapi().to_pretty_json().expect("plain data");
+    description(&Settings::default(), false, None)
+}
+
+/// The OpenAPI description of a space of a server.
+pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&str>) -> String {
+    let mut document = serde_json::to_value(Document::openapi()).expect("plain data");
+    parts::add(&mut document);
+    exact::make_exact(&mut document, settings);
+    answers::add(&mut document);
+    links::add(&mut document);
+    if needs_key {
+        document["security"] = json!([{"key": []}]);
+    }
+    if let Some(space) = space {
+        move_to_space(&mut document, space);
+    }
+    let mut text = serde_json::to_string_pretty(&document).expect("plain data");
     text.push('\n');
     text
+}
+
+/// Changes the paths of a description to those of a space. The calls about all spaces and nodes are left out.
+fn move_to_space(document: &mut Value, space: &str) {
+    document["info"]["title"] = format!("sclub, space {space}").into();
+    let paths = object(document, "/paths");
+    for (path, mut about) in std::mem::take(paths) {
+        if path.starts_with("/v1/spaces") || path == "/v1/nodes" {
+            continue;
+        }
+        for (_, operation) in about.as_object_mut().into_iter().flatten() {
+            answers::add_reference(operation, "404", "UnknownSpace");
+        }
+        let call = path.strip_prefix("/v1").unwrap_or(&path);
+        paths.insert(format!("/v1/spaces/{space}{call}"), about);
+    }
+}
+
+/// An object of the description.
+fn object<'a>(document: &'a mut Value, pointer: &str) -> &'a mut Map<String, Value> {
+    let found = document.pointer_mut(pointer).and_then(Value::as_object_mut);
+    found.unwrap_or_else(|| panic!("the description has no object {pointer}"))
+}
+
+/// Calls a function with each operation: its path, its method, and the operation itself.
+fn each_operation(document: &mut Value, mut change: impl FnMut(&str, &str, &mut Value)) {
+    for (path, methods) in object(document, "/paths") {
+        for (method, operation) in methods.as_object_mut().into_iter().flatten() {
+            change(path, method, operation);
+        }
+    }
 }

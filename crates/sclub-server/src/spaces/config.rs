@@ -41,6 +41,14 @@ const OF_SERVER: [&str; 21] = [
     "log",
 ];
 
+/// The names of the settings that a space can have, without constants.
+#[cfg(test)]
+pub(crate) fn names_of_settings() -> Vec<String> {
+    let mut names = Settings::names();
+    names.retain(|name| !OF_SERVER.contains(&&**name));
+    names
+}
+
 /// The settings of a space in a data folder: those given, the server's limits, and defaults.
 pub(super) fn space_settings(
     server: &Settings,

@@ -19,6 +19,8 @@ use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 pub use config::Given;
+#[cfg(test)]
+pub(crate) use config::names_of_settings;
 pub use turns::Turns;
 
 use crate::api::{App, router};
