@@ -255,13 +255,23 @@ fn a_mistyped_variable_is_refused_with_the_nearest_name() {
         ("SCLUB_ALPHA_THETTA", "SCLUB_ALPHA_THETA"),
     ] {
         let error = refused(folder.path(), &[(mistyped, "x")], &[]);
-        let expected = format!("environment {mistyped}: there is no such setting; the nearest is {nearest},");
+        let expected =
+            format!("environment {mistyped}: there is no such setting; the nearest is {nearest},");
         assert!(error.contains(&expected), "{error}");
     }
     // Those of other commands, of tests, and those that Kubernetes sets for a service called sclub.
     let others = [
-        "SCLUB_BIN", "SCLUB_KEY", "SCLUB_URL", "SCLUB_KILLS", "SCLUB_NATS_SERVER", "SCLUB_SIM_SEEDS", "SCLUB_QUICK",
-        "SCLUB_SERVICE_HOST", "SCLUB_PORT", "SCLUB_PORT_8080_TCP_ADDR", "SCLUBBY",
+        "SCLUB_BIN",
+        "SCLUB_KEY",
+        "SCLUB_URL",
+        "SCLUB_KILLS",
+        "SCLUB_NATS_SERVER",
+        "SCLUB_SIM_SEEDS",
+        "SCLUB_QUICK",
+        "SCLUB_SERVICE_HOST",
+        "SCLUB_PORT",
+        "SCLUB_PORT_8080_TCP_ADDR",
+        "SCLUBBY",
     ];
     print_config(folder.path(), &others.map(|name| (name, "x")), &[]);
 }

@@ -149,8 +149,8 @@ pub fn id_text(value: &Value) -> Option<String> {
 
 /// The digits of a number without a fraction, such as 7.0: in JSON it is the same number as 7.
 pub fn whole_text(number: f64) -> Option<String> {
-    // The integers that JSON is read with: from -2^63 to 2^64 - 1.
-    let is_whole = number.fract() == 0.0 && (-2f64.powi(63)..2f64.powi(64)).contains(&number);
+    // Integers between these bounds are read as integers, and larger ones are rounded.
+    let is_whole = number.fract() == 0.0 && -2f64.powi(63) < number && number < 2f64.powi(64);
     // 0 and -0 are equal.
     is_whole.then(|| format!("{:.0}", number + 0.0))
 }

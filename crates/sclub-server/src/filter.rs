@@ -148,7 +148,8 @@ fn terms(field: &str, list: &[Value], at: &str, count: &mut usize) -> Result<Vec
             Value::Number(_) if field == "id" => id_text(value).map(Value::from),
             _ => None,
         };
-        let hash = term(field, id.as_ref().unwrap_or(value)).ok_or_else(|| Refusal::invalid(at, message))?;
+        let hash = term(field, id.as_ref().unwrap_or(value))
+            .ok_or_else(|| Refusal::invalid(at, message))?;
         hashes.push(hash);
     }
     hashes.sort_unstable();

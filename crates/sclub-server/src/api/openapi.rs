@@ -96,6 +96,12 @@ pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&s
     let mut document = serde_json::to_value(Document::openapi()).expect("plain data");
     parts::add(&mut document);
     exact::make_exact(&mut document, settings);
+    if space.is_some() {
+        // Nothing of a space is open to everyone.
+        each_operation(&mut document, |_, _, operation| {
+            operation.as_object_mut().map(|about| about.remove("security"));
+        });
+    }
     answers::add(&mut document);
     links::add(&mut document);
     if needs_key {
@@ -137,5 +143,97 @@ fn each_operation(document: &mut Value, mut change: impl FnMut(&str, &str, &mut 
         for (method, operation) in methods.as_object_mut().into_iter().flatten() {
             change(path, method, operation);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(settings: &Settings, needs_key: bool, space: Option<&str>) -> Value {
+        serde_json::from_str(&description(settings, needs_key, space)).unwrap()
+    }
+
+    #[test]
+    fn a_server_describes_its_own_limits_and_whether_it_has_keys() {
+        let settings = Settings {
+            max_k: 7,
+            max_id: 16,
+            dim: Some(3),
+            reward_min: -1.0,
+            ..Settings::default()
+        };
+        let of = |pointer: &str| {
+            let document = parsed(&settings, true, None);
+            document.pointer(pointer).cloned().unwrap_or_default()
+        };
+        let schema = |rest: &str| of(&format!("/components/schemas/{rest}"));
+        assert_eq!(schema("RecommendRequest/properties/k/maximum"), 7);
+        assert_eq!(schema("Id/maxLength"), 16);
+        assert_eq!(
+            of("/paths/~1v1~1users~1{id}/get/parameters/0/schema/maxLength"),
+            16
+        );
+        assert_eq!(schema("ItemLine/properties/features/minItems"), 3);
+        assert_eq!(schema("ItemLine/properties/features/maxItems"), 3);
+        assert_eq!(schema("FeedbackRequest/properties/reward/minimum"), -1.0);
+        assert_eq!(of("/security"), json!([{"key": []}]));
+        assert_eq!(of("/paths/~1healthz/get/security"), json!([{}]));
+        let without = parsed(&settings, false, None);
+        assert_eq!(without["security"], json!([{}, {"key": []}]));
+    }
+
+    #[test]
+    fn a_space_describes_its_own_paths() {
+        let document = parsed(&Settings::default(), false, Some("shop"));
+        let paths = document["paths"].as_object().unwrap();
+        assert!(paths.contains_key("/v1/spaces/shop/users/{id}"));
+        assert!(paths.contains_key("/v1/spaces/shop/metrics"));
+        assert!(
+            paths
+                .keys()
+                .all(|path| path.starts_with("/v1/spaces/shop/"))
+        );
+        let all = parsed(&Settings::default(), false, None);
+        let own = all["paths"].as_object().unwrap().keys();
+        let own = own.filter(|path| !path.starts_with("/v1/spaces") && *path != "/v1/nodes");
+        assert_eq!(paths.len(), own.count());
+        let answers = |path: &str| &document["paths"][path]["get"]["responses"];
+        let unknown = &answers("/v1/spaces/shop/state")["404"];
+        assert_eq!(unknown["$ref"], "#/components/responses/UnknownSpace");
+        assert!(answers("/v1/spaces/shop/healthz")["401"].is_object());
+    }
+
+    /// Every value of `$ref`.
+    fn references(value: &Value, all: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                let own = fields.get("$ref").and_then(Value::as_str);
+                all.extend(own.map(str::to_owned));
+                fields.values().for_each(|field| references(field, all));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, all)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_references_lead_somewhere() {
+        let mut document = parsed(&Settings::default(), false, None);
+        let mut all = Vec::new();
+        references(&document, &mut all);
+        assert!(all.len() > 100);
+        for reference in all {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+        let mut ids = Vec::new();
+        each_operation(&mut document, |_, _, operation| {
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+        });
+        ids.sort_unstable();
+        let count = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{ids:?}");
     }
 }

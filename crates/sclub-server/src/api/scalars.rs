@@ -111,7 +111,15 @@ mod tests {
             let read: GivenId<'_> = serde_json::from_str(json).unwrap();
             assert_eq!(&*read, id, "{json}");
         }
-        for json in ["7.5", "true", "null", "[7]", "18446744073709551616", "1e300"] {
+        for json in [
+            "7.5",
+            "true",
+            "null",
+            "[7]",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "1e300",
+        ] {
             let error = serde_json::from_str::<GivenId<'_>>(json).unwrap_err();
             let message = error.to_string();
             assert!(message.contains("a string or a whole number"), "{message}");

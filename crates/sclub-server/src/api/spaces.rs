@@ -231,7 +231,10 @@ pub(super) async fn create(
 
 /// In JSON 16.0 is the same number as 16.
 fn make_whole(value: &mut Value) {
-    if let Some(text) = value.as_f64().filter(|_| value.is_f64()).and_then(whole_text)
+    if let Some(text) = value
+        .as_f64()
+        .filter(|_| value.is_f64())
+        .and_then(whole_text)
         && let Ok(number) = serde_json::from_str(&text)
     {
         *value = number;

@@ -267,6 +267,7 @@ impl Engine {
                 draws, asked.user, &choice, catalogue, &context, asked.k, scratch,
             )
             .map_err(|error| match error {
+                sclub::Error::NoCandidates => no_candidates(&resolved.missing),
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
                         format!("a feature of an item times the context is too large: {error}");

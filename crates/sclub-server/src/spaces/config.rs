@@ -58,6 +58,16 @@ pub(super) fn space_settings(
     if let Some(name) = given.keys().find(|name| OF_SERVER.contains(&&***name)) {
         return Err(format!("{name} is a setting of the server, not of a space"));
     }
+    // A file has no larger ones.
+    let too_large = |value: &Value| {
+        value
+            .as_u64()
+            .is_some_and(|number| i64::try_from(number).is_err())
+    };
+    if let Some((name, value)) = given.iter().find(|(_, value)| too_large(value)) {
+        let max = i64::MAX;
+        return Err(format!("{name} is {value}; it must be at most {max}"));
+    }
     let base = Settings {
         max_body: server.max_body,
         max_candidates: server.max_candidates,
@@ -153,6 +163,10 @@ mod tests {
             (json!({"dim": "x"}), "invalid type"),
             (json!({"strange": 1}), "unknown field `strange`"),
             (json!({"max-body": 0}), "max-body is 0"),
+            (
+                json!({"max-seen": u64::MAX}),
+                "max-seen is 18446744073709551615; it must be at most 9223372036854775807",
+            ),
             (json!({"features": "/none"}), "features: cannot read /none"),
         ] {
             let error = space_settings(&server, Path::new("x"), &given(bad)).unwrap_err();

@@ -27,11 +27,7 @@ const ANSWERS: [(&str, &str, &[&str]); 14] = [
         "`unknown_space`: there is no such space, or no longer",
         &[],
     ),
-    (
-        "Timeout",
-        "`timeout`: the body did not arrive in time",
-        &[],
-    ),
+    ("Timeout", "`timeout`: the body did not arrive in time", &[]),
     ("TooLarge", "`too_large`: the body is too large", &[]),
     (
         "WrongType",
@@ -110,11 +106,7 @@ pub(super) fn add(document: &mut Value) {
 }
 
 /// The answers that an operation can have beside its own.
-fn answers_of(
-    path: &str,
-    method: &str,
-    operation: &Value,
-) -> Vec<(&'static str, &'static str)> {
+fn answers_of(path: &str, method: &str, operation: &Value) -> Vec<(&'static str, &'static str)> {
     let mut answers = vec![("421", "WrongHost"), ("503", "Unavailable")];
     // Health checks need no key.
     if operation.get("security").is_none() {

@@ -38,7 +38,11 @@ pub(super) fn make_exact(document: &mut Value, settings: &Settings) {
 
 fn not_null(kind: &Value) -> Value {
     match kind.as_array() {
-        Some(kinds) => kinds.iter().find(|kind| *kind != "null").cloned().unwrap_or_default(),
+        Some(kinds) => kinds
+            .iter()
+            .find(|kind| *kind != "null")
+            .cloned()
+            .unwrap_or_default(),
         None => kind.clone(),
     }
 }
@@ -49,10 +53,13 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
     let label = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
     match (path, name) {
         ("/v1/items" | "/v1/items/{id}" | "/v1/users/{id}", "id" | "after") => Some(id),
-        ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => Some(label),
+        ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => {
+            Some(label)
+        }
         (_, "space" | "confirm") => {
             let length = MAX_SPACE_LENGTH - 1;
-            let mut space = json!({"type": "string", "pattern": format!("^[a-z0-9][a-z0-9_-]{{0,{length}}}$")});
+            let mut space =
+                json!({"type": "string", "pattern": format!("^[a-z0-9][a-z0-9_-]{{0,{length}}}$")});
             if method == "delete" {
                 space["not"] = json!({"const": DEFAULT_SPACE});
             }
@@ -80,9 +87,16 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         "items": {"type": "number", "minimum": min, "maximum": max}
     });
     let policies: Vec<&str> = servable().into_iter().map(|spec| spec.name).collect();
-    let presets = Preset::ALL.into_iter().filter(|preset| *preset != Preset::Theory);
-    let presets = presets.map(|preset| json!(preset.as_str())).chain([Value::Null]);
-    let names: Vec<String> = constants().iter().map(|known| setting_name(known.name)).collect();
+    let presets = Preset::ALL
+        .into_iter()
+        .filter(|preset| *preset != Preset::Theory);
+    let presets = presets
+        .map(|preset| json!(preset.as_str()))
+        .chain([Value::Null]);
+    let names: Vec<String> = constants()
+        .iter()
+        .map(|known| setting_name(known.name))
+        .collect();
     let policy = json!({"enum": policies});
     let preset = json!({"enum": presets.collect::<Vec<_>>()});
     let constant = json!({"propertyNames": {"enum": names}});
@@ -106,15 +120,30 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
             "RecommendRequest/properties/candidates",
             json!({"maxItems": settings.max_candidates, "uniqueItems": true}),
         ),
-        ("RecommendRequest/properties/items", json!({"maxItems": settings.max_candidates})),
-        ("RecommendRequest/properties/exclude", json!({"maxItems": settings.max_candidates})),
+        (
+            "RecommendRequest/properties/items",
+            json!({"maxItems": settings.max_candidates}),
+        ),
+        (
+            "RecommendRequest/properties/exclude",
+            json!({"maxItems": settings.max_candidates}),
+        ),
         (
             "RecommendRequest/properties/filter",
             json!({"maxProperties": MAX_CONDITIONS, "additionalProperties": {"$ref": "#/components/schemas/Condition"}}),
         ),
-        ("RecommendRequest/properties/k", json!({"maximum": settings.max_k})),
-        ("RecommendRequest/properties/seen", json!({"maximum": settings.max_seen})),
-        ("RecommendRequest/properties/ties", json!({"enum": ["draw", "order"]})),
+        (
+            "RecommendRequest/properties/k",
+            json!({"maximum": settings.max_k}),
+        ),
+        (
+            "RecommendRequest/properties/seen",
+            json!({"maximum": settings.max_seen}),
+        ),
+        (
+            "RecommendRequest/properties/ties",
+            json!({"enum": ["draw", "order"]}),
+        ),
         ("InlineItem/properties/features", features.clone()),
         ("ItemLine/properties/features", features),
         ("ItemLine/properties/title", json!({"maxLength": MAX_TITLE})),
@@ -122,7 +151,10 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
             "ItemLine/properties/tags",
             json!({"maxItems": MAX_TAGS, "items": {"type": "string", "maxLength": MAX_TAG}}),
         ),
-        ("ItemLine/properties/data", json!({"propertyNames": {"not": {"enum": RESERVED}}})),
+        (
+            "ItemLine/properties/data",
+            json!({"propertyNames": {"not": {"enum": RESERVED}}}),
+        ),
         (
             "FeedbackRequest",
             json!({"anyOf": [
@@ -137,12 +169,27 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         ("FeedbackRequest/properties/reward", reward.clone()),
         ("FeedbackRequest/properties/others", reward),
         ("FeedbackRequest/properties/rewards", rewards),
-        ("RecommendBatchRequest/properties/requests", json!({"maxItems": settings.max_batch})),
-        ("FeedbackBatchRequest/properties/feedback", json!({"maxItems": settings.max_batch})),
-        ("ExpectRequest/properties/users", json!({"maximum": Users::LIMIT})),
+        (
+            "RecommendBatchRequest/properties/requests",
+            json!({"maxItems": settings.max_batch}),
+        ),
+        (
+            "FeedbackBatchRequest/properties/feedback",
+            json!({"maxItems": settings.max_batch}),
+        ),
+        (
+            "ExpectRequest/properties/users",
+            json!({"maximum": Users::LIMIT}),
+        ),
         ("ExperimentRequest/properties/name", name.clone()),
-        ("ExperimentRequest/properties/arms", json!({"maxItems": MAX_ARMS})),
-        ("ExperimentRequest/properties/shadows", json!({"maxItems": MAX_ARMS - 2})),
+        (
+            "ExperimentRequest/properties/arms",
+            json!({"maxItems": MAX_ARMS}),
+        ),
+        (
+            "ExperimentRequest/properties/shadows",
+            json!({"maxItems": MAX_ARMS - 2}),
+        ),
         ("ArmBody/properties/name", name.clone()),
         ("ArmBody/properties/policy", policy.clone()),
         ("ArmBody/properties/preset", preset.clone()),
@@ -152,11 +199,23 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
         ("ShadowBody/properties/preset", preset.clone()),
         ("ShadowBody/properties/constants", constant),
         ("EndRequest/properties/winner", name),
-        ("SpaceSettings/properties/policy", json!({"enum": nullable(policy)})),
+        (
+            "SpaceSettings/properties/policy",
+            json!({"enum": nullable(policy)}),
+        ),
         ("SpaceSettings/properties/preset", preset),
-        ("SpaceSettings/properties/dim", json!({"maximum": settings.max_dim})),
-        ("SpaceCard/properties/status", json!({"enum": ["ready", "starting", "broken"]})),
-        ("HistoryEntry/properties/kind", json!({"enum": ["split", "merge"]})),
+        (
+            "SpaceSettings/properties/dim",
+            json!({"maximum": settings.max_dim}),
+        ),
+        (
+            "SpaceCard/properties/status",
+            json!({"enum": ["ready", "starting", "broken"]}),
+        ),
+        (
+            "HistoryEntry/properties/kind",
+            json!({"enum": ["split", "merge"]}),
+        ),
         (
             "WhyEntry/properties/reason",
             json!({"enum": ["estimates", "frequencies", "both", "connected", "forgotten"]}),
@@ -184,8 +243,17 @@ fn bodies(document: &mut Value) {
     make.insert("required".to_owned(), false.into());
     make["content"]["application/json"]["schema"] = of("SpaceSettings");
     for (path, kind, schema) in [
-        ("~1v1~1admin~1export", "application~1x-ndjson", lines("ExportLine")),
+        (
+            "~1v1~1admin~1export",
+            "application~1x-ndjson",
+            lines("ExportLine"),
+        ),
         ("~1v1~1stream", "text~1event-stream", of("StreamEvent")),
+        (
+            "~1v1~1admin~1backup",
+            "application~1octet-stream",
+            json!({"type": "string", "format": "binary"}),
+        ),
     ] {
         let body = format!("/paths/{path}/get/responses/200/content/{kind}");
         object(document, &body).insert("schema".to_owned(), schema);

@@ -115,7 +115,8 @@ fn stream_event() -> Value {
 fn space_settings() -> Value {
     let text = || json!({"type": ["string", "null"]});
     let number = || json!({"type": ["number", "null"]});
-    let whole = |min: u64, max: u64| json!({"type": ["integer", "null"], "minimum": min, "maximum": max});
+    let whole =
+        |min: u64, max: u64| json!({"type": ["integer", "null"], "minimum": min, "maximum": max});
     let any = |min: u64| whole(min, i64::MAX as u64);
     let mut properties = json!({
         "policy": text(), "preset": text(),
@@ -161,6 +162,9 @@ mod tests {
         let mut expected = crate::spaces::names_of_settings();
         expected.extend(constants().iter().map(|known| setting_name(known.name)));
         expected.sort_unstable();
-        assert_eq!(described.keys().collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+        assert_eq!(
+            described.keys().collect::<Vec<_>>(),
+            expected.iter().collect::<Vec<_>>()
+        );
     }
 }
