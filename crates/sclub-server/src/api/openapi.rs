@@ -99,7 +99,9 @@ pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&s
     if space.is_some() {
         // Nothing of a space is open to everyone.
         each_operation(&mut document, |_, _, operation| {
-            operation.as_object_mut().map(|about| about.remove("security"));
+            operation
+                .as_object_mut()
+                .map(|about| about.remove("security"));
         });
     }
     answers::add(&mut document);

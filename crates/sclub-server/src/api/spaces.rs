@@ -24,7 +24,7 @@ use crate::edge::error::{ErrorBody, wrong_method};
 use crate::edge::guard::{Caller, Denied};
 use crate::edge::serve::forwarded;
 use crate::edge::{ApiError, Role, Scope};
-use crate::spaces::{Given, Space, Spaces, unknown_space};
+use crate::spaces::{Given, Space, Spaces, drop_unset, unknown_space};
 
 /// The route of one space.
 pub(super) const ONE: &str = "/v1/spaces/{space}";
@@ -217,7 +217,7 @@ pub(super) async fn create(
             true => Given::new(),
             false => parse(&bytes)?,
         };
-        given.retain(|_, value| !value.is_null());
+        drop_unset(&mut given).map_err(|reason| ApiError::invalid("settings", reason))?;
         given.values_mut().for_each(make_whole);
         let (space, is_new) = spaces.create(&name, given).await?;
         let mut answer = json(&card(&space));

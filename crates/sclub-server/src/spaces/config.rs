@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::env::{Access, Disk};
 use crate::serve::check;
-use crate::settings::{MAX_PROPENSITIES, Settings};
+use crate::settings::{MAX_PROPENSITIES, Settings, constants, setting_name};
 
 /// The settings that a space was made with, by their names.
 pub type Given = Map<String, Value>;
@@ -41,12 +41,26 @@ const OF_SERVER: [&str; 21] = [
     "log",
 ];
 
-/// The names of the settings that a space can have, without constants.
-#[cfg(test)]
+/// The names of the settings that a space can have.
 pub(crate) fn names_of_settings() -> Vec<String> {
     let mut names = Settings::names();
     names.retain(|name| !OF_SERVER.contains(&&**name));
+    names.extend(constants().iter().map(|known| setting_name(known.name)));
     names
+}
+
+/// Drops settings that are `null`.
+///
+/// # Errors
+/// If one of them is unknown.
+pub fn drop_unset(given: &mut Given) -> Result<(), String> {
+    let known = names_of_settings();
+    let mut unset = given.iter().filter(|(_, value)| value.is_null());
+    if let Some((name, _)) = unset.find(|(name, _)| !known.contains(name)) {
+        return Err(format!("{name} is not a setting of a space"));
+    }
+    given.retain(|_, value| !value.is_null());
+    Ok(())
 }
 
 /// The settings of a space in a data folder: those given, the server's limits, and defaults.
@@ -154,6 +168,13 @@ mod tests {
         assert_eq!((settings.max_k, settings.rate), (7, 50));
         assert_eq!((settings.dim, settings.reward_max), (Some(16), 1.0));
         assert_eq!(settings.data, Path::new("x"));
+        let mut some = given(json!({"dim": 16, "policy": null, "beta": null}));
+        assert_eq!(drop_unset(&mut some), Ok(()));
+        assert_eq!(some, given(json!({"dim": 16})));
+        for unknown in ["strange", "addr", ""] {
+            let error = drop_unset(&mut given(json!({ unknown: null }))).unwrap_err();
+            assert!(error.contains("not a setting of a space"), "{error}");
+        }
         for (bad, reason) in [
             (
                 json!({"addr": "0.0.0.0:1"}),

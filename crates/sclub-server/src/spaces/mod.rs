@@ -18,9 +18,9 @@ use axum::http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-pub use config::Given;
 #[cfg(test)]
 pub(crate) use config::names_of_settings;
+pub use config::{Given, drop_unset};
 pub use turns::Turns;
 
 use crate::api::{App, router};

@@ -160,7 +160,6 @@ mod tests {
         let described = space_settings();
         let described = described["properties"].as_object().unwrap();
         let mut expected = crate::spaces::names_of_settings();
-        expected.extend(constants().iter().map(|known| setting_name(known.name)));
         expected.sort_unstable();
         assert_eq!(
             described.keys().collect::<Vec<_>>(),
