@@ -239,6 +239,15 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_number_is_the_id_of_its_digits() {
+        let filter = json!({"id": [7, 8.0, "x"]});
+        let filter = Filter::parse(filter.as_object().unwrap()).unwrap();
+        let passes = |id| filter.passes(&Facts::new(id, &Description::default()));
+        assert!(passes("7") && passes("8") && passes("x"));
+        assert!(!passes("8.0") && !passes("9"));
+    }
+
+    #[test]
     fn an_error_names_the_field() {
         for (filter, field) in [
             (json!({"price": {"min": "3"}}), "filter.price.min"),

@@ -299,7 +299,7 @@ fn each_space_has_limits_of_its_own() {
         server.send("b-read", "GET", "/v1/spaces/b/state", "").0,
         200
     );
-    let long = json!({"user": "u", "exclude": ["x".repeat(400)]});
+    let long = json!({"user": "u", "exclude": ["x".repeat(200), "y".repeat(200)]});
     let recommend = |space: &str, body: &Value| {
         let path = format!("/v1/spaces/{space}/recommend");
         server.refused(&format!("{space}-write"), "POST", &path, body)
