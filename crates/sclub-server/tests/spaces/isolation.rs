@@ -315,6 +315,25 @@ fn each_space_has_limits_of_its_own() {
 }
 
 #[test]
+fn calls_that_reach_no_space_count_for_the_rate_of_their_key() {
+    let folder = tempdir().unwrap();
+    let server = Server::of(
+        Settings {
+            rate: 3,
+            ..settings(folder.path())
+        },
+        keys(),
+        None,
+    );
+    let status = |space: &str| {
+        server
+            .send("a-read", "GET", &format!("/v1/spaces/{space}/state"), "")
+            .0
+    };
+    assert_eq!(["b", "c", "default", "b"].map(status), [403, 403, 403, 429]);
+}
+
+#[test]
 fn keys_of_spaces_are_replaced_with_the_others() {
     let (_folder, server) = three_spaces();
     let status = |key: &str, space: &str| {
