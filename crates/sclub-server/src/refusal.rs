@@ -47,7 +47,7 @@ pub enum Refusal {
     #[error("experiment '{0}' is running; end it first")]
     ExperimentRuns(String),
     /// There is no such experiment under way.
-    #[error("no experiment '{0}' is running")]
+    #[error("no experiment '{0}' is running; GET /v1/experiments has the one under way")]
     UnknownExperiment(String),
     /// The server cannot do it.
     #[error("{0}")]
