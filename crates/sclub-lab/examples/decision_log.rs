@@ -62,12 +62,9 @@ fn main() -> io::Result<()> {
             all.swap(slot, rng.random_range(slot..ITEMS));
         }
         let candidates = &all[..CANDIDATES];
-        // The policy in force knows what people like on average.
-        let liked = |item: usize| tastes.iter().map(|taste| dot(taste, &features[item])).sum();
-        let score = |item: &&usize| -> f64 { liked(**item) };
         let own = candidates
             .iter()
-            .max_by(|a, b| score(a).total_cmp(&score(b)));
+            .max_by(|a, b| liked[**a].total_cmp(&liked[**b]));
         let own = *own.expect("candidates");
         let shown = match rng.random_bool(SHARE) {
             true => candidates[rng.random_range(0..CANDIDATES)],
