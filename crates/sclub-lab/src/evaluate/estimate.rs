@@ -14,7 +14,7 @@
 //! is by the delta method.
 //!
 //! Large weights are rare, so the terms are skewed, and the ordinary interval is too low: with few rewards it misses the
-//! truth from below three times as often as from above. Intervals are therefore moved by the first term of the Edgeworth
+//! truth from below much more often than from above. Intervals are therefore moved by the first term of the Edgeworth
 //! expansion (Johnson, JASA 1978). Their width stays the same.
 
 use serde::Serialize;
