@@ -130,7 +130,7 @@ pub enum Command {
     /// hash that the server must have.
     Verify(crate::keeping::VerifyArgs),
 
-    /// Write all data of a server into one file, also while it runs
+    /// Write all data of a server, or of one of its spaces, into one file, also while it runs
     Backup(crate::keeping::BackupArgs),
 
     /// Make a server's folder from a backup

@@ -413,11 +413,13 @@ def test_a_reward_that_is_no_finite_number_is_not_sent(reward: float) -> None:
             client.feedback_many([("decision", 1), ("decision", reward)])
 
 
-@pytest.mark.parametrize("reward", ["1", None, [1, "1"], np.array([[1.0]])])
+@pytest.mark.parametrize("reward", ["1", [1, "1"], np.array([[1.0]])])
 def test_a_reward_that_is_no_number_is_not_sent(reward: Any) -> None:
     with Client("http://127.0.0.1:9", retries=0) as client:
         with pytest.raises(TypeError, match=r"reward(\[\d\])? must be a number"):
             client.feedback("decision", reward)
+        with pytest.raises(TypeError, match="reward is missing"):
+            client.feedback("decision", None)
 
 
 # A look at what is known

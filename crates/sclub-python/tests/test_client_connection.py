@@ -49,7 +49,7 @@ __all__ = ["client", "fresh", "proxy", "server"]  # fixtures
 def test_errors_say_what_to_do(client: Client) -> None:
     shown = client.recommend("errors")
     with pytest.raises(NotFound) as caught:
-        client.recommend("u", candidates=["nothing"])
+        client.recommend("u", candidates=["nothing"], strict=True)
     error: ServiceError = caught.value
     assert (error.status, error.code, error.field) == (404, "unknown_item", "candidates")
     assert "'nothing'" in error.message and "candidates" in str(error)
@@ -94,7 +94,7 @@ def test_nobody_there_is_a_failed_connection() -> None:
 
 
 def test_a_server_of_another_kind_is_found_out() -> None:
-    call = Calls(Attempts(0)).recommend("anna", 1, None, None, None, None)
+    call = Calls(Attempts(0)).recommend("anna", 1, None, None, None, None, None, False, 0, "draw")
     next(call)
     with pytest.raises(ServiceError, match="not one of an sclub server") as caught:
         call.send(Answer(200, b"<html>"))

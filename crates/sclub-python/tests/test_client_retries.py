@@ -141,7 +141,7 @@ def test_a_server_that_comes_up_is_waited_for(fresh: Server) -> None:
 
 def test_an_error_says_whether_it_may_be_done() -> None:
     def ends(*given: Any) -> ServiceError:
-        call = Calls(Attempts(len(given) - 1)).feedback("d", 1, None)
+        call = Calls(Attempts(len(given) - 1)).feedback("d", 1, None, None)
         queue = list(given)
         with pytest.raises(ServiceError) as caught:
             step = next(call)

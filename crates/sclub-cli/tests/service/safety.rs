@@ -137,7 +137,7 @@ fn every_route_of_administrators_is_audited() {
             }
         }
     }
-    assert_eq!(routes.len(), 6, "{routes:?}");
+    assert_eq!(routes.len(), 8, "{routes:?}");
     for (number, (method, route)) in routes.iter().enumerate() {
         let path = route.replace("{id}", "anna");
         let id = format!("x-request-id: refused-{number}\r\nsec-fetch-site: cross-site\r\n");

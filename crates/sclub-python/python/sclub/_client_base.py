@@ -37,7 +37,6 @@ class Base:
     ) -> None:
         self._url = _checked_url(url)
         self._space = _checked_space(space)
-        self._base = self._url + ("/v1" if space is None else f"/v1/spaces/{space}")
         self._calls = Calls(Attempts(_checked_retries(retries)))
         if not timeout > 0:
             raise ValueError(f"timeout is {timeout}; it must be positive")
@@ -76,8 +75,10 @@ class Base:
             built["headers"] = {"Content-Type": request.kind}
         if request.query:
             built["params"] = dict(request.query)
-        url = self._base + request.path.removeprefix("/v1")
-        return http.build_request(request.method, url, **built)
+        path = request.path
+        if self._space is not None:
+            path = f"/v1/spaces/{self._space}{path.removeprefix('/v1')}"
+        return http.build_request(request.method, self._url + path, **built)
 
     def _failure(self, error: httpx.RequestError) -> ConnectionFailed:
         """The error of this package for an error of httpx."""

@@ -16,6 +16,7 @@ __all__ = [
     "LabWorld",
     "LinUcb",
     "Policy",
+    "Transform",
     "__version__",
     "_policy_of",
     "_restore",

@@ -284,7 +284,7 @@ fn key(words: &[&str]) -> Result<Key, String> {
         None => (role, None),
     };
     let role = role.parse().map_err(
-        |()| "the role must be read, write or admin, with @ and the name of a space or * behind it if need be",
+        |()| "the role must be read, write or admin, alone or followed by @ and the name of a space, or by @*",
     )?;
     let scope = match space {
         Some("*") => Scope::All,
@@ -538,7 +538,7 @@ mod tests {
         .unwrap();
         let error = Keys::from_file(&file).unwrap_err();
         assert!(
-            error.ends_with("line 4: the role must be read, write or admin"),
+            error.contains("line 4: the role must be read, write or admin"),
             "{error}"
         );
     }

@@ -66,8 +66,16 @@ pub(super) fn space_settings(
         _ => return Err("the defaults cannot be read".to_owned()),
     };
     all.extend(given.clone());
-    let mut settings: Settings =
-        serde_json::from_value(Value::Object(all)).map_err(|error| error.to_string())?;
+    let mut settings: Settings = serde_json::from_value(Value::Object(all)).map_err(|error| {
+        let text = error.to_string();
+        // Without the list of the names of all settings, which has those of the server too.
+        match text.split_once(", expected one of") {
+            Some((unknown, _)) => {
+                format!("{unknown}; settings are named as flags of `sclub serve`")
+            }
+            None => text,
+        }
+    })?;
     settings.data = data.to_owned();
     check(&settings)?;
     let max = settings.max_dim;

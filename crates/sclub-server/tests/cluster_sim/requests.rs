@@ -137,9 +137,14 @@ fn an_item_that_was_put_is_known_to_all_nodes() {
                 assert_eq!(answer.status, 200, "{answer:?}");
             }
         }
-        let body = json!({"user": user, "candidates": ["third"]});
+        let mut body = json!({"user": user, "candidates": ["third"], "strict": true});
         let answer = script.post(&asked, "/v1/recommend", &body).await;
         assert_eq!((answer.status, answer.code()), (404, "unknown_item"));
+        body["strict"] = json!(false);
+        body["candidates"] = json!(["third", "second"]);
+        let answer = script.post(&asked, "/v1/recommend", &body).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.body["missing"], json!(["third"]));
     });
 }
 

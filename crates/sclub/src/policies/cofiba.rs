@@ -455,17 +455,21 @@ impl Cofiba {
             if let Some(rest) = &mut rest {
                 rest.remove_aggregate(&sums);
             }
-            sums.factorise(&mut self.scratch);
+            // A user alone is served from their own sums.
             let has_sums = component.len() > 1;
+            if has_sums {
+                sums.factorise(&mut self.scratch);
+            }
             graph
                 .parts
                 .push((component.len() as u32, has_sums.then_some(sums)));
         }
         let left = components[0].len();
+        let mut rest = rest.filter(|_| left > 1);
         if let Some(rest) = &mut rest {
             rest.factorise(&mut self.scratch);
         }
-        graph.parts[part] = (left as u32, rest.filter(|_| left > 1));
+        graph.parts[part] = (left as u32, rest);
     }
 
     fn cut_items(&mut self, slot: usize, shown: usize, strangers: &Bits, weight: f64) {
