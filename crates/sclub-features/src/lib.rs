@@ -31,11 +31,15 @@
 //! | the vector of an item | `transform` |
 //! | the file | `file` |
 //!
+//! [`description`] and [`filter`] are what the service shows of an item beside its vector, and the conditions on it in requests.
+//!
 //! Everything runs in one order on one thread: the same catalogue gives the same bits.
 
+pub mod description;
 mod eigen;
 mod encode;
 mod file;
+pub mod filter;
 mod fit;
 mod grams;
 mod kinds;

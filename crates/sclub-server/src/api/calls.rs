@@ -347,7 +347,8 @@ fn inline(
 
 /// The filter of a request.
 fn filter(request: &RecommendRequest<'_>) -> Result<Option<Filter>, Refusal> {
-    request.filter.as_ref().map(Filter::parse).transpose()
+    let parsed = request.filter.as_ref().map(Filter::parse).transpose();
+    parsed.map_err(|error| Refusal::invalid(error.field, error.message))
 }
 
 fn check_unique(items: &[InlineItem<'_>]) -> Result<(), Refusal> {

@@ -4,8 +4,6 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::identity::first_word;
-
 /// The maximum length of the JSON of an item, in bytes.
 pub const MAX_DATA: usize = 16 << 10;
 /// The maximum length of a title, in characters.
@@ -146,6 +144,12 @@ impl Facts {
             .binary_search_by_key(&field, |&(field, _)| field);
         place.ok().map(|place| self.numbers[place].1)
     }
+}
+
+/// The first 8 bytes of a hash.
+fn first_word(hash: &blake3::Hash) -> u64 {
+    let first = hash.as_bytes().first_chunk();
+    u64::from_le_bytes(*first.expect("a hash is longer"))
 }
 
 /// The hash of a field.
