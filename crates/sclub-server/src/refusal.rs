@@ -54,6 +54,16 @@ pub enum Refusal {
         /// The reason.
         message: String,
     },
+    /// The request leaves no item to choose from.
+    #[error("{message}")]
+    NoCandidates {
+        /// The field that has excluded most of them.
+        field: &'static str,
+        /// The reason.
+        message: String,
+        /// The candidates that are not in the catalogue.
+        missing: Vec<String>,
+    },
     /// A refusal of one entry of a batch.
     #[error("{1}")]
     At(String, Box<Refusal>),

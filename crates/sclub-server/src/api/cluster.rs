@@ -370,14 +370,15 @@ fn check_length(node: &Node, length: usize) -> Result<(), ApiError> {
 /// through another node just now.
 fn lacks_items(error: &ApiError) -> bool {
     let is_of_candidates = |field: &str| field.ends_with("candidates");
-    error.code == "unknown_item"
+    ["unknown_item", "no_candidates"].contains(&error.code)
         || (error.code == "invalid" && error.field.as_deref().is_some_and(is_of_candidates))
 }
 
-/// Returns true if an answer names missing candidates. Quotes in strings are escaped, so the name cannot be in one.
+/// Returns true if an answer names missing candidates, or has an entry without candidates. Quotes in strings are escaped, so
+/// the names cannot be in one.
 fn names_missing(answer: &HttpAnswer) -> bool {
-    const NAME: &[u8] = b"\"missing\":[";
-    answer.status < 400 && answer.body.windows(NAME.len()).any(|part| part == NAME)
+    let has = |name: &[u8]| answer.body.windows(name.len()).any(|part| part == name);
+    answer.status < 400 && (has(b"\"missing\":[") || has(b"\"code\":\"no_candidates\""))
 }
 
 fn is_unknown(error: &ApiError) -> bool {

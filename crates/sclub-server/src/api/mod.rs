@@ -437,6 +437,10 @@ impl From<Refusal> for ApiError {
                 ApiError::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
             }
             Refusal::Invalid { field, .. } => ApiError::invalid(field, message),
+            Refusal::NoCandidates { field, .. } => {
+                ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "no_candidates", message)
+                    .field(field)
+            }
             Refusal::Begun(_) => ApiError::conflict("begun", message),
             Refusal::Answered => ApiError::conflict("answered", message).field("decision"),
             Refusal::OtherCopy => ApiError::conflict("other_copy", message).field("decision"),

@@ -8,6 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::explain::{ClusteringCard, PlacementCard};
 use crate::context::{ContextValue, GivenContext};
+use crate::edge::error::ErrorDetail;
 use crate::settings::Literal;
 use crate::state::Ties;
 
@@ -107,6 +108,9 @@ pub struct RecommendResponse {
     /// The candidates that are not in the catalogue. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// In a batch, the reason why there is no item to choose from: `decision` and `items` are empty then. Else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorDetail>,
 }
 
 /// An item to show.

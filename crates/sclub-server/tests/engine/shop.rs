@@ -65,6 +65,7 @@ fn play(settings: &Settings, sent: Sent) -> (f64, f64) {
             while bench.engine.state().rewards().0 < (round * SLOTS) as u64 {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
+            bench.settle();
         }
         let user = random.random_range(0..USERS);
         let shown = bench.recommend(&format!("user-{user}"), SLOTS).unwrap();

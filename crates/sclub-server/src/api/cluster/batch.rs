@@ -210,7 +210,7 @@ pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
 }
 
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 18] = [
+    const CODES: [&str; 19] = [
         "bad_json",
         "unknown_decision",
         "unknown_item",
@@ -219,6 +219,7 @@ fn known_code(code: &str) -> &'static str {
         "expired",
         "forgotten",
         "invalid",
+        "no_candidates",
         "begun",
         "answered",
         "other_copy",
