@@ -71,7 +71,7 @@ pub struct EvaluateArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  sclub serve --policy lints --propensities 200 ...
+  sclub serve --policy ts:linucb-one --propensities 200 ...
       serve with a policy that draws at random, and log how probable each choice was
   sclub export --url http://127.0.0.1:8080 --out log.jsonl
   sclub evaluate --log log.jsonl --policies sclub-soft,linucb-one

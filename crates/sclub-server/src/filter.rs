@@ -19,6 +19,9 @@ use crate::refusal::Refusal;
 const MAX_VALUES: usize = 10_000;
 /// The maximum number of conditions in a filter.
 const MAX_CONDITIONS: usize = 64;
+/// The number of values up to which an item is compared with each.
+const FEW: usize = 8;
+
 /// A filter that is ready to be applied.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Filter {
@@ -104,6 +107,11 @@ impl Values {
             marks,
             shift,
         }
+    }
+
+    /// The values, if they are so few that it is quickest to compare with each.
+    pub fn few(&self) -> Option<&[u64]> {
+        (self.sorted.len() <= FEW).then_some(&self.sorted)
     }
 
     /// Returns false if a value is not in the set. It is quick, and some that are not get true.

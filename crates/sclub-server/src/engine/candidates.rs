@@ -9,9 +9,11 @@ use super::recommend::{CandidateSet, RecommendQuery};
 use crate::filter::Filter;
 use crate::state::{Catalogue, SlotSet};
 
-/// The largest share of the catalogue that is copied before it is scored. If more items pass a filter, the others are
-/// skipped while all are scored.
-const MAX_COPIED_SHARE: usize = 4;
+/// The largest share of the catalogue, one in so many, that is copied before it is scored. If more items pass a filter, the
+/// others are skipped while all are scored, which takes less time than a copy.
+const MAX_COPIED_SHARE: usize = 32;
+/// The same if the items are joined with a context, for which all would be copied.
+const MAX_COPIED_SHARE_IN_CONTEXT: usize = 4;
 
 /// The candidates of a request, resolved.
 #[derive(Default)]
@@ -98,7 +100,11 @@ impl<'a> Resolved<'a> {
                     match catalogue.matching(rules.filter) {
                         Some(mut set) => {
                             exclude.iter().for_each(|&slot| set.remove(slot));
-                            match set.len() <= catalogue.len() / MAX_COPIED_SHARE {
+                            let share = match asked.context {
+                                None => MAX_COPIED_SHARE,
+                                Some(_) => MAX_COPIED_SHARE_IN_CONTEXT,
+                            };
+                            match set.len() <= catalogue.len() / share {
                                 true => resolved.slots = Some(set.iter().collect()),
                                 false => resolved.among = Some(set),
                             }

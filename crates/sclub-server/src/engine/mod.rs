@@ -75,9 +75,9 @@ use upkeep::UpkeepRequest;
 const QUEUE: usize = 8192;
 
 /// The number of further draws for propensities if `explore-share` is set and `propensities` is not.
-const DEFAULT_DRAWS: u32 = 200;
+const DEFAULT_DRAWS: u32 = 100;
 /// With many candidates there are fewer draws: the number of items that they score in all.
-const DEFAULT_SCORES: usize = 100_000;
+const DEFAULT_SCORES: usize = 20_000;
 /// But at least so many.
 const MIN_DRAWS: u32 = 10;
 

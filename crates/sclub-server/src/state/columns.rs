@@ -236,10 +236,19 @@ impl Column {
             if terms.is_empty() {
                 break;
             }
-            let marked = terms.iter().rev().fold(0, |bits, &term| {
-                bits << 1 | u64::from(values.may_have(term))
-            });
-            found |= each_bit(marked & left & !found, |bit| values.has(terms[bit]));
+            found |= match values.few() {
+                Some(few) => few.iter().fold(0, |found, &value| {
+                    let bits = terms.iter().rev();
+                    found | bits.fold(0, |bits, &term| bits << 1 | u64::from(term == value))
+                }),
+                None => {
+                    let bits = terms.iter().rev();
+                    let marked = bits.fold(0, |bits, &term| {
+                        bits << 1 | u64::from(values.may_have(term))
+                    });
+                    each_bit(marked & left & !found, |bit| values.has(terms[bit]))
+                }
+            };
         }
         if !self.more.is_empty() {
             found |= each_bit(left & !found, |bit| {

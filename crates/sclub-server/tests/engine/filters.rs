@@ -163,7 +163,9 @@ fn missing_candidates_are_skipped_and_named() {
         1,
     );
     let missing = vec!["gone".to_owned()];
-    assert!(matches!(nothing, Err(Refusal::NoCandidates { missing: named, .. }) if named == missing));
+    assert!(
+        matches!(nothing, Err(Refusal::NoCandidates { missing: named, .. }) if named == missing)
+    );
 }
 
 #[test]
