@@ -97,52 +97,93 @@ impl Description {
     }
 }
 
-/// What filters compare: hashes of (field, value), and numbers by hash of the field.
+/// What filters compare about an item.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
-    /// In rising order.
-    pub terms: Box<[u64]>,
-    /// In rising order.
-    pub numbers: Box<[(u64, f64)]>,
+    /// One for each field.
+    pub fields: Vec<Fact>,
     /// False if the item must not be shown.
     pub is_available: bool,
 }
 
+/// A field of an item.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    /// The hash of the field.
+    pub field: u64,
+    /// The hashes of its values.
+    pub terms: Vec<u64>,
+    /// Its value, if it is a number.
+    pub number: Option<Number>,
+}
+
 impl Facts {
-    /// The facts of a described item.
+    /// The facts of a described item. Title and availability are fields unless the JSON has fields of these names.
     pub fn new(id: &str, description: &Description) -> Self {
-        let mut terms = vec![term("id", &Value::from(id)).expect("a string")];
-        let mut numbers = Vec::new();
-        let tags = description.tags.iter();
-        terms.extend(tags.filter_map(|tag| term("tags", &Value::from(tag.as_str()))));
-        let data = description.object().ok().flatten().unwrap_or_default();
-        for (field, value) in &data {
-            match value {
-                Value::Array(values) => {
-                    terms.extend(values.iter().filter_map(|value| term(field, value)));
-                }
-                value => terms.extend(term(field, value)),
-            }
-            if let Some(number) = value.as_f64() {
-                numbers.push((field_hash(field), number));
-            }
+        let mut data = description.object().ok().flatten().unwrap_or_default();
+        data.insert("id".to_owned(), id.into());
+        if !description.tags.is_empty() {
+            data.insert("tags".to_owned(), description.tags.clone().into());
         }
-        terms.sort_unstable();
-        terms.dedup();
-        numbers.sort_unstable_by_key(|&(field, _)| field);
+        if let Some(title) = &description.title {
+            data.entry("title").or_insert_with(|| title.clone().into());
+        }
+        let is_available = !description.is_unavailable;
+        data.entry("available").or_insert(is_available.into());
+        let fields = data.iter().filter_map(|(field, value)| {
+            let values = match value {
+                Value::Array(values) => values,
+                value => std::slice::from_ref(value),
+            };
+            let mut terms: Vec<u64> = values.iter().filter_map(|v| term(field, v)).collect();
+            terms.sort_unstable();
+            terms.dedup();
+            (!terms.is_empty()).then(|| Fact {
+                field: field_hash(field),
+                terms,
+                number: value.as_number().and_then(Number::new),
+            })
+        });
         Self {
-            terms: terms.into(),
-            numbers: numbers.into(),
-            is_available: !description.is_unavailable,
+            fields: fields.collect(),
+            is_available,
         }
     }
+}
 
-    /// The number in a field.
-    pub fn number(&self, field: u64) -> Option<f64> {
-        let place = self
-            .numbers
-            .binary_search_by_key(&field, |&(field, _)| field);
-        place.ok().map(|place| self.numbers[place].1)
+/// A number of JSON. Whole numbers of 64 bits are exact, so that they are compared as they are written.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Number {
+    /// The nearest floating-point number.
+    pub rounded: f64,
+    /// The number less the rounded one. Rounding keeps the order, so it is compared second.
+    pub rest: i16,
+}
+
+impl Number {
+    /// The least of all.
+    pub const MIN: Self = Self {
+        rounded: f64::NEG_INFINITY,
+        rest: 0,
+    };
+    /// The greatest of all.
+    pub const MAX: Self = Self {
+        rounded: f64::INFINITY,
+        rest: 0,
+    };
+
+    /// A number of JSON; `None` if it is too large for a floating-point number.
+    pub fn new(number: &serde_json::Number) -> Option<Self> {
+        let whole = number.as_i64().map(i128::from);
+        let Some(whole) = whole.or_else(|| number.as_u64().map(i128::from)) else {
+            // 0 and -0 are equal.
+            let rounded = number.as_f64()? + 0.0;
+            return Some(Self { rounded, rest: 0 });
+        };
+        let rounded = whole as f64;
+        let rest = whole - rounded as i128;
+        let rest = i16::try_from(rest).expect("at most 1024 below 2^64");
+        Some(Self { rounded, rest })
     }
 }
 
@@ -157,21 +198,23 @@ pub fn field_hash(field: &str) -> u64 {
     first_word(&blake3::hash(field.as_bytes()))
 }
 
-/// The hash of a value in a field; `None` if values of its kind cannot be compared. A number is the same value however it
-/// is written.
+/// The hash of a value in a field, which is never 0; `None` if values of its kind cannot be compared. A number is the same
+/// value however it is written.
 pub fn term(field: &str, value: &Value) -> Option<u64> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(field.len() as u64).to_le_bytes());
     hasher.update(field.as_bytes());
     match value {
         Value::String(text) => hasher.update(b"s").update(text.as_bytes()),
-        // 0 and -0 are equal.
         Value::Number(number) => {
-            let number = number.as_f64()? + 0.0;
-            hasher.update(b"n").update(&number.to_bits().to_le_bytes())
+            let number = Number::new(number)?;
+            hasher
+                .update(b"n")
+                .update(&number.rounded.to_bits().to_le_bytes());
+            hasher.update(&number.rest.to_le_bytes())
         }
         Value::Bool(flag) => hasher.update(&[b'b', u8::from(*flag)]),
         Value::Null | Value::Array(_) | Value::Object(_) => return None,
     };
-    Some(first_word(&hasher.finalize()))
+    Some(first_word(&hasher.finalize()).max(1))
 }

@@ -1,4 +1,4 @@
-//! Filters of a request: conditions on the id, the tags and the JSON of items.
+//! Filters of a request: conditions on the id, the title, the tags, the availability and the JSON of items.
 //!
 //! | condition on a field | an item passes if |
 //! |---|---|
@@ -13,13 +13,13 @@
 use crate::id_text;
 use serde_json::{Map, Value};
 
-use crate::description::{Facts, field_hash, term};
+use crate::description::{Facts, Number, field_hash, term};
 
 /// The maximum number of values in a filter.
 pub const MAX_VALUES: usize = 10_000;
 /// The maximum number of conditions in a filter.
 pub const MAX_CONDITIONS: usize = 64;
-/// The number of values up to which they are compared one by one.
+/// The number of values up to which an item is compared with each.
 const FEW: usize = 8;
 
 /// A filter that cannot be understood.
@@ -49,20 +49,114 @@ pub struct Filter {
     pub text: String,
 }
 
+/// A condition on a field.
 #[derive(Debug, Clone, PartialEq)]
-enum Condition {
-    /// Hashes of values, in rising order.
-    Any(Vec<u64>),
+pub struct Condition {
+    /// The name of the field.
+    pub name: String,
+    /// The hash of the field.
+    pub field: u64,
+    /// What must hold.
+    pub test: Test,
+}
+
+/// What must hold for a field.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Test {
+    /// The number is in a range, ends included.
+    Between(Number, Number),
+    /// All of these values are there.
     All(Vec<u64>),
-    None(Vec<u64>),
-    Between {
-        field: u64,
-        min: f64,
-        max: f64,
-    },
+    /// At least one of these values is there.
+    Any(Values),
+    /// None of these values is there.
+    None(Values),
+}
+
+impl Test {
+    /// Returns true if the test holds for an item with these values and this number in the field.
+    pub fn holds(
+        &self,
+        mut terms: impl Iterator<Item = u64> + Clone,
+        number: Option<Number>,
+    ) -> bool {
+        match self {
+            Test::Any(values) => terms.any(|term| values.has(term)),
+            Test::None(values) => !terms.any(|term| values.has(term)),
+            Test::All(values) => values
+                .iter()
+                .all(|value| terms.clone().any(|term| term == *value)),
+            Test::Between(min, max) => number.is_some_and(|number| (min..=max).contains(&&number)),
+        }
+    }
+
+    /// The order of tests: those that are quick and leave few items come first.
+    fn rank(&self) -> u8 {
+        match self {
+            Test::Between(..) => 0,
+            Test::All(_) => 1,
+            Test::Any(_) => 2,
+            Test::None(_) => 3,
+        }
+    }
+}
+
+/// A set of hashes of values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Values {
+    /// In rising order.
+    sorted: Vec<u64>,
+    /// A bit for each of the first bits of a hash: not set if no value begins with them.
+    marks: Vec<u64>,
+    shift: u32,
+}
+
+impl Values {
+    fn new(sorted: Vec<u64>) -> Self {
+        // At most one bit of 16 is set, and there are at least 4096.
+        let size = (16 * sorted.len()).next_power_of_two().max(4096);
+        let shift = 64 - size.trailing_zeros();
+        let mut marks = vec![0; size / 64];
+        for value in &sorted {
+            let place = value >> shift;
+            marks[place as usize / 64] |= 1 << (place % 64);
+        }
+        Self {
+            sorted,
+            marks,
+            shift,
+        }
+    }
+
+    /// The values, if they are so few that it is quickest to compare with each.
+    pub fn few(&self) -> Option<&[u64]> {
+        (self.sorted.len() <= FEW).then_some(&self.sorted)
+    }
+
+    /// Returns false if a value is not in the set. It is quick, and some that are not get true.
+    pub fn may_have(&self, value: u64) -> bool {
+        let place = value >> self.shift;
+        self.marks[place as usize / 64] >> (place % 64) & 1 == 1
+    }
+
+    /// Returns true if a value is in the set.
+    pub fn has(&self, value: u64) -> bool {
+        self.may_have(value) && self.sorted.binary_search(&value).is_ok()
+    }
 }
 
 impl Filter {
+    /// Returns true if an item with these facts passes. Availability is not looked at.
+    pub fn passes(&self, facts: &Facts) -> bool {
+        self.conditions.iter().all(|condition| {
+            let mut fields = facts.fields.iter();
+            let fact = fields.find(|fact| fact.field == condition.field);
+            let terms = fact.map_or(&[][..], |fact| &fact.terms);
+            let number = fact.and_then(|fact| fact.number);
+            condition.test.holds(terms.iter().copied(), number)
+        })
+    }
+
     /// Parses a filter.
     ///
     /// # Errors
@@ -72,19 +166,36 @@ impl Filter {
         let mut values = 0;
         for (field, value) in filter {
             let at = format!("filter.{field}");
+            let mut add = |test: Test| {
+                conditions.push(Condition {
+                    name: field.clone(),
+                    field: field_hash(field),
+                    test,
+                });
+            };
             match value {
                 Value::Object(parts) => {
                     if parts.is_empty() {
                         return Err(FilterError::new(at, EXPECTED));
                     }
-                    parse_parts(field, parts, &at, &mut conditions, &mut values)?;
+                    parse_parts(field, parts, &at, &mut add, &mut values)?;
                 }
                 Value::Array(list) => {
-                    conditions.push(Condition::Any(terms(field, list, &at, &mut values)?));
+                    add(Test::Any(Values::new(terms(
+                        field,
+                        list,
+                        &at,
+                        &mut values,
+                    )?)));
                 }
                 value => {
                     let list = std::slice::from_ref(value);
-                    conditions.push(Condition::Any(terms(field, list, &at, &mut values)?));
+                    add(Test::Any(Values::new(terms(
+                        field,
+                        list,
+                        &at,
+                        &mut values,
+                    )?)));
                 }
             }
             if conditions.len() > MAX_CONDITIONS || values > MAX_VALUES {
@@ -94,22 +205,14 @@ impl Filter {
                 return Err(FilterError::new("filter", message));
             }
         }
+        conditions.sort_by_key(|condition| condition.test.rank());
         let text = serde_json::to_string(filter).unwrap_or_default();
         Ok(Self { conditions, text })
     }
 
-    /// Returns true if an item passes. Availability is not looked at.
-    pub fn passes(&self, facts: &Facts) -> bool {
-        self.conditions.iter().all(|condition| match condition {
-            Condition::Any(values) => has_any(&facts.terms, values),
-            Condition::None(values) => !has_any(&facts.terms, values),
-            Condition::All(values) => values
-                .iter()
-                .all(|value| facts.terms.binary_search(value).is_ok()),
-            Condition::Between { field, min, max } => facts
-                .number(*field)
-                .is_some_and(|number| (*min..=*max).contains(&number)),
-        })
+    /// The conditions. All must hold.
+    pub fn conditions(&self) -> &[Condition] {
+        &self.conditions
     }
 }
 
@@ -120,10 +223,10 @@ fn parse_parts(
     field: &str,
     parts: &Map<String, Value>,
     at: &str,
-    conditions: &mut Vec<Condition>,
+    add: &mut dyn FnMut(Test),
     values: &mut usize,
 ) -> Result<(), FilterError> {
-    let (mut min, mut max) = (f64::NEG_INFINITY, f64::INFINITY);
+    let (mut min, mut max) = (Number::MIN, Number::MAX);
     for (name, value) in parts {
         let at = format!("{at}.{name}");
         let mut list = || match value {
@@ -131,13 +234,13 @@ fn parse_parts(
             _ => Err(FilterError::new(&*at, "must be a list of values")),
         };
         let number = || {
-            let number = value.as_f64();
+            let number = value.as_number().and_then(Number::new);
             number.ok_or_else(|| FilterError::new(&*at, "must be a number"))
         };
         match name.as_str() {
-            "any" => conditions.push(Condition::Any(list()?)),
-            "all" => conditions.push(Condition::All(list()?)),
-            "none" => conditions.push(Condition::None(list()?)),
+            "any" => add(Test::Any(Values::new(list()?))),
+            "all" => add(Test::All(list()?)),
+            "none" => add(Test::None(Values::new(list()?))),
             "min" => min = number()?,
             "max" => max = number()?,
             _ => {
@@ -149,8 +252,12 @@ fn parse_parts(
         }
     }
     if parts.contains_key("min") || parts.contains_key("max") {
-        let field = field_hash(field);
-        conditions.push(Condition::Between { field, min, max });
+        if min > max {
+            let (min, max) = (&parts["min"], &parts["max"]);
+            let message = format!("min is {min} and max is {max}; min must not be greater");
+            return Err(FilterError::new(at, message));
+        }
+        add(Test::Between(min, max));
     }
     Ok(())
 }
@@ -180,20 +287,12 @@ fn terms(
     Ok(hashes)
 }
 
-/// Returns true if a value is in both lists, which are in rising order.
-fn has_any(own: &[u64], values: &[u64]) -> bool {
-    match values.len() <= FEW {
-        true => own.iter().any(|term| values.contains(term)),
-        false => own.iter().any(|term| values.binary_search(term).is_ok()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::description::Description;
+    use crate::description::{Description, Facts};
 
     fn facts() -> Facts {
         let data = json!({"price": 12.5, "brand": "acme", "sizes": [38, 40], "sale": true, "deep": {"a": 1}});
@@ -208,7 +307,16 @@ mod tests {
 
     fn passes(filter: Value) -> bool {
         let filter = Filter::parse(filter.as_object().unwrap()).unwrap();
-        filter.passes(&facts())
+        let facts = facts();
+        filter.conditions().iter().all(|condition| {
+            let fact = facts
+                .fields
+                .iter()
+                .find(|fact| fact.field == condition.field);
+            let terms = fact.map_or(&[][..], |fact| &fact.terms);
+            let number = fact.and_then(|fact| fact.number);
+            condition.test.holds(terms.iter().copied(), number)
+        })
     }
 
     #[test]
@@ -229,6 +337,8 @@ mod tests {
             json!({"sizes": 40.0}),
             json!({"sizes": {"all": [38, 40]}}),
             json!({"sale": true}),
+            json!({"title": "A red shoe"}),
+            json!({"available": true}),
             json!({"missing": {"none": ["x"]}}),
             json!({"tags": {"all": []}}),
         ] {
@@ -248,7 +358,8 @@ mod tests {
             json!({"sale": false}),
             json!({"missing": 1}),
             json!({"missing": {"min": 0}}),
-            json!({"title": "A red shoe"}),
+            json!({"title": "A blue shoe"}),
+            json!({"available": false}),
             json!({"deep": 1}),
             // A value of another field.
             json!({"brand": "shoe"}),
@@ -276,6 +387,7 @@ mod tests {
             (json!({"price": {"min": "3"}}), "filter.price.min"),
             (json!({"price": {"least": 3}}), "filter.price.least"),
             (json!({"tags": {"any": "red"}}), "filter.tags.any"),
+            (json!({"price": {"min": 5, "max": 1}}), "filter.price"),
             (json!({"tags": {}}), "filter.tags"),
             (json!({"tags": [["red"]]}), "filter.tags"),
             (json!({"tags": null}), "filter.tags"),

@@ -208,6 +208,7 @@ impl Identity {
         // Before the folder becomes one for constants that cannot be served.
         let policy = identity.make(dim, 0);
         policy.map_err(|error| Misfit(error.to_string()))?;
+        identity.check_run(settings)?;
         Ok(identity)
     }
 

@@ -31,12 +31,6 @@ pub enum Refusal {
         /// The field of the request that names it.
         field: &'static str,
     },
-    /// There is nothing to choose from.
-    #[error(
-        "there are no candidates: the catalogue is empty, or all items are unavailable, excluded, or do not pass the \
-         filter{0}"
-    )]
-    NoCandidates(String),
     /// The user has given no reward, or was forgotten.
     #[error("unknown user '{0}': no reward of this user has been learned")]
     UnknownUser(String),
@@ -59,6 +53,16 @@ pub enum Refusal {
         field: String,
         /// The reason.
         message: String,
+    },
+    /// The request leaves no item to choose from.
+    #[error("{message}")]
+    NoCandidates {
+        /// The field that has excluded most of them.
+        field: &'static str,
+        /// The reason.
+        message: String,
+        /// The candidates that are not in the catalogue.
+        missing: Vec<String>,
     },
     /// A refusal of one entry of a batch.
     #[error("{1}")]

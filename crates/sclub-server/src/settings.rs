@@ -46,7 +46,8 @@ pub struct Settings {
     /// The number of seconds for which a decision accepts a reward.
     pub lifetime: u64,
     /// The number of further draws from which the propensities of each decision are estimated, at most
-    /// [`MAX_PROPENSITIES`]; 0 computes none.
+    /// [`MAX_PROPENSITIES`]; 0 computes none, unless there is an [`Settings::explore_share`]: then up to 100, fewer with many
+    /// candidates.
     pub propensities: u32,
     /// The probability with which a decision shows a list that is drawn uniformly from its candidates, from 0 to 1.
     pub explore_share: f64,

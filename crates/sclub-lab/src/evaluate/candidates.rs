@@ -1,8 +1,8 @@
-//! The candidates of decisions: ids that the log names, or the part of the catalogue that a filter, `exclude` and `seen`
-//! leave.
+//! The candidates of decisions: ids that the log names, or the part of the catalogue that a filter and `exclude` leave.
+//! `exclude` has the items that the rule `seen` left out, too.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ops::Range;
 
 use sclub_features::filter::Filter;
@@ -23,8 +23,6 @@ pub(super) struct CatalogueLine<'a> {
     filter: Option<&'a RawValue>,
     #[serde(borrow, default)]
     exclude: Vec<Text<'a>>,
-    #[serde(default)]
-    seen: u32,
 }
 
 /// Where the candidates of a decision come from.
@@ -38,7 +36,6 @@ pub(super) enum Source {
     Catalogue {
         filter: Option<u32>,
         exclude: Range<usize>,
-        seen: u32,
     },
 }
 
@@ -48,7 +45,6 @@ pub(super) struct Sources {
     names: HashMap<String, u32>,
     named: Vec<u32>,
     filters: HashMap<String, u32>,
-    pub max_seen: u32,
     /// The smallest and the largest revision of the catalogue.
     pub revisions: Option<(u64, u64)>,
 }
@@ -68,13 +64,11 @@ impl Sources {
         let (first, last) = self.revisions.unwrap_or((u64::MAX, 0));
         let revision = catalogue.revision;
         self.revisions = Some((first.min(revision), last.max(revision)));
-        self.max_seen = self.max_seen.max(catalogue.seen);
         Source::Catalogue {
             filter: catalogue
                 .filter
                 .map(|text| number_of(&mut self.filters, text.get())),
             exclude: self.add_names(&catalogue.exclude),
-            seen: catalogue.seen,
         }
     }
 
@@ -106,8 +100,6 @@ pub(super) struct Finder<'a> {
     /// The ranges of the filters in [`Finder::candidates`]; `None` if a filter cannot be applied.
     ranges: HashMap<Option<u32>, Option<Range<usize>>>,
     filters: Vec<Option<Filter>>,
-    /// The items of the last lists of each user.
-    lists: HashMap<u32, VecDeque<Box<[u32]>>>,
     pub candidates: Vec<u32>,
     pub excluded: Vec<u32>,
     /// The decisions whose candidates cannot be known.
@@ -131,7 +123,6 @@ impl<'a> Finder<'a> {
             places,
             ranges: HashMap::new(),
             filters,
-            lists: HashMap::new(),
             candidates: Vec::new(),
             excluded: Vec::new(),
             unknown: 0,
@@ -148,7 +139,6 @@ impl<'a> Finder<'a> {
     pub fn find(
         &mut self,
         source: &Source,
-        user: u32,
         shown: &[u32],
     ) -> Option<(Range<usize>, Range<usize>)> {
         let first = self.excluded.len();
@@ -161,21 +151,10 @@ impl<'a> Finder<'a> {
                 self.candidates.extend(known);
                 Some(begin..self.candidates.len())
             }
-            Source::Catalogue {
-                filter,
-                exclude,
-                seen,
-            } => {
+            Source::Catalogue { filter, exclude } => {
                 let ids = self.sources.named[exclude.clone()].iter();
                 let ids = ids.filter_map(|&number| self.places[number as usize]);
                 self.excluded.extend(ids);
-                let lists = self.lists.get(&user).into_iter().flatten().rev();
-                let seen = lists.take(*seen as usize).flat_map(|list| list.iter());
-                self.excluded.extend(seen);
-                // The server remembers fewer decisions than the log if there is no room for more.
-                let own = self.excluded.split_off(first);
-                let own = own.into_iter().filter(|item| !shown.contains(item));
-                self.excluded.extend(own);
                 let range = self.range(*filter);
                 // Another catalogue than the one of that time.
                 let has = |range: &Range<usize>, item: &u32| {
@@ -213,17 +192,5 @@ impl<'a> Finder<'a> {
         };
         self.ranges.insert(filter, range.clone());
         range
-    }
-
-    /// Adds the list of a decision, for the rule `seen` of later ones.
-    pub fn saw(&mut self, user: u32, shown: &[u32]) {
-        let keep = self.sources.max_seen as usize;
-        if keep > 0 {
-            let lists = self.lists.entry(user).or_default();
-            if lists.len() == keep {
-                lists.pop_front();
-            }
-            lists.push_back(shown.into());
-        }
     }
 }

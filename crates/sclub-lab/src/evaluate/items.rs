@@ -16,6 +16,7 @@ use super::log::{LogError, each_line};
 struct ItemLine {
     id: String,
     features: Vec<f64>,
+    title: Option<String>,
     #[serde(default)]
     tags: Vec<String>,
     #[serde(default = "yes")]
@@ -49,7 +50,7 @@ impl Items {
         each_line(path, |line| {
             let item: ItemLine = serde_json::from_slice(line).map_err(|e| e.to_string())?;
             let description = Description {
-                title: None,
+                title: item.title,
                 tags: item.tags,
                 is_unavailable: !item.available,
                 data: item.data.map_or(String::new(), |data| {

@@ -260,7 +260,7 @@ impl Log {
             log.shown.extend(answered.map(|row| row.shown));
             left_out.reward += (with_propensity.count() - (log.shown.len() - first)) as u64;
             if log.shown.len() > first {
-                match finder.find(&list[0].source, user, &items) {
+                match finder.find(&list[0].source, &items) {
                     Some((candidates, excluded)) => log.rounds.push(Round {
                         user,
                         slots: list.len() as u32,
@@ -271,7 +271,6 @@ impl Log {
                     None => log.shown.truncate(first),
                 }
             }
-            finder.saw(user, &items);
         }
         let ids: Vec<ItemId> = (0..).take(log.items.len()).collect();
         let ids = log.items.set_ids(&ids);

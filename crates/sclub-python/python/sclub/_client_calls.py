@@ -77,10 +77,14 @@ class Recommendation:
     cluster_users: int
     missing: tuple[str, ...] = ()
     """The candidates that are not in the catalogue."""
+    error: str | None = None
+    """In a batch, the reason why there is nothing to show: no candidate is left. `items` is empty then."""
 
     @property
     def item(self) -> str:
         """Id of the first item."""
+        if self.error is not None:
+            raise LookupError(self.error)
         return self.items[0].id
 
 
@@ -453,6 +457,7 @@ def _recommendation(said: Any) -> Recommendation:
         cluster=said["cluster"],
         cluster_users=said["cluster_users"],
         missing=tuple(said.get("missing", ())),
+        error=said["error"]["message"] if "error" in said else None,
     )
 
 

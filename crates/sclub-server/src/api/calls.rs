@@ -16,7 +16,7 @@ use super::model::{
 use super::scalars::GivenId;
 use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
-use crate::edge::error::ErrorBody;
+use crate::edge::error::{ErrorBody, ErrorDetail};
 use crate::engine::{
     CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rewards, Rules,
 };
@@ -35,7 +35,7 @@ thread_local! {
 /// Recommends items to a user.
 #[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body(content = RecommendRequest<'static>, example = json!({"user": "u1", "k": 2})), responses(
     (status = 200, body = RecommendResponse, description = "The items to show"),
-    (status = 404, body = ErrorBody, description = "`no_candidates`: nothing can be shown, because the catalogue is empty, or all items are unavailable, excluded, or do not pass the filter. `unknown_item`: a candidate is not in the catalogue, and `strict` is set")))]
+    (status = 404, body = ErrorBody, description = "`no_candidates`: the request leaves no item to choose from; the message says why. `unknown_item`: a candidate is not in the catalogue, and `strict` is set")))]
 pub(super) async fn recommend(
     State(app): State<Shared>,
     request: Request,
@@ -127,8 +127,8 @@ fn marked(mut answer: Answer, is_complete: bool) -> Answer {
 
 /// Recommends items to several users on the same history.
 #[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body(content = RecommendBatchRequest<'static>, example = json!({"requests": [{"user": "u1"}, {"user": "u2", "k": 2}]})), responses(
-    (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests"),
-    (status = 404, body = ErrorBody, description = "As for a single recommendation; no request was answered")))]
+    (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests. A request that leaves no item to choose from has an empty `decision`, no `items`, and an `error` with the code `no_candidates`"),
+    (status = 404, body = ErrorBody, description = "`unknown_item`: a candidate is not in the catalogue, and `strict` is set; no request was answered")))]
 pub(super) async fn recommend_batch(
     State(app): State<Shared>,
     request: Request,
@@ -162,8 +162,10 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
         })
         .collect::<Result<Vec<_>, _>>()?;
     let recommended = engine.recommend_all(&all)?;
-    engine.meters().decided(recommended.len() as u64);
-    let is_complete = recommended.iter().all(|one| one.missing.is_empty());
+    let decided = recommended.iter().filter(|one| one.refused.is_none());
+    engine.meters().decided(decided.count() as u64);
+    let is_complete = |one: &Recommended| one.missing.is_empty() && one.refused.is_none();
+    let is_complete = recommended.iter().all(is_complete);
     let answer = json(&RecommendBatchResponse {
         decisions: recommended.into_iter().map(response).collect(),
     });
@@ -305,6 +307,9 @@ fn response(recommended: Recommended) -> RecommendResponse {
         cluster: recommended.cluster,
         cluster_users: recommended.cluster_users,
         missing: recommended.missing,
+        error: recommended
+            .refused
+            .map(|refusal| ErrorDetail::from(ApiError::from(refusal))),
     }
 }
 

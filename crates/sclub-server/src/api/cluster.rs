@@ -373,10 +373,11 @@ fn lacks_items(error: &ApiError) -> bool {
     matches!(error.code, "unknown_item" | "no_candidates")
 }
 
-/// Returns true if an answer names missing candidates. Quotes in strings are escaped, so the name cannot be in one.
+/// Returns true if an answer names missing candidates, or has an entry without candidates. Quotes in strings are escaped, so
+/// the names cannot be in one.
 fn names_missing(answer: &HttpAnswer) -> bool {
-    const NAME: &[u8] = b"\"missing\":[";
-    answer.status < 400 && answer.body.windows(NAME.len()).any(|part| part == NAME)
+    let has = |name: &[u8]| answer.body.windows(name.len()).any(|part| part == name);
+    answer.status < 400 && (has(b"\"missing\":[") || has(b"\"code\":\"no_candidates\""))
 }
 
 fn is_unknown(error: &ApiError) -> bool {

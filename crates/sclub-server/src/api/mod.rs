@@ -430,9 +430,6 @@ impl From<Refusal> for ApiError {
             Refusal::UnknownItem { field, .. } => {
                 ApiError::unknown("unknown_item", message).field(field)
             }
-            Refusal::NoCandidates(_) => {
-                ApiError::new(StatusCode::NOT_FOUND, "no_candidates", message).field("candidates")
-            }
             Refusal::UnknownUser(_) => ApiError::unknown("unknown_user", message).field("user"),
             Refusal::UnknownCluster(_) => {
                 ApiError::unknown("unknown_cluster", message).field("cluster")
@@ -445,6 +442,9 @@ impl From<Refusal> for ApiError {
                 ApiError::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
             }
             Refusal::Invalid { field, .. } => ApiError::invalid(field, message),
+            Refusal::NoCandidates { field, .. } => {
+                ApiError::unknown("no_candidates", message).field(field)
+            }
             Refusal::Begun(_) => ApiError::conflict("begun", message),
             Refusal::Answered => ApiError::conflict("answered", message).field("decision"),
             Refusal::OtherCopy => ApiError::conflict("other_copy", message).field("decision"),

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 use super::explain::{ClusteringCard, PlacementCard};
 use super::scalars::{GivenId, Whole, owned_id};
 use crate::context::{ContextValue, GivenContext};
+use crate::edge::error::ErrorDetail;
 use crate::settings::Literal;
 use crate::state::Ties;
 
@@ -105,6 +106,9 @@ pub struct RecommendResponse {
     /// The candidates that are not in the catalogue. Absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+    /// In a batch, the reason why there is no item to choose from: `decision` and `items` are empty then. Else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorDetail>,
 }
 
 /// An item to show.

@@ -171,23 +171,28 @@ impl fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
+impl From<ApiError> for ErrorDetail {
+    fn from(error: ApiError) -> Self {
+        Self {
+            code: Cow::Borrowed(error.code),
+            message: error.message,
+            field: error.field,
+        }
+    }
+}
+
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let body = ErrorBody {
-            error: ErrorDetail {
-                code: Cow::Borrowed(self.code),
-                message: self.message,
-                field: self.field,
-            },
-        };
+        let (status, retry_after) = (self.status, self.retry_after);
+        let body = ErrorBody { error: self.into() };
         let body = serde_json::to_vec(&body).unwrap_or_default();
-        let mut response = (self.status, body).into_response();
+        let mut response = (status, body).into_response();
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(seconds) = self.retry_after {
+        if let Some(seconds) = retry_after {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        if self.status == StatusCode::UNAUTHORIZED {
+        if status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response

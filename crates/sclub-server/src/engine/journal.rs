@@ -8,6 +8,7 @@
 //! itself.
 
 mod page;
+mod recall;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source
 
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
-use crate::decision::{DecisionContents, Features, Shown};
+use crate::decision::{DecisionContents, Features};
 use crate::event::{Batch, Event, Item, Reward, RewardedList};
 use crate::identity::UserHash;
 use crate::state::Catalogue;
@@ -29,8 +30,6 @@ use crate::store::{Segments, StoreError};
 const TICK: u64 = 100;
 /// The milliseconds of service after which a new file is begun, and old ones are dropped.
 const DAY: u64 = 24 * 3600 * 1000;
-/// The milliseconds of service of which the decisions are recalled for the rule `seen`, when the server starts.
-const RECALLED: u64 = 3600 * 1000;
 /// The maximum number of batches of the log, and of bytes, in one batch of the journal.
 const MAX_BATCHES: usize = 4096;
 const MAX_BYTES: usize = 16 << 20;
@@ -369,70 +368,15 @@ impl Keeper {
         }
         for pending in self.taken.decisions() {
             if let Some(contents) = DecisionContents::decode(pending.decision) {
-                self.wait_for_answer(contents.clock, pending.decision.into());
-            }
-        }
-    }
-
-    fn wait_for_answer(&self, clock: u64, decision: Box<[u8]>) {
-        if !self.shared.unanswered.add(clock, decision) {
-            self.shared.meters.unanswered_dropped.increment(1);
-        }
-    }
-
-    /// Reads the decisions of the last time from the journal: those that wait for their rewards, and those that users have
-    /// seen.
-    fn recall(&self) -> Result<(), StoreError> {
-        let settings = &self.shared.settings;
-        let (after, clock) = (settings.after.as_millis(), self.shared.clock());
-        let after = settings.unanswered.map(|_| clock.saturating_sub(after));
-        let seen = (settings.max_seen > 0).then(|| clock.saturating_sub(RECALLED));
-        let Some(since) = after.into_iter().chain(seen).min() else {
-            return Ok(());
-        };
-        let journal = self.journal();
-        if journal.first()? > self.last {
-            return Ok(());
-        }
-        let mut first = journal.first()?;
-        // All pages of a file are older than the first page of the next one.
-        for (until, _) in journal.closed()? {
-            let Some(next) = journal.read(until - 1)?.next() else {
-                break;
-            };
-            if Page::decode(&next?.1)?.clock >= since {
-                break;
-            }
-            first = until;
-        }
-        let state = self.shared.read();
-        let mut items: Vec<Item> = Vec::new();
-        for batch in journal.read(first - 1)? {
-            let mut page = Page::decode(&batch?.1)?;
-            items.truncate(page.items_before as usize);
-            items.append(&mut page.items);
-            for row in &page.shown {
-                if state.is_forgotten(&row.user, row.event) {
-                    continue;
-                }
-                let shown: Option<Vec<(&Item, f64)>> = row
-                    .items
-                    .iter()
-                    .map(|&(place, score)| Some((items.get(place as usize)?, score)))
-                    .collect();
-                let Some(shown) = shown else { continue };
-                let names = shown.iter().map(|(item, _)| &*item.id);
-                self.shared.seen.add_items(&row.user, names);
-                if let (Some(detail), Some(_)) = (&row.detail, after) {
-                    // A crash may have set the clock back since.
-                    let decision = self.shared.own_decision(decision(row, detail, &shown));
-                    if let Some(decision) = decision {
-                        self.wait_for_answer(decision.clock, decision.encode().into());
-                    }
+                let has_room = self
+                    .shared
+                    .unanswered
+                    .add(contents.clock, pending.decision.into());
+                if !has_room {
+                    self.shared.meters.unanswered_dropped.increment(1);
                 }
             }
         }
-        Ok(())
     }
 
     fn add_decisions(&mut self, page: &mut Page) {
@@ -631,30 +575,6 @@ impl Keeper {
         let journal = &self.shared.folder.journal;
         journal.append(self.last, &[])?;
         journal.drop_before(self.last + 1)
-    }
-}
-
-/// A decision from its row, with the features of its items.
-fn decision<'a>(
-    row: &'a ShownRow,
-    detail: &Detail<'_>,
-    shown: &[(&'a Item, f64)],
-) -> DecisionContents<'a> {
-    let shown = shown.iter().map(|&(item, score)| Shown {
-        item: item.id.as_str().into(),
-        score,
-        features: Features::Inline(item.features.clone()),
-    });
-    DecisionContents {
-        life: detail.life,
-        number: row.number,
-        event: row.event,
-        at: row.at,
-        clock: detail.clock,
-        user: row.user.as_str().into(),
-        cluster: row.cluster,
-        shown: shown.collect(),
-        context: row.context.clone(),
     }
 }
 

@@ -12,6 +12,7 @@
 //! Recommendations read the state and wait for none of them.
 
 mod backup;
+mod candidates;
 mod equal;
 mod experiment;
 mod export;
@@ -72,6 +73,13 @@ use upkeep::UpkeepRequest;
 
 /// The maximum number of writes in the queue.
 const QUEUE: usize = 8192;
+
+/// The number of further draws for propensities if `explore-share` is set and `propensities` is not.
+const DEFAULT_DRAWS: u32 = 100;
+/// With many candidates there are fewer draws: the number of items that they score in all.
+const DEFAULT_SCORES: usize = 20_000;
+/// But at least so many.
+const MIN_DRAWS: u32 = 10;
 
 /// The maximum number of changes that a slow listener may lag behind.
 const LISTENERS: usize = 1024;
@@ -173,15 +181,24 @@ impl Shared {
         self.has_journal() && (further_draws.is_some() || self.settings.unanswered.is_some())
     }
 
-    /// The number of further draws for the propensities of a policy: 0 if it does not draw, `None` if propensities are off.
-    fn further_draws(&self, draws: bool) -> Option<u32> {
-        match (self.settings.propensities, draws) {
+    /// Returns true if decisions have the probability of each item.
+    fn has_propensities(&self) -> bool {
+        self.settings.propensities > 0 || self.settings.explore_share > 0.0
+    }
+
+    /// The number of further draws for the propensities of a policy that chooses from so many candidates: 0 if it does not
+    /// draw, `None` if propensities are off.
+    fn further_draws(&self, draws: bool, candidates: usize) -> Option<u32> {
+        let further = match (self.settings.propensities, draws) {
             // Without draws, probabilities are known.
-            (0, false) if self.settings.explore_share > 0.0 => Some(0),
-            (0, _) => None,
-            (_, false) => Some(0),
-            (further, true) => Some(further.min(MAX_PROPENSITIES)),
-        }
+            (_, false) => 0,
+            (0, true) => {
+                let affordable = DEFAULT_SCORES / candidates.max(1);
+                (affordable as u32).clamp(MIN_DRAWS, DEFAULT_DRAWS)
+            }
+            (further, true) => further.min(MAX_PROPENSITIES),
+        };
+        self.has_propensities().then_some(further)
     }
 
     /// The number of writes in the queue.
@@ -231,8 +248,12 @@ impl Engine {
     /// Opens a data folder and restores the state.
     ///
     /// # Errors
-    /// If the folder is damaged, or was made for other settings.
+    /// If the folder is damaged, or was made for other settings, or the settings are invalid. A folder that does not exist
+    /// is not made then.
     pub fn open(env: Env, data: &Path, settings: &Settings) -> Result<Self, OpenError> {
+        if env.disk.names(data).is_err() {
+            Identity::new(settings, &*env.random)?;
+        }
         Self::start(Folder::open(&env, data)?, settings)
     }
 
@@ -325,7 +346,7 @@ impl Engine {
         let (queue, requests) = mpsc::channel(QUEUE);
         let identity = state.identity().clone();
         let clock_offset = state.clock().wrapping_sub(env.clock.monotonic());
-        let equal = EqualRewards::new(state.rewards());
+        let equal = EqualRewards::new(state.rewards(), settings.unanswered.is_some());
         let (is_replicated, role) = match term {
             Some(_) => (false, Role::Leading),
             None => (true, Role::Following),
@@ -442,19 +463,27 @@ impl Engine {
     /// What can be estimated from the log about other policies.
     pub fn off_policy(&self) -> &'static str {
         let shared = &self.shared;
-        let draws = shared.read().draws();
-        match (
-            draws || shared.settings.explore_share > 0.0,
-            shared.further_draws(draws),
-        ) {
-            (false, _) => {
+        let state = shared.read();
+        let has_share = shared.settings.explore_share > 0.0;
+        if !shared.has_journal() {
+            return "there is no log of decisions, because journal-days is 0";
+        }
+        match (state.draws(), shared.has_propensities()) {
+            (false, _) if !has_share => {
                 "the policy does not draw at random: each item is shown with probability 1 (ties apart), and no \
                  off-policy estimate can be had from the log; --explore-share 0.05 makes one possible"
             }
-            (true, None) => {
+            (false, _) => "the log has the probability of each item shown; it is exact",
+            (true, false) => {
                 "the log does not have the probability of each item shown; --propensities N adds it"
             }
-            (true, Some(_)) => "the log has the probability of each item shown",
+            (true, true) if !has_share && !state.all_draw() => {
+                "the log has the probability of each item shown, estimated by further draws; an arm whose policy does not \
+                 draw shows each with probability 1, and no off-policy estimate can be had from its users"
+            }
+            (true, true) => {
+                "the log has the probability of each item shown, estimated by further draws"
+            }
         }
     }
 

@@ -654,18 +654,21 @@ impl Shared {
     /// Takes note of the rewards of an event, for the warning that all are equal.
     fn note_rewards(&self, event: &Event) {
         let mut changed = false;
-        let mut add = |reward: f64| changed |= self.equal.add(reward);
+        let mut add = |reward: f64, is_assumed| changed |= self.equal.add(reward, is_assumed);
         match event {
-            Event::Learn { round } => round.iter().for_each(|r| add(r.reward)),
+            Event::Learn { round } => round.iter().for_each(|r| add(r.reward, false)),
             Event::LearnAssumed {
-                round, corrected, ..
+                round,
+                assumed,
+                corrected,
             } => {
-                let rewards = round.iter().chain(corrected);
-                rewards.for_each(|r| add(r.reward));
+                let rewards = round.iter().zip(assumed);
+                rewards.for_each(|(r, &is_assumed)| add(r.reward, is_assumed));
+                corrected.iter().for_each(|r| add(r.reward, false));
             }
             Event::LearnLists { lists } => {
                 let rewards = lists.iter().flat_map(RewardedList::rewards);
-                rewards.for_each(|(.., reward)| add(reward));
+                rewards.for_each(|(.., reward)| add(reward, false));
             }
             _ => {}
         }

@@ -1,18 +1,18 @@
 //! Recommendations: a read of the state, and a sealed decision.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use sclub::{ItemSet, Propensity, Score};
 
+use super::candidates::Resolved;
 use super::journal::{CandidateRecord, Detail};
 use super::{Engine, Refusal, lock};
 use crate::context::ContextValue;
 use crate::decision::{DecisionContents, Features, Shown};
 use crate::filter::Filter;
-use crate::state::{Catalogue, Choice, Draws, Scratch, SlotSet, State, Ties};
+use crate::state::{Catalogue, Choice, Draws, Scratch, State, Ties};
 
 /// The maximum number of feature values in a decision (items shown times features), if the items came
 /// with the request.
@@ -91,6 +91,28 @@ pub struct Recommended {
     pub slot_propensities: Vec<f64>,
     /// The candidates that are not in the catalogue.
     pub missing: Vec<String>,
+    /// The reason why there is no item and no decision, in a batch.
+    pub refused: Option<Refusal>,
+}
+
+impl Recommended {
+    /// The answer to a request of a batch that has no candidates.
+    fn none(refusal: Refusal) -> Self {
+        let missing = match &refusal {
+            Refusal::NoCandidates { missing, .. } => missing.clone(),
+            _ => Vec::new(),
+        };
+        Self {
+            decision: String::new(),
+            items: Vec::new(),
+            cluster: 0,
+            cluster_users: 0,
+            propensities: Vec::new(),
+            slot_propensities: Vec::new(),
+            missing,
+            refused: Some(refusal),
+        }
+    }
 }
 
 /// A decision before it is sealed.
@@ -101,20 +123,6 @@ struct Decided<'a> {
     cluster_users: u64,
     missing: Vec<String>,
     detail: Option<Detail<'a>>,
-}
-
-/// The candidates of a request, resolved.
-#[derive(Default)]
-struct Resolved<'a> {
-    /// The slots of the candidates, if they are some items of the catalogue.
-    slots: Option<Vec<usize>>,
-    /// The slots to choose from, if they are many items of the catalogue.
-    among: Option<SlotSet>,
-    /// The positions of items that came with the request, or the slots, that are excluded; in rising order.
-    exclude: Vec<usize>,
-    /// The ids of `slots`, if the request named them.
-    ids: Vec<&'a str>,
-    missing: Vec<String>,
 }
 
 impl Engine {
@@ -136,7 +144,8 @@ impl Engine {
         Ok(self.hand_out(chosen?))
     }
 
-    /// Recommends to several users on the same history and the same catalogue.
+    /// Recommends to several users on the same history and the same catalogue. A request without candidates gets an empty
+    /// list and the reason.
     ///
     /// # Errors
     /// If one of the requests is invalid. No request is answered then.
@@ -144,27 +153,30 @@ impl Engine {
         let chosen = self.with_state(self.is_long(all), |state, catalogue| {
             let mut scratch = Scratch::default();
             let all = all.iter().enumerate();
-            all.map(|(index, asked)| {
-                self.choose(state, catalogue, asked, &mut scratch)
-                    .map_err(|refusal| refusal.within("requests", index))
-            })
+            all.map(
+                |(index, asked)| match self.choose(state, catalogue, asked, &mut scratch) {
+                    Ok(decided) => Ok(Ok(decided)),
+                    Err(none @ Refusal::NoCandidates { .. }) => Ok(Err(none)),
+                    Err(refusal) => Err(refusal.within("requests", index)),
+                },
+            )
             .collect::<Result<Vec<_>, _>>()
         })?;
-        let decided = chosen.into_iter().map(|decided| self.hand_out(decided));
+        let decided = chosen.into_iter().map(|decided| match decided {
+            Ok(decided) => self.hand_out(decided),
+            Err(refusal) => Recommended::none(refusal),
+        });
         Ok(decided.collect())
     }
 
     /// Returns true if a request may take milliseconds: it looks at a large catalogue, or has many further draws.
     pub fn is_slow(&self, asked: &RecommendQuery<'_>) -> bool {
         let is_whole = matches!(asked.among, CandidateSet::All);
-        (is_whole || self.shared.settings.propensities > 0) && {
+        (is_whole || self.shared.has_propensities()) && {
             let state = self.shared.read();
-            let further = self.shared.further_draws(state.draws()).unwrap_or(0);
-            if !is_whole && further == 0 {
-                return false;
-            }
             let items = asked.among.max_len(self.shared.catalogue_of(&state).get());
-            items.saturating_mul(1 + further as usize) >= SLOW_SCORES
+            let further = self.shared.further_draws(state.draws(), items).unwrap_or(0);
+            (is_whole || further > 0) && items.saturating_mul(1 + further as usize) >= SLOW_SCORES
         }
     }
 
@@ -173,17 +185,20 @@ impl Engine {
     fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
         let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All);
         let copies = self.shared.has_context && all.iter().any(is_whole);
-        if !copies && self.shared.settings.propensities == 0 {
+        if !copies && !self.shared.has_propensities() {
             return false;
         }
         let state = self.shared.read();
-        let further = self.shared.further_draws(state.draws());
-        let further = further.unwrap_or(0) as usize;
+        let draws = state.draws();
         let catalogue = self.shared.catalogue_of(&state);
         let catalogue = catalogue.get();
-        let items: usize = all.iter().map(|asked| asked.among.max_len(catalogue)).sum();
+        let scores = all.iter().map(|asked| {
+            let items = asked.among.max_len(catalogue);
+            let further = self.shared.further_draws(draws, items).unwrap_or(0);
+            items.saturating_mul(further as usize)
+        });
         (copies && catalogue.map_or(0, Catalogue::len) > MAX_SHORT_COPY)
-            || items.saturating_mul(further) > MAX_SHORT_SCORES
+            || scores.fold(0, usize::saturating_add) > MAX_SHORT_SCORES
     }
 
     /// Reads the state and the catalogue, which do not change meanwhile. Other recommendations do not wait for a long
@@ -224,7 +239,7 @@ impl Engine {
             }
             count => self.shared.seen.last(asked.user, count),
         };
-        let resolved = resolve(catalogue, asked, &seen)?;
+        let resolved = Resolved::new(catalogue, asked, seen)?;
         let choice = match (&resolved.slots, &asked.among) {
             (Some(slots), _) => Choice::Slots(slots),
             (None, CandidateSet::Inline(_, items)) => Choice::Inline {
@@ -236,8 +251,9 @@ impl Engine {
                 exclude: &resolved.exclude,
             },
         };
-        if matches!(choice, Choice::Slots([])) {
-            return Err(no_candidates(&resolved.missing));
+        let count = resolved.len(asked, catalogue);
+        if count == 0 {
+            return Err(resolved.no_candidates(catalogue, asked));
         }
         let dim = state
             .dim()
@@ -258,7 +274,9 @@ impl Engine {
         let number = term.number.fetch_add(reserved, Ordering::Relaxed);
         let draws = Draws {
             number: self.shared.sealer.draw(term.life, number),
-            further: self.shared.further_draws(state.serving(asked.user).draws),
+            further: self
+                .shared
+                .further_draws(state.serving(asked.user).draws, count),
             explore_share: self.shared.settings.explore_share,
             ties: asked.rules.ties,
         };
@@ -267,7 +285,6 @@ impl Engine {
                 draws, asked.user, &choice, catalogue, &context, asked.k, scratch,
             )
             .map_err(|error| match error {
-                sclub::Error::NoCandidates => no_candidates(&resolved.missing),
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
                         format!("a feature of an item times the context is too large: {error}");
@@ -276,7 +293,7 @@ impl Engine {
                 error => Refusal::invalid(asked.among.field(), error.to_string()),
             })?;
         if chosen.decisions.is_empty() {
-            return Err(no_candidates(&resolved.missing));
+            return Err(resolved.no_candidates(catalogue, asked));
         }
         let shown = chosen.decisions.iter().map(|decision| {
             let (item, features) = match (&asked.among, &resolved.slots) {
@@ -331,7 +348,7 @@ impl Engine {
             slots: chosen.propensities.iter().map(|p| p.slot).collect(),
             candidates: match chosen.propensities.is_empty() {
                 true => CandidateRecord::Unknown,
-                false => record(catalogue, asked, &resolved),
+                false => resolved.record(catalogue, asked),
             },
         });
         Ok(Decided {
@@ -382,13 +399,14 @@ impl Engine {
             propensities,
             slot_propensities,
             missing,
+            refused: None,
         }
     }
 }
 
 impl CandidateSet<'_> {
     /// An upper bound on the number of candidates: items to exclude are counted.
-    fn max_len(&self, catalogue: Option<&Catalogue>) -> usize {
+    pub(super) fn max_len(&self, catalogue: Option<&Catalogue>) -> usize {
         match self {
             CandidateSet::Candidates(ids) | CandidateSet::Inline(ids, _) => ids.len(),
             CandidateSet::All => catalogue.map_or(0, Catalogue::len),
@@ -403,129 +421,6 @@ impl CandidateSet<'_> {
             CandidateSet::All => "candidates",
         }
     }
-}
-
-/// The largest share of the catalogue that is copied before it is scored. If more items pass a filter, the others are
-/// skipped while all are scored.
-const MAX_COPIED_SHARE: usize = 4;
-
-/// Finds the candidates of a request.
-fn resolve<'a>(
-    catalogue: Option<&Catalogue>,
-    asked: &RecommendQuery<'a>,
-    seen: &[Arc<str>],
-) -> Result<Resolved<'a>, Refusal> {
-    let rules = &asked.rules;
-    let excluded: HashSet<&str> = rules
-        .exclude
-        .iter()
-        .copied()
-        .chain(seen.iter().map(|id| &**id))
-        .collect();
-    let mut resolved = Resolved::default();
-    match &asked.among {
-        CandidateSet::Candidates(ids) => {
-            let mut slots = Vec::with_capacity(ids.len());
-            let mut all = Vec::with_capacity(ids.len());
-            for &id in ids {
-                let Some((catalogue, slot)) = catalogue.and_then(|c| Some((c, c.slot(id)?))) else {
-                    if rules.strict {
-                        return Err(Refusal::UnknownItem {
-                            id: id.to_owned(),
-                            place: "in the catalogue",
-                            field: "candidates",
-                        });
-                    }
-                    resolved.missing.push(id.to_owned());
-                    continue;
-                };
-                all.push(slot);
-                if !excluded.contains(id) && catalogue.passes(slot, rules.filter) {
-                    slots.push(slot);
-                    resolved.ids.push(id);
-                }
-            }
-            if has_duplicates(&all) || has_duplicates(&resolved.missing) {
-                let message = "a candidate is given twice";
-                return Err(Refusal::invalid("candidates", message));
-            }
-            resolved.slots = Some(slots);
-        }
-        CandidateSet::Inline(ids, _) => {
-            if rules.filter.is_some() {
-                let message =
-                    "a filter is for items of the catalogue; it cannot be combined with items";
-                return Err(Refusal::invalid("filter", message));
-            }
-            let ids = ids.iter().enumerate();
-            let out = ids.filter(|(_, id)| excluded.contains(*id));
-            resolved.exclude = out.map(|(place, _)| place).collect();
-        }
-        CandidateSet::All => {
-            let Some(catalogue) = catalogue else {
-                return Ok(resolved);
-            };
-            let slots = excluded.iter().filter_map(|id| catalogue.slot(id));
-            let mut exclude: Vec<usize> = slots.collect();
-            exclude.sort_unstable();
-            match catalogue.matching(rules.filter) {
-                Some(mut set) => {
-                    exclude.iter().for_each(|&slot| set.remove(slot));
-                    match set.len() <= catalogue.len() / MAX_COPIED_SHARE {
-                        true => resolved.slots = Some(set.iter().collect()),
-                        false => resolved.among = Some(set),
-                    }
-                }
-                None => resolved.exclude = exclude,
-            }
-        }
-    }
-    Ok(resolved)
-}
-
-/// The candidates of a decision as the journal has them.
-fn record<'a>(
-    catalogue: Option<&Catalogue>,
-    asked: &RecommendQuery<'a>,
-    resolved: &Resolved<'a>,
-) -> CandidateRecord<'a> {
-    match &asked.among {
-        CandidateSet::Candidates(_) => {
-            let ids = resolved.ids.iter();
-            CandidateRecord::Ids(ids.map(|&id| id.into()).collect())
-        }
-        CandidateSet::Inline(ids, _) => {
-            let ids = ids.iter().enumerate();
-            let kept = ids.filter(|(place, _)| resolved.exclude.binary_search(place).is_err());
-            CandidateRecord::Ids(kept.map(|(_, &id)| id.into()).collect())
-        }
-        CandidateSet::All => {
-            let rules = &asked.rules;
-            CandidateRecord::Catalogue {
-                revision: catalogue.map_or(0, Catalogue::revisions),
-                filter: rules.filter.map_or("", |filter| &filter.text).into(),
-                exclude: rules.exclude.iter().map(|&id| id.into()).collect(),
-                seen: rules.seen as u64,
-            }
-        }
-    }
-}
-
-fn no_candidates(missing: &[String]) -> Refusal {
-    Refusal::NoCandidates(match missing {
-        [] => String::new(),
-        [first, ..] => {
-            let count = missing.len();
-            format!("; {count} of the request are not in the catalogue, the first is '{first}'")
-        }
-    })
-}
-
-/// Returns true if a value is in the list more than once.
-fn has_duplicates<T: Ord>(values: &[T]) -> bool {
-    let mut sorted: Vec<&T> = values.iter().collect();
-    sorted.sort_unstable();
-    sorted.windows(2).any(|pair| pair[0] == pair[1])
 }
 
 #[cfg(test)]

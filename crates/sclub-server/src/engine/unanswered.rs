@@ -9,7 +9,8 @@ use std::sync::Mutex;
 
 use super::lock;
 
-/// The memory for decisions that wait, in bytes. If it is full, further decisions get no assumed reward.
+/// The memory for decisions that wait, in bytes. If it is full, further decisions get no assumed reward: were the oldest
+/// dropped instead, on a busy server none would ever wait long enough.
 const MAX_BYTES: usize = 256 << 20;
 
 /// The memory for a decision beside its bytes.
@@ -39,6 +40,22 @@ impl Unanswered {
         waiting.bytes += size;
         waiting.decisions.push_back((clock, decision));
         true
+    }
+
+    /// Adds an encoded decision that is read from the journal. The oldest make room for it. Returns the number that were
+    /// dropped.
+    pub fn add_newest(&self, clock: u64, decision: Box<[u8]>) -> u64 {
+        let mut waiting = lock(&self.waiting);
+        waiting.bytes += decision.len() + OVERHEAD;
+        waiting.decisions.push_back((clock, decision));
+        let mut dropped = 0;
+        while waiting.bytes > MAX_BYTES
+            && let Some((_, oldest)) = waiting.decisions.pop_front()
+        {
+            waiting.bytes -= oldest.len() + OVERHEAD;
+            dropped += 1;
+        }
+        dropped
     }
 
     /// Puts decisions back that could not be given their rewards.
@@ -78,5 +95,26 @@ impl Unanswered {
     /// The number of decisions that wait.
     pub fn len(&self) -> usize {
         lock(&self.waiting).decisions.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_recalled_decisions_the_oldest_make_room_and_of_new_ones_the_newest_do() {
+        const COUNT: u64 = 4;
+        let each = || vec![0; MAX_BYTES / COUNT as usize - OVERHEAD].into_boxed_slice();
+        let waiting = Unanswered::default();
+        let dropped = (0..COUNT + 1).map(|clock| waiting.add_newest(clock, each()));
+        assert_eq!(dropped.collect::<Vec<_>>(), [0, 0, 0, 0, 1]);
+        assert_eq!((waiting.first(), waiting.len()), (Some(1), 4));
+        assert!(!waiting.add(9, each()));
+        assert_eq!(waiting.take(2, 9).len(), 2);
+        assert!(waiting.add(9, each()) && waiting.add(9, each()) && !waiting.add(9, each()));
+        let left = waiting.take(u64::MAX, 9);
+        let clocks: Vec<u64> = left.iter().map(|(clock, _)| *clock).collect();
+        assert_eq!(clocks, [3, 4, 9, 9]);
     }
 }

@@ -251,9 +251,7 @@ impl Spaces {
         let settings = space.app.settings();
         let is_new = !path.exists();
         if is_new {
-            Identity::new(settings, &*env.random)
-                .and_then(|identity| identity.check_run(settings))
-                .map_err(|error| error.to_string())?;
+            Identity::new(settings, &*env.random).map_err(|error| error.to_string())?;
             let new = with_ending(path, NEW);
             if new.exists() {
                 env.disk

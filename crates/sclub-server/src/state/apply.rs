@@ -80,8 +80,9 @@ impl State {
                 }
             }
             Event::Remove { item } => {
+                let is_revision = self.identity.has_descriptions();
                 if let Some(learned) = &mut self.learned {
-                    learned.catalogue.remove(item);
+                    learned.catalogue.remove(item, is_revision);
                 }
             }
             Event::Forget { user } => effect.forgot |= self.forget(user),

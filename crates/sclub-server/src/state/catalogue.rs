@@ -7,6 +7,7 @@ use std::sync::Arc;
 use sclub::{Error, ItemId, ItemSet};
 use serde::{Deserialize, Serialize};
 
+use super::columns::Columns;
 use crate::description::{Description, Facts};
 use crate::filter::Filter;
 use crate::identity::first_word;
@@ -41,30 +42,14 @@ pub struct Catalogue {
     items: ItemSet,
     /// True if the policy uses [`item_id`]. Otherwise ids are not computed.
     has_ids: bool,
-    /// The description of each item and the facts for filters, by slot.
-    described: Vec<Described>,
-    /// The number of items that are not available.
-    unavailable: usize,
+    /// The description of each item, by slot; `None` if nothing is described.
+    descriptions: Vec<Option<Box<Description>>>,
+    /// The facts for filters.
+    columns: Columns,
     revisions: u64,
     retired: HashMap<u64, Vec<f64>>,
     /// The service-clock time of each retirement and its revision, oldest first.
     retirements: VecDeque<(u64, u64)>,
-}
-
-/// The description of an item.
-#[derive(Debug, Clone)]
-struct Described {
-    description: Option<Box<Description>>,
-    facts: Facts,
-}
-
-impl Described {
-    fn new(id: &str, description: Description) -> Self {
-        Self {
-            facts: Facts::new(id, &description),
-            description: (!description.is_empty()).then(|| Box::new(description)),
-        }
-    }
 }
 
 /// A set of slots of the catalogue.
@@ -155,8 +140,8 @@ impl Catalogue {
             entries: Vec::new(),
             items: ItemSet::new(dim)?,
             has_ids,
-            described: Vec::new(),
-            unavailable: 0,
+            descriptions: Vec::new(),
+            columns: Columns::default(),
             revisions: 0,
             retired: HashMap::new(),
             retirements: VecDeque::new(),
@@ -168,7 +153,7 @@ impl Catalogue {
         self.entries.len()
     }
 
-    /// The revision of the catalogue: it grows with every change of an item.
+    /// The revision of the catalogue: it grows with every change and every removal of an item.
     pub fn revisions(&self) -> u64 {
         self.revisions
     }
@@ -212,48 +197,53 @@ impl Catalogue {
 
     /// The description of the item in a slot.
     pub fn description(&self, slot: usize) -> Cow<'_, Description> {
-        match &self.described[slot].description {
+        match &self.descriptions[slot] {
             Some(description) => Cow::Borrowed(description),
             None => Cow::Owned(Description::default()),
         }
     }
 
-    /// Returns true if the item in a slot is available and passes a filter.
+    /// Returns true if the item in a slot is available.
+    pub fn is_available(&self, slot: usize) -> bool {
+        self.columns.is_available(slot)
+    }
+
+    /// The number of items that are not available.
+    pub fn unavailable(&self) -> usize {
+        self.columns.unavailable()
+    }
+
+    /// Returns true if an item has a value in a field that filters compare.
+    pub fn has_field(&self, field: u64) -> bool {
+        self.columns.has_field(field)
+    }
+
+    /// Returns true if the item in a slot passes a filter. Availability is not looked at.
     pub fn passes(&self, slot: usize, filter: Option<&Filter>) -> bool {
-        let facts = &self.described[slot].facts;
-        facts.is_available && filter.is_none_or(|filter| filter.passes(facts))
+        let mut conditions = filter.map_or(&[][..], Filter::conditions).iter();
+        conditions.all(|condition| self.columns.passes(slot, condition))
     }
 
     /// The available items that pass a filter; `None` if they are all items.
     pub fn matching(&self, filter: Option<&Filter>) -> Option<SlotSet> {
-        if filter.is_none() && self.unavailable == 0 {
+        if filter.is_none() && self.unavailable() == 0 {
             return None;
         }
-        let mut set = SlotSet {
-            bits: vec![0; self.len().div_ceil(64)],
-            len: 0,
-        };
-        for (word, items) in set.bits.iter_mut().zip(self.described.chunks(64)) {
-            for (bit, item) in items.iter().enumerate() {
-                let facts = &item.facts;
-                let is_in = facts.is_available && filter.is_none_or(|filter| filter.passes(facts));
-                *word |= u64::from(is_in) << bit;
-            }
-            set.len += word.count_ones() as usize;
-        }
-        Some(set)
+        let bits = self
+            .columns
+            .matching(filter.map_or(&[], Filter::conditions));
+        let len = bits.iter().map(|word| word.count_ones() as usize).sum();
+        Some(SlotSet { bits, len })
     }
 
-    fn describe(&mut self, slot: usize, described: Described) {
-        let is_unavailable = !described.facts.is_available;
-        match self.described.get_mut(slot) {
-            Some(own) => {
-                self.unavailable -= usize::from(!own.facts.is_available);
-                *own = described;
-            }
-            None => self.described.push(described),
+    fn describe(&mut self, slot: usize, description: Description) {
+        let id = &self.entries[slot].id;
+        self.columns.set(slot, Facts::new(id, &description));
+        let own = (!description.is_empty()).then(|| Box::new(description));
+        match self.descriptions.get_mut(slot) {
+            Some(known) => *known = own,
+            None => self.descriptions.push(own),
         }
-        self.unavailable += usize::from(is_unavailable);
     }
 
     /// The features of an item as of a revision, if they are still kept.
@@ -262,6 +252,13 @@ impl Catalogue {
             Some(slot) if self.entries[slot].revision == revision => Some(self.features(slot)),
             _ => self.retired.get(&revision).cloned(),
         }
+    }
+
+    /// The revision of an item, if these are its features now.
+    pub fn revision_with(&self, id: &str, features: &[f64]) -> Option<u64> {
+        let slot = self.slot(id)?;
+        self.has_features(slot, features)
+            .then(|| self.entries[slot].revision)
     }
 
     /// Inserts an item, or replaces the one with the same id. If a description is given and the features are the same,
@@ -276,7 +273,7 @@ impl Catalogue {
         description: Option<Description>,
     ) -> Result<(), Error> {
         let is_described = description.is_some();
-        let described = Described::new(id, description.unwrap_or_default());
+        let described = description.unwrap_or_default();
         match self.slot(id) {
             Some(slot) if is_described && self.has_features(slot, features) => {
                 self.revisions += 1;
@@ -310,19 +307,23 @@ impl Catalogue {
     }
 
     /// Removes an item; the last item moves into its slot. Returns true if it was there.
-    pub fn remove(&mut self, id: &str) -> bool {
+    ///
+    /// It is a revision if `is_revision` is set. In folders of earlier formats it is not: their decisions name the
+    /// revisions of later items.
+    pub fn remove(&mut self, id: &str, is_revision: bool) -> bool {
         let Some(slot) = self.slots.remove(id).map(|slot| slot as usize) else {
             return false;
         };
         let former = self.features(slot);
         self.items.swap_remove(slot);
         let entry = self.entries.swap_remove(slot);
-        let described = self.described.swap_remove(slot);
-        self.unavailable -= usize::from(!described.facts.is_available);
+        self.descriptions.swap_remove(slot);
+        self.columns.swap_remove(slot);
         if let Some(moved) = self.entries.get(slot) {
             self.slots.insert(Arc::clone(&moved.id), slot as u32);
         }
         self.retire(entry.revision, former);
+        self.revisions += u64::from(is_revision);
         true
     }
 
@@ -394,9 +395,9 @@ impl Catalogue {
 
     /// The descriptions to be saved, by slot.
     pub fn descriptions(&self) -> Vec<(u32, &Description)> {
-        let all = (0..).zip(&self.described);
-        let all = all.filter_map(|(slot, own)| Some((slot, &**own.description.as_ref()?)));
-        all.collect()
+        let all = (0..).zip(&self.descriptions);
+        all.filter_map(|(slot, own)| Some((slot, own.as_deref()?)))
+            .collect()
     }
 
     /// Restores a saved catalogue; `None` if it is invalid.
@@ -418,19 +419,6 @@ impl Catalogue {
             let ids = saved.entries.iter().map(|entry| item_id(&entry.id));
             items.set_ids(&ids.collect::<Vec<_>>()).ok()?;
         }
-        let mut descriptions = saved.descriptions.into_iter().peekable();
-        let mut described = Vec::with_capacity(saved.entries.len());
-        for (slot, entry) in (0..).zip(&saved.entries) {
-            let own = descriptions.next_if(|(of, _)| *of == slot);
-            let description = own.map(|(_, description)| description).unwrap_or_default();
-            description.check().ok()?;
-            described.push(Described::new(&entry.id, description));
-        }
-        if descriptions.next().is_some() {
-            return None;
-        }
-        let is_unavailable = |own: &&Described| !own.facts.is_available;
-        let unavailable = described.iter().filter(is_unavailable).count();
         let mut retired = HashMap::new();
         let mut retirements = VecDeque::new();
         for (clock, revision, features) in saved.retired {
@@ -447,12 +435,22 @@ impl Catalogue {
             entries: saved.entries,
             items,
             has_ids,
-            described,
-            unavailable,
+            descriptions: Vec::new(),
+            columns: Columns::default(),
             revisions: saved.revisions,
             retired,
             retirements,
         };
+        let mut descriptions = saved.descriptions.into_iter().peekable();
+        for slot in 0..catalogue.len() {
+            let own = descriptions.next_if(|(of, _)| *of as usize == slot);
+            let description = own.map(|(_, description)| description).unwrap_or_default();
+            description.check().ok()?;
+            catalogue.describe(slot, description);
+        }
+        if descriptions.next().is_some() {
+            return None;
+        }
         // Version 0.1 had no limit.
         catalogue.enforce_limit();
         Some(catalogue)

@@ -50,9 +50,26 @@ impl State {
 
     /// Returns true if a policy that serves users draws at random.
     pub fn draws(&self) -> bool {
+        self.each_draws().any(|draws| draws)
+    }
+
+    /// Returns true if all policies that serve users draw at random.
+    pub fn all_draw(&self) -> bool {
+        self.each_draws().all(|draws| draws)
+    }
+
+    /// Whether each policy that serves users draws at random.
+    fn each_draws(&self) -> impl Iterator<Item = bool> {
         let running = self.experiments.running.as_ref();
-        let arms = running.map_or(&[][..], |running| &running.arms);
-        self.draws || arms.iter().any(|arm| arm.draws)
+        let arms = running.into_iter().flat_map(|running| {
+            let shown = running.arms.iter().take(running.plan.shown());
+            shown.map(|arm| match arm.policy {
+                Some(_) => arm.draws,
+                None => self.draws,
+            })
+        });
+        let in_force = running.is_none().then_some(self.draws);
+        in_force.into_iter().chain(arms)
     }
 
     /// The policies that have fits: the one in force (`None`) and those of the arms, by index.

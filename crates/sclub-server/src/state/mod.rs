@@ -9,6 +9,7 @@ mod apply;
 mod assumed;
 pub(crate) mod catalogue;
 mod choose;
+mod columns;
 mod experiment;
 mod explore;
 mod history;

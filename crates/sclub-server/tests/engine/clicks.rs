@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use sclub_server::engine::{Engine, Feedback, Recommended, Refusal};
 use sclub_server::env::Env;
+use sclub_server::event::Item;
 use sclub_server::settings::{Settings, Span};
 
 use crate::bench::{Bench, of};
@@ -216,12 +217,73 @@ fn unanswered_items_get_their_reward_and_a_late_click_replaces_it() {
     assert_eq!((lines.len(), assumed), (5, 3));
 }
 
+/// The decisions have 4 MB of features each: with these in memory, there would be room for 62 of them.
+#[test]
+fn all_decisions_without_a_reward_wait_again_after_a_crash() {
+    const DIM: usize = 512;
+    const ITEMS: usize = 1000;
+    const DECISIONS: usize = 80;
+    let settings = Settings {
+        after: Span::minutes(30),
+        ..unanswered()
+    };
+    let bench = Bench::with(Env::real(), &settings);
+    let items = (0..ITEMS).map(|number| Item {
+        id: format!("i{number}"),
+        features: (0..DIM)
+            .map(|place| (number * DIM + place) as f64 / 1e6)
+            .collect(),
+    });
+    let put = bench.engine.upsert(items.collect::<Vec<_>>());
+    assert_eq!(bench.runtime.block_on(put), Ok(ITEMS));
+    for number in 0..DECISIONS {
+        bench.recommend(&format!("u{number}"), ITEMS).unwrap();
+    }
+    let answered = [1, ITEMS].map(|k| bench.recommend("v", k).unwrap());
+    let all = Feedback::of_list(&answered[0].decision, &[1.0]);
+    assert_eq!(send(&bench, all), Ok(vec![true]));
+    let one = Feedback::of_item(&answered[1].decision, None, 1.0);
+    assert_eq!(send(&bench, one), Ok(vec![true]));
+    // The decisions are in the journal then.
+    bench.runtime.block_on(bench.engine.compact()).unwrap();
+    let again = bench.crash();
+    assert_eq!(again.engine.unanswered(), DECISIONS + 1);
+    drop(bench);
+
+    // In a short lifetime, they have expired.
+    let brief = Settings {
+        after: Span::seconds(1),
+        lifetime: 2,
+        ..settings
+    };
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let last = Item {
+        id: "last".to_owned(),
+        features: vec![0.5; DIM],
+    };
+    // The service clock goes on with the log.
+    again
+        .runtime
+        .block_on(again.engine.upsert(vec![last]))
+        .unwrap();
+    let folder = again.close();
+    let expired = Bench::at(folder, Env::real(), &brief);
+    assert_eq!(expired.engine.unanswered(), 0);
+}
+
 #[test]
 fn settings_that_cannot_work_are_refused() {
     let refused = |settings: Settings| {
-        let folder = tempfile::tempdir().unwrap();
-        let opened = Engine::open(Env::real(), folder.path(), &settings);
-        opened.map(drop).unwrap_err().to_string()
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("data");
+        let opened = Engine::open(Env::real(), &folder, &settings);
+        let why = opened.map(drop).unwrap_err().to_string();
+        assert!(!folder.exists(), "a refused start leaves nothing behind");
+        // Nor does it fix the policy of an empty folder.
+        let folder = parent.path();
+        assert!(Engine::open(Env::real(), folder, &settings).is_err());
+        drop(Engine::open(Env::real(), folder, &of("lints")).unwrap());
+        why
     };
     let cases = [
         (
@@ -251,6 +313,18 @@ fn settings_that_cannot_work_are_refused() {
                 ..unanswered()
             },
             "not supported in a cluster",
+        ),
+        (
+            Settings {
+                constants: [(
+                    "half-life".to_owned(),
+                    sclub_server::settings::Literal::Number(5.0),
+                )]
+                .into(),
+                policy: Some("sclub-soft".to_owned()),
+                ..unanswered()
+            },
+            "sclub-soft with a half-life cannot",
         ),
         (
             Settings {
@@ -286,4 +360,28 @@ fn equal_rewards_are_a_warning() {
     );
     click(&bench, 0.0);
     assert_eq!(bench.engine.reward_warning(), None);
+}
+
+#[test]
+fn no_warning_before_the_first_assumed_rewards() {
+    let settings = Settings {
+        after: Span::minutes(30),
+        ..unanswered()
+    };
+    let bench = Bench::with_items(Env::real(), &settings);
+    for _ in 0..150 {
+        let shown = bench.recommend("u", 1).unwrap();
+        assert_eq!(bench.feedback(&shown.decision, 1.0), Ok(true));
+    }
+    assert_eq!(bench.engine.reward_warning(), None);
+    // Assumed ones that are the same as those that are sent say nothing either.
+    let shown = bench.recommend("u", 2).unwrap();
+    let click = Feedback::of_item(&shown.decision, None, 1.0).with_others(1.0);
+    assert_eq!(send(&bench, click), Ok(vec![true]));
+    let warning = bench.engine.reward_warning().unwrap();
+    assert!(
+        warning.starts_with("all 152 rewards so far are 1, assumed ones included:"),
+        "{warning}"
+    );
+    assert!(!warning.contains("--unanswered"), "{warning}");
 }

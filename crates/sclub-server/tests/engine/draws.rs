@@ -196,7 +196,15 @@ fn requests_of_a_batch_have_numbers_of_their_own() {
     let first: HashSet<String> = shown.iter().map(|shown| shown.items[0].0.clone()).collect();
     assert!(first.len() > 1, "{first:?}");
     // A refused request does not affect the others.
-    let refused = [asked(vec!["a"]), asked(vec!["strange"])];
+    let strict = Rules {
+        strict: true,
+        ..Rules::default()
+    };
+    let strange = RecommendQuery {
+        rules: strict,
+        ..asked(vec!["strange"])
+    };
+    let refused = [asked(vec!["a"]), strange];
     assert!(bench.engine.recommend_all(&refused).is_err());
     let later = bench.recommend("u", 2).unwrap();
     for shown in shown.iter().chain([&later]) {

@@ -162,7 +162,10 @@ fn missing_candidates_are_skipped_and_named() {
         Rules::default(),
         1,
     );
-    assert!(matches!(nothing, Err(Refusal::NoCandidates(_))));
+    let missing = vec!["gone".to_owned()];
+    assert!(
+        matches!(nothing, Err(Refusal::NoCandidates { missing: named, .. }) if named == missing)
+    );
 }
 
 #[test]
@@ -310,13 +313,37 @@ fn a_share_of_the_lists_is_uniform_and_probabilities_are_exact() {
     let lines = bench.export();
     let last = &lines[lines.len() - 2..];
     assert_eq!(last[0]["candidates"], json!(["i1", "i2"]));
+    // What the user has seen is excluded by its id, so that the candidates can be known later.
+    let seen = &last[0]["item"];
     let catalogue =
-        json!({"revision": 10, "filter": {"tags": ["red"]}, "exclude": ["i0"], "seen": 1});
+        json!({"revision": 10, "filter": {"tags": ["red"]}, "exclude": ["i0", seen], "seen": 1});
     assert_eq!(last[1]["catalogue"], catalogue);
     for line in last {
         assert_eq!(line["draw"].as_str().unwrap().len(), 16);
         assert!(line["slot_propensity"].as_f64().unwrap() > 0.0);
     }
+}
+
+#[test]
+fn each_change_of_the_catalogue_is_a_revision_of_its_own() {
+    let settings = Settings {
+        explore_share: 0.3,
+        ..of("linucb-ind")
+    };
+    let mut bench = shop(&settings, 4);
+    let ask = |bench: &Bench| ask(bench, CandidateSet::All, Rules::default(), 1).unwrap();
+    ask(&bench);
+    assert_eq!(bench.runtime.block_on(bench.engine.remove("i3")), Ok(true));
+    ask(&bench);
+    bench.put("i3", [1.0, 0.0, 0.0]).unwrap();
+    ask(&bench);
+    assert_eq!(bench.runtime.block_on(bench.engine.remove("i3")), Ok(true));
+    bench = Bench::at(bench.close(), Env::real(), &settings);
+    ask(&bench);
+    let lines = bench.export();
+    let revisions = lines.iter().map(|line| &line["catalogue"]["revision"]);
+    let revisions: Vec<u64> = revisions.map(|number| number.as_u64().unwrap()).collect();
+    assert_eq!(revisions, [4, 5, 6, 7]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::common::disk::Faults;
 use crate::common::new_folder;
 
 /// A service without a socket.
-struct Service {
+pub struct Service {
     app: Arc<App>,
     router: Router,
     runtime: Runtime,
@@ -34,7 +34,7 @@ impl Service {
         Self::of(folder, env, quiet())
     }
 
-    fn of(folder: TempDir, env: Env, settings: Settings) -> Self {
+    pub fn of(folder: TempDir, env: Env, settings: Settings) -> Self {
         let app = App::new(settings.clone());
         app.begin(Engine::open(env, folder.path(), &settings).unwrap());
         Self {
@@ -67,7 +67,7 @@ impl Service {
         self.runtime.block_on(answered).unwrap()
     }
 
-    fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    pub fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let (status, bytes) = self.bytes(method, path, body.to_string().into_bytes());
         (status, serde_json::from_slice(&bytes).unwrap())
     }

@@ -9,6 +9,7 @@ mod common;
 mod context;
 mod copies;
 mod draws;
+mod empty;
 mod experiments;
 mod faults;
 mod filters;

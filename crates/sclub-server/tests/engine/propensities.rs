@@ -209,3 +209,35 @@ fn propensities_are_not_sealed_and_without_them_the_journal_is_as_before() {
         assert_eq!(lines[0]["propensity"].is_null(), propensities == 0);
     }
 }
+
+/// `sclub serve --explore-share 0.05`: the default policy draws at random.
+#[test]
+fn with_uniform_lists_any_policy_logs_probabilities_and_candidates() {
+    for policy in [DEFAULT, "lints", "linucb-one"] {
+        let settings = Settings {
+            explore_share: 0.05,
+            ..with(policy, 0)
+        };
+        let bench = Bench::with_items(Env::real(), &settings);
+        let text = bench.engine.off_policy();
+        assert!(text.starts_with("the log has the probability"), "{text}");
+        let shown = bench.recommend("u", 2).unwrap();
+        assert_eq!(shown.propensities.len(), 2, "{policy}");
+        assert_eq!(shown.slot_propensities.len(), 2, "{policy}");
+        for line in bench.export() {
+            assert!(line["propensity"].as_f64().is_some(), "{line}");
+            assert!(line["slot_propensity"].as_f64().is_some(), "{line}");
+            assert_eq!(line["catalogue"]["revision"], 3);
+        }
+    }
+    let off = Bench::with_items(Env::real(), &with(DEFAULT, 0));
+    assert!(off.recommend("u", 2).unwrap().propensities.is_empty());
+    assert!(off.engine.off_policy().contains("--propensities"));
+    let none = Settings {
+        journal_days: 0,
+        ..with(DEFAULT, 100)
+    };
+    let none = Bench::with_items(Env::real(), &none);
+    let text = none.engine.off_policy();
+    assert!(text.contains("journal-days is 0"), "{text}");
+}

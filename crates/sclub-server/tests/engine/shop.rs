@@ -60,11 +60,12 @@ fn play(settings: &Settings, sent: Sent) -> (f64, f64) {
         .collect();
     let (mut clicks, mut by_chance) = (0.0, 0.0);
     for round in 0..ROUNDS {
-        if settings.unanswered.is_some() && round % 800 == 799 {
+        if settings.unanswered.is_some() && round % 250 == 249 {
             // Time passes, until what was not clicked has its reward.
             while bench.engine.state().rewards().0 < (round * SLOTS) as u64 {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
+            bench.settle();
         }
         let user = random.random_range(0..USERS);
         let shown = bench.recommend(&format!("user-{user}"), SLOTS).unwrap();

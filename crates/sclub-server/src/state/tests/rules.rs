@@ -275,7 +275,7 @@ fn retired_features_are_bounded() {
     let again = Catalogue::load(DIM, false, catalogue.save()).unwrap();
     assert_eq!(again.retired(), 10_000);
     for item in 0..2_000 {
-        assert!(catalogue.remove(&item.to_string()));
+        assert!(catalogue.remove(&item.to_string(), true));
     }
     assert_eq!(catalogue.retired(), most);
 }

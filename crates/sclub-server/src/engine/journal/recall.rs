@@ -1,0 +1,122 @@
+//! Reads the decisions of the last time from the journal when the server starts: those that wait for their rewards, and
+//! those that users have seen.
+
+use super::{Detail, Keeper, Page, ShownRow};
+use crate::decision::{DecisionContents, Features, Shown};
+use crate::event::Item;
+use crate::state::{Catalogue, State};
+use crate::store::StoreError;
+
+/// The milliseconds of service of which the decisions are recalled for the rule `seen`.
+const RECALLED: u64 = 3600 * 1000;
+
+impl Keeper {
+    /// Recalls decisions. Those that wait for their rewards are the ones with an item that has none, as long as they accept
+    /// rewards.
+    pub(super) fn recall(&self) -> Result<(), StoreError> {
+        let settings = &self.shared.settings;
+        let (after, clock) = (settings.after.as_millis(), self.shared.clock());
+        let after = settings.unanswered.map(|_| clock.saturating_sub(after));
+        let seen = (settings.max_seen > 0).then(|| clock.saturating_sub(RECALLED));
+        let Some(since) = after.into_iter().chain(seen).min() else {
+            return Ok(());
+        };
+        let journal = self.journal();
+        if journal.first()? > self.last {
+            return Ok(());
+        }
+        let mut first = journal.first()?;
+        // All pages of a file are older than the first page of the next one.
+        for (until, _) in journal.closed()? {
+            let Some(next) = journal.read(until - 1)?.next() else {
+                break;
+            };
+            if Page::decode(&next?.1)?.clock >= since {
+                break;
+            }
+            first = until;
+        }
+        let state = self.shared.read();
+        let mut items: Vec<Item> = Vec::new();
+        for batch in journal.read(first - 1)? {
+            let mut page = Page::decode(&batch?.1)?;
+            items.truncate(page.items_before as usize);
+            items.append(&mut page.items);
+            for row in &page.shown {
+                if state.is_forgotten(&row.user, row.event) {
+                    continue;
+                }
+                let shown: Option<Vec<(&Item, f64)>> = row
+                    .items
+                    .iter()
+                    .map(|&(place, score)| Some((items.get(place as usize)?, score)))
+                    .collect();
+                let Some(shown) = shown else { continue };
+                let names = shown.iter().map(|(item, _)| &*item.id);
+                self.shared.seen.add_items(&row.user, names);
+                if let (Some(detail), Some(_)) = (&row.detail, after) {
+                    self.wait_again(&state, row, detail, &shown);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has a decision wait for the rewards of its items, unless all have one or it has expired.
+    fn wait_again(
+        &self,
+        state: &State,
+        row: &ShownRow,
+        detail: &Detail<'_>,
+        shown: &[(&Item, f64)],
+    ) {
+        let mut numbers = (row.number..).take(shown.len());
+        if numbers.all(|number| state.answered().contains(number)) {
+            return;
+        }
+        let catalogue = self.shared.catalogue_of(state);
+        let contents = decision(row, detail, shown, catalogue.get());
+        // A crash may have set the clock back since.
+        let Some(contents) = self.shared.own_decision(contents) else {
+            return;
+        };
+        let expired = self.shared.clock().saturating_sub(self.shared.lifetime());
+        if contents.clock < expired.max(state.horizon()) {
+            return;
+        }
+        let waiting = &self.shared.unanswered;
+        let dropped = waiting.add_newest(contents.clock, contents.encode().into());
+        self.shared.meters.unanswered_dropped.increment(dropped);
+    }
+}
+
+/// A decision from its row. The features of an item are those of the catalogue if they have not changed since.
+fn decision<'a>(
+    row: &'a ShownRow,
+    detail: &Detail<'_>,
+    shown: &[(&'a Item, f64)],
+    catalogue: Option<&Catalogue>,
+) -> DecisionContents<'a> {
+    let shown = shown.iter().map(|&(item, score)| {
+        let revision = catalogue.and_then(|known| known.revision_with(&item.id, &item.features));
+        Shown {
+            item: item.id.as_str().into(),
+            score,
+            features: match revision {
+                Some(revision) => Features::Catalogue(revision),
+                None => Features::Inline(item.features.clone()),
+            },
+        }
+    });
+    DecisionContents {
+        life: detail.life,
+        number: row.number,
+        event: row.event,
+        at: row.at,
+        clock: detail.clock,
+        user: row.user.as_str().into(),
+        cluster: row.cluster,
+        shown: shown.collect(),
+        context: row.context.clone(),
+    }
+}
