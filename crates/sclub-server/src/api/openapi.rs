@@ -24,6 +24,7 @@ use super::{admin, calls, cluster, experiments, items, look, model, spaces, stre
         items::put,
         items::list,
         items::show,
+        items::patch,
         items::remove,
         look::user,
         look::clusters,

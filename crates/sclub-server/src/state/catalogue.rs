@@ -8,6 +8,7 @@ use sclub::{Error, ItemId, ItemSet};
 use serde::{Deserialize, Serialize};
 
 use crate::description::{Description, Facts};
+use crate::event::DescribedItem;
 use crate::filter::Filter;
 use crate::identity::first_word;
 
@@ -208,6 +209,15 @@ impl Catalogue {
     fn has_features(&self, slot: usize, features: &[f64]) -> bool {
         let own = self.items.item(slot).map(f64::to_bits);
         own.eq(features.iter().map(|value| value.to_bits()))
+    }
+
+    /// The item in a slot, with its description.
+    pub fn item(&self, slot: usize) -> DescribedItem {
+        DescribedItem {
+            id: self.entries[slot].id.to_string(),
+            features: self.features(slot),
+            description: self.description(slot).into_owned(),
+        }
     }
 
     /// The description of the item in a slot.
