@@ -79,7 +79,7 @@ fn raw_items_keep_title_tags_availability_and_data() {
     assert_eq!(card("c")["available"], json!(false));
     assert_eq!(shown(&server, json!({})), ["a", "b"]);
     assert_eq!(shown(&server, json!({"tags": "tea"})), ["a", "b"]);
-    assert_eq!(shown(&server, json!({"price": {"lt": 3.5}})), ["a"]);
+    assert_eq!(shown(&server, json!({"price": {"max": 3.5}})), ["a"]);
     assert_eq!(shown(&server, json!({"colour": "green"})), ["a"]);
 
     // A field that the transform does not know is kept, and named.
