@@ -4,7 +4,7 @@
 //! ([`Folder::replace_by_import`]). An import that fails or is cut off leaves the folder as it was, and whatever else is
 //! in it, such as other spaces, stays.
 //! Rows are learned one by one, in the order in which they are given. They are in the log in batches. Fits are
-//! computed between two batches, when they are due, and are events too.
+//! computed between two batches, fewer than a server makes, and at the end. They are events too.
 //!
 //! A row has the number of an item shown in epoch 0, in which no server makes decisions: [`is_imported`].
 
@@ -30,6 +30,9 @@ use crate::store::{Epochs, Folder, IMPORTING};
 const MIN_ROWS: u64 = 256;
 const MAX_ROWS: u64 = 8192;
 const SHARE: u64 = 16;
+/// A fit is computed when the rounds are this many times those of the last one, and at the end. A server makes more of them;
+/// here nobody is served meanwhile.
+const ROUNDS_PER_FIT: u64 = 4;
 /// The maximum number of items in a batch, and of their bytes, about.
 const ITEMS_PER_BATCH: usize = 1000;
 const BYTES_PER_BATCH: usize = 1 << 20;
@@ -89,7 +92,7 @@ pub struct Import {
     now: u64,
     rows: u64,
     fits: u64,
-    /// The round before which no fit is begun, because the last one failed.
+    /// The round before which no fit is begun.
     no_fit_before: u64,
 }
 
@@ -228,20 +231,23 @@ impl Import {
         }
         let events = std::mem::take(&mut self.events);
         self.log(events)?;
-        if self.state.rounds() < self.no_fit_before {
-            return Ok(());
+        match self.state.rounds() < self.no_fit_before {
+            true => Ok(()),
+            false => self.fit(),
         }
+    }
+
+    /// Computes a fit if one is due.
+    fn fit(&mut self) -> Result<(), FoldError> {
         let Some(refit) = self.state.policy().and_then(|policy| policy.refit()) else {
             return Ok(());
         };
         let fit = refit.compute(&self.workers as &dyn Workers);
         let effect = self.log(vec![Event::Fit { fit }])?;
+        self.no_fit_before = self.state.rounds().saturating_mul(ROUNDS_PER_FIT);
         match effect.fit_refused {
             None => self.fits += 1,
-            Some(reason) => {
-                tracing::warn!(reason, "a fit failed");
-                self.no_fit_before = self.state.rounds().saturating_mul(2);
-            }
+            Some(reason) => tracing::warn!(reason, "a fit failed"),
         }
         Ok(())
     }
@@ -274,7 +280,9 @@ impl Import {
     /// # Errors
     /// If the folder cannot be written.
     pub async fn finish(mut self) -> Result<ImportSummary, OpenError> {
+        self.no_fit_before = u64::MAX;
         self.commit()?;
+        self.fit()?;
         let state = &self.state;
         let summary = ImportSummary {
             rows: self.rows,
