@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 
 use sclub_lab::data::svd::Search;
-use sclub_lab::data::{ColumnNames, Format, Options, RatingUse, Read, read};
+use sclub_lab::data::{ColumnNames, Format, Options, RatingUse, Read, ReadError, read};
 use sclub_lab::summary::thousands;
 
 use crate::progress::BarOrLines;
@@ -134,6 +134,16 @@ impl Searching {
     }
 }
 
+/// An error of reading interactions. If there is no header it names the flags, of which that of the ratings differs.
+pub fn with_flags(error: ReadError, ratings: &str) -> anyhow::Error {
+    match error {
+        ReadError::NoHeader { .. } => {
+            anyhow::anyhow!("{error} (--user-column, --item-column, {ratings})")
+        }
+        error => error.into(),
+    }
+}
+
 /// Reads a file of ratings and shows how far it has come.
 ///
 /// # Errors
@@ -142,7 +152,7 @@ pub fn read_file(path: &Path, options: &Options, quiet: bool) -> Result<Read> {
     let progress = Reading::new(quiet);
     let read = read(path, options, &|done, total| progress.read(done, total));
     drop(progress);
-    let read = read?;
+    let read = read.map_err(|error| with_flags(error, "--rating-column"))?;
     let file = path.display();
     if let Some((line, reason)) = &read.first_bad {
         let (many, first) = match read.bad_lines {

@@ -7,19 +7,22 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use sclub_features::{RawItem, Transform};
 use sclub_lab::data::{ColumnNames, Format, Options, ReadEvents, read_events, read_vectors};
 use sclub_lab::summary::thousands;
 use sclub_server::engine::{Import, ImportRow, ImportSummary, export_folder, folder_contents};
 use sclub_server::env::Env;
-use sclub_server::event::Item;
+use sclub_server::event::DescribedItem;
+use sclub_server::raw;
 use sclub_server::settings::Settings;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::features::items::{CatalogueArgs, read_catalogue};
 use crate::features::{FormatArg, format};
 use crate::files::print_line;
 use crate::progress::BarOrLines;
-use crate::reading::Reading;
+use crate::reading::{Reading, with_flags};
 use crate::remote::block_on;
 use crate::serve::{EffectiveSettings, ServeArgs, TeachSettingArgs, load_transform};
 
@@ -103,7 +106,8 @@ Examples:
   sclub import --interactions clicks.csv --items features/items.csv --data shop
       clicks.csv has the columns user, item, reward and time; then: sclub serve --data shop
   sclub import --interactions clicks.parquet --items catalogue.csv --features features/transform.json --data shop
-      the items have titles, tags and prices, and the transform makes their features
+      the items have titles, tags and prices, and the transform makes their features; title, tags and available are kept,
+      and all other columns as data
   sclub import --interactions ratings.csv --reward-column stars --reward-max 5 --items items.csv --data films
 
 Each row is a round of its own. It is an event in the log like any other, and is exported with `imported: true`.
@@ -130,6 +134,8 @@ Examples:
   sclub reteach --from shop --policy linucb-one --data shop-one
       the same catalogue and the same rewards in the same order, learned by another policy
 
+With --features and another transform, the features of all items are made anew from their titles, tags and data, and every
+reward is taught with the features that its item has now.
 The history is that of the journal, which keeps --journal-days days of service. The number of rewards that it no longer
 has is printed.
 ";
@@ -186,7 +192,7 @@ fn learn_file(args: &ImportArgs, settings: &Settings, import: &mut Import) -> Re
         },
     );
     drop(progress);
-    let mut read = read?;
+    let mut read = read.map_err(|error| with_flags(error, "--reward-column"))?;
     warn_about_rewards(&read);
     let progress = Learning::new(args.quiet, read.rows.len() as u64);
     let users: Vec<String> = (0..read.users() as u32)
@@ -224,7 +230,7 @@ fn learn_file(args: &ImportArgs, settings: &Settings, import: &mut Import) -> Re
 }
 
 /// The items of a file, with vectors of its own or by the transform.
-fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<Item>> {
+fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<DescribedItem>> {
     let Some(transform) = &import.state().identity().features else {
         if !args.catalogue.is_empty() {
             bail!("columns of items need a transform; name its file with --features");
@@ -234,8 +240,17 @@ fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<Item>> {
         drop(progress);
         let read = read.context("without --features the items must have vectors")?;
         let rows = (0..read.ids.len()).map(|at| read.vectors.row(at).to_vec());
-        let items = read.ids.into_iter().zip(rows);
-        return Ok(items.map(|(id, features)| Item { id, features }).collect());
+        let mut items = Vec::with_capacity(read.ids.len());
+        for ((id, features), others) in read.ids.into_iter().zip(rows).zip(read.others) {
+            let (description, _) = raw::description(None, others)
+                .with_context(|| format!("{}: item '{id}'", path.display()))?;
+            items.push(DescribedItem {
+                id,
+                features,
+                description,
+            });
+        }
+        return Ok(items);
     };
     let reading = args.catalogue.reading(args.columns.skip_bad_lines);
     let read = read_catalogue(path, &reading, args.quiet)?;
@@ -248,14 +263,46 @@ fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<Item>> {
         bail!("the transform has no column of ids; name it with --id-column");
     };
     let mut items = Vec::with_capacity(read.items.len());
-    for (item, line) in read.items.iter().zip(&read.lines) {
+    for (raw, line) in read.items.into_iter().zip(&read.lines) {
         let at = || format!("{}:{line}", path.display());
-        let id = item.get(column).and_then(sclub_features::id_text);
+        let id = raw.get(column).and_then(sclub_features::id_text);
         let id = id.with_context(|| format!("{}: there is no id (column '{column}')", at()))?;
-        let features = transform.apply_to(Some(&id), item).with_context(at)?;
-        items.push(Item { id, features });
+        let (item, _) = plain_fields(raw, id)
+            .and_then(|raw| Ok(raw::described(transform, raw)?))
+            .with_context(at)?;
+        if let Err((_, reason)) = item.description.check() {
+            bail!("{}: {reason}", at());
+        }
+        items.push(item);
     }
     Ok(items)
+}
+
+/// The fields of a row as they would be sent to a server: without empty ones, and `available` is true or false.
+fn plain_fields(raw: RawItem, id: String) -> Result<RawItem> {
+    let is_empty = |value: &Value| match value {
+        Value::Null => true,
+        Value::String(text) => text.trim().is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    };
+    let mut raw: RawItem = raw
+        .into_iter()
+        .filter(|(_, value)| !is_empty(value))
+        .collect();
+    if let Some(available) = raw.get_mut("available") {
+        let word = match &*available {
+            Value::String(word) => word.trim().to_lowercase(),
+            other => other.to_string(),
+        };
+        *available = match word.as_str() {
+            "true" | "t" | "yes" | "y" | "1" => Value::Bool(true),
+            "false" | "f" | "no" | "n" | "0" => Value::Bool(false),
+            _ => bail!("available is '{word}'; write true or false, yes or no, 1 or 0"),
+        };
+    }
+    raw.insert("id".to_owned(), Value::from(id));
+    Ok(raw)
 }
 
 fn warn_about_rewards(read: &ReadEvents) {
@@ -281,15 +328,23 @@ pub fn reteach(args: &ReteachArgs) -> Result<ExitCode> {
     let mut settings = settings(&args.settings)?;
     let start = Instant::now();
     let env = Env::real();
-    let old = folder_contents(&env, &args.from)?;
-    if settings.transform.is_none() {
-        settings.transform = old.identity.features.clone();
-    }
+    let mut old = folder_contents(&env, &args.from)?;
+    let of_old = old.identity.features.clone();
+    let is_other = match &settings.transform {
+        None => {
+            settings.transform = of_old.clone();
+            false
+        }
+        Some(new) => of_old.as_ref() != Some(new),
+    };
     if !old.identity.context.is_empty() {
         bail!(
             "{} has context features, which cannot be taught to another folder yet",
             args.from.display()
         );
+    }
+    if let Some(new) = settings.transform.as_deref().filter(|_| is_other) {
+        make_anew(&mut old.items, of_old.as_deref(), new)?;
     }
     let mut import = Import::begin(&env, &settings.data, &settings)?;
     let taught = import
@@ -301,6 +356,7 @@ pub fn reteach(args: &ReteachArgs) -> Result<ExitCode> {
                 line: Vec::new(),
                 taught: 0,
                 without_features: 0,
+                uses_catalogue: is_other,
                 progress: Learning::new(args.quiet, old.rewards),
             };
             export_folder(&env, &args.from, &mut history)?;
@@ -333,6 +389,23 @@ pub fn reteach(args: &ReteachArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Makes the features of all items by another transform.
+fn make_anew(items: &mut [DescribedItem], old: Option<&Transform>, new: &Transform) -> Result<()> {
+    for item in items {
+        if !old.is_some_and(|old| raw::is_made_by(old, item)) {
+            bail!(
+                "item '{}' has a vector that the folder's transform did not make of its fields, so --features cannot make \
+                 another one; teach the history from files: sclub import --items catalogue.csv --features FILE --interactions \
+                 FILE, or leave out --features",
+                item.id
+            );
+        }
+        let made = raw::features(new, &item.id, &item.description);
+        item.features = made.with_context(|| format!("item '{}'", item.id))?;
+    }
+    Ok(())
+}
+
 /// Takes an export line by line, and teaches its rewards.
 struct History<'a> {
     import: &'a mut Import,
@@ -340,6 +413,8 @@ struct History<'a> {
     line: Vec<u8>,
     taught: u64,
     without_features: u64,
+    /// True if the features of the history are not those of the new folder, so that an item has those of the catalogue.
+    uses_catalogue: bool,
     progress: Learning,
 }
 
@@ -361,16 +436,18 @@ impl History<'_> {
         let Some(reward) = line.reward else {
             return Ok(());
         };
+        let features = line.features.as_deref();
+        let features = features.filter(|_| !self.uses_catalogue);
         let learned = self.import.add(&ImportRow {
             user: &line.user,
             item: &line.item,
-            features: line.features.as_deref(),
+            features,
             reward,
             at: Some(line.decided),
         })?;
         match learned {
             Ok(()) => self.taught += 1,
-            Err(_) if line.features.is_none() => self.without_features += 1,
+            Err(_) if features.is_none() => self.without_features += 1,
             Err(reason) => bail!("a reward of user '{}': {reason}", line.user),
         }
         self.progress.learned(self.taught);

@@ -174,10 +174,49 @@ pub fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
         Value::Bool(value) => Some(f64::from(u8::from(*value))),
-        Value::String(text) => text.trim().parse().ok(),
+        Value::String(text) => {
+            let text = text.trim();
+            text.parse().ok().or_else(|| price(text))
+        }
         _ => None,
     }
     .filter(|number: &f64| number.is_finite())
+}
+
+/// Signs and names of currencies, before or behind a number.
+const CURRENCIES: [&str; 16] = [
+    "US$", "$", "€", "£", "¥", "₹", "₽", "₩", "zł", "kr", "USD", "EUR", "GBP", "JPY", "CHF", "INR",
+];
+
+/// The number in a price such as `$4.50`, `1.234,50 €` or `USD 1,000`. The last point or comma is the decimal one, unless
+/// it occurs twice or three digits follow it.
+fn price(text: &str) -> Option<f64> {
+    let (sign, text) = match text.strip_prefix('-') {
+        Some(rest) => (-1.0, rest.trim_start()),
+        None => (1.0, text),
+    };
+    let amount = CURRENCIES.iter().find_map(|currency| {
+        let rest = text
+            .strip_prefix(currency)
+            .or_else(|| text.strip_suffix(currency));
+        rest.map(str::trim)
+    })?;
+    let is_plain = amount.starts_with(|c: char| c.is_ascii_digit())
+        && amount.ends_with(|c: char| c.is_ascii_digit());
+    let is_known = |c: char| c.is_ascii_digit() || [',', '.', ' ', '\'', '\u{a0}'].contains(&c);
+    if !is_plain || !amount.chars().all(is_known) {
+        return None;
+    }
+    let decimal = amount.rfind([',', '.']).filter(|&at| {
+        let point = &amount[at..=at];
+        amount.matches(point).count() == 1 && amount.len() - at != 4
+    });
+    let digits = |part: &str| -> String { part.chars().filter(char::is_ascii_digit).collect() };
+    let number = match decimal {
+        Some(at) => format!("{}.{}", digits(&amount[..at]), digits(&amount[at..])),
+        None => digits(amount),
+    };
+    number.parse().ok().map(|number: f64| sign * number)
 }
 
 /// True for a value that says nothing.
@@ -322,6 +361,29 @@ mod tests {
         ] {
             assert_eq!(kind_of(nothing), Kind::Ignored);
         }
+    }
+
+    #[test]
+    fn prices_are_numbers() {
+        for (text, expected) in [
+            ("$4.50", Some(4.5)),
+            ("4,50 €", Some(4.5)),
+            ("1.234,50 €", Some(1234.5)),
+            ("US$1,234.50", Some(1234.5)),
+            ("USD 1,000", Some(1000.0)),
+            ("£1,234,567", Some(1_234_567.0)),
+            ("-$3", Some(-3.0)),
+            ("CHF 1'000.5", Some(1000.5)),
+            ("$", None),
+            ("$4.50 each", None),
+            ("$4-5", None),
+            ("4,50", None),
+            ("1,2", None),
+            ("B$4", None),
+        ] {
+            assert_eq!(number(&json!(text)), expected, "{text}");
+        }
+        assert_eq!(kind_of(json!(["$4.50", "$3", "$12.00"])), Kind::Number);
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::f64::consts::FRAC_1_SQRT_2;
 use serde_json::Value;
 
 use crate::RawItem;
-use crate::encode::{Column, Entries, row};
+use crate::encode::{Column, Encoder, Entries, row};
+use crate::kinds::number;
 
 /// A field that has another type than the fit has seen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -55,6 +56,30 @@ impl Transform {
     pub fn columns(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let columns = self.columns.iter();
         columns.map(|column| (&*column.name, column.encoder.kind()))
+    }
+
+    /// The value of a field as filters need it: a number for a text in a column of numbers, a list for a text with separators
+    /// in a column of tags, and otherwise the value itself. `None` if no feature is made from such a field.
+    pub fn typed(&self, field: &str, value: &Value) -> Option<Value> {
+        let column = self.columns.iter().find(|column| column.name == field)?;
+        Some(match (&column.encoder, value) {
+            (Encoder::Number { .. }, Value::String(_)) => {
+                number(value).map_or_else(|| value.clone(), Value::from)
+            }
+            (Encoder::Tags { separator, .. }, Value::String(text)) => match separator {
+                Some(separator) => {
+                    let tags = text.split(separator.as_str()).map(str::trim);
+                    tags.filter(|tag| !tag.is_empty()).collect()
+                }
+                None => value.clone(),
+            },
+            _ => value.clone(),
+        })
+    }
+
+    /// Returns true if the vector of an item is made from who took it.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.known.contains_key(id)
     }
 
     /// The number of items whose vectors are made from who took them.

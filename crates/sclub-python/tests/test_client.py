@@ -167,6 +167,26 @@ def test_descriptions_filters_and_missing_candidates(fresh: Server) -> None:
         Client("http://127.0.0.1:1").put_items([{"id": "a", "features": [1], "available": "no"}])
 
 
+def test_a_patch_changes_some_fields_of_an_item(fresh: Server) -> None:
+    with Client(fresh.url) as client:
+        tea = {"id": "a/1", "features": [1.0, 0.0], "title": "Tea", "tags": ["hot"], "data": {"price": 3, "size": 2}}
+        client.put_items([tea])
+        changed = client.patch_item("a/1", available=False, data={"price": 4, "size": None})
+        assert changed == {**tea, "available": False, "data": {"price": 4}}
+        changed = client.patch_item("a/1", features=np.array([0, 1]), title=None)
+        assert changed == client.item_card("a/1")
+        assert changed["features"] == [0.0, 1.0]
+        assert "title" not in changed
+        assert changed["tags"] == ["hot"]
+        with pytest.raises(NotFound):
+            client.patch_item("none", title="x")
+        with pytest.raises(Invalid) as error:
+            client.patch_item("a/1", titel="x")
+        assert error.value.field == "titel"
+        with pytest.raises(ValueError, match="features"):
+            client.patch_item("a/1", features=[float("nan"), 1])
+
+
 def test_recommendations_follow_the_context(tmp_path: Path) -> None:
     flags = ["--policy", "linucb-ind", "--context", "hour,device=phone|tv"]
     with serving(tmp_path / "data", *flags) as server, Client(server.url) as client:

@@ -242,6 +242,7 @@ def test_the_other_client_has_the_same_methods(fresh: Server, tmp_path: Path) ->
             assert await client.put_items(pd.DataFrame(DRINKS).T) == 3
             assert await client.item("tea") == [1, 0, 0.5]
             assert len(await client.items()) == 3
+            assert (await client.patch_item("tea", title="Tea"))["title"] == "Tea"
             assert await client.remove_item("tea")
             assert await client.remove_items(["tea", "mate"]) == 1
             shown = await client.recommend_many(["anna", 7])

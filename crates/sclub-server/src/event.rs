@@ -124,6 +124,20 @@ pub enum Event {
 }
 
 impl Event {
+    /// The event that puts items into the catalogue. Without descriptions it is one that all versions know.
+    pub(crate) fn of_items(items: Vec<DescribedItem>) -> Self {
+        match items.iter().all(|item| item.description.is_empty()) {
+            true => {
+                let items = items.into_iter();
+                let items = items.map(|DescribedItem { id, features, .. }| Item { id, features });
+                Event::Upsert {
+                    items: items.collect(),
+                }
+            }
+            false => Event::Describe { items },
+        }
+    }
+
     /// The number of the first item shown whose reward is in a round with assumed rewards.
     pub(crate) fn first_number(&self) -> Option<u64> {
         match self {

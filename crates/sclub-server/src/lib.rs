@@ -8,6 +8,7 @@
 //! | [`spaces`] | several catalogues and models in one server |
 //! | [`state`] | the state, a fold of the events |
 //! | [`event`], [`decision`] | the contents of the log, and of the decisions that clients receive |
+//! | [`raw`] | items with the fields of a catalogue, whose features a transform makes |
 //! | [`old`] | reads backups of version 0.1 |
 //! | [`mod@env`] | disk, clock, randomness and threads, injected |
 //! | [`store`] | the data folder: log, snapshots, epochs |
@@ -30,6 +31,7 @@ pub mod identity;
 mod locks;
 pub mod meters;
 pub mod old;
+pub mod raw;
 pub mod refusal;
 mod serve;
 pub mod settings;

@@ -99,6 +99,15 @@ impl Refusal {
         }
     }
 
+    /// The item is not in the catalogue.
+    pub fn unknown_item(id: &str) -> Self {
+        Refusal::UnknownItem {
+            id: id.to_owned(),
+            place: "in the catalogue",
+            field: "id",
+        }
+    }
+
     /// The same refusal, as one of an entry of a batch.
     pub fn within(self, list: &str, index: usize) -> Self {
         Refusal::At(format!("{list}[{index}]"), Box::new(self))

@@ -120,6 +120,13 @@ pub fn read_catalogue(path: &Path, options: &ItemOptions, quiet: bool) -> Result
     if read.has_latin1 {
         eprintln!("sclub: warning: {file} is not in UTF-8; other bytes were read as Latin-1");
     }
+    if let Some(names) = &read.odd_header {
+        eprintln!(
+            "sclub: warning: the first line of {file} ({}) was read as the names of the columns, though it looks like an item; \
+             if there is no header, name the columns with --columns",
+            names.join(", ")
+        );
+    }
     Ok(read)
 }
 

@@ -161,6 +161,16 @@ impl EffectiveSettings {
         if settings.propensities > MAX_PROPENSITIES {
             refuse("propensities", &format!("be at most {MAX_PROPENSITIES}"))?;
         }
+        let is_meant = match self.origin("after") {
+            Origin::Default => false,
+            // `--print-config` writes the default too.
+            Origin::File(_) => settings.after != Settings::default().after,
+            Origin::Environment | Origin::Flag => true,
+        };
+        if is_meant && settings.unanswered.is_none() {
+            let must = "be left out, or given with the reward of items that got none in time, such as --unanswered 0";
+            refuse("after", must)?;
+        }
         if let Err(error) = Site::new(&settings.host, false) {
             bail!("{}: {error}", self.origin("host").of("host"));
         }

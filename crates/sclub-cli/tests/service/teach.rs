@@ -10,16 +10,16 @@ use serde_json::{Value, json};
 
 use crate::server::{Server, sclub};
 
-fn run(folder: &Path, args: &[&str]) -> Output {
+pub fn run(folder: &Path, args: &[&str]) -> Output {
     sclub().current_dir(folder).args(args).output().unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The output of a command that succeeds.
-fn done(folder: &Path, args: &[&str]) -> String {
+pub fn done(folder: &Path, args: &[&str]) -> String {
     let output = run(folder, args);
     assert!(
         output.status.success(),
@@ -30,7 +30,7 @@ fn done(folder: &Path, args: &[&str]) -> String {
 }
 
 /// The message of a command that fails.
-fn refused(folder: &Path, args: &[&str]) -> String {
+pub fn refused(folder: &Path, args: &[&str]) -> String {
     let output = run(folder, args);
     assert!(
         !output.status.success(),
@@ -40,12 +40,12 @@ fn refused(folder: &Path, args: &[&str]) -> String {
     text(&output.stderr)
 }
 
-fn features(item: usize) -> [f64; 3] {
+pub fn features(item: usize) -> [f64; 3] {
     let number = |step: usize| ((item * step + 1) % 7) as f64 / 7.0 - 0.4;
     [number(3), number(5), 0.5]
 }
 
-fn items() -> String {
+pub fn items() -> String {
     let mut text = String::from("item,x1,x2,x3\n");
     for item in 0..9 {
         let [a, b, c] = features(item);
@@ -55,7 +55,7 @@ fn items() -> String {
 }
 
 /// User, item, reward and time; the times of the lines are not in order.
-fn rows() -> Vec<(usize, usize, f64, usize)> {
+pub fn rows() -> Vec<(usize, usize, f64, usize)> {
     let row = |at: usize| {
         let (user, item) = (at * 7 % 5, at * at % 9);
         let reward = f64::from(u8::from((user + item) % 3 == 0));
@@ -64,7 +64,7 @@ fn rows() -> Vec<(usize, usize, f64, usize)> {
     (0..700).map(row).collect()
 }
 
-fn interactions() -> String {
+pub fn interactions() -> String {
     let mut text = String::from("time,user,item,reward\n");
     for (user, item, reward, time) in rows() {
         writeln!(text, "{time},u{user},i{item},{reward}").unwrap();
@@ -73,7 +73,7 @@ fn interactions() -> String {
 }
 
 /// (I + Σ x xᵀ)⁻¹ Σ x y of the rows of a user.
-fn estimate(user: usize) -> Vec<f64> {
+pub fn estimate(user: usize) -> Vec<f64> {
     let mut system = [[0.0; 4]; 3];
     (0..3).for_each(|at| system[at][at] = 1.0);
     for (_, item, reward, _) in rows().into_iter().filter(|row| row.0 == user) {
@@ -92,14 +92,14 @@ fn estimate(user: usize) -> Vec<f64> {
     (0..3).map(|at| system[at][3] / system[at][at]).collect()
 }
 
-fn folder_with_files() -> tempfile::TempDir {
+pub fn folder_with_files() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("items.csv"), items()).unwrap();
     fs::write(folder.path().join("rows.csv"), interactions()).unwrap();
     folder
 }
 
-const IMPORT: [&str; 8] = [
+pub const IMPORT: [&str; 8] = [
     "import",
     "--interactions",
     "rows.csv",
@@ -110,7 +110,7 @@ const IMPORT: [&str; 8] = [
     "--quiet",
 ];
 
-fn is_close(value: &Value, expected: &[f64]) {
+pub fn is_close(value: &Value, expected: &[f64]) {
     let got: Vec<f64> = serde_json::from_value(value.clone()).unwrap();
     assert_eq!(got.len(), expected.len());
     for (got, expected) in got.iter().zip(expected) {
@@ -328,7 +328,7 @@ fn a_bad_row_is_an_error_with_its_line_or_is_counted_and_nothing_is_left_behind(
     assert!(!folder.join("new").exists());
 }
 
-const CATALOGUE: &str = "id,title,tags,price\n\
+pub const CATALOGUE: &str = "id,title,tags,price\n\
     a,green tea,tea|hot,3\n\
     b,black tea,tea|hot,4\n\
     c,iced coffee,coffee|cold,5\n\

@@ -40,6 +40,22 @@ pub struct ReadItems {
     pub first_bad: Option<(u64, String)>,
     /// True if a line was not in UTF-8 and was read as Latin-1.
     pub has_latin1: bool,
+    /// The names of the columns in the first line, if they look like an item and not like a header.
+    pub odd_header: Option<Vec<String>>,
+}
+
+/// Returns true if names of columns look like the values of an item: one is empty, a number or an address, or is a value of its
+/// own column too.
+fn looks_like_an_item(names: &[String], items: &[RawItem]) -> bool {
+    let is_value = |name: &String| {
+        name.trim().is_empty()
+            || name.parse::<f64>().is_ok()
+            || name.contains("://")
+            || items
+                .iter()
+                .any(|item| item.get(name).and_then(Value::as_str) == Some(name))
+    };
+    names.iter().any(is_value)
 }
 
 /// The maximum number of lines of a field in quotes.
@@ -65,7 +81,9 @@ pub fn read_items(
             bad_lines: 0,
             first_bad: None,
             has_latin1: false,
+            odd_header: None,
         },
+        header: Vec::new(),
         places: HashMap::new(),
     };
     let (done, total) = (source.done, source.total);
@@ -74,6 +92,9 @@ pub fn read_items(
             progress((share * total as f64) as u64, total);
         })?,
         Content::Stream(stream) => all.text(stream, &|| progress(done.get(), total))?,
+    }
+    if looks_like_an_item(&all.header, &all.read.items) {
+        all.read.odd_header = Some(all.header);
     }
     match all.read.items.is_empty() {
         true => Err(ReadError::Columns {
@@ -88,6 +109,8 @@ struct Collected<'a> {
     path: &'a Path,
     options: &'a ItemOptions,
     read: ReadItems,
+    /// The names in the first line of a text.
+    header: Vec<String>,
     /// The place of each gathered item.
     places: HashMap<String, usize>,
 }
@@ -189,6 +212,7 @@ impl Collected<'_> {
                     let header = self.fields(&mut text, separator, &mut lines, true);
                     let names = header.map_err(|reason| self.columns_error(reason))?;
                     self.check_names(&names)?;
+                    self.header.clone_from(&names);
                     layout = Some((separator, names));
                     continue;
                 }

@@ -96,6 +96,19 @@ pub enum ReadError {
         /// The reason.
         reason: String,
     },
+    /// The first line of a table is neither a header that is understood nor an interaction.
+    #[error(
+        "{}:{line}: {reason}; no header was recognised: if this line is one, name the columns of users, items and ratings",
+        path.display()
+    )]
+    NoHeader {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line.
+        line: u64,
+        /// The reason why it is not an interaction.
+        reason: String,
+    },
     /// A column that is missing or of an unsupported type.
     #[error("{}: {reason}", path.display())]
     Columns {
@@ -310,9 +323,17 @@ fn text(
                         if header {
                             continue;
                         }
-                        found
-                            .row(text, wanted)
-                            .and_then(|row| rows.sink.add(line, &row))
+                        let is_table = matches!(found, Layout::Fields(..));
+                        let row = found.row(text, wanted);
+                        if let (true, false, Err(reason)) = (is_table, options.skip_bad_lines, &row)
+                        {
+                            return Err(ReadError::NoHeader {
+                                path: path.into(),
+                                line,
+                                reason: reason.to_string(),
+                            });
+                        }
+                        row.and_then(|row| rows.sink.add(line, &row))
                     }
                     Err(LayoutError::Line(reason)) => Err(reason),
                     Err(LayoutError::Columns(reason)) => {

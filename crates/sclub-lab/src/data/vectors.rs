@@ -16,6 +16,8 @@ pub struct Vectors {
     pub ids: Vec<String>,
     /// A row for each item.
     pub vectors: Matrix,
+    /// The other fields of each item. Only JSON lines have some.
+    pub others: Vec<RawItem>,
 }
 
 impl Vectors {
@@ -55,7 +57,8 @@ pub fn read_vectors(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<Vectors,
     }
     let (mut ids, mut values, mut dim) = (Vec::new(), Vec::new(), None);
     let mut seen: HashMap<String, u64> = HashMap::new();
-    for (item, &line) in read.items.iter().zip(&read.lines) {
+    let mut others = Vec::with_capacity(read.items.len());
+    for (mut item, &line) in read.items.into_iter().zip(&read.lines) {
         let bad = |reason: String| ReadError::Line {
             path: path.into(),
             line,
@@ -66,7 +69,7 @@ pub fn read_vectors(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<Vectors,
         if let Some(before) = seen.insert(own.clone(), line) {
             return Err(bad(format!("the id '{own}' is that of line {before}")));
         }
-        let numbers = numbers(item, &names).map_err(bad)?;
+        let numbers = numbers(&item, &names).map_err(bad)?;
         let expected = *dim.get_or_insert(numbers.len());
         if numbers.is_empty() || numbers.len() != expected {
             return Err(bad(format!(
@@ -75,6 +78,8 @@ pub fn read_vectors(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<Vectors,
                 expected.max(1)
             )));
         }
+        item.retain(|name, _| *name != id && name != "features" && !names.contains(name));
+        others.push(item);
         ids.push(own);
         values.extend(numbers);
     }
@@ -82,7 +87,11 @@ pub fn read_vectors(path: &Path, progress: &dyn Fn(u64, u64)) -> Result<Vectors,
     for (at, row) in values.chunks(vectors.columns().max(1)).enumerate() {
         vectors.row_mut(at).copy_from_slice(row);
     }
-    Ok(Vectors { ids, vectors })
+    Ok(Vectors {
+        ids,
+        vectors,
+        others,
+    })
 }
 
 fn numbers(item: &RawItem, names: &[String]) -> Result<Vec<f64>, String> {

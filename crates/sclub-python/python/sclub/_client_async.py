@@ -120,6 +120,10 @@ class AsyncClient(Base):
         """As `Client.items`."""
         return await self._run(self._calls.items(limit))
 
+    async def patch_item(self, id: Id, **fields: Any) -> Card:
+        """As `Client.patch_item`."""
+        return await self._run(self._calls.patch_item(id, fields))
+
     async def remove_item(self, id: Id) -> bool:
         """As `Client.remove_item`."""
         return await self._run(self._calls.remove_item(id))

@@ -20,6 +20,7 @@ from ._client_values import (
     Reward,
     context_of,
     count_of,
+    features_of,
     id_of,
     ids_of,
     is_list,
@@ -206,6 +207,14 @@ class Calls:
     def items(self, limit: int | None) -> Call[dict[str, list[float]]]:
         found = yield from self._pages("/v1/items", "items", "after", limit)
         return {item["id"]: item["features"] for item in found}
+
+    def patch_item(self, id: Id, fields: Mapping[str, Any]) -> Call[Card]:
+        path = _path("/v1/items", id, "id")
+        if "features" in fields:
+            fields = {**fields, "features": features_of(fields["features"], "features")}
+        request = Request("PATCH", path, repeatable=True, body=to_json(fields))
+        answer = yield from self._ask(request)
+        return _reading(answer, _card)
 
     def remove_item(self, id: Id) -> Call[bool]:
         request = Request("DELETE", _path("/v1/items", id, "id"), repeatable=True)

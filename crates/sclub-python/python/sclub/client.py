@@ -258,6 +258,8 @@ class Client(Base):
     def put_items(self, items: Items, *, id: str | None = None) -> int:
         """Puts items into the catalogue, in place of those with the same ids.
 
+        An item is replaced as a whole; `patch_item` changes some of its fields.
+
         Parameters
         ----------
         items
@@ -304,6 +306,29 @@ class Client(Base):
         They come in parts of 1,000; one that is moved in between may be missed.
         """
         return self._run(self._calls.items(limit))
+
+    def patch_item(self, id: Id, **fields: Any) -> Card:
+        """Changes some fields of an item of the catalogue. Returns the item.
+
+        Parameters
+        ----------
+        id
+            The item.
+        fields
+            ``title``, ``tags``, ``available``, ``features`` and ``data``. Those that are not given stay as they are.
+            ``data`` is merged: a field that is None is removed. On a server with a transform the raw fields that it
+            makes features from can be given too, such as ``price``; it makes the features anew.
+
+        Raises
+        ------
+        NotFound
+            If the item is not in the catalogue.
+
+        Example::
+
+            client.patch_item("tea", available=False, data={"price": 4.5})
+        """
+        return self._run(self._calls.patch_item(id, fields))
 
     def remove_item(self, id: Id) -> bool:
         """Removes an item from the catalogue. Returns True if it was there.

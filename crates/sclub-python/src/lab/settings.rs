@@ -345,6 +345,7 @@ impl ContentArgs<'_> {
                 Ok(Vectors {
                     ids: ids.clone(),
                     vectors,
+                    others: Vec::new(),
                 })
             }
         }

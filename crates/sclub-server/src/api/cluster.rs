@@ -94,7 +94,10 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             let catalogue = node.catalogue().app().ok_or_else(starting)?;
             Ok(inner(&catalogue, request).await)
         }
-        _ if path.starts_with("/v1/items") => ask(&node, node.catalogue(), route, nothing).await,
+        _ if path.starts_with("/v1/items") => {
+            let bytes = body_of(app, &method, request).await?;
+            ask(&node, node.catalogue(), route, bytes).await
+        }
         _ if path.starts_with("/v1/users/") => {
             let id = path.trim_start_matches("/v1/users/");
             let id = percent_decoded(id);
@@ -140,7 +143,7 @@ pub(super) async fn call(node: &Arc<Node>, call: Call, bytes: Bytes) -> Result<A
 }
 
 async fn body_of(app: &App, method: &Method, request: Request) -> Result<Bytes, ApiError> {
-    match *method == Method::POST {
+    match *method == Method::POST || *method == Method::PATCH {
         true => body(app, request).await,
         false => Ok(Bytes::new()),
     }

@@ -1,19 +1,19 @@
 //! The calls of the catalogue.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
 use axum::http::HeaderMap;
 
 use super::calls::{check_dim, check_id};
-use super::model::{CatalogueItem, ItemLine, ItemsPage, ItemsPut, Removed};
+use super::model::{CatalogueItem, ItemLine, ItemPatch, ItemsPage, ItemsPut, Removed};
 use super::plain;
 use super::query::ItemsQuery;
 use super::raw_items::with_features;
-use super::{Answer, App, Id, Shared, Work, json, run_blocking};
+use super::{Answer, App, Id, Shared, Work, body, json, parse, run_blocking};
 use crate::cluster::Node;
 use crate::description::Description;
 use crate::edge::ApiError;
@@ -29,9 +29,13 @@ const MAX_ITEMS_PER_WRITE: usize = 1000;
 /// The maximum number of feature values in one write.
 const MAX_VALUES_PER_WRITE: usize = 1 << 17;
 
+/// The maximum number of unknown fields that an answer names.
+const MAX_NAMED: usize = 100;
+
 /// Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
 /// line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may
-/// have the raw fields of the item, such as its title, tags and price, in place of `features`.
+/// have the raw fields of the item, such as its title, tags and price, in place of `features`; they are kept in `title`, `tags`,
+/// `available` and `data`. An item that exists is replaced as a whole: a field that is not given has its default afterwards.
 #[utoipa::path(put, path = "/v1/items", operation_id = "put_items", tag = "items", request_body(content = Option<Vec<ItemLine>>, description = "One item a line. The schema is that of all lines as a list. `application/jsonl` and `application/json` are accepted too", content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8], \"title\": \"Green tea\", \"tags\": [\"tea\"], \"data\": {\"price\": 4.5}}\n{\"id\": \"i2\", \"features\": [1.0, 0.0], \"available\": false}\n"), responses(
     (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
     (status = 400, body = ErrorBody, description = "`bad_json`: a line is not an item; the message has its number"),
@@ -81,14 +85,12 @@ pub(super) async fn put_into(
     let mut waiting: Vec<DescribedItem> = Vec::new();
     let mut numbers = 0;
     let mut ids: HashSet<String> = HashSet::new();
-    let mut put = ItemsPut {
-        items: 0,
-        changed: 0,
-    };
+    let mut unknown = BTreeSet::new();
+    let mut put = ItemsPut::default();
     let mut failed = None;
     loop {
         let next = match lines.next().await {
-            Ok(Some(line)) => with_features(transform.as_deref(), &line)
+            Ok(Some(line)) => with_features(transform.as_deref(), &line, &mut unknown)
                 .and_then(|line| read(app, &line))
                 .and_then(|item| check_dim_of_line(&mut dim, &line, item))
                 .map(Some),
@@ -123,6 +125,7 @@ pub(super) async fn put_into(
             }
         }
     }
+    put.unknown_fields = unknown.into_iter().take(MAX_NAMED).collect();
     match failed {
         None => Ok(json(&put)),
         Some(mut error) => {
@@ -237,23 +240,50 @@ fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
     (status = 200, body = CatalogueItem, description = "The item"),
     (status = 404, body = ErrorBody, description = "`unknown_item`: the item is not in the catalogue")))]
 pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
-    let state = app.ready()?.state();
-    let catalogue = state.catalogue().ok_or_else(|| unknown(&id))?;
-    let slot = catalogue.slot(&id).ok_or_else(|| unknown(&id))?;
+    shown(app.ready()?, &id)
+}
+
+fn shown(engine: &Engine, id: &str) -> Result<Answer, ApiError> {
+    let state = engine.state();
+    let catalogue = state.catalogue().ok_or_else(|| unknown(id))?;
+    let slot = catalogue.slot(id).ok_or_else(|| unknown(id))?;
     Ok(json(&card(catalogue, slot)))
 }
 
 /// The item in a slot.
 fn card(catalogue: &Catalogue, slot: usize) -> CatalogueItem {
-    let description = catalogue.description(slot);
+    card_of(catalogue.item(slot))
+}
+
+/// An item as it is shown.
+pub(super) fn card_of(item: DescribedItem) -> CatalogueItem {
     CatalogueItem {
-        id: catalogue.entry(slot).id.to_string(),
-        features: catalogue.features(slot),
-        title: description.title.clone(),
-        tags: description.tags.clone(),
-        available: !description.is_unavailable,
-        data: description.object().ok().flatten(),
+        id: item.id,
+        features: item.features,
+        data: item.description.object().ok().flatten(),
+        title: item.description.title,
+        tags: item.description.tags,
+        available: !item.description.is_unavailable,
     }
+}
+
+/// Changes some fields of an item and returns the item. Fields that are not given stay. `data` is merged as in RFC 7396: objects
+/// are merged, and null removes a field. On a server with a transform (`--features`) raw fields can be given too, and features
+/// that the transform made are made anew; features that were sent stay.
+#[utoipa::path(patch, path = "/v1/items/{id}", operation_id = "patch_item", tag = "items", params(("id" = String, Path, description = "Its id")), request_body(content = ItemPatch, example = json!({"available": false, "data": {"price": 5}})), responses(
+    (status = 200, body = CatalogueItem, description = "The item with the changes"),
+    (status = 404, body = ErrorBody, description = "`unknown_item`: the item is not in the catalogue"),
+    (status = 422, body = ErrorBody, description = "`invalid`: a field is unknown or invalid; nothing was changed")))]
+pub(super) async fn patch(
+    State(app): State<Shared>,
+    Id(id): Id,
+    request: Request,
+) -> Result<Answer, ApiError> {
+    let bytes = body(&app, request).await?;
+    let patch: serde_json::Map<String, serde_json::Value> = parse(&bytes)?;
+    let engine = app.ready()?;
+    engine.patch(&id, patch).await?;
+    shown(engine, &id)
 }
 
 /// Removes an item from the catalogue. Decisions that showed it still accept a reward.
@@ -267,11 +297,7 @@ pub(super) async fn remove(State(app): State<Shared>, Id(id): Id) -> Result<Answ
 }
 
 fn unknown(id: &str) -> Refusal {
-    Refusal::UnknownItem {
-        id: id.to_owned(),
-        place: "in the catalogue",
-        field: "id",
-    }
+    Refusal::unknown_item(id)
 }
 
 /// The parsed query, or the error for the client.

@@ -217,7 +217,10 @@ impl Routes {
                 .route("/v1/feedback/batch", post(calls::feedback_batch)),
             items: Router::new()
                 .route("/v1/items", axum::routing::put(items::put))
-                .route("/v1/items/{id}", axum::routing::delete(items::remove)),
+                .route(
+                    "/v1/items/{id}",
+                    axum::routing::delete(items::remove).patch(items::patch),
+                ),
             admin: Router::new()
                 .route("/v1/users/{id}", axum::routing::delete(admin::forget))
                 .route("/v1/experiments", post(experiments::start))

@@ -259,12 +259,36 @@ pub struct CatalogueItem {
 }
 
 /// The result of an upload of items.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 pub struct ItemsPut {
     /// The number of items read.
     pub items: u64,
     /// The number of items that were new or changed.
     pub changed: u64,
+    /// Raw fields that the server's transform does not know, perhaps misspelt ones. They are in the items' `data`, and no
+    /// feature is made from them. Absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_fields: Vec<String>,
+}
+
+/// Changes of an item. A field that is absent stays as it is. A server with a transform also takes the raw fields that it makes
+/// features from, such as `price`.
+#[derive(ToSchema)]
+pub struct ItemPatch {
+    /// Its features, as many as before.
+    #[schema(nullable = false, example = json!([0.6, 0.8]))]
+    pub features: Option<Vec<f64>>,
+    /// Its title; null removes it.
+    #[schema(example = "Green tea")]
+    pub title: Option<String>,
+    /// All its tags; null removes them.
+    #[schema(example = json!(["tea"]))]
+    pub tags: Option<Vec<String>>,
+    /// False if it must not be shown.
+    pub available: Option<bool>,
+    /// Changes of its data: objects are merged, and null removes a field. Null removes everything.
+    #[schema(example = json!({"price": 4.5}), value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub data: Option<serde_json::Map<String, serde_json::Value>>,
 }
 
 /// A page of the catalogue.

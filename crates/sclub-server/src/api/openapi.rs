@@ -34,6 +34,7 @@ use crate::settings::Settings;
         items::put,
         items::list,
         items::show,
+        items::patch,
         items::remove,
         look::user,
         look::clusters,

@@ -1,13 +1,16 @@
 //! Import: what is already known is taught to a new folder, as events like any other.
 //!
-//! The folder is made beside its place and moved there when it is complete, so a failed import leaves nothing behind.
+//! A new folder is made in the subfolder `importing`. When it is complete its files replace those of the folder
+//! ([`Folder::replace_by_import`]). An import that fails or is cut off leaves the folder as it was, and whatever else is
+//! in it, such as other spaces, stays.
 //! Rows are learned one by one, in the order in which they are given. They are in the log in batches. Fits are
-//! computed between two batches, when they are due, and are events too.
+//! computed between two batches, fewer than a server makes, and at the end. They are events too.
 //!
 //! A row has the number of an item shown in epoch 0, in which no server makes decisions: [`is_imported`].
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 
 use sclub::Workers;
 
@@ -16,19 +19,23 @@ use super::fold::{self, FoldError};
 use super::{Engine, OpenError};
 use crate::decision::epoch_of;
 use crate::env::Env;
-use crate::event::{Batch, Event, Item, ListItem, Reward, RewardedList, Stamp};
+use crate::event::{Batch, DescribedItem, Event, ListItem, Reward, RewardedList, Stamp};
 use crate::identity::{Identity, Misfit};
 use crate::settings::Settings;
 use crate::state::{Effect, State};
-use crate::store::{Epochs, Folder, StoreError};
+use crate::store::{Epochs, Folder, IMPORTING};
 
 /// The minimum and maximum number of rows in a batch of the log. In between, a batch is a share of the rows before it,
 /// so that a fit is late by that share at the most.
 const MIN_ROWS: u64 = 256;
 const MAX_ROWS: u64 = 8192;
 const SHARE: u64 = 16;
-/// The number of items in a batch.
+/// A fit is computed when the rounds are this many times those of the last one, and at the end. A server makes more of them;
+/// here nobody is served meanwhile.
+const ROUNDS_PER_FIT: u64 = 4;
+/// The maximum number of items in a batch, and of their bytes, about.
 const ITEMS_PER_BATCH: usize = 1000;
+const BYTES_PER_BATCH: usize = 1 << 20;
 
 /// Returns true for the number of an item that was not shown: its reward was imported.
 pub fn is_imported(number: u64) -> bool {
@@ -68,12 +75,12 @@ pub struct ImportSummary {
 /// An import that is under way.
 pub struct Import {
     env: Env,
-    data: PathBuf,
     /// The unfinished folder.
-    beside: PathBuf,
     folder: Folder,
-    /// The folder that is replaced: it has a catalogue and no rewards.
-    replaced: Option<Folder>,
+    /// The folder that is replaced: it has no rewards, but it can have a catalogue.
+    replaced: Folder,
+    /// True if the import has made that folder.
+    is_made: bool,
     settings: Settings,
     workers: Threads,
     state: State,
@@ -85,7 +92,7 @@ pub struct Import {
     now: u64,
     rows: u64,
     fits: u64,
-    /// The round before which no fit is begun, because the last one failed.
+    /// The round before which no fit is begun.
     no_fit_before: u64,
 }
 
@@ -95,68 +102,39 @@ impl Import {
     /// # Errors
     /// If the folder is in use or not new, or the settings are invalid.
     pub fn begin(env: &Env, data: &Path, settings: &Settings) -> Result<Self, OpenError> {
-        let replaced = match env.disk.names(data) {
-            Ok(names) if !names.is_empty() => Some(Folder::open(env, data)?),
-            _ => None,
-        };
-        let mut catalogue = Vec::new();
-        let known = match &replaced {
-            Some(folder) => fold::identity(folder)?,
-            None => None,
-        };
-        let identity = match (known, &replaced) {
-            (Some(identity), Some(folder)) => {
-                identity.check(settings)?;
-                let last = folder.log.last();
-                let sources = fold::Sources::of(folder);
-                let state = fold::newest(sources, &identity, last, &mut |_| {})?;
-                if state.rounds() > 0 {
-                    return Err(not_new(data, state.rewards().0).into());
-                }
-                catalogue = items_of(&state);
-                identity
+        let names = env.disk.names(data);
+        let is_made = names.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        let replaced = Folder::open(env, data)?;
+        let (folder, state, catalogue) = match prepare(env, &replaced, settings) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                replaced.discard_import(is_made);
+                return Err(error);
             }
-            _ => Identity::new(settings, &*env.random)?,
         };
-        if !identity.context.is_empty() {
-            return Err(Misfit(
-                "the folder has context features, which interactions of the past do not have; import into a folder \
-                 without context"
-                    .to_owned(),
-            )
-            .into());
-        }
-        let beside = unfinished_path(data)?;
-        let unwritable = |error: std::io::Error| StoreError::Write {
-            file: beside.clone(),
-            reason: error.to_string(),
-        };
-        if env.disk.names(&beside).is_ok() {
-            env.disk.remove_dir_all(&beside).map_err(unwritable)?;
-        }
-        let folder = Folder::open(env, &beside)?;
-        folder.set_identity(&identity.encode())?;
-        folder.set_epochs(&Epochs::default())?;
-        let state = State::new(identity.clone()).map_err(|error| Misfit(error.to_string()))?;
         let mut import = Self {
             env: env.clone(),
-            data: data.into(),
-            beside,
             folder,
             replaced,
+            is_made,
             settings: settings.clone(),
             workers: Threads::new(settings.fit_threads),
+            has_lists: state.identity().has_lists(),
             state,
             events: Vec::new(),
             features: HashMap::new(),
-            has_lists: identity.has_lists(),
             now: env.clock.wall(),
             rows: 0,
             fits: 0,
             no_fit_before: 0,
         };
-        import.upsert(catalogue)?;
-        Ok(import)
+        match import.upsert(catalogue) {
+            Ok(()) => Ok(import),
+            Err(error) => {
+                import.abandon();
+                Err(error.into())
+            }
+        }
     }
 
     /// The state so far.
@@ -168,16 +146,21 @@ impl Import {
     ///
     /// # Errors
     /// If an item is refused, or the folder cannot be written.
-    pub fn upsert(&mut self, items: Vec<Item>) -> Result<(), FoldError> {
+    pub fn upsert(&mut self, items: Vec<DescribedItem>) -> Result<(), FoldError> {
         self.commit()?;
-        let mut left = items;
-        while !left.is_empty() {
-            let rest = left.split_off(left.len().min(ITEMS_PER_BATCH));
-            for item in &left {
-                self.features.insert(item.id.clone(), item.features.clone());
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        for item in items {
+            bytes += item.features.len() * size_of::<f64>() + item.description.len();
+            self.features.insert(item.id.clone(), item.features.clone());
+            batch.push(item);
+            if batch.len() == ITEMS_PER_BATCH || bytes >= BYTES_PER_BATCH {
+                bytes = 0;
+                self.log(vec![Event::of_items(std::mem::take(&mut batch))])?;
             }
-            self.log(vec![Event::Upsert { items: left }])?;
-            left = rest;
+        }
+        if !batch.is_empty() {
+            self.log(vec![Event::of_items(batch)])?;
         }
         Ok(())
     }
@@ -248,20 +231,23 @@ impl Import {
         }
         let events = std::mem::take(&mut self.events);
         self.log(events)?;
-        if self.state.rounds() < self.no_fit_before {
-            return Ok(());
+        match self.state.rounds() < self.no_fit_before {
+            true => Ok(()),
+            false => self.fit(),
         }
+    }
+
+    /// Computes a fit if one is due.
+    fn fit(&mut self) -> Result<(), FoldError> {
         let Some(refit) = self.state.policy().and_then(|policy| policy.refit()) else {
             return Ok(());
         };
         let fit = refit.compute(&self.workers as &dyn Workers);
         let effect = self.log(vec![Event::Fit { fit }])?;
+        self.no_fit_before = self.state.rounds().saturating_mul(ROUNDS_PER_FIT);
         match effect.fit_refused {
             None => self.fits += 1,
-            Some(reason) => {
-                tracing::warn!(reason, "a fit failed");
-                self.no_fit_before = self.state.rounds().saturating_mul(2);
-            }
+            Some(reason) => tracing::warn!(reason, "a fit failed"),
         }
         Ok(())
     }
@@ -294,7 +280,9 @@ impl Import {
     /// # Errors
     /// If the folder cannot be written.
     pub async fn finish(mut self) -> Result<ImportSummary, OpenError> {
+        self.no_fit_before = u64::MAX;
         self.commit()?;
+        self.fit()?;
         let state = &self.state;
         let summary = ImportSummary {
             rows: self.rows,
@@ -315,35 +303,56 @@ impl Import {
         self.folder.close()?;
         drop(self.folder);
         // The journal is made from the log, as after any start of a server.
-        let engine = Engine::open(self.env.clone(), &self.beside, &self.settings)?;
+        let path = self.replaced.path().join(IMPORTING);
+        let engine = Engine::open(self.env.clone(), &path, &self.settings)?;
         engine.flush_journal().await?;
         engine.close().await;
         drop(engine);
-        let disk = &*self.env.disk;
-        let unwritable = |error: std::io::Error| StoreError::Write {
-            file: self.data.clone(),
-            reason: error.to_string(),
-        };
-        drop(self.replaced);
-        if disk.names(&self.data).is_ok() {
-            disk.remove_dir_all(&self.data).map_err(unwritable)?;
-        }
-        disk.rename(&self.beside, &self.data).map_err(unwritable)?;
-        let parent = match self.data.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        disk.sync_dir(parent).map_err(unwritable)?;
+        self.replaced.replace_by_import()?;
         Ok(summary)
     }
 
     /// Removes the unfinished folder.
     pub fn abandon(self) {
-        let (env, beside) = (self.env.clone(), self.beside.clone());
-        drop(self);
-        // If it cannot be removed now, the next import removes it.
-        let _ = env.disk.remove_dir_all(&beside);
+        drop(self.folder);
+        self.replaced.discard_import(self.is_made);
     }
+}
+
+/// The unfinished folder, its state, and the catalogue of the folder that it replaces.
+fn prepare(
+    env: &Env,
+    replaced: &Folder,
+    settings: &Settings,
+) -> Result<(Folder, State, Vec<DescribedItem>), OpenError> {
+    let mut catalogue = Vec::new();
+    let identity = match fold::identity(replaced)? {
+        Some(identity) => {
+            identity.check(settings)?;
+            let last = replaced.log.last();
+            let sources = fold::Sources::of(replaced);
+            let state = fold::newest(sources, &identity, last, &mut |_| {})?;
+            if state.rounds() > 0 {
+                return Err(not_new(replaced.path(), state.rewards().0).into());
+            }
+            catalogue = items_of(&state);
+            identity
+        }
+        None => Identity::new(settings, &*env.random)?,
+    };
+    if !identity.context.is_empty() {
+        return Err(Misfit(
+            "the folder has context features, which interactions of the past do not have; import into a folder without \
+             context"
+                .to_owned(),
+        )
+        .into());
+    }
+    let folder = Folder::open(env, &replaced.path().join(IMPORTING))?;
+    folder.set_identity(&identity.encode())?;
+    folder.set_epochs(&Epochs::default())?;
+    let state = State::new(identity).map_err(|error| Misfit(error.to_string()))?;
+    Ok((folder, state, catalogue))
 }
 
 /// Checks everything about a row that a request would be refused for.
@@ -365,15 +374,13 @@ fn check(row: &ImportRow<'_>, settings: &Settings) -> Result<(), String> {
 }
 
 /// The items in the catalogue of a state.
-fn items_of(state: &State) -> Vec<Item> {
+fn items_of(state: &State) -> Vec<DescribedItem> {
     let Some(catalogue) = state.catalogue() else {
         return Vec::new();
     };
-    let item = |slot: usize| Item {
-        id: catalogue.entry(slot).id.to_string(),
-        features: catalogue.features(slot),
-    };
-    (0..catalogue.len()).map(item).collect()
+    (0..catalogue.len())
+        .map(|slot| catalogue.item(slot))
+        .collect()
 }
 
 /// What a folder has learned, for teaching it to another one.
@@ -382,7 +389,7 @@ pub struct FolderContents {
     /// The identity.
     pub identity: Identity,
     /// The catalogue.
-    pub items: Vec<Item>,
+    pub items: Vec<DescribedItem>,
     /// The number of rewards of the users who are known.
     pub rewards: u64,
 }
@@ -410,14 +417,4 @@ fn not_new(data: &Path, rewards: u64) -> Misfit {
         "{} is not new: it has learned from {rewards} rewards; name another folder",
         data.display()
     ))
-}
-
-/// The path of the unfinished folder.
-fn unfinished_path(data: &Path) -> Result<PathBuf, StoreError> {
-    let name = data.file_name().ok_or_else(|| {
-        StoreError::Refused(format!("{} is not the name of a folder", data.display()))
-    })?;
-    let mut name = name.to_os_string();
-    name.push(".importing");
-    Ok(data.with_file_name(name))
 }

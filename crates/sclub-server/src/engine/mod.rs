@@ -535,6 +535,19 @@ impl Engine {
         self.change(Command::Upsert(items)).await
     }
 
+    /// Changes some fields of an item ([`crate::raw::patched`]). Returns true if it is another one now.
+    ///
+    /// # Errors
+    /// If it is not in the catalogue, or a field is refused.
+    pub async fn patch(
+        &self,
+        item: &str,
+        patch: serde_json::Map<String, serde_json::Value>,
+    ) -> Result<bool, Refusal> {
+        let changed = self.change(Command::Patch(item.to_owned(), patch)).await?;
+        Ok(changed > 0)
+    }
+
     /// Takes an item out of the catalogue. Returns whether it was there.
     ///
     /// # Errors

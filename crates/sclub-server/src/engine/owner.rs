@@ -75,6 +75,8 @@ type Reply = oneshot::Sender<Result<Done, Refusal>>;
 pub(super) enum Command {
     Learn(Round),
     Upsert(Vec<DescribedItem>),
+    /// Change some fields of an item.
+    Patch(String, serde_json::Map<String, serde_json::Value>),
     Remove(String),
     Forget(String),
     Expect(u64),

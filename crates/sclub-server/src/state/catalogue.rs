@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::Columns;
 use crate::description::{Description, Facts};
+use crate::event::DescribedItem;
 use crate::filter::Filter;
 use crate::identity::first_word;
 
@@ -193,6 +194,15 @@ impl Catalogue {
     fn has_features(&self, slot: usize, features: &[f64]) -> bool {
         let own = self.items.item(slot).map(f64::to_bits);
         own.eq(features.iter().map(|value| value.to_bits()))
+    }
+
+    /// The item in a slot, with its description.
+    pub fn item(&self, slot: usize) -> DescribedItem {
+        DescribedItem {
+            id: self.entries[slot].id.to_string(),
+            features: self.features(slot),
+            description: self.description(slot).into_owned(),
+        }
     }
 
     /// The description of the item in a slot.

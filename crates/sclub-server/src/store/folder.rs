@@ -10,6 +10,8 @@
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
 //! | `journal/<serial>.log` | items shown and their rewards, for analysis |
+//! | `importing/` | a folder that an import makes; left over if that was cut off |
+//! | `imported/` | the complete folder of an import, whose files replace those of this one |
 //!
 //! Small files are replaced atomically. Each subfolder has one owner that makes and removes its files.
 
@@ -22,10 +24,21 @@ use super::files::{self, At, damaged};
 use super::segments::{SEGMENT_BYTES, Segments};
 use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
-use crate::env::{Env, LockGuard};
+use crate::env::{Disk, Env, LockGuard};
 
 /// The format that this version reads and writes.
 const FORMAT: u64 = 2;
+
+/// The subfolder that an import makes its folder in. What is left of one that was cut off is removed at the next start.
+pub(crate) const IMPORTING: &str = "importing";
+
+/// The subfolder with the complete folder of an import. From its first moment on it counts in place of the old files,
+/// which [`Folder::open`] replaces by it.
+const IMPORTED: &str = "imported";
+
+/// The files of a data folder that an import replaces: every one that it has itself, and no others, such as spaces.
+const FILES: [&str; 4] = ["identity", "epochs", "ends", "format"];
+const SUBFOLDERS: [&str; 3] = ["log", "snapshots", "journal"];
 
 /// The subfolder with copies of a partition's snapshots. Only a node of a cluster makes it.
 pub(crate) const COPIES: &str = "copies";
@@ -69,6 +82,7 @@ impl Folder {
                 reason: error.to_string(),
             },
         })?;
+        take_import(disk, path)?;
         if is_new {
             let text = format!("sclub store\nformat {FORMAT}\n");
             files::put(disk, &path.join("format"), text.as_bytes())?;
@@ -123,6 +137,42 @@ impl Folder {
         let ends = [self.log.last(), self.journal.last()];
         let bytes = postcard::to_stdvec(&ends).expect("plain data");
         files::put(&*self.env.disk, &self.path.join("ends"), &bytes)
+    }
+
+    /// Puts the complete and closed folder in [`IMPORTING`] into the place of this one. It is durable when this returns.
+    ///
+    /// # Errors
+    /// If it cannot be written. Then the folder is either the old or the new one at the next start.
+    pub(crate) fn replace_by_import(self) -> Result<(), StoreError> {
+        let (env, path) = (self.env.clone(), self.path.clone());
+        let disk = &*env.disk;
+        let importing = path.join(IMPORTING);
+        disk.sync_dir(&importing).writing(&importing)?;
+        let renamed = disk.rename(&importing, &path.join(IMPORTED));
+        renamed.and_then(|()| disk.sync_dir(&path)).writing(&path)?;
+        // The old files are open until here.
+        drop(self);
+        Self::open(&env, &path).map(drop)
+    }
+
+    /// Removes an unfinished import. `is_made` says that the import has made the folder itself; then nothing of it stays.
+    pub(crate) fn discard_import(self, is_made: bool) {
+        let disk = Arc::clone(&self.env.disk);
+        let path = self.path.clone();
+        // What cannot be removed now is removed at the next start.
+        let _ = disk.remove_dir_all(&path.join(IMPORTING));
+        if !is_made {
+            return;
+        }
+        for name in SUBFOLDERS {
+            let _ = disk.remove_dir_all(&path.join(name));
+        }
+        let _ = disk.remove(&path.join("format"));
+        drop(self);
+        let _ = disk.remove(&path.join("lock"));
+        if disk.names(&path).is_ok_and(|names| names.is_empty()) {
+            let _ = disk.remove_dir_all(&path);
+        }
     }
 
     /// The path of the folder.
@@ -245,11 +295,41 @@ impl Folder {
     }
 }
 
+/// Removes what an import has left that was cut off, and puts the files of a complete one into their places. If that is cut
+/// off, the next start goes on with it.
+fn take_import(disk: &dyn Disk, path: &Path) -> Result<(), StoreError> {
+    let names = disk.names(path).reading(path)?;
+    let has = |name: &str| names.iter().any(|own| own == name);
+    if has(IMPORTING) {
+        let importing = path.join(IMPORTING);
+        disk.remove_dir_all(&importing).writing(&importing)?;
+    }
+    if !has(IMPORTED) {
+        return Ok(());
+    }
+    let imported = path.join(IMPORTED);
+    let new = disk.names(&imported).reading(&imported)?;
+    for name in new {
+        let (from, to) = (imported.join(&name), path.join(&name));
+        if SUBFOLDERS.contains(&name.as_str()) {
+            if disk.names(&to).is_ok() {
+                disk.remove_dir_all(&to).writing(&to)?;
+            }
+        } else if !FILES.contains(&name.as_str()) {
+            continue;
+        }
+        disk.rename(&from, &to).writing(&to)?;
+    }
+    disk.sync_dir(path).writing(path)?;
+    disk.remove_dir_all(&imported).writing(&imported)?;
+    disk.sync_dir(path).writing(path)
+}
+
 /// Checks the format of a folder. Returns true if the folder is empty.
 fn check_format(env: &Env, path: &Path) -> Result<bool, StoreError> {
     let file = path.join("format");
     let Some(bytes) = files::get(&*env.disk, &file)? else {
-        let ours = ["lock", "format.tmp", "lost+found"];
+        let ours = ["lock", "format.tmp", "lost+found", IMPORTING];
         let names = env.disk.names(path).reading(path)?;
         return match names.iter().find(|name| !ours.contains(&name.as_str())) {
             None => Ok(true),

@@ -21,6 +21,8 @@ struct Plan {
     reads: (&'static str, u32),
     /// The number of files that cannot be made.
     creates: (&'static str, u32),
+    /// The number of changes that are still made; all later ones fail.
+    changes: Option<u32>,
 }
 
 /// Sets the faults of a disk.
@@ -82,6 +84,28 @@ impl Faults {
         self.plan().creates = (place, count);
     }
 
+    /// Lets a number of changes of files and names through and refuses all others, as if the process were killed there.
+    pub fn stop_after(&self, changes: u32) {
+        self.plan().changes = Some(changes);
+    }
+
+    /// The number of changes that are still let through.
+    pub fn changes_left(&self) -> Option<u32> {
+        self.plan().changes
+    }
+
+    /// Counts a change; an error if none are let through any more.
+    fn check_change(&self) -> io::Result<()> {
+        match &mut self.plan().changes {
+            Some(0) => Err(io_error()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Returns an error if a fault prevents a write.
     fn check_write(&self, path: &Path, needs_room: bool) -> io::Result<()> {
         let plan = self.plan();
@@ -118,11 +142,13 @@ struct Faulty {
 
 impl Disk for Faulty {
     fn make_dir(&self, path: &Path) -> io::Result<()> {
+        self.faults.check_change()?;
         self.real.make_dir(path)
     }
 
     fn open(&self, path: &Path, access: Access) -> io::Result<Arc<dyn DiskFile>> {
         if access == Access::Create {
+            self.faults.check_change()?;
             self.faults.check_write(path, true)?;
             if is_due(&mut self.faults.plan().creates, path) {
                 return Err(io_error());
@@ -136,14 +162,17 @@ impl Disk for Faulty {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.check_change()?;
         self.real.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        self.faults.check_change()?;
         self.real.remove(path)
     }
 
     fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.faults.check_change()?;
         self.real.remove_dir_all(path)
     }
 
@@ -156,6 +185,7 @@ impl Disk for Faulty {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.faults.check_change()?;
         self.real.sync_dir(dir)
     }
 
@@ -180,6 +210,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.faults.check_change()?;
         let needs_room = offset + bytes.len() as u64 > self.real.len()?;
         self.faults.check_write(&self.path, needs_room)?;
         self.real.write_at(bytes, offset)
@@ -192,6 +223,7 @@ impl DiskFile for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        self.faults.check_change()?;
         if is_due(&mut self.faults.plan().syncs, &self.path) {
             return Err(io_error());
         }

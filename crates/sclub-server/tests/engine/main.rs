@@ -15,6 +15,7 @@ mod faults;
 mod filters;
 mod history;
 mod http;
+mod import;
 mod keeping;
 mod lists;
 mod propensities;

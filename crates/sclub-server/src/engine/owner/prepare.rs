@@ -4,7 +4,8 @@ use super::{Command, Done};
 use crate::engine::Refusal;
 use crate::engine::feedback::prepare_round;
 use crate::engine::fit::Fits;
-use crate::event::{DescribedItem, Event, Item, ListItem, Reward, RewardedList};
+use crate::event::{DescribedItem, Event, ListItem, Reward, RewardedList};
+use crate::raw;
 use crate::state::{Ahead, Catalogue, State};
 
 /// The event of a command, if it needs one, and its result.
@@ -17,14 +18,27 @@ pub(super) fn prepare(
 ) -> Result<(Option<Event>, Done), Refusal> {
     let (event, done) = match command {
         Command::Learn(round) => return prepare_round(state, catalogue, ahead, round),
+        Command::Patch(id, patch) => {
+            let old = state.catalogue().and_then(|catalogue| {
+                let slot = catalogue.slot(&id)?;
+                Some(catalogue.item(slot))
+            });
+            let old = old.ok_or_else(|| Refusal::unknown_item(&id))?;
+            let transform = state.identity().features.as_deref();
+            let items = vec![raw::patched(transform, old, &patch)?];
+            let items = changed_items(state, items);
+            let changed = items.len();
+            let event = (changed > 0).then(|| Event::of_items(items));
+            (event, Done::Changed(changed))
+        }
         Command::Upsert(items) => {
             // All are checked, also those that are as they were.
             state
-                .admit(&upsert(items.clone()), ahead)
+                .admit(&Event::of_items(items.clone()), ahead)
                 .map_err(|rejected| rejected.reason)?;
             let items = changed_items(state, items);
             let changed = items.len();
-            let event = (changed > 0).then(|| upsert(items));
+            let event = (changed > 0).then(|| Event::of_items(items));
             return Ok((event, Done::Changed(changed)));
         }
         Command::Remove(item) => {
@@ -65,20 +79,6 @@ pub(super) fn prepare(
             .map_err(|rejected| rejected.reason)?;
     }
     Ok((event, done))
-}
-
-/// The event that puts items into the catalogue. Without descriptions it is one that all versions know.
-fn upsert(items: Vec<DescribedItem>) -> Event {
-    match items.iter().all(|item| item.description.is_empty()) {
-        true => {
-            let items = items.into_iter();
-            let items = items.map(|DescribedItem { id, features, .. }| Item { id, features });
-            Event::Upsert {
-                items: items.collect(),
-            }
-        }
-        false => Event::Describe { items },
-    }
 }
 
 /// The items that are new or changed.
