@@ -66,13 +66,16 @@ impl Transform {
             (Encoder::Number { .. }, Value::String(_)) => {
                 number(value).map_or_else(|| value.clone(), Value::from)
             }
-            (Encoder::Tags { separator, .. }, Value::String(text)) => match separator {
-                Some(separator) => {
-                    let tags = text.split(separator.as_str()).map(str::trim);
-                    tags.filter(|tag| !tag.is_empty()).collect()
-                }
-                None => value.clone(),
-            },
+            (
+                Encoder::Tags {
+                    separator: Some(separator),
+                    ..
+                },
+                Value::String(text),
+            ) => {
+                let tags = text.split(separator.as_str()).map(str::trim);
+                tags.filter(|tag| !tag.is_empty()).collect()
+            }
             _ => value.clone(),
         })
     }

@@ -489,7 +489,11 @@ fn kinds(all: &Interactions) -> Vectors {
         vectors.row_mut(at)[number % 4] = 0.5;
         vectors.row_mut(at)[4] = 0.5;
     }
-    Vectors { ids, vectors }
+    Vectors {
+        ids,
+        vectors,
+        others: Vec::new(),
+    }
 }
 
 /// Users of four tastes, who take items of one kind: item n is of kind n modulo 4.

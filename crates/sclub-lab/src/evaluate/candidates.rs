@@ -136,11 +136,7 @@ impl<'a> Finder<'a> {
 
     /// The candidates of a decision in [`Finder::candidates`], empty if they are all items, and those of them that were not
     /// to be shown, in [`Finder::excluded`]. `None` if they cannot be known.
-    pub fn find(
-        &mut self,
-        source: &Source,
-        shown: &[u32],
-    ) -> Option<(Range<usize>, Range<usize>)> {
+    pub fn find(&mut self, source: &Source, shown: &[u32]) -> Option<(Range<usize>, Range<usize>)> {
         let first = self.excluded.len();
         let found = match source {
             Source::All => Some(0..0),

@@ -75,7 +75,7 @@ impl Columns {
         self.set_available(last, true);
         self.len = last;
         self.available.truncate(last.div_ceil(64));
-        if last % 64 > 0 {
+        if !last.is_multiple_of(64) {
             self.available[last / 64] &= !(1 << (last % 64));
         }
         for column in self.fields.values_mut() {

@@ -65,6 +65,9 @@ fn play(settings: &Settings, sent: Sent) -> (f64, f64) {
             while bench.engine.state().rewards().0 < (round * SLOTS) as u64 {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
+        }
+        // Fits are in time, however busy the machine is.
+        if round % 25 == 24 {
             bench.settle();
         }
         let user = random.random_range(0..USERS);
