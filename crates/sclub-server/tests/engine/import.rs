@@ -23,7 +23,7 @@ fn import(env: &Env, data: &Path) -> Result<(), String> {
         id: "new".to_owned(),
         features: vec![0.5, 0.5, 0.5],
     };
-    let mut learn = || {
+    let learn = || {
         import.upsert(vec![DescribedItem::from(item)])?;
         for row in 0..ROWS {
             let row = ImportRow {
@@ -92,7 +92,7 @@ fn an_import_that_is_cut_off_leaves_the_old_folder_or_the_new_one_and_all_else()
             (ROWS, 4) => taken += 1,
             seen => panic!("cut off after {changes}: {seen:?}"),
         }
-        assert_eq!(done.is_ok() && seen.0 == 0, false, "{done:?}");
+        assert!(done.is_err() || seen.0 != 0, "{done:?}");
         assert_eq!(others(copy.path()), before, "cut off after {changes}");
         let names: Vec<_> = fs::read_dir(copy.path()).unwrap().collect();
         let left = names.into_iter().map(|entry| entry.unwrap().file_name());
