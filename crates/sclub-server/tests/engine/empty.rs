@@ -41,7 +41,7 @@ fn refused(service: &Service, with: &Value) -> (u16, Value) {
 #[test]
 fn an_error_says_why_there_are_no_candidates() {
     let (status, error) = refused(&service(), &json!({}));
-    assert_eq!((status, &error["code"]), (422, &json!("no_candidates")));
+    assert_eq!((status, &error["code"]), (404, &json!("no_candidates")));
     let message = error["message"].as_str().unwrap();
     assert!(message.contains("the catalogue is empty"), "{message}");
 
@@ -95,7 +95,7 @@ fn an_error_says_why_there_are_no_candidates() {
         let (status, error) = refused(&service, &with);
         assert_eq!(
             (status, &error["code"], &error["field"]),
-            (422, &json!("no_candidates"), &json!(field)),
+            (404, &json!("no_candidates"), &json!(field)),
             "{with}: {error}"
         );
         let expected = format!("there are no candidates: {text}");
