@@ -446,7 +446,7 @@ impl From<Refusal> for ApiError {
             }
             Refusal::Invalid { field, .. } => ApiError::invalid(field, message),
             Refusal::NoCandidates { field, .. } => {
-                ApiError::unknown("no_candidates", message).field(field)
+                ApiError::new(StatusCode::NOT_FOUND, "no_candidates", message).field(field)
             }
             Refusal::Begun(_) => ApiError::conflict("begun", message),
             Refusal::Answered => ApiError::conflict("answered", message).field("decision"),

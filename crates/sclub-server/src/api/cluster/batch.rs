@@ -210,7 +210,7 @@ pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
 }
 
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 20] = [
+    const CODES: [&str; 19] = [
         "bad_json",
         "no_candidates",
         "unknown_decision",
@@ -220,7 +220,6 @@ fn known_code(code: &str) -> &'static str {
         "expired",
         "forgotten",
         "invalid",
-        "no_candidates",
         "begun",
         "answered",
         "other_copy",
