@@ -130,7 +130,7 @@ pub enum Command {
     /// hash that the server must have.
     Verify(crate::keeping::VerifyArgs),
 
-    /// Write all data of a server into one file, also while it runs
+    /// Write all data of a server, or of one of its spaces, into one file, also while it runs
     Backup(crate::keeping::BackupArgs),
 
     /// Make a server's folder from a backup
@@ -268,7 +268,7 @@ pub struct RunArgs {
     pub given: Vec<String>,
 }
 
-const POLICIES: &str = "Policies to run, separated by commas [default: all that the world allows]";
+const POLICIES: &str = "Policies to run, separated by commas [default: the policies of the paper and of this project that the world allows; others play when they are named]";
 
 /// The flags that a synthetic world is made from.
 #[derive(Debug, Clone, clap::Args)]
@@ -574,7 +574,7 @@ const CATALOGUE: &str = "World catalogue";
 const EXAMPLES: &str = "\
 Examples:
   sclub run
-      every policy in setting (1a), half a minute at most
+      the policies of the paper and of this project in setting (1a), half a minute at most
   sclub run --frequencies users --policies sclub,club,linucb-ind
       setting (1c): users appear at unequal rates
   sclub run --preset released --rounds 2^20-2 --seeds 10 --policies club,linucb-ind,linucb-one

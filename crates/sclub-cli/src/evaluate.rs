@@ -8,11 +8,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use sclub_lab::evaluate::{Estimate, Evaluation, Log, LogOptions, evaluate};
+use sclub_lab::evaluate::{
+    Estimate, Evaluation, Log, LogOptions, Report, check_names, evaluate, passes,
+};
 use sclub_lab::policies::Name;
 use sclub_lab::run::threads;
 use sclub_lab::summary::thousands;
-use serde_json::json;
+use serde::Serialize;
 
 use crate::args::whole;
 use crate::files::{prepare_file, print_line, save};
@@ -41,6 +43,10 @@ pub struct EvaluateArgs {
         help_heading = "Input"
     )]
     pub unanswered: Option<f64>,
+
+    /// Count an item only where the policy would have shown it at the same position: for rewards that depend on the position
+    #[arg(long, help_heading = "Input")]
+    pub by_position: bool,
 
     /// The policies to evaluate, separated by commas
     #[arg(
@@ -71,29 +77,32 @@ pub struct EvaluateArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  sclub serve --policy lints --propensities 200 ...
-      serve with a policy that draws at random, and log how probable each choice was
+  sclub serve --explore-share 0.05 ...
+      serve with 5% of the decisions at random, and log how probable each choice was
   sclub export --url http://127.0.0.1:8080 --out log.jsonl
-  sclub evaluate --log log.jsonl --policies sclub-soft,linucb-one
+  sclub evaluate --log log.jsonl --items items.jsonl --policies sclub-soft,linucb-one
       what these policies would have earned, with 95% intervals
 
 The value of a policy is the mean reward of an item shown. ips weights each logged reward by one over the
 probability with which its item was shown; snips divides by the sum of the weights; dr adds a model of the
 rewards, which makes the intervals shorter; replay learns only from rounds in which the policy chose what was
-shown. A log of a policy that does not draw at random cannot tell anything about others.
+shown. A log of a policy that does not draw at random cannot tell anything about others. docs/evaluate.md has
+more.
 ";
+
+/// The file of `--json`.
+#[derive(Serialize)]
+struct Document<'a> {
+    command: String,
+    version: &'static str,
+    #[serde(flatten)]
+    report: &'a Report,
+}
 
 /// Evaluates policies, prints and writes the results.
 pub fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     let start = Instant::now();
-    for (place, name) in args.policies.iter().enumerate() {
-        if name.needs_truth() {
-            bail!("policy '{name}' needs the truth about a world; a log does not have it");
-        }
-        if args.policies[..place].contains(name) {
-            bail!("policy '{name}' is named twice");
-        }
-    }
+    check_names(&args.policies)?;
     if args.unanswered.is_some_and(|reward| !reward.is_finite()) {
         bail!("--unanswered must be a finite number");
     }
@@ -103,24 +112,25 @@ pub fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     let threads = threads(args.threads)?;
     let options = LogOptions {
         unanswered: args.unanswered,
+        by_position: args.by_position,
     };
     let log = Log::read(&args.log, args.items.as_deref(), options)?;
-    let (rounds, logged) = (log.rounds.len() as u64, logged(&log));
+    let mut report = Report::of(&log);
     print_line(&format!(
         "{} decisions of {} users over {} items; the mean reward of an item shown is {:.4} ± {:.4}",
-        thousands(rounds as f64),
-        thousands(log.users as f64),
-        thousands(log.items.len() as f64),
-        logged.value,
-        logged.error,
+        thousands(report.decisions as f64),
+        thousands(report.users as f64),
+        thousands(report.items as f64),
+        report.logged.value,
+        report.logged.error,
     ));
-    for note in &log.notes {
+    for note in &report.notes {
         print_line(&format!("note: {note}"));
     }
     let cancelled = Arc::new(AtomicBool::new(false));
     stop_on_ctrl_c(&cancelled)?;
     let progress = Progress::new(
-        2 * rounds * args.policies.len() as u64,
+        passes(&log) * report.decisions * args.policies.len() as u64,
         args.quiet,
         cancelled,
     );
@@ -129,39 +139,26 @@ pub fn run(args: &EvaluateArgs) -> Result<ExitCode> {
     let Some(evaluations) = done? else {
         return Ok(ExitCode::from(INTERRUPTED));
     };
-    print_line(&table(&evaluations));
-    for one in &evaluations {
-        if let Some(warning) = &one.warning {
+    report.policies = evaluations;
+    if passes(&log) > 0 {
+        print_line(&table(&report.policies));
+    }
+    for one in &report.policies {
+        for warning in &one.warnings {
             print_line(&format!("{}: {warning}", one.policy));
         }
     }
     if let Some(path) = &args.json {
-        let document = json!({
-            "command": command_line(),
-            "version": env!("CARGO_PKG_VERSION"),
-            "decisions": rounds,
-            "users": log.users,
-            "items": log.items.len(),
-            "logged": logged,
-            "notes": log.notes,
-            "policies": evaluations,
-        });
+        let document = Document {
+            command: command_line(),
+            version: env!("CARGO_PKG_VERSION"),
+            report: &report,
+        };
         let text = serde_json::to_string_pretty(&document).context("cannot write JSON")?;
         save(path, text.as_bytes())?;
     }
     print_line(&format!("{:.1} s", start.elapsed().as_secs_f64()));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The mean reward of the items that were shown.
-fn logged(log: &Log) -> Estimate {
-    let rewards: Vec<f64> = log.shown.iter().map(|shown| shown.reward).collect();
-    Estimate::mean(&rewards).unwrap_or(Estimate {
-        value: rewards[0],
-        error: 0.0,
-        low: rewards[0],
-        high: rewards[0],
-    })
 }
 
 fn table(evaluations: &[Evaluation]) -> String {

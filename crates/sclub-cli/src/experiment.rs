@@ -115,13 +115,18 @@ impl Arm {
     /// Parses `NAME=POLICY[,CONSTANT=VALUE]:SHARE%`.
     fn shown(text: &str) -> Result<Self, String> {
         let wrong = || {
-            format!("'{text}' has no share; write NAME=POLICY:SHARE%, such as test=sclub-soft:80%")
+            format!(
+                "'{text}' does not end with a share in percent; write NAME=POLICY:SHARE%, such as test=sclub-soft:80%"
+            )
         };
         // The name of a policy may have a colon.
         let (arm, share) = text.rsplit_once(':').ok_or_else(wrong)?;
         let share = share.strip_suffix('%').ok_or_else(wrong)?;
-        let number = f64::from_str(share)
-            .map_err(|_| format!("the share '{share}%' is not a number with a percent sign"))?;
+        let number = f64::from_str(share).ok();
+        let number = number.filter(|number| (0.01..=100.0).contains(number));
+        let number = number.ok_or_else(|| {
+            format!("the share of '{arm}' is '{share}%'; it must be a number from 0.01 to 100")
+        })?;
         Ok(Self {
             share: Some(number),
             ..Self::shadow(arm)?
@@ -130,7 +135,7 @@ impl Arm {
 
     /// Parses `NAME=POLICY[,CONSTANT=VALUE]`.
     fn shadow(text: &str) -> Result<Self, String> {
-        let wrong = || format!("'{text}' is not NAME=POLICY, such as y=sclub");
+        let wrong = || format!("'{text}' is not an arm; write NAME=POLICY, such as y=sclub");
         let (name, rest) = text.split_once('=').ok_or_else(wrong)?;
         let mut parts = rest.split(',');
         let policy = parts.next().filter(|policy| !policy.is_empty());
@@ -253,10 +258,20 @@ fn end(args: &EndArgs) -> Result<ExitCode> {
             let answer = ask(&args.server, "GET", PATH, &Value::Null)?;
             match read::<Experiments>(answer)?.running {
                 Some(running) => running.name,
-                None => bail!("no experiment is running on {}", args.server.url),
+                None => bail!(
+                    "no experiment is running on {}; `sclub experiment show` has those that have ended",
+                    args.server.url
+                ),
             }
         }
     };
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || !name.chars().all(is_allowed) {
+        bail!(
+            "no experiment has the name '{name}': names have letters, digits, '-', '_' and '.'; without --name \
+             the one under way is ended"
+        );
+    }
     let body = json!({"winner": args.winner});
     let answer = ask(&args.server, "POST", &format!("{PATH}/{name}/end"), &body)?;
     if args.server.json {
@@ -353,6 +368,9 @@ mod tests {
             "a=club:20",
             "a=:20%",
             "a=club:x%",
+            "a=club:nan%",
+            "a=club:-5%",
+            "a=club:101%",
             "a=club,b:20%",
         ] {
             assert!(Arm::shown(wrong).is_err(), "{wrong}");

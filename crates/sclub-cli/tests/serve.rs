@@ -243,6 +243,39 @@ fn what_is_wrong_is_named_with_where_it_comes_from() {
     assert!(error.contains("nowhere.toml"), "{error}");
 }
 
+#[test]
+fn a_mistyped_variable_is_refused_with_the_nearest_name() {
+    let folder = tempfile::tempdir().unwrap();
+    for (mistyped, nearest) in [
+        ("SCLUB_POLCY", "SCLUB_POLICY"),
+        ("SCLUB_MAXK", "SCLUB_MAX_K"),
+        ("SCLUB_REWARDMIN", "SCLUB_REWARD_MIN"),
+        ("SCLUB_API_KEY", "SCLUB_API_KEYS"),
+        ("SCLUB_CONFG", "SCLUB_CONFIG"),
+        ("SCLUB_ALPHA_THETTA", "SCLUB_ALPHA_THETA"),
+    ] {
+        let error = refused(folder.path(), &[(mistyped, "x")], &[]);
+        let expected =
+            format!("environment {mistyped}: there is no such setting; the nearest is {nearest},");
+        assert!(error.contains(&expected), "{error}");
+    }
+    // Those of other commands, of tests, and those that Kubernetes sets for a service called sclub.
+    let others = [
+        "SCLUB_BIN",
+        "SCLUB_KEY",
+        "SCLUB_URL",
+        "SCLUB_KILLS",
+        "SCLUB_NATS_SERVER",
+        "SCLUB_SIM_SEEDS",
+        "SCLUB_QUICK",
+        "SCLUB_SERVICE_HOST",
+        "SCLUB_PORT",
+        "SCLUB_PORT_8080_TCP_ADDR",
+        "SCLUBBY",
+    ];
+    print_config(folder.path(), &others.map(|name| (name, "x")), &[]);
+}
+
 /// Every setting is a flag, a variable and a line, and the help has its true default.
 #[test]
 fn the_help_names_every_setting() {

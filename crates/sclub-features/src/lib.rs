@@ -31,11 +31,15 @@
 //! | the vector of an item | `transform` |
 //! | the file | `file` |
 //!
+//! [`description`] and [`filter`] are what the service shows of an item beside its vector, and the conditions on it in requests.
+//!
 //! Everything runs in one order on one thread: the same catalogue gives the same bits.
 
+pub mod description;
 mod eigen;
 mod encode;
 mod file;
+pub mod filter;
 mod fit;
 mod grams;
 mod kinds;
@@ -48,7 +52,7 @@ pub use file::{FileError, VERSION};
 pub use fit::{FitError, Fitted, MIN_TAKERS, Part, Report, TakenReport, blend, fit, fit_watched};
 pub use kinds::{Kind, Options, id_column};
 pub use matrix::{Matrix, Sparse};
-pub use transform::{ItemError, Transform, id_text};
+pub use transform::{ItemError, Transform, id_text, whole_text};
 
 /// An item as a catalogue has it: its fields by name.
 pub type RawItem = serde_json::Map<String, serde_json::Value>;

@@ -167,6 +167,15 @@ pub fn id_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
         Value::Number(number) if !number.is_f64() => Some(number.to_string()),
+        Value::Number(number) => number.as_f64().and_then(whole_text),
         _ => None,
     }
+}
+
+/// The digits of a number without a fraction, such as 7.0: in JSON it is the same number as 7.
+pub fn whole_text(number: f64) -> Option<String> {
+    // Integers between these bounds are read as integers, and larger ones are rounded.
+    let is_whole = number.fract() == 0.0 && -2f64.powi(63) < number && number < 2f64.powi(64);
+    // 0 and -0 are equal.
+    is_whole.then(|| format!("{:.0}", number + 0.0))
 }

@@ -35,7 +35,7 @@ mod _sclub {
     use crate::items::Items;
     #[pymodule_export]
     use crate::lab::{
-        LabSetting, LabWorld, lab_columns, lab_field, lab_field_defaults, lab_paper,
+        LabSetting, LabWorld, lab_columns, lab_evaluate, lab_field, lab_field_defaults, lab_paper,
         lab_paper_defaults, lab_policies, lab_read, lab_run, policy_of,
     };
     #[pymodule_export]

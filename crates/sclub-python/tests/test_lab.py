@@ -74,6 +74,13 @@ WORLDS: list[dict[str, object]] = [
     {"frequencies": "users", "rewards": "gaussian", "noise": 0.3, "change_at": 150},
     {"users_a_round": 2.5, "reward_scale": 0.5},
     {"newcomers_every": 10.0, "rewards": "gaussian"},
+    {"misspecified": 0.1, "items_fixed": 60},
+    {"corrupted": 0.2, "corrupted_rounds": 300},
+    {"items_fixed": 60, "item_clusters": 2},
+    {"cascade": 2, "items_fixed": 60},
+    {"overlap": 0.5},
+    {"smoothed": 0.2},
+    {"servers": 3},
 ]
 
 

@@ -147,25 +147,6 @@ impl Event {
             _ => None,
         }
     }
-
-    /// The number of new rewards in the event, and the sum of all.
-    pub fn rewards(&self) -> (u64, f64) {
-        let add = |(count, sum), reward| (count + 1, sum + reward);
-        match self {
-            Event::Learn { round } => round.iter().map(|r| r.reward).fold((0, 0.0), add),
-            Event::LearnLists { lists } => {
-                let rewards = lists.iter().flat_map(RewardedList::rewards);
-                rewards.map(|(.., reward)| reward).fold((0, 0.0), add)
-            }
-            Event::LearnAssumed {
-                round, corrected, ..
-            } => {
-                let rewards = round.iter().chain(corrected).map(|r| r.reward);
-                (round.len() as u64, rewards.sum())
-            }
-            _ => (0, 0.0),
-        }
-    }
 }
 
 /// An item with its features.

@@ -22,13 +22,11 @@ pub mod client;
 pub mod cluster;
 pub mod context;
 pub mod decision;
-pub mod description;
 pub mod edge;
 pub mod engine;
 pub mod env;
 pub mod event;
 pub mod experiment;
-pub mod filter;
 pub mod identity;
 mod locks;
 pub mod meters;
@@ -40,5 +38,7 @@ pub mod settings;
 pub mod spaces;
 pub mod state;
 pub mod store;
+
+pub use sclub_features::{description, filter};
 
 pub use serve::{ServeError, serve};

@@ -10,10 +10,9 @@ use metrics::{describe_histogram, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sclub::Outlook;
 
-use crate::event::Event;
 use crate::experiment::{ArmReport, ExperimentReport, Experiments};
 use crate::locks::lock;
-use crate::state::{Record, State, What};
+use crate::state::{Effect, Record, State, What};
 
 /// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] = [
@@ -377,9 +376,9 @@ impl Meters {
         self.commit_events.record(events as f64);
     }
 
-    /// Counts an event that was applied.
-    pub fn event(&self, event: &Event) {
-        let (count, sum) = event.rewards();
+    /// Counts the rewards of a batch that was applied.
+    pub fn learned(&self, effect: &Effect) {
+        let (count, sum) = (effect.rewards, effect.reward_sum);
         self.rewards.increment(count);
         self.second.rewards.fetch_add(count, Ordering::Relaxed);
         // Rewards may be negative: the sum wraps around, and back.

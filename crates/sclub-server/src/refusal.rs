@@ -31,6 +31,12 @@ pub enum Refusal {
         /// The field of the request that names it.
         field: &'static str,
     },
+    /// There is nothing to choose from.
+    #[error(
+        "there are no candidates: the catalogue is empty, or all items are unavailable, excluded, or do not pass the \
+         filter{0}"
+    )]
+    NoCandidates(String),
     /// The user has given no reward, or was forgotten.
     #[error("unknown user '{0}': no reward of this user has been learned")]
     UnknownUser(String),
@@ -41,7 +47,7 @@ pub enum Refusal {
     #[error("experiment '{0}' is running; end it first")]
     ExperimentRuns(String),
     /// There is no such experiment under way.
-    #[error("no experiment '{0}' is running")]
+    #[error("no experiment '{0}' is running; GET /v1/experiments has the one under way")]
     UnknownExperiment(String),
     /// The server cannot do it.
     #[error("{0}")]

@@ -86,7 +86,7 @@ pub struct Settings {
     pub max_seen: usize,
     /// The maximum number of features of an item.
     pub max_dim: usize,
-    /// The maximum length of the id of a user or an item, in bytes.
+    /// The maximum length of the id of a user or an item, in characters.
     pub max_id: usize,
     /// The maximum number of requests in a batch.
     pub max_batch: usize,
@@ -179,6 +179,21 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// Checks the length of the id of a user or an item.
+    ///
+    /// # Errors
+    /// The number of its characters.
+    pub fn check_id_length(&self, id: &str) -> Result<(), usize> {
+        // A character has at least one byte.
+        if (1..=self.max_id).contains(&id.len()) {
+            return Ok(());
+        }
+        match id.chars().count() {
+            length if (1..=self.max_id).contains(&length) => Ok(()),
+            length => Err(length),
+        }
+    }
+
     /// The names of all settings except the constants.
     pub fn names() -> Vec<String> {
         match serde_json::to_value(Self::default()) {

@@ -210,7 +210,7 @@ impl EffectiveSettings {
 }
 
 /// The name of every setting, in the order of the help.
-fn keys() -> Vec<String> {
+pub(super) fn keys() -> Vec<String> {
     let flags = SettingArgs::augment_args(clap::Command::new("serve"));
     let names = flags.get_arguments().filter_map(|flag| flag.get_long());
     names.map(str::to_owned).collect()

@@ -90,7 +90,7 @@ pub fn flags() -> Vec<Flag> {
             ("max-k", Positive("N"), "Maximum number of items in one decision", ""),
             ("max-seen", Whole("N"), "Maximum of `seen` in a request: decisions of each user that are remembered for it; 0 remembers none", ""),
             ("max-dim", Positive("N"), "Maximum number of features", ""),
-            ("max-id", Positive("BYTES"), "Maximum length of the id of a user or an item, in bytes", ""),
+            ("max-id", Positive("N"), "Maximum length of the id of a user or an item, in characters", ""),
             ("max-batch", Positive("N"), "Maximum number of requests in a batch", ""),
             ("rate", Whole("N"), "Maximum number of requests a second for each key, or for each address without keys", "no limit"),
             ("max-connections", Positive("N"), "Maximum number of connections at once", ""),

@@ -2,6 +2,7 @@
 
 mod effective;
 mod flags;
+mod variables;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ pub struct ServeArgs {
 const EXAMPLES: &str = "\
 Each flag is also an environment variable (--max-k is SCLUB_MAX_K) and a line of the file (max-k).
 A flag overrides the environment, the environment the file, and the file the default.
+Another variable SCLUB_… is an error: it may be mistyped.
 
 Keys are in a file (--keys) or in SCLUB_API_KEYS itself. Without keys the server listens on this
 machine only.
@@ -92,6 +94,8 @@ impl ServeArgs {
 
 /// Serves, or prints the settings.
 pub fn serve(args: &ServeArgs) -> Result<ExitCode> {
+    let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
+    variables::check(names)?;
     let effective = EffectiveSettings::new(args)?;
     let mut settings = effective.settings()?;
     let keys = std::env::var(KEYS).ok().filter(|keys| !keys.is_empty());

@@ -2,6 +2,7 @@
 
 mod browser;
 mod crash;
+mod evaluate;
 mod experiments;
 mod keeping;
 mod learning;

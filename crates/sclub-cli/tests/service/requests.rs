@@ -13,8 +13,8 @@ fn what_cannot_be_is_refused_in_our_words() {
     );
     let (status, empty) = server.call("POST", "/v1/recommend", r#"{"user": "u"}"#);
     assert_eq!(
-        (status, &empty["error"]["field"]),
-        (422, &json!("candidates"))
+        (status, &empty["error"]["code"]),
+        (404, &json!("no_candidates"))
     );
     server.ok("PUT", "/v1/items", &items(4, 2));
     let before = server.hash();
@@ -104,6 +104,46 @@ fn what_cannot_be_is_refused_in_our_words() {
         (
             "POST",
             "/v1/recommend",
+            r#"{"user":"u","k":-1}"#.to_owned(),
+            422,
+            "invalid",
+            json!("k"),
+        ),
+        (
+            "POST",
+            "/v1/recommend/batch",
+            r#"{"requests":[{"user":"u"},{"user":"u","k":1.5}]}"#.to_owned(),
+            422,
+            "invalid",
+            json!("requests[1].k"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
+            r#"{"user":"u","seen":-1}"#.to_owned(),
+            422,
+            "invalid",
+            json!("seen"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
+            r#"{"user":"u","candidates":["x","x"]}"#.to_owned(),
+            422,
+            "invalid",
+            json!("candidates"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
+            r#"{"user":"u","exclude":["i1",""]}"#.to_owned(),
+            422,
+            "invalid",
+            json!("exclude[1]"),
+        ),
+        (
+            "POST",
+            "/v1/recommend",
             r#"{"user":"u","candidates":[]}"#.to_owned(),
             422,
             "invalid",
@@ -129,16 +169,16 @@ fn what_cannot_be_is_refused_in_our_words() {
             "POST",
             "/v1/recommend",
             r#"{"user":"u","candidates":["x"]}"#.to_owned(),
-            422,
-            "invalid",
+            404,
+            "no_candidates",
             json!("candidates"),
         ),
         (
             "POST",
             "/v1/recommend",
             r#"{"user":"u","candidates":["i1"],"exclude":["i1"]}"#.to_owned(),
-            422,
-            "invalid",
+            404,
+            "no_candidates",
             json!("candidates"),
         ),
         (

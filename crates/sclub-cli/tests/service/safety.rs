@@ -139,7 +139,7 @@ fn every_route_of_administrators_is_audited() {
     }
     assert_eq!(routes.len(), 8, "{routes:?}");
     for (number, (method, route)) in routes.iter().enumerate() {
-        let path = route.replace("{id}", "anna");
+        let path = route.replace("{id}", "anna").replace("{name}", "x");
         let id = format!("x-request-id: refused-{number}\r\nsec-fetch-site: cross-site\r\n");
         assert_eq!(ask(&server, &id, method, &path).0, 403);
         let id = format!("x-request-id: answered-{number}\r\n");

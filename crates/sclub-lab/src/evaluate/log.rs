@@ -7,10 +7,13 @@ use std::io::{self, BufReader};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use sclub::ItemSet;
+use sclub::{ItemId, ItemSet};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 
+use super::candidates::{CatalogueLine, Finder, Source, Sources, Text, number_of};
+use super::items::Items;
 use crate::data::{Lines, unpacked};
 
 /// An error of reading a log or a file of items.
@@ -44,6 +47,9 @@ pub enum LogError {
 pub struct LogOptions {
     /// The reward of items shown without one. By default they are left out.
     pub unanswered: Option<f64>,
+    /// An item counts only if the policy would have shown it at the same position of the list. For rewards that depend on
+    /// the position.
+    pub by_position: bool,
 }
 
 /// An item shown, with its probability and its reward.
@@ -51,7 +57,9 @@ pub struct LogOptions {
 pub struct ShownItem {
     /// The item's place in [`Log::items`].
     pub item: u32,
-    /// The probability with which it was shown.
+    /// The position in the list, from 0.
+    pub position: u32,
+    /// The probability with which it was shown: in the list or, with [`LogOptions::by_position`], at this position.
     pub propensity: f64,
     /// The reward.
     pub reward: f64,
@@ -68,6 +76,8 @@ pub struct Round {
     pub shown: Range<usize>,
     /// The candidates, in [`Log::candidates`]; empty if they are all items.
     pub candidates: Range<usize>,
+    /// Those of them that were not to be shown, in [`Log::excluded`].
+    pub excluded: Range<usize>,
 }
 
 /// A log of decisions, in the order in which they were made.
@@ -79,8 +89,12 @@ pub struct Log {
     pub rounds: Vec<Round>,
     /// The items shown, decision by decision.
     pub shown: Vec<ShownItem>,
-    /// The candidates, decision by decision.
+    /// Sets of candidates, which several decisions may share.
     pub candidates: Vec<u32>,
+    /// Candidates that were not to be shown, decision by decision.
+    pub excluded: Vec<u32>,
+    /// The weights are for positions: [`LogOptions::by_position`].
+    pub by_position: bool,
     /// The number of users.
     pub users: u64,
     /// What was left out and why, in words.
@@ -95,81 +109,61 @@ struct Line<'a> {
     user: Cow<'a, str>,
     #[serde(borrow)]
     item: Cow<'a, str>,
-    position: Option<u64>,
+    position: Option<u32>,
     propensity: Option<f64>,
-    features: Option<Vec<f64>>,
+    slot_propensity: Option<f64>,
+    #[serde(borrow)]
+    features: Option<&'a RawValue>,
     context: Option<IgnoredAny>,
     reward: Option<f64>,
-    candidates: Option<Vec<String>>,
+    #[serde(borrow)]
+    candidates: Option<Vec<Text<'a>>>,
+    #[serde(borrow)]
+    catalogue: Option<CatalogueLine<'a>>,
 }
 
-/// A line of a file of items, as `PUT /v1/items` takes it.
-#[derive(Debug, Deserialize)]
-struct ItemLine {
-    id: String,
-    features: Vec<f64>,
+impl Line<'_> {
+    /// Checks what the types do not.
+    fn check(&self) -> Result<(), String> {
+        if self.context.is_some() {
+            return Err(
+                "the decision has context features; such logs cannot be evaluated".to_owned(),
+            );
+        }
+        for propensity in [self.propensity, self.slot_propensity].iter().flatten() {
+            if !(*propensity > 0.0 && *propensity <= 1.0) {
+                return Err(format!(
+                    "the propensity is {propensity}; it must be above 0 and at most 1"
+                ));
+            }
+        }
+        match self.reward.is_some_and(|reward| !reward.is_finite()) {
+            true => Err("the reward is not finite".to_owned()),
+            false => Ok(()),
+        }
+    }
 }
 
 /// A line, with numbers in place of names.
 struct Row {
     /// The number of the decision, which all items of its list share.
     list: u64,
-    position: u64,
     user: u32,
     shown: ShownItem,
     has_reward: bool,
-    candidates: Option<Range<usize>>,
+    has_propensity: bool,
+    source: Source,
 }
 
-/// Items by name.
+/// How many lines and decisions are left out, and why.
 #[derive(Default)]
-struct Items {
-    dim: usize,
-    places: HashMap<String, u32>,
-    rows: Vec<f64>,
-    /// The items whose features changed.
-    changed: u64,
-    is_fixed: bool,
+struct LeftOut {
+    propensity: u64,
+    imported: u64,
+    reward: u64,
 }
 
-impl Items {
-    fn insert(&mut self, id: &str, features: &[f64]) -> Result<u32, String> {
-        if self.dim == 0 {
-            self.dim = features.len();
-        }
-        if features.len() != self.dim || self.dim == 0 {
-            return Err(format!(
-                "item '{id}' has {} features; others have {}",
-                features.len(),
-                self.dim
-            ));
-        }
-        if let Some(&place) = self.places.get(id) {
-            let row = &mut self.rows[place as usize * self.dim..][..self.dim];
-            if row != features {
-                row.copy_from_slice(features);
-                self.changed += 1;
-            }
-            return Ok(place);
-        }
-        let place = self.places.len() as u32;
-        self.places.insert(id.to_owned(), place);
-        self.rows.extend_from_slice(features);
-        Ok(place)
-    }
-
-    /// The place of an item of the log.
-    fn find(&mut self, id: &str, features: Option<&[f64]>) -> Result<u32, String> {
-        match (self.places.get(id), features) {
-            (Some(&place), _) if self.is_fixed => Ok(place),
-            (_, Some(features)) => self.insert(id, features),
-            (Some(&place), None) => Ok(place),
-            (None, None) => Err(format!("the features of item '{id}' are unknown")),
-        }
-    }
-}
-
-fn each_line(
+pub(super) fn each_line(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> Result<(), String>,
 ) -> Result<(), LogError> {
@@ -202,136 +196,160 @@ impl Log {
     /// # Errors
     /// [`LogError`].
     pub fn read(path: &Path, items: Option<&Path>, options: LogOptions) -> Result<Self, LogError> {
-        let mut known = Items::default();
-        if let Some(path) = items {
-            each_line(path, |line| {
-                let item: ItemLine = serde_json::from_slice(line).map_err(|e| e.to_string())?;
-                known.insert(&item.id, &item.features).map(drop)
-            })?;
-            known.is_fixed = true;
-        }
+        let mut known = items.map(Items::read).transpose()?.unwrap_or_default();
         let mut users: HashMap<String, u32> = HashMap::new();
+        let mut sources = Sources::default();
         let mut rows: Vec<Row> = Vec::new();
-        // Numbers of names: an item may be a candidate before it is first shown.
-        let mut candidates: Vec<u32> = Vec::new();
-        let mut names: HashMap<String, u32> = HashMap::new();
-        let mut without_propensity = 0u64;
+        let mut left_out = LeftOut::default();
         each_line(path, |line| {
             let line: Line<'_> = serde_json::from_slice(line).map_err(|e| e.to_string())?;
-            if line.context.is_some() {
-                return Err("logs with context features are unsupported".to_owned());
-            }
-            let item = known.find(&line.item, line.features.as_deref())?;
-            let (Some(propensity), Some(position)) = (line.propensity, line.position) else {
-                without_propensity += 1;
+            line.check()?;
+            let item = known.find(&line.item, line.features)?;
+            let Some(position) = line.position else {
+                left_out.imported += 1;
                 return Ok(());
             };
-            if !(propensity > 0.0 && propensity <= 1.0) {
-                return Err(format!(
-                    "the propensity is {propensity}; it must be above 0 and at most 1"
-                ));
-            }
-            if line.reward.is_some_and(|reward| !reward.is_finite()) {
-                return Err("the reward is not finite".to_owned());
-            }
-            let next = users.len() as u32;
-            let user = *users.entry(line.user.into_owned()).or_insert(next);
-            let list = line.decision.checked_sub(position);
+            let list = line.decision.checked_sub(u64::from(position));
             let list = list.ok_or("the position is larger than the number of the decision")?;
-            let first = candidates.len();
-            for id in line.candidates.into_iter().flatten() {
-                let next = names.len() as u32;
-                candidates.push(*names.entry(id).or_insert(next));
-            }
+            let propensity = match options.by_position {
+                true => line.slot_propensity,
+                false => line.propensity,
+            };
+            left_out.propensity += u64::from(propensity.is_none());
             let reward = line.reward.or(options.unanswered);
+            // The items of a list have the same candidates, and are often side by side.
+            let source = match rows.last() {
+                Some(last) if last.list == list => last.source.clone(),
+                _ => sources.add(line.candidates, line.catalogue),
+            };
             rows.push(Row {
                 list,
-                position,
-                user,
+                user: number_of(&mut users, &line.user),
                 shown: ShownItem {
                     item,
-                    propensity,
+                    position,
+                    propensity: propensity.unwrap_or(1.0),
                     reward: reward.unwrap_or(0.0),
                 },
                 has_reward: reward.is_some(),
-                candidates: (candidates.len() > first).then_some(first..candidates.len()),
+                has_propensity: propensity.is_some(),
+                source,
             });
             Ok(())
         })?;
-        rows.sort_by_key(|row| (row.list, row.position));
+        rows.sort_by_key(|row| (row.list, row.shown.position));
+        let mut finder = Finder::new(&known, &sources);
         let mut log = Self {
             items: ItemSet::from_rows(known.dim.max(1), &known.rows)
                 .map_err(|error| LogError::Nothing(error.to_string()))?,
             rounds: Vec::new(),
             shown: Vec::new(),
             candidates: Vec::new(),
+            excluded: Vec::new(),
+            by_position: options.by_position,
             users: users.len() as u64,
             notes: Vec::new(),
         };
-        let mut places: Vec<Option<u32>> = vec![None; names.len()];
-        for (id, number) in &names {
-            places[*number as usize] = known.places.get(id).copied();
-        }
-        let without_features = places.iter().filter(|place| place.is_none()).count();
-        let mut without_reward = 0u64;
+        let mut items = Vec::new();
         for list in rows.chunk_by(|a, b| a.list == b.list) {
-            let first = log.shown.len();
-            let answered = list.iter().filter(|row| row.has_reward);
+            let (first, user) = (log.shown.len(), list[0].user);
+            items.clear();
+            items.extend(list.iter().map(|row| row.shown.item));
+            let with_propensity = list.iter().filter(|row| row.has_propensity);
+            let answered = with_propensity.clone().filter(|row| row.has_reward);
             log.shown.extend(answered.map(|row| row.shown));
-            without_reward += (list.len() - (log.shown.len() - first)) as u64;
+            left_out.reward += (with_propensity.count() - (log.shown.len() - first)) as u64;
             if log.shown.len() > first {
-                let named = list.iter().find_map(|row| row.candidates.clone());
-                let named = candidates[named.unwrap_or(0..0)].iter();
-                let begin = log.candidates.len();
-                let known = named.filter_map(|&number| places[number as usize]);
-                log.candidates.extend(known);
-                log.rounds.push(Round {
-                    user: list[0].user,
-                    slots: list.len() as u32,
-                    shown: first..log.shown.len(),
-                    candidates: begin..log.candidates.len(),
-                });
+                match finder.find(&list[0].source, user, &items) {
+                    Some((candidates, excluded)) => log.rounds.push(Round {
+                        user,
+                        slots: list.len() as u32,
+                        shown: first..log.shown.len(),
+                        candidates,
+                        excluded,
+                    }),
+                    None => log.shown.truncate(first),
+                }
             }
+            finder.saw(user, &items);
         }
-        if without_features > 0 {
-            log.notes.push(format!(
-                "{without_features} candidates have no features in the log, because they were never shown, and are left out; \
-                 --items FILE adds them"
-            ));
-        }
-        log.note(without_propensity, without_reward, known.changed);
+        let ids: Vec<ItemId> = (0..).take(log.items.len()).collect();
+        let ids = log.items.set_ids(&ids);
+        ids.map_err(|error| LogError::Nothing(error.to_string()))?;
+        log.note(&left_out, &known, &sources, &finder);
+        (log.candidates, log.excluded) = (finder.candidates, finder.excluded);
         match log.rounds.is_empty() {
             true => Err(LogError::Nothing(format!(
-                "no decision of the log has a reward and a propensity. {}",
-                log.notes.join(". ")
+                "no decision of the log can be evaluated: each needs a reward and a propensity.{}",
+                log.notes
+                    .iter()
+                    .fold(String::new(), |all, note| all + "\nnote: " + note)
             ))),
             false => Ok(log),
         }
     }
 
-    fn note(&mut self, without_propensity: u64, without_reward: u64, changed: u64) {
-        if without_propensity > 0 {
+    fn note(&mut self, left_out: &LeftOut, known: &Items, sources: &Sources, finder: &Finder<'_>) {
+        let mut note = |count: u64, text: &str| {
+            if count > 0 {
+                self.notes.push(format!("{count} {text}"));
+            }
+        };
+        note(
+            left_out.propensity,
+            "items shown have no propensity and are left out; serve with --explore-share 0.05 or --propensities 200 to log them",
+        );
+        note(
+            left_out.imported,
+            "rewards have no decision in the log, because they were imported or the decision is lost; they are left out",
+        );
+        note(
+            left_out.reward,
+            "items shown have no reward and are left out; --unanswered 0 counts them as 0",
+        );
+        note(
+            known.changed,
+            "times an item has other features than before; the last ones are used for all decisions",
+        );
+        note(
+            finder.without_features() as u64,
+            "candidates have no features in the log, because they were never shown, and are left out; --items FILE adds them",
+        );
+        match known.in_file {
+            0 => note(
+                finder.unknown,
+                "decisions have a filter and are left out: --items FILE is needed, with the tags and data of the items",
+            ),
+            in_file => {
+                note(
+                    finder.unknown,
+                    "decisions are left out: an item shown does not pass the decision's filter, so the file of items is not the \
+                     catalogue of that time",
+                );
+                note(
+                    (known.len() - in_file) as u64,
+                    "items of the log are not in the file of items; they are candidates wherever there is no filter",
+                );
+            }
+        }
+        if let Some((first, last)) = sources.revisions.filter(|(first, last)| first < last) {
             self.notes.push(format!(
-                "{without_propensity} items shown have no propensity and are left out; serve with --propensities to log them"
+                "the catalogue changed {} times while the log was made; one catalogue is used for all decisions",
+                last - first
             ));
         }
-        if without_reward > 0 {
-            self.notes.push(format!(
-                "{without_reward} items shown have no reward and are left out; --unanswered 0 counts them as 0"
-            ));
-        }
-        if changed > 0 {
-            self.notes.push(format!(
-                "the features of items changed {changed} times; the last ones are used for all decisions"
-            ));
-        }
-        if self.is_deterministic() {
+        if !self.rounds.is_empty() && self.is_deterministic() {
             self.notes.push(
-                "every propensity is 1: the policy that made this log does not draw at random, so that the log says nothing \
-                 about items that it did not show"
+                "every propensity is 1: the policy that made this log does not draw at random, so that no off-policy estimate can be \
+                 had from it; serve with --explore-share 0.05"
                     .to_owned(),
             );
         }
+    }
+
+    /// True if a decision showed several items.
+    pub fn has_lists(&self) -> bool {
+        self.rounds.iter().any(|round| round.slots > 1)
     }
 
     /// True if the log was made by a policy that does not draw at random.

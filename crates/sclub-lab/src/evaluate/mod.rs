@@ -5,30 +5,35 @@
 //! time and learns accepted rounds only: those in which it chose what was shown, thinned so that every choice is accepted
 //! with the same probability (Li et al., WSDM 2011). There is no replay for lists: the log has the probability of each item, not
 //! that of a list.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `log` | a log of decisions and its lines |
+//! | `items`, `candidates` | the catalogue, and the candidates of each decision |
+//! | `pass` | a policy going through a log; the model of rewards |
+//! | `estimate` | estimators and intervals |
 
+mod candidates;
 pub mod estimate;
+mod items;
 mod log;
+mod pass;
 #[cfg(test)]
 mod tests;
 
 use rayon::prelude::*;
-use sclub::{ItemSet, Observation, Policy, Preset, Setup, UserId, Users};
 use serde::Serialize;
 
 pub use estimate::{Estimate, Weighted};
 pub use log::{Log, LogError, LogOptions, Round, ShownItem};
 
-use crate::policies::{Entry, Name};
+use crate::policies::Name;
 use crate::run::Observer;
-use crate::streams::{Purpose, mix};
-use crate::yardsticks::Known;
-use estimate::Term;
+use estimate::kurtosis;
+use pass::{Model, Pass, rows_of};
 
-/// Fewer effective rounds than this are too few for an interval.
-const MIN_EFFECTIVE: f64 = 100.0;
-
-/// The rounds between two reports to the observer.
-const PIECE: u64 = 1 << 12;
+/// With fewer deciding rewards than this the intervals are too narrow ([`Weighted::deciding`]).
+const MIN_DECIDING: f64 = 20.0;
 
 /// The reason why a policy cannot be evaluated.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +47,12 @@ pub enum EvaluateError {
     /// The threads cannot be started.
     #[error("cannot start the threads: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    /// It needs the truth about a world.
+    #[error("policy '{0}' needs the truth about a world; a log does not have it")]
+    NeedsTruth(Name),
+    /// It is named twice.
+    #[error("policy '{0}' is named twice")]
+    Twice(Name),
 }
 
 /// The evaluation of a policy.
@@ -56,14 +67,82 @@ pub struct Evaluation {
     pub replay: Option<Estimate>,
     /// The number of accepted rounds.
     pub accepted: u64,
-    /// The reason why the log cannot tell, if it cannot.
-    pub warning: Option<String>,
+    /// The reasons why the log cannot tell, if it cannot.
+    pub warnings: Vec<String>,
 }
 
-/// Evaluates policies on a log, with the default constants of each. `None` if it was stopped.
+/// The evaluation of several policies on a log, as it is written to files.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// The number of decisions.
+    pub decisions: u64,
+    /// The number of users.
+    pub users: u64,
+    /// The number of items.
+    pub items: u64,
+    /// The mean reward of the items that were shown.
+    pub logged: Estimate,
+    /// What was left out and why, in words.
+    pub notes: Vec<String>,
+    /// The policies.
+    pub policies: Vec<Evaluation>,
+}
+
+impl Report {
+    /// A report of a log, without policies yet.
+    pub fn of(log: &Log) -> Self {
+        let reward = |round: &Round| {
+            let shown = &log.shown[round.shown.clone()];
+            shown.iter().map(|shown| shown.reward).sum::<f64>() / shown.len() as f64
+        };
+        let rewards: Vec<f64> = log.rounds.iter().map(reward).collect();
+        let only = Estimate {
+            value: rewards[0],
+            error: 0.0,
+            low: rewards[0],
+            high: rewards[0],
+        };
+        Self {
+            decisions: log.rounds.len() as u64,
+            users: log.users,
+            items: log.items.len() as u64,
+            logged: Estimate::mean(&rewards).unwrap_or(only),
+            notes: log.notes.clone(),
+            policies: Vec::new(),
+        }
+    }
+}
+
+/// The number of times that each policy goes through a log.
+pub fn passes(log: &Log) -> u64 {
+    match (log.is_deterministic(), log.has_lists()) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
+    }
+}
+
+/// Checks that policies can be evaluated on a log.
 ///
 /// # Errors
-/// If a policy refuses the items or rewards.
+/// If one needs the truth or is named twice.
+pub fn check_names(policies: &[Name]) -> Result<(), EvaluateError> {
+    for (place, name) in policies.iter().enumerate() {
+        if name.needs_truth() {
+            return Err(EvaluateError::NeedsTruth(*name));
+        }
+        if policies[..place].contains(name) {
+            return Err(EvaluateError::Twice(*name));
+        }
+    }
+    Ok(())
+}
+
+/// Evaluates policies on a log, with the default constants of each. `None` if it was stopped. From a log without random
+/// draws there are no estimates.
+///
+/// # Errors
+/// If a policy refuses the items or rewards, needs the truth, or is named twice.
 pub fn evaluate(
     log: &Log,
     policies: &[Name],
@@ -71,206 +150,85 @@ pub fn evaluate(
     threads: usize,
     observer: &dyn Observer,
 ) -> Result<Option<Vec<Evaluation>>, EvaluateError> {
-    let has_lists = log.rounds.iter().any(|round| round.slots > 1);
-    let passes: Vec<(Name, bool)> = policies
+    check_names(policies)?;
+    let passes = passes(log);
+    let tasks: Vec<(Name, bool)> = policies
         .iter()
-        .flat_map(|&name| [(name, false), (name, true)])
-        .filter(|&(_, is_replay)| !(is_replay && has_lists))
+        .flat_map(|&name| {
+            [(name, false), (name, true)]
+                .into_iter()
+                .take(passes as usize)
+        })
         .collect();
+    let rows = rows_of(log);
+    let model = Model::fit(log, &rows, seed)?;
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(threads)
         .build()?;
     let done: Vec<Option<Pass>> = pool.install(|| {
-        let passes = passes.par_iter();
-        passes
-            .map(|&(name, is_replay)| pass(log, name, is_replay, seed, observer))
+        let tasks = tasks.par_iter().with_max_len(1);
+        tasks
+            .map(|&(name, is_replay)| {
+                let model = (!is_replay).then_some(&model);
+                Pass::run(log, &rows, name, model, seed, observer)
+            })
             .collect::<Result<_, EvaluateError>>()
     })?;
-    let Some(done) = done.into_iter().collect::<Option<Vec<Pass>>>() else {
+    let Some(mut done) = done.into_iter().collect::<Option<Vec<Pass>>>() else {
         return Ok(None);
     };
-    let of_policy = |(&policy, passes): (&Name, &[Pass])| {
-        let weighted = Weighted::new(&passes[0].terms);
-        let accepted = passes.get(1).map(|replay| &replay.accepted[..]);
+    let rewards: Vec<f64> = log.shown.iter().map(|shown| shown.reward).collect();
+    let kurtosis = kurtosis(&rewards);
+    let mut done = done.drain(..);
+    let of_policy = |&policy: &Name| {
+        let mut own = done.by_ref().take(passes as usize);
+        let terms = own.next().map_or(Vec::new(), |pass| pass.terms);
+        let accepted = own.next().map(|replay| replay.accepted);
+        let weighted = Weighted::new(&terms, kurtosis);
+        let accepted_rounds = accepted.as_ref().map(Vec::len);
         Evaluation {
             policy,
-            warning: warning(log, &weighted),
+            warnings: warnings(log, &weighted, accepted_rounds, kurtosis),
             weighted,
-            replay: accepted.and_then(Estimate::mean),
-            accepted: accepted.map_or(0, |rounds| rounds.len() as u64),
+            replay: accepted.as_deref().and_then(Estimate::mean),
+            accepted: accepted_rounds.unwrap_or(0) as u64,
         }
     };
-    let done = done.chunks_exact(passes.len() / policies.len().max(1));
-    Ok(Some(policies.iter().zip(done).map(of_policy).collect()))
+    Ok(Some(policies.iter().map(of_policy).collect()))
 }
 
-/// The reason why a log cannot tell the value of a policy.
-fn warning(log: &Log, weighted: &Weighted) -> Option<String> {
+/// The reasons why a log cannot tell the value of a policy.
+fn warnings(log: &Log, weighted: &Weighted, accepted: Option<usize>, kurtosis: f64) -> Vec<String> {
     if log.is_deterministic() {
-        return Some("the log was made without random draws and cannot tell".to_owned());
+        return vec![
+            "no off-policy estimate can be had: the log was made without random draws".to_owned(),
+        ];
     }
-    if weighted.effective < MIN_EFFECTIVE {
-        return Some(format!(
-            "the log cannot tell: it has only {:.0} effective rounds in which this policy would have shown the same",
-            weighted.effective
+    if kurtosis.is_infinite() {
+        return vec!["the log cannot tell: all its rewards are equal".to_owned()];
+    }
+    let mut warnings = Vec::new();
+    if weighted.deciding < MIN_DECIDING {
+        warnings.push(format!(
+            "the log cannot tell: about {:.0} rewards decide the estimates, {MIN_DECIDING} or more are needed for the intervals to hold. A \
+             longer log is needed, or a larger share of random decisions",
+            weighted.deciding
         ));
     }
-    if !(0.8..=1.25).contains(&weighted.mean_weight) {
-        return Some(format!(
-            "the mean weight is {:.2} and should be near 1: some choices of this policy are hardly ever shown in the log, or the \
-             propensities are wrong",
-            weighted.mean_weight
+    let off = (weighted.mean_weight - 1.0).abs();
+    if off > 0.01 && off > 3.0 * weighted.weight_error {
+        warnings.push(format!(
+            "the log cannot tell: the mean weight is {:.3} ± {:.3} and should be 1. This policy chooses items that the log never or hardly \
+             ever shows, or the propensities are wrong",
+            weighted.mean_weight, weighted.weight_error
         ));
     }
-    None
-}
-
-/// A pass of a policy through a log.
-struct Pass {
-    terms: Vec<Term>,
-    /// The mean reward of each accepted round.
-    accepted: Vec<f64>,
-}
-
-fn make(log: &Log, name: Name, seed: u64) -> Result<Box<dyn Policy>, EvaluateError> {
-    let known = Known {
-        seed,
-        truth: None,
-        is_catalogue: true,
-    };
-    let setup = Setup {
-        users: Users::Appear,
-        can_forget: false,
-        seed: mix(&[seed, Purpose::Graph as u64]),
-        truth: Some(&known),
-        ..Setup::new(log.items.dim())
-    };
-    let preset = name.spec().preset(Preset::Tuned);
-    Ok(Entry::new(name, preset, &[], &setup)?.values.make(&setup)?)
-}
-
-fn pass(
-    log: &Log,
-    name: Name,
-    is_replay: bool,
-    seed: u64,
-    observer: &dyn Observer,
-) -> Result<Option<Pass>, EvaluateError> {
-    let mut policy = make(log, name, seed)?;
-    // The model of rewards for DR: one ridge regression for all users.
-    let mut model = make(log, Name::LINUCB_ONE, seed)?;
-    let dim = log.items.dim();
-    let rows: Vec<f64> = (0..log.items.len())
-        .flat_map(|item| log.items.item(item))
-        .collect();
-    let features = |item: u32| &rows[item as usize * dim..][..dim];
-    let smallest = log
-        .shown
-        .iter()
-        .map(|shown| shown.propensity)
-        .fold(1.0, f64::min);
-    let mut among = ItemSet::new(dim)?;
-    let mut indexes: Vec<usize> = Vec::new();
-    let (mut list, mut chosen) = (Vec::new(), Vec::new());
-    let (mut terms, mut accepted) = (Vec::new(), Vec::new());
-    let mut theta = vec![0.0; dim];
-    for (number, round) in log.rounds.iter().enumerate() {
-        if (number as u64).is_multiple_of(PIECE) && number > 0 {
-            observer.played(PIECE);
-            if observer.is_cancelled() {
-                return Ok(None);
-            }
-        }
-        let (user, draw) = (
-            UserId::from(round.user),
-            mix(&[seed, Purpose::Decisions as u64, number as u64]),
-        );
-        let candidates = &log.candidates[round.candidates.clone()];
-        let items = match candidates.is_empty() {
-            true => &log.items,
-            false => {
-                indexes.clear();
-                indexes.extend(candidates.iter().map(|&item| item as usize));
-                among.select(&log.items, &indexes)?;
-                &among
-            }
-        };
-        let place = |index: usize| match candidates.is_empty() {
-            true => index as u32,
-            false => candidates[index],
-        };
-        let slots = (round.slots as usize).min(items.len());
-        chosen.clear();
-        match slots {
-            1 => chosen.push(place(policy.recommend_drawn(draw, user, items)?.index)),
-            _ => {
-                policy.recommend_list_drawn(draw, user, items, slots, &|_| false, &mut list)?;
-                chosen.extend(list.iter().map(|decision| place(decision.index)));
-            }
-        }
-        let shown = &log.shown[round.shown.clone()];
-        let takes = match is_replay {
-            false => {
-                terms.push(term(shown, &chosen, round.slots, |item| {
-                    dot(&theta, features(item))
-                }));
-                true
-            }
-            true => {
-                // Decided by a number of its own, so that it does not depend on the draw of the choice.
-                let word = mix(&[seed, Purpose::Choices as u64, number as u64]);
-                let uniform = (word >> 11) as f64 / (1u64 << 53) as f64;
-                let one = shown[0];
-                let takes = chosen == [one.item] && uniform < smallest / one.propensity;
-                if takes {
-                    accepted.push(one.reward);
-                }
-                takes
-            }
-        };
-        if takes {
-            let observations: Vec<Observation<'_>> = shown
-                .iter()
-                .map(|shown| Observation {
-                    id: log.items.id(shown.item as usize),
-                    ..Observation::new(user, features(shown.item), shown.reward)
-                })
-                .collect();
-            policy.learn_round(&observations, &mut Vec::new())?;
-            if !is_replay {
-                model.learn_round(&observations, &mut Vec::new())?;
-                if let Some(estimate) = model.estimate(user) {
-                    theta = estimate;
-                }
-            }
-        }
+    if let Some(accepted) = accepted
+        && (accepted as f64 / kurtosis) < MIN_DECIDING
+    {
+        warnings.push(format!(
+            "replay cannot tell: only {accepted} rounds are accepted"
+        ));
     }
-    observer.played(log.rounds.len() as u64 % PIECE);
-    Ok(Some(Pass { terms, accepted }))
-}
-
-/// The terms of a round, with a model of the rewards.
-fn term(shown: &[ShownItem], chosen: &[u32], slots: u32, model: impl Fn(u32) -> f64) -> Term {
-    let mut term = Term {
-        doubly_robust: chosen.iter().map(|&item| model(item)).sum(),
-        ..Term::default()
-    };
-    for shown in shown {
-        if chosen.contains(&shown.item) {
-            let weight = 1.0 / shown.propensity;
-            term.weights += weight;
-            term.rewards += weight * shown.reward;
-            term.doubly_robust += weight * (shown.reward - model(shown.item));
-        }
-    }
-    let slots = f64::from(slots);
-    Term {
-        rewards: term.rewards / slots,
-        weights: term.weights / slots,
-        doubly_robust: term.doubly_robust / slots,
-    }
-}
-
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
+    warnings
 }

@@ -1,169 +1,120 @@
 //! Estimates against sums by hand, and intervals against worlds whose truth is known.
 
-use std::fs;
+mod coverage;
+mod reading;
 
 use rand::RngExt;
+use sclub::{ItemSet, UserId};
 
+use super::estimate::Term;
+use super::pass::{dot, make};
 use super::*;
-use crate::streams::stream;
+use crate::streams::{Purpose, mix, stream};
 
 const DIM: usize = 4;
 const ITEMS: usize = 10;
 
-/// A world with fixed items and users of two tastes, and a policy that logs: mostly one item, else a random one.
+/// What is varied between worlds.
+#[derive(Clone, Copy)]
+struct Shape {
+    rounds: usize,
+    slots: usize,
+    /// The share of decisions that show a uniform list.
+    uniform: f64,
+    /// Mean rewards are about a quarter of this.
+    rewards: f64,
+    /// The factor of the mean reward at each position but the first, and whether estimates are by position.
+    later: Option<f64>,
+}
+
+const PLAIN: Shape = Shape {
+    rounds: 2000,
+    slots: 1,
+    uniform: 0.5,
+    rewards: 1.0,
+    later: None,
+};
+
+/// A world with fixed items and users of two tastes, and a log as a service with `--explore-share` makes it: mostly the
+/// same list, else a uniform one.
 struct Known {
     means: Vec<[f64; ITEMS]>,
+    shape: Shape,
     log: Log,
 }
 
-fn known(seed: u64, rounds: usize, slots: usize) -> Known {
+impl Known {
+    fn mean(&self, user: u32, item: usize, position: usize) -> f64 {
+        let later = if position == 0 {
+            None
+        } else {
+            self.shape.later
+        };
+        self.means[user as usize % 2][item] * later.unwrap_or(1.0)
+    }
+}
+
+fn known(seed: u64, shape: Shape) -> Known {
     let mut rng = stream(seed, Purpose::Tastes, 0);
     let rows: Vec<f64> = (0..ITEMS * DIM)
         .map(|_| rng.random_range(0.0..0.5))
         .collect();
     let tastes: Vec<[f64; DIM]> = (0..2)
-        .map(|_| std::array::from_fn(|_| rng.random_range(0.0..0.5)))
+        .map(|_| std::array::from_fn(|_| shape.rewards * rng.random_range(0.0..0.5)))
         .collect();
     let means: Vec<[f64; ITEMS]> = tastes
         .iter()
         .map(|taste| std::array::from_fn(|item| dot(taste, &rows[item * DIM..][..DIM])))
         .collect();
     let (users, favourite) = (20u32, rng.random_range(0..ITEMS));
-    let epsilon = 0.5;
-    let mut log = Log {
-        items: ItemSet::from_rows(DIM, &rows).unwrap(),
-        rounds: Vec::new(),
-        shown: Vec::new(),
-        candidates: Vec::new(),
-        users: u64::from(users),
-        notes: Vec::new(),
+    let mut known = Known {
+        means,
+        shape,
+        log: Log {
+            items: ItemSet::from_rows(DIM, &rows).unwrap(),
+            rounds: Vec::new(),
+            shown: Vec::new(),
+            candidates: Vec::new(),
+            excluded: Vec::new(),
+            by_position: shape.later.is_some(),
+            users: u64::from(users),
+            notes: Vec::new(),
+        },
     };
-    for _ in 0..rounds {
+    for _ in 0..shape.rounds {
         let user = rng.random_range(0..users);
-        let first = log.shown.len();
-        // A slot is filled with the favourite or a random item; slots of a list have disjoint parts of the items.
-        for slot in 0..slots {
-            let part = ITEMS / slots;
-            let own = slot * part..(slot + 1) * part;
-            let best = own.start + favourite % part;
-            let item = match rng.random_bool(epsilon) {
-                true => rng.random_range(own.clone()),
-                false => best,
+        let first = known.log.shown.len();
+        let own: Vec<usize> = (favourite..).take(shape.slots).map(|i| i % ITEMS).collect();
+        let mut list = own.clone();
+        if rng.random_bool(shape.uniform) {
+            list = (0..ITEMS).collect();
+            for slot in 0..shape.slots {
+                list.swap(slot, rng.random_range(slot..ITEMS));
+            }
+        }
+        for (position, &item) in list[..shape.slots].iter().enumerate() {
+            let (is_own, places) = match known.log.by_position {
+                true => (own[position] == item, 1.0),
+                false => (own.contains(&item), shape.slots as f64),
             };
-            let spread = epsilon / part as f64;
-            let mean = means[user as usize % 2][item];
-            log.shown.push(ShownItem {
+            let reward = f64::from(rng.random_bool(known.mean(user, item, position)));
+            known.log.shown.push(ShownItem {
                 item: item as u32,
-                propensity: if item == best {
-                    1.0 - epsilon + spread
-                } else {
-                    spread
-                },
-                reward: f64::from(rng.random_bool(mean)),
+                position: position as u32,
+                propensity: shape.uniform * places / ITEMS as f64
+                    + if is_own { 1.0 - shape.uniform } else { 0.0 },
+                reward,
             });
         }
-        log.rounds.push(Round {
+        known.log.rounds.push(Round {
             user,
-            slots: slots as u32,
-            shown: first..log.shown.len(),
+            slots: shape.slots as u32,
+            shown: first..known.log.shown.len(),
             candidates: 0..0,
+            excluded: 0..0,
         });
     }
-    Known { means, log }
-}
-
-/// The mean of the true mean rewards of the choices of a policy that learns the log.
-fn truth(known: &Known, name: Name) -> f64 {
-    let log = &known.log;
-    let mut policy = make(log, name, 1).unwrap();
-    let (mut total, mut count) = (0.0, 0.0);
-    for (number, round) in log.rounds.iter().enumerate() {
-        let draw = mix(&[1, Purpose::Decisions as u64, number as u64]);
-        let mut list = Vec::new();
-        let user = UserId::from(round.user);
-        let slots = round.slots as usize;
-        policy
-            .recommend_list_drawn(draw, user, &log.items, slots, &|_| false, &mut list)
-            .unwrap();
-        for decision in list {
-            total += known.means[round.user as usize % 2][decision.index];
-            count += 1.0;
-        }
-        let shown = &log.shown[round.shown.clone()];
-        let items: Vec<Vec<f64>> = shown
-            .iter()
-            .map(|shown| log.items.item(shown.item as usize).collect())
-            .collect();
-        let observations: Vec<Observation<'_>> = shown
-            .iter()
-            .zip(&items)
-            .map(|(shown, item)| Observation::new(user, item, shown.reward))
-            .collect();
-        policy.learn_round(&observations, &mut Vec::new()).unwrap();
-    }
-    total / count
-}
-
-/// The share of logs whose 95% interval has the truth in it: IPS, SNIPS, DR, for each policy.
-fn coverage(logs: u64, rounds: usize, slots: usize, policies: &[Name]) -> Vec<[f64; 3]> {
-    let hits: Vec<Vec<[bool; 3]>> = (0..logs)
-        .into_par_iter()
-        .map(|seed| {
-            let known = known(seed, rounds, slots);
-            let all = evaluate(&known.log, policies, 1, 1, &()).unwrap().unwrap();
-            all.iter()
-                .map(|one| {
-                    let truth = truth(&known, one.policy);
-                    [one.weighted.ips, one.weighted.snips, one.weighted.dr]
-                        .map(|estimate| estimate.is_some_and(|e| (e.low..=e.high).contains(&truth)))
-                })
-                .collect()
-        })
-        .collect();
-    let share = |policy: usize, estimator: usize| {
-        let hits = hits.iter().filter(|log| log[policy][estimator]).count();
-        hits as f64 / logs as f64
-    };
-    (0..policies.len())
-        .map(|policy| std::array::from_fn(|estimator| share(policy, estimator)))
-        .collect()
-}
-
-const EVALUATED: [Name; 4] = [
-    Name::LINUCB_ONE,
-    Name::LINUCB_IND,
-    Name::SCLUB,
-    Name::RANDOM,
-];
-
-#[test]
-fn intervals_hold_the_truth() {
-    for (slots, rounds) in [(1, 800), (2, 800)] {
-        for shares in coverage(150, rounds, slots, &EVALUATED) {
-            // 0.95 within four standard errors of 150 logs.
-            assert!(
-                shares.iter().all(|share| *share > 0.88),
-                "{slots}: {shares:?}"
-            );
-        }
-    }
-}
-
-/// `cargo test -p sclub-lab --lib evaluate -- --ignored --nocapture` prints the coverage over 1,000 logs.
-#[test]
-#[ignore = "a minute or more"]
-fn intervals_of_a_thousand_logs() {
-    for slots in [1, 2] {
-        let all = coverage(1000, 2000, slots, &EVALUATED);
-        for (name, [ips, snips, dr]) in EVALUATED.iter().zip(&all) {
-            println!("k = {slots}, {name}: IPS {ips:.3}, SNIPS {snips:.3}, DR {dr:.3}");
-        }
-        assert!(
-            all.iter()
-                .flatten()
-                .all(|share| (0.93..=0.97).contains(share))
-        );
-    }
+    known
 }
 
 /// Replay is unbiased for a policy that learns from its own choices.
@@ -172,7 +123,13 @@ fn replay_earns_what_the_policy_earns_online() {
     let (mut off, mut squares) = (0.0, 0.0);
     let logs = 60;
     for seed in 0..logs {
-        let known = known(1000 + seed, 4000, 1);
+        let known = known(
+            1000 + seed,
+            Shape {
+                rounds: 4000,
+                ..PLAIN
+            },
+        );
         let all = evaluate(&known.log, &[Name::LINUCB_ONE], 1, 1, &())
             .unwrap()
             .unwrap();
@@ -217,13 +174,17 @@ fn estimates_are_the_formulas() {
         snips,
         dr,
         effective,
+        deciding,
         mean_weight,
-    } = Weighted::new(&terms);
+        ..
+    } = Weighted::new(&terms, 2.0);
     assert!((ips.unwrap().value - 5.25 / 5.0).abs() < 1e-15);
     assert!((snips.unwrap().value - 5.25 / 7.0).abs() < 1e-15);
     assert!((dr.unwrap().value - 3.35 / 5.0).abs() < 1e-15);
     assert!((effective - 49.0 / 21.0).abs() < 1e-15);
     assert_eq!(mean_weight, 1.4);
+    // 2, 4 and 1: 21² / (16 + 256 + 1), over the kurtosis.
+    assert!((deciding - 441.0 / 273.0 / 2.0).abs() < 1e-12);
     // The standard error of a mean: 0, 1, 4, 0, 0.25 have the variance 2.8875 (n − 1).
     let expected = (2.8875f64 / 5.0).sqrt();
     assert!(
@@ -231,92 +192,76 @@ fn estimates_are_the_formulas() {
         "{}",
         ips.unwrap().error
     );
+    // The interval is moved by the skewness of the terms, here by hand.
+    let deviations = [-1.05, -0.05, 2.95, -1.05, -0.8f64];
+    let power = |n: i32| deviations.iter().map(|x| x.powi(n)).sum::<f64>() / 5.0;
+    let skewness = power(3) / power(2).powf(1.5);
+    let moved = skewness / 5f64.sqrt() * (1.0 + 2.0 * 1.96 * 1.96) / 6.0;
+    let ips = ips.unwrap();
+    assert!((ips.high - ips.value - (moved + 1.96) * expected).abs() < 1e-3);
+    assert!((ips.value - ips.low - (1.96 - moved) * expected).abs() < 1e-3);
+    // Clicks with the share m have the kurtosis 1/(m(1 − m)) − 3.
+    let clicks = [1.0, 0.0, 0.0, 0.0, 0.0];
+    assert!((estimate::kurtosis(&clicks) - (1.0 / 0.16 - 3.0)).abs() < 1e-12);
+    assert_eq!(estimate::kurtosis(&[0.5; 3]), f64::INFINITY);
 }
 
 #[test]
-fn a_log_is_read_in_the_order_of_its_decisions() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, items) = (
-        folder.path().join("log.jsonl"),
-        folder.path().join("items.jsonl"),
-    );
-    let lines = [
-        r#"{"decision":11,"user":"b","item":"y","position":1,"propensity":0.5,"features":[0,1],"reward":1,"decided":2,"rewarded":9}"#,
-        r#"{"decision":5,"user":"a","item":"x","position":0,"propensity":0.25,"features":[1,0],"score":3,"reward":0.5,"candidates":["x","y"]}"#,
-        "",
-        r#"{"decision":10,"user":"b","item":"x","position":0,"propensity":0.5,"features":[1,0],"reward":null}"#,
-        r#"{"decision":20,"user":"c","item":"x","position":null,"propensity":null,"features":[1,0],"reward":1}"#,
-    ];
-    fs::write(&path, lines.join("\n")).unwrap();
-    // Candidates must be known before they are named.
-    fs::write(
-        &items,
-        "{\"id\":\"y\",\"features\":[0,1]}\n{\"id\":\"x\",\"features\":[1,0]}\n",
-    )
-    .unwrap();
-    let log = Log::read(&path, Some(&items), LogOptions::default()).unwrap();
-    assert_eq!(log.rounds.len(), 2);
-    assert_eq!(log.candidates, [1, 0]);
-    let shown = |round: usize| &log.shown[log.rounds[round].shown.clone()];
-    let item = |item, propensity, reward| ShownItem {
-        item,
-        propensity,
-        reward,
+fn a_log_that_cannot_tell_says_so() {
+    let evaluated = |known: &Known, name: Name| {
+        let all = evaluate(&known.log, &[name], 1, 1, &());
+        all.unwrap().unwrap().remove(0)
     };
-    assert_eq!(shown(0), [item(1, 0.25, 0.5)]);
-    assert_eq!(shown(1), [item(0, 0.5, 1.0)]);
-    assert_eq!((log.rounds[0].slots, log.rounds[1].slots), (1, 2));
-    assert_eq!(log.notes.len(), 2, "{:?}", log.notes);
-    let options = LogOptions {
-        unanswered: Some(0.0),
-    };
-    let log = Log::read(&path, Some(&items), options).unwrap();
-    assert_eq!(log.rounds[1].shown.len(), 2);
-    let bad = [
-        (r#"{"decision":1}"#, "line 1"),
-        (&lines[0].replace("0.5", "1.5"), "at most 1"),
-        (
-            &lines[0].replace("\"reward\"", "\"context\":{},\"reward\""),
-            "context",
-        ),
-    ];
-    for (line, expected) in bad {
-        fs::write(&path, line).unwrap();
-        let error = Log::read(&path, None, LogOptions::default())
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(expected), "{error}");
-    }
-}
+    let says = |one: &Evaluation, text: &str| one.warnings.iter().any(|own| own.contains(text));
+    let good = known(1, PLAIN);
+    assert_eq!(evaluated(&good, Name::RANDOM).warnings, [""; 0]);
 
-#[test]
-fn a_log_without_draws_cannot_tell() {
-    let mut known = known(1, 300, 1);
-    known
-        .log
-        .shown
-        .iter_mut()
-        .for_each(|shown| shown.propensity = 1.0);
-    let all = evaluate(&known.log, &[Name::LINUCB_ONE], 1, 1, &())
-        .unwrap()
-        .unwrap();
-    assert!(
-        all[0]
-            .warning
-            .as_ref()
-            .unwrap()
-            .contains("without random draws")
+    let mut sure = known(1, PLAIN);
+    let shown = sure.log.shown.iter_mut();
+    shown.for_each(|shown| shown.propensity = 1.0);
+    let one = evaluated(&sure, Name::LINUCB_ONE);
+    assert!(says(&one, "no off-policy estimate can be had"));
+    let Weighted { ips, snips, dr, .. } = one.weighted;
+    assert_eq!([ips, snips, dr, one.replay], [None; 4]);
+
+    let few = known(
+        1,
+        Shape {
+            rounds: 60,
+            ..PLAIN
+        },
     );
-    // A few rounds tell nothing either.
-    let few = super::tests::known(1, 20, 1);
-    let all = evaluate(&few.log, &[Name::LINUCB_ONE], 1, 1, &())
-        .unwrap()
-        .unwrap();
-    assert!(
-        all[0]
-            .warning
-            .as_ref()
-            .unwrap()
-            .contains("effective rounds")
-    );
+    let one = evaluated(&few, Name::RANDOM);
+    assert!(says(&one, "rewards decide the estimates"), "{one:?}");
+    assert!(says(&one, "replay cannot tell"), "{one:?}");
+
+    // Rewards are rare: there are enough rounds, and not enough rewards.
+    let shape = Shape {
+        rewards: 0.05,
+        ..PLAIN
+    };
+    let one = evaluated(&known(1, shape), Name::RANDOM);
+    assert!(one.weighted.effective > 100.0);
+    assert!(says(&one, "rewards decide the estimates"), "{one:?}");
+
+    // An item is never shown.
+    let shape = Shape {
+        rounds: 100_000,
+        ..PLAIN
+    };
+    let mut blind = known(1, shape);
+    let (shown, rounds) = (&blind.log.shown, &mut blind.log.rounds);
+    let rare = shown.iter().find(|shown| shown.propensity < 0.5).unwrap();
+    rounds.retain(|round| shown[round.shown.start].item != rare.item);
+    let one = evaluated(&blind, Name::RANDOM);
+    assert!(says(&one, "the mean weight is 0.9"), "{one:?}");
+
+    let mut equal = known(1, PLAIN);
+    let shown = equal.log.shown.iter_mut();
+    shown.for_each(|shown| shown.reward = 1.0);
+    let one = evaluated(&equal, Name::RANDOM);
+    assert!(says(&one, "all its rewards are equal"));
+
+    let twice = evaluate(&good.log, &[Name::RANDOM, Name::RANDOM], 1, 1, &());
+    assert!(matches!(twice, Err(EvaluateError::Twice(_))));
 }

@@ -36,10 +36,10 @@ pub fn files(
     });
     let [html, json, tex, txt, svg] = FILES;
     let mut files = vec![
-        (html, page(field, command, took)?),
+        (html, page(field, command, took, is_complete)?),
         (json, format!("{document:#}\n")),
         (tex, latex(field)),
-        (txt, text(field)),
+        (txt, text(field, is_complete)),
     ];
     files.extend(ranks_picture(field).map(|picture| (svg, picture)));
     Ok(files)

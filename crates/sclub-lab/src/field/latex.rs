@@ -30,7 +30,14 @@ pub fn latex(field: &Field) -> String {
     let ranks: Vec<String> = field
         .standings
         .iter()
-        .map(|standing| format!("{:.1}", standing.rank))
+        .map(|standing| {
+            // A star: the policy did not play all worlds.
+            let star = match standing.worlds == field.worlds.len() {
+                true => "",
+                false => "$^*$",
+            };
+            format!("{:.1}{star}", standing.rank)
+        })
         .collect();
     text.push_str(&format!(
         "\\midrule\nmean rank & {} \\\\\n\\bottomrule\n\\end{{tabular}}\n",

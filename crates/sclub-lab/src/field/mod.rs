@@ -236,6 +236,7 @@ impl Plan {
             }
         }
         let mut field = Field::new(&self.policies, rows, self.constants.clone());
+        field.released = self.released;
         field.claims = claims::claims(self, cells)?;
         Ok(field)
     }

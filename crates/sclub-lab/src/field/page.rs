@@ -59,7 +59,12 @@ const MIN_SEEDS: usize = 5;
 ///
 /// # Errors
 /// If the template is invalid, which a test rules out.
-pub fn page(field: &Field, command: &str, took: &str) -> Result<String, minijinja::Error> {
+pub fn page(
+    field: &Field,
+    command: &str,
+    took: &str,
+    is_complete: bool,
+) -> Result<String, minijinja::Error> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -77,16 +82,18 @@ pub fn page(field: &Field, command: &str, took: &str) -> Result<String, minijinj
         .standings
         .iter()
         .map(|standing| {
+            let sclub = standing.against_sclub.as_ref();
+            let soft = standing.against_sclub_soft.as_ref();
             context! {
                 policy => standing.policy.title,
                 name => standing.policy.name,
                 rank => format!("{:.2}", standing.rank),
                 worlds => standing.worlds,
                 among_best => standing.among_best,
-                better_than_sclub => list(&standing.against_sclub.0),
-                worse_than_sclub => list(&standing.against_sclub.1),
-                better_than_soft => list(&standing.against_sclub_soft.0),
-                worse_than_soft => list(&standing.against_sclub_soft.1),
+                better_than_sclub => list(sclub.map(|worlds| &worlds.0)),
+                worse_than_sclub => list(sclub.map(|worlds| &worlds.1)),
+                better_than_soft => list(soft.map(|worlds| &worlds.0)),
+                worse_than_soft => list(soft.map(|worlds| &worlds.1)),
             }
         })
         .collect();
@@ -124,14 +131,18 @@ pub fn page(field: &Field, command: &str, took: &str) -> Result<String, minijinj
         settings => Value::from(Serde(settings(field))),
         constants => Value::from(Serde(constants)),
         tune_command => field.tuned.command.clone(),
+        released => field.released,
+        is_complete,
         difference => field.critical_difference.map(|difference| format!("{difference:.2}")),
     })
 }
 
-fn list(worlds: &[&str]) -> String {
-    match worlds.is_empty() {
-        true => "none".to_owned(),
-        false => worlds.join(", "),
+/// The names of worlds; a dash if there was nothing to compare.
+pub(super) fn list(worlds: Option<&Vec<&str>>) -> String {
+    match worlds {
+        None => "–".to_owned(),
+        Some(worlds) if worlds.is_empty() => "none".to_owned(),
+        Some(worlds) => worlds.join(", "),
     }
 }
 
@@ -255,7 +266,10 @@ pub(super) fn verdict(claim: &Claim) -> String {
     };
     let parts = [
         ("better than", names(&|a| a.is_clear() && a.off < 0.0)),
-        ("no different from", names(&|a| !a.is_clear())),
+        (
+            "not significantly different from",
+            names(&|a| !a.is_clear()),
+        ),
         ("worse than", names(&|a| a.is_clear() && a.off > 0.0)),
     ];
     let parts = parts.into_iter().filter(|(_, names)| !names.is_empty());

@@ -19,7 +19,8 @@ pub fn ranks_picture(field: &Field) -> Option<String> {
         .filter(|standing| standing.worlds == field.worlds.len())
         .collect();
     let count = all.len();
-    let most = count as f64;
+    // The length of the critical difference has its place too.
+    let most = (count as f64).max(1.0 + difference);
     let x = |rank: f64| SIDE + (rank - 1.0) / (most - 1.0) * (WIDTH - 2.0 * SIDE);
     let bars = groups(&all, difference);
     let axis = 52.0;
@@ -74,10 +75,16 @@ pub fn ranks_picture(field: &Field) -> Option<String> {
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"currentColor\">{words}</text>"
         );
     };
+    // Right of its length or, where there is no room, above the end of it.
+    let end = x(1.0 + difference);
+    let (at, y, anchor) = match end + SIDE < WIDTH {
+        true => (end + 8.0, 22.5, "start"),
+        false => (end, 10.0, "end"),
+    };
     text(
-        x(1.0 + difference) + 8.0,
-        22.5,
-        "start",
+        at,
+        y,
+        anchor,
         &format!("critical difference {difference:.2}"),
     );
     for rank in (1..=count).filter(|&rank| rank == 1 || rank == count || rank.is_multiple_of(5)) {

@@ -210,6 +210,9 @@ fn cell(measure: Measure, entry: &Entry, records: &[Record]) -> Cell {
     }
 }
 
+/// The worlds in which a policy is significantly better than another, and those in which it is worse.
+pub type BetterAndWorse = (Vec<&'static str>, Vec<&'static str>);
+
 /// A policy over all worlds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Standing {
@@ -221,10 +224,11 @@ pub struct Standing {
     pub worlds: usize,
     /// The number of worlds in which it is the best, or does not differ from the best significantly.
     pub among_best: usize,
-    /// The worlds in which it is significantly better than this policy, and those in which it is worse: for `sclub`.
-    pub against_sclub: (Vec<&'static str>, Vec<&'static str>),
+    /// The worlds in which it is significantly better than `sclub`, and those in which it is worse. Absent if no world could be
+    /// compared.
+    pub against_sclub: Option<BetterAndWorse>,
     /// The same for `sclub-soft`.
-    pub against_sclub_soft: (Vec<&'static str>, Vec<&'static str>),
+    pub against_sclub_soft: Option<BetterAndWorse>,
 }
 
 /// All results.
@@ -239,6 +243,8 @@ pub struct Field {
     pub critical_difference: Option<f64>,
     /// The constants that were used, and how they were chosen.
     pub tuned: Tuned,
+    /// True if policies have the constants of published code.
+    pub released: bool,
     /// Policies in their own settings, against those that papers compare with.
     pub claims: Vec<Claim>,
 }
@@ -262,6 +268,7 @@ impl Field {
             worlds,
             standings,
             tuned,
+            released: false,
             claims: Vec::new(),
         }
     }
@@ -305,9 +312,12 @@ fn standing(name: Name, worlds: &[WorldRow]) -> Option<Standing> {
     })
 }
 
-/// The worlds in which a policy is significantly better than another, and those in which it is worse, by paired tests
-/// that are corrected for the number of worlds.
-fn against(name: Name, other: Name, worlds: &[WorldRow]) -> (Vec<&'static str>, Vec<&'static str>) {
+/// Compares a policy with another by paired tests that are corrected for the number of worlds. `None` if there is
+/// nothing to test.
+fn against(name: Name, other: Name, worlds: &[WorldRow]) -> Option<BetterAndWorse> {
+    if name == other {
+        return None;
+    }
     let mut tested = Vec::new();
     for row in worlds {
         let (Some(own), Some(other)) = (row.cell(name), row.cell(other)) else {
@@ -320,6 +330,9 @@ fn against(name: Name, other: Name, worlds: &[WorldRow]) -> (Vec<&'static str>, 
         let mean = differences.iter().sum::<f64>();
         tested.extend(paired(&differences).map(|p| (row.world, mean, p)));
     }
+    if tested.is_empty() {
+        return None;
+    }
     let corrected = holm(&tested.iter().map(|&(_, _, p)| p).collect::<Vec<f64>>());
     let (mut better, mut worse) = (Vec::new(), Vec::new());
     for ((world, mean, _), p) in tested.into_iter().zip(corrected) {
@@ -330,5 +343,5 @@ fn against(name: Name, other: Name, worlds: &[WorldRow]) -> (Vec<&'static str>, 
             }
         }
     }
-    (better, worse)
+    Some((better, worse))
 }

@@ -78,10 +78,10 @@ fn all_outputs_have_all_results() {
     let plan = plan(&policies, &["servers", "overlap"]);
     let (_folder, cells) = played(&plan);
     let field = plan.field(&cells).unwrap();
-    let html = page(&field, "sclub field", "1 s").unwrap();
+    let html = page(&field, "sclub field", "1 s", true).unwrap();
     let tex = latex(&field);
     let svg = ranks_picture(&field).unwrap();
-    let plain = text(&field);
+    let plain = text(&field, true);
     for name in policies {
         assert!(html.contains(name.title) && tex.contains(name.title) && svg.contains(name.title));
     }
@@ -234,7 +234,7 @@ fn a_guest_gets_the_column_of_its_twin() {
     }
     let standing = |name| field.standings.iter().find(|one| one.policy == name);
     assert_eq!(standing(twin.name()).unwrap().worlds, 2);
-    let html = page(&field, "sclub field", "1 s").unwrap();
+    let html = page(&field, "sclub field", "1 s", true).unwrap();
     assert!(html.contains("my twin") && latex(&field).contains("my twin"));
     let stored = std::fs::read_to_string(folder.path().join("cells.jsonl")).unwrap();
     assert!(stored.contains("linucb-one seed") && !stored.contains("my twin"));

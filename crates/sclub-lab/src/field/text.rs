@@ -1,13 +1,19 @@
 //! The table as plain text: ranks, then world by world, then policies in their own settings, then costs.
 
-use super::page::{constants_text, verdict};
+use super::page::{constants_text, list, verdict};
 use super::table::{Cell, Field, Measure, WorldRow};
 use crate::summary::{percent, thousands};
 
 /// All results. For each world its policies, the best first, then the policies that play for comparison. A star marks the
 /// best and those that do not differ from it significantly.
-pub fn text(field: &Field) -> String {
-    let mut parts = vec![ranks(field)];
+pub fn text(field: &Field, is_complete: bool) -> String {
+    let mut parts = Vec::new();
+    if !is_complete {
+        parts.push(
+            "this run was stopped before its end; the same command again goes on\n".to_owned(),
+        );
+    }
+    parts.push(ranks(field));
     parts.extend(field.worlds.iter().map(world));
     if !field.claims.is_empty() {
         parts.push(own(field));
@@ -36,16 +42,12 @@ fn ranks(field: &Field) -> String {
     for (other, of) in [("sclub", false), ("sclub-soft", true)] {
         text += &format!("\nsignificantly better than {other}; worse (paired, Holm)\n");
         for standing in &field.standings {
-            let (better, worse) = match of {
+            let compared = match of {
                 false => &standing.against_sclub,
                 true => &standing.against_sclub_soft,
             };
-            let list = |worlds: &[&str]| match worlds.is_empty() {
-                true => "none".to_owned(),
-                false => worlds.join(", "),
-            };
-            if standing.policy.as_str() != other {
-                let (better, worse) = (list(better), list(worse));
+            if let Some((better, worse)) = compared {
+                let (better, worse) = (list(Some(better)), list(Some(worse)));
                 text += &format!("{}: {better}; {worse}\n", standing.policy);
             }
         }
@@ -65,7 +67,10 @@ fn world(row: &WorldRow) -> String {
             if cell.is_among_best() { "*" } else { "" }.to_owned(),
             cell.policy.to_string(),
             row.measure.text(cell.mean.mean),
-            row.measure.text(cell.mean.error),
+            match row.seeds.len() {
+                1 => String::new(),
+                _ => row.measure.text(cell.mean.error),
+            },
             behind.unwrap_or_default(),
             cell.p.map_or_else(String::new, |p| format!("{p:.1e}")),
             format!("{:.1}", cell.microseconds),
@@ -92,7 +97,7 @@ fn own(field: &Field) -> String {
         }
         let against = claim.against.iter();
         let against: Vec<String> = against
-            .map(|against| format!("{} {}", against.other, percent(against.off)))
+            .map(|against| format!("{} to {}", percent(against.off), against.other))
             .collect();
         text += &format!(
             "  {}, constants {}: regret {}; {}. It is {}\n",

@@ -5,6 +5,7 @@
 `LinUcb`               LinUCB for each user, for all users together, or for groups that you know
 `ItemFeatures`         vectors of items from titles, tags and prices
 `Recommender`          any of them over a fixed list of items, with `partial_fit` and `predict`
+`evaluate`             what other policies would have earned, from the log of a service
 `lab`                  worlds to compare policies in, also ones that you write
 `Client`               a running `sclub serve`; `AsyncClient` is the same for asyncio
 =====================  ====================================================================
@@ -19,6 +20,7 @@
 from __future__ import annotations
 
 from . import _policies, lab, ope
+from ._evaluate import Estimate, Evaluation, PolicyValue, evaluate
 from ._policies import *
 from ._sclub import Items, LinUcb, Policy, __version__, item_id, load
 from ._types import (
@@ -60,6 +62,8 @@ __all__ = [
     "Comparison",
     "Conflict",
     "ConnectionFailed",
+    "Estimate",
+    "Evaluation",
     "Explanation",
     "Forbidden",
     "Gone",
@@ -73,6 +77,7 @@ __all__ = [
     "Place",
     "Placement",
     "Policy",
+    "PolicyValue",
     "Recommendation",
     "Recommender",
     "Scored",
@@ -83,6 +88,7 @@ __all__ = [
     "Unauthorized",
     "Unavailable",
     "__version__",
+    "evaluate",
     "item_id",
     "lab",
     "load",

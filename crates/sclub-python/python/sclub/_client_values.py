@@ -55,14 +55,17 @@ Entry: TypeAlias = tuple[str, list[float], dict[str, Any]]
 def id_of(value: Any, name: str) -> str:
     """An id as it is sent.
 
-    >>> id_of("anna", "user"), id_of(7, "user")
-    ('anna', '7')
-    >>> id_of(7.0, "user")
+    >>> id_of("anna", "user"), id_of(7, "user"), id_of(7.0, "user")
+    ('anna', '7', '7')
+    >>> id_of(7.5, "user")
     Traceback (most recent call last):
-    TypeError: user must be a string or a whole number, not float: 7.0
+    TypeError: user must be a string or a whole number, not float: 7.5
     """
     if isinstance(value, str):
         text = str(value)
+    elif isinstance(value, (float, np.floating)) and float(value).is_integer():
+        # As the server reads it: in JSON it is the same number.
+        text = str(int(value))
     elif isinstance(value, _BOOLS) or not hasattr(value, "__index__"):
         kind = type(value).__name__
         shown = repr(value)[:80]

@@ -48,17 +48,27 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+_WHOLE = (
+    "users", "clusters", "dim", "items", "change_at", "corrupted_rounds", "items_fixed", "item_clusters",
+    "cascade", "servers",
+)  # fmt: skip
+_OPTIONAL = (
+    "noise", "users_a_round", "reward_scale", "newcomers_every", "change_at", "items_fixed", "item_clusters",
+    "cascade", "smoothed", "servers",
+)  # fmt: skip
+
+
 def recipe(values: dict[str, Any]) -> dict[str, object]:
     """The validated arguments of a synthetic world."""
     checks: dict[str, Callable[[str, Any], object]] = {
-        **dict.fromkeys(("users", "clusters", "dim", "items", "change_at"), whole),
+        **dict.fromkeys(_WHOLE, whole),
         **dict.fromkeys(("frequencies", "rewards", "sizes"), text),
     }
     checked: dict[str, object] = {
         name: checks.get(name, real)(name, value) for name, value in values.items()
     }
     for name, value in checked.items():
-        if value is None and name not in ("noise", "users_a_round", "newcomers_every", "change_at"):
+        if value is None and name not in _OPTIONAL:
             raise TypeError(f"{name} is None; a value is required")
     return checked
 

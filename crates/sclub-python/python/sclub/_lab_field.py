@@ -85,10 +85,10 @@ class Standing:
     worlds: int
     #: The number of worlds in which it is the best, or does not differ from the best significantly.
     among_best: int
-    #: The worlds in which it is significantly better than `sclub`, and those in which it is worse.
-    against_sclub: tuple[list[str], list[str]]
+    #: The worlds in which it is significantly better than `sclub`, and those in which it is worse; None if there was nothing to compare.
+    against_sclub: tuple[list[str], list[str]] | None
     #: The same for `sclub-soft`.
-    against_sclub_soft: tuple[list[str], list[str]]
+    against_sclub_soft: tuple[list[str], list[str]] | None
 
 
 class Field:
@@ -285,7 +285,9 @@ def _cell(row: Mapping[str, Any], values: Mapping[str, Any]) -> FieldCell:
 
 
 def _standing(values: Mapping[str, Any]) -> Standing:
-    def pair(name: str) -> tuple[list[str], list[str]]:
+    def pair(name: str) -> tuple[list[str], list[str]] | None:
+        if values[name] is None:
+            return None
         better, worse = values[name]
         return better, worse
 

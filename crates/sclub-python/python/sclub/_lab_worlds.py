@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -76,12 +76,30 @@ class Synthetic(Setting):
     sizes: str = "equal"
     #: The distance between users of a cluster.
     spread: float = 0.0
-    #: A factor of every mean reward, at most 1.
-    reward_scale: float = 1.0
+    #: A factor of every mean reward, at most 1; by default 1, or 0.2 with a cascade.
+    reward_scale: float | None = None
     #: The number of rounds from one newcomer to the next; by default all users are there from the start.
     newcomers_every: float | None = None
     #: The round at which every user changes to another cluster.
     change_at: int | None = None
+    #: The error of a linear model: mean rewards differ from it by up to this, for each user and item.
+    misspecified: float = 0.0
+    #: The share of users whose rewards are corrupted.
+    corrupted: float = 0.0
+    #: The number of rounds, from the first, in which they are.
+    corrupted_rounds: int = 20_000
+    #: The number of items, each with an id; by default items are drawn anew in each round.
+    items_fixed: int | None = None
+    #: The number of clusters of these items. Users are grouped anew for each of them.
+    item_clusters: int | None = None
+    #: The length of lists that users read up to the first click; by default one item is shown.
+    cascade: int | None = None
+    #: The distance below which users of overlapping clusters are.
+    overlap: float = 0.0
+    #: The standard deviation of noise that is added to items of a plane.
+    smoothed: float | None = None
+    #: The number of servers, each the home of some users.
+    servers: int | None = None
 
     def __post_init__(self) -> None:
         self._setting  # noqa: B018, it validates the arguments
@@ -191,7 +209,7 @@ class Vectors(Setting):
         rewards: str = "bernoulli",
         noise: float | None = None,
         users_a_round: float | None = None,
-        reward_scale: float = 1.0,
+        reward_scale: float | None = None,
         newcomers_every: float | None = None,
         change_at: int | None = None,
         user_column: str | None = None,
@@ -206,6 +224,7 @@ class Vectors(Setting):
             raise ValueError("frequencies is 'clusters', and Vectors has no clusters; it must be 'uniform' or 'users'")
         made_from = recipe(
             {
+                **{field.name: field.default for field in fields(Synthetic)},
                 "users": users,
                 "clusters": 1,
                 "dim": dim,
@@ -214,8 +233,6 @@ class Vectors(Setting):
                 "rewards": rewards,
                 "noise": noise,
                 "users_a_round": users_a_round,
-                "sizes": "equal",
-                "spread": 0.0,
                 "reward_scale": reward_scale,
                 "newcomers_every": newcomers_every,
                 "change_at": change_at,

@@ -23,6 +23,7 @@ __all__ = [
     "_seconds_in_rust",
     "item_id",
     "lab_columns",
+    "lab_evaluate",
     "lab_field",
     "lab_field_defaults",
     "lab_paper",
@@ -228,6 +229,12 @@ class LabWorld:
 def lab_columns(
     columns: Sequence[str], user: str | None, item: str | None, rating: str | None
 ) -> tuple[int, int, int | None]: ...
+def lab_evaluate(
+    log: str,
+    policies: Sequence[str],
+    options: Mapping[str, object],
+    watch: Callable[[int, int], object],
+) -> str: ...
 def lab_field(
     policies: Sequence[tuple[str, object, str]],
     options: Mapping[str, object],

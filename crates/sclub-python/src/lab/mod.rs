@@ -4,6 +4,7 @@
 //! the lab. An exception of a guest is kept in [`halt::Halt`], which stops the run; [`run`] raises it again.
 
 mod columns;
+mod evaluate;
 mod field;
 mod guest_policy;
 mod guest_world;
@@ -15,6 +16,7 @@ mod run;
 mod settings;
 mod watched;
 
+pub use evaluate::lab_evaluate;
 pub use field::{lab_field, lab_field_defaults};
 pub use guest_policy::policy_of;
 pub use paper::{lab_paper, lab_paper_defaults};

@@ -17,7 +17,7 @@ use sclub_lab::data::{
 use sclub_lab::held_out::{Content, ContentMode};
 use sclub_lab::setting::{Setting, SettingError};
 use sclub_lab::summary::thousands;
-use sclub_lab::synthetic::{Recipe, Twists};
+use sclub_lab::synthetic::{CASCADE_SCALE, Recipe, Twists};
 use sclub_lab::world::{Block, Rewards, World};
 
 /// An error with names as Python spells them.
@@ -28,6 +28,9 @@ pub fn refused(error: impl std::fmt::Display) -> PyErr {
         "reward-scale",
         "newcomers-every",
         "change-at",
+        "corrupted-rounds",
+        "items-fixed",
+        "item-clusters",
         "half-life",
         "price-bands",
         "number-scale",
@@ -55,9 +58,18 @@ pub struct RecipeArgs {
     users_a_round: Option<f64>,
     sizes: String,
     spread: f64,
-    reward_scale: f64,
+    reward_scale: Option<f64>,
     newcomers_every: Option<f64>,
     change_at: Option<u64>,
+    misspecified: f64,
+    corrupted: f64,
+    corrupted_rounds: u64,
+    items_fixed: Option<usize>,
+    item_clusters: Option<usize>,
+    cascade: Option<usize>,
+    overlap: f64,
+    smoothed: Option<f64>,
+    servers: Option<usize>,
 }
 
 impl RecipeArgs {
@@ -87,10 +99,21 @@ impl RecipeArgs {
             twists: Twists {
                 sizes: self.sizes.parse().map_err(refused)?,
                 spread: self.spread,
-                reward_scale: self.reward_scale,
+                reward_scale: self.reward_scale.unwrap_or(match self.cascade {
+                    Some(_) => CASCADE_SCALE,
+                    None => 1.0,
+                }),
                 newcomers_every: self.newcomers_every,
                 change_at: self.change_at,
-                ..Twists::default()
+                misspecified: self.misspecified,
+                corrupted: self.corrupted,
+                corrupted_rounds: self.corrupted_rounds,
+                items_fixed: self.items_fixed,
+                item_clusters: self.item_clusters,
+                cascade: self.cascade,
+                overlap: self.overlap,
+                smoothed: self.smoothed,
+                servers: self.servers,
             },
         })
     }

@@ -18,7 +18,7 @@ use super::{Answer, Id, Shared, Work, body, fold_failed, json, parse};
 use crate::cluster::{Node, export_all};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
-use crate::engine::{Engine, Refusal};
+use crate::engine::Engine;
 
 /// The header of an export that names nodes which are not running.
 pub const MISSING_NODES: &str = "sclub-missing-nodes";
@@ -32,8 +32,7 @@ const PART: usize = 256 << 10;
 /// Forgets a user: the user's statistics are removed from the cluster's sums, and earlier decisions for the
 /// user no longer accept a reward. After a compaction no data of the user is in the data folder.
 #[utoipa::path(delete, path = "/v1/users/{id}", tag = "admin", params(("id" = String, Path, description = "The user's id")), responses(
-    (status = 200, body = Forgotten, description = "The user is forgotten"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 200, body = Forgotten, description = "The user is forgotten")))]
 pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     super::calls::check_id(&app.settings, &id, || "user".to_owned())?;
@@ -48,7 +47,7 @@ pub(super) async fn forget(State(app): State<Shared>, Id(id): Id) -> Result<Answ
 /// users exist once they appear.
 #[utoipa::path(post, path = "/v1/admin/expect", tag = "admin", request_body = ExpectRequest, responses(
     (status = 200, body = ExpectResponse, description = "The number of users that are expected now"),
-    (status = 409, body = ErrorBody, description = "The first round has been learned")))]
+    (status = 409, body = ErrorBody, description = "`begun`: the first round has been learned")))]
 pub(super) async fn expect(
     State(app): State<Shared>,
     request: Request,
@@ -56,10 +55,7 @@ pub(super) async fn expect(
     let engine = app.ready()?;
     let bytes = body(&app, request).await?;
     let ExpectRequest { users } = parse(&bytes)?;
-    if users > Users::LIMIT {
-        let message = format!("users is {users}; it must be at most {}", Users::LIMIT);
-        return Err(Refusal::invalid("users", message).into());
-    }
+    let users = users.within("users", 0, Users::LIMIT)?;
     engine.expect(users).await?;
     Ok(json(&ExpectResponse {
         expected_users: users,
@@ -68,8 +64,7 @@ pub(super) async fn expect(
 
 /// Takes a snapshot and removes the data of forgotten users from the data folder.
 #[utoipa::path(post, path = "/v1/admin/compact", tag = "admin", responses(
-    (status = 200, body = CompactResponse, description = "The compaction is done"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 200, body = CompactResponse, description = "The compaction is done")))]
 pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let done = engine.compact().await;
@@ -85,8 +80,7 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
 
 /// Takes a snapshot.
 #[utoipa::path(post, path = "/v1/admin/snapshot", tag = "admin", responses(
-    (status = 200, body = SnapshotResponse, description = "The snapshot is taken"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 200, body = SnapshotResponse, description = "The snapshot is taken")))]
 pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
     let at = engine.snapshot().await;
@@ -96,7 +90,8 @@ pub(super) async fn snapshot(State(app): State<Shared>) -> Result<Answer, ApiErr
 
 /// Returns the contents of the data folder, as a file for `sclub restore`. Recommending and learning go on.
 #[utoipa::path(get, path = "/v1/admin/backup", tag = "admin", responses(
-    (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file")))]
+    (status = 200, body = [u8], content_type = "application/octet-stream", description = "The file"),
+    (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster; use `sclub cluster backup`")))]
 pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError> {
     download(
         app,
@@ -112,7 +107,7 @@ pub(super) async fn backup(State(app): State<Shared>) -> Result<Answer, ApiError
 
 /// Returns every item shown with its reward, one JSON object a line; then the items without a reward.
 #[utoipa::path(get, path = "/v1/admin/export", tag = "admin", responses(
-    (status = 200, body = String, content_type = "application/x-ndjson", description = "The lines")))]
+    (status = 200, body = String, content_type = "application/x-ndjson", description = "One item shown a line. The schema is that of all lines as a list", headers(("sclub-missing-nodes" = String, description = "The nodes of a cluster that are not running: what only they have is missing")))))]
 pub(super) async fn export(State(app): State<Shared>) -> Result<Answer, ApiError> {
     download(
         app,

@@ -13,6 +13,7 @@ use super::model::{
     FeedbackBatchRequest, FeedbackBatchResponse, FeedbackRequest, FeedbackResponse, InlineItem,
     RecommendBatchRequest, RecommendBatchResponse, RecommendRequest, RecommendResponse, ScoredItem,
 };
+use super::scalars::GivenId;
 use super::{Answer, App, Shared, Work, body, json, parse, run_blocking};
 use crate::edge::ApiError;
 use crate::edge::error::ErrorBody;
@@ -34,8 +35,7 @@ thread_local! {
 /// Recommends items to a user.
 #[utoipa::path(post, path = "/v1/recommend", tag = "recommend", request_body(content = RecommendRequest<'static>, example = json!({"user": "u1", "k": 2})), responses(
     (status = 200, body = RecommendResponse, description = "The items to show"),
-    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue, and `strict` is set"),
-    (status = 422, body = ErrorBody, description = "A field is invalid")))]
+    (status = 404, body = ErrorBody, description = "`no_candidates`: nothing can be shown, because the catalogue is empty, or all items are unavailable, excluded, or do not pass the filter. `unknown_item`: a candidate is not in the catalogue, and `strict` is set")))]
 pub(super) async fn recommend(
     State(app): State<Shared>,
     request: Request,
@@ -128,8 +128,7 @@ fn marked(mut answer: Answer, is_complete: bool) -> Answer {
 /// Recommends items to several users on the same history.
 #[utoipa::path(post, path = "/v1/recommend/batch", tag = "recommend", request_body(content = RecommendBatchRequest<'static>, example = json!({"requests": [{"user": "u1"}, {"user": "u2", "k": 2}]})), responses(
     (status = 200, body = RecommendBatchResponse, description = "The items to show, in the order of the requests"),
-    (status = 404, body = ErrorBody, description = "A candidate is not in the catalogue, and `strict` is set"),
-    (status = 422, body = ErrorBody, description = "A field is invalid; no request was answered")))]
+    (status = 404, body = ErrorBody, description = "As for a single recommendation; no request was answered")))]
 pub(super) async fn recommend_batch(
     State(app): State<Shared>,
     request: Request,
@@ -173,11 +172,10 @@ fn recommend_many(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer, Ap
 
 /// Learns the reward for an item that was shown. The reward is durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback", tag = "recommend", request_body(content = FeedbackRequest<'static>, example = json!({"decision": "the decision of a recommendation", "reward": 1.0})), responses(
-    (status = 200, body = FeedbackResponse, description = "`applied` is true if the reward was new, or replaced an assumed one. If all rewards are equal, the header `x-sclub-warning` says so"),
-    (status = 404, body = ErrorBody, description = "The decision was not made by this server"),
-    (status = 410, body = ErrorBody, description = "The decision has expired, or its user was forgotten"),
-    (status = 422, body = ErrorBody, description = "The reward is out of range"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 200, body = FeedbackResponse, headers(("x-sclub-warning" = String, description = "A warning about the rewards. Absent if there is none")), description = "`applied` is true if the reward was new, or replaced an assumed one. If all rewards are equal, the header `x-sclub-warning` says so"),
+    (status = 404, body = ErrorBody, description = "`unknown_decision`: the decision was not made by this server. `unknown_item`: it did not show the item"),
+    (status = 409, body = ErrorBody, description = "`other_copy`: the decision was made by another copy of the data folder"),
+    (status = 410, body = ErrorBody, description = "`expired` or `forgotten`: the decision has expired, or its user was forgotten")))]
 pub(super) async fn feedback(
     State(app): State<Shared>,
     request: Request,
@@ -188,10 +186,9 @@ pub(super) async fn feedback(
 /// Learns the rewards of several users in one time slot. They are durable when the call returns.
 #[utoipa::path(post, path = "/v1/feedback/batch", tag = "recommend", request_body(content = FeedbackBatchRequest<'static>, example = json!({"feedback": [{"decision": "the decision of a recommendation", "reward": 1.0}]})), responses(
     (status = 200, body = FeedbackBatchResponse, description = "`applied` is true for each reward that was new"),
-    (status = 404, body = ErrorBody, description = "A decision was not made by this server; nothing was learned"),
-    (status = 410, body = ErrorBody, description = "A decision has expired, or its user was forgotten; nothing was learned"),
-    (status = 422, body = ErrorBody, description = "A reward is out of range; nothing was learned"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 404, body = ErrorBody, description = "As for a single reward; nothing was learned"),
+    (status = 409, body = ErrorBody, description = "As for a single reward; nothing was learned"),
+    (status = 410, body = ErrorBody, description = "As for a single reward; nothing was learned")))]
 pub(super) async fn feedback_batch(
     State(app): State<Shared>,
     request: Request,
@@ -350,7 +347,8 @@ fn inline(
 
 /// The filter of a request.
 fn filter(request: &RecommendRequest<'_>) -> Result<Option<Filter>, Refusal> {
-    request.filter.as_ref().map(Filter::parse).transpose()
+    let parsed = request.filter.as_ref().map(Filter::parse).transpose();
+    parsed.map_err(|error| Refusal::invalid(error.field, error.message))
 }
 
 fn check_unique(items: &[InlineItem<'_>]) -> Result<(), Refusal> {
@@ -371,12 +369,9 @@ fn asked<'a>(
     filter: Option<&'a Filter>,
 ) -> Result<RecommendQuery<'a>, Refusal> {
     check_id(settings, &request.user, || "user".to_owned())?;
-    let k = match request.k.unwrap_or(1) {
-        k if k >= 1 && k <= settings.max_k as u64 => k as usize,
-        k => {
-            let message = format!("k is {k}; it must be from 1 to {}", settings.max_k);
-            return Err(Refusal::invalid("k", message));
-        }
+    let k = match request.k {
+        Some(k) => k.within("k", 1, settings.max_k as u64)? as usize,
+        None => 1,
     };
     let among = match (&request.candidates, &request.items, inline) {
         (Some(_), Some(_), _) => {
@@ -385,6 +380,7 @@ fn asked<'a>(
         }
         (Some(candidates), ..) => {
             check_count("candidates", candidates.len(), settings.max_candidates)?;
+            check_ids(settings, "candidates", candidates)?;
             CandidateSet::Candidates(candidates.iter().map(|id| &**id).collect())
         }
         (None, Some(items), Some(inline)) => {
@@ -401,13 +397,7 @@ fn asked<'a>(
         );
         return Err(Refusal::invalid("exclude", message));
     }
-    if request.seen > settings.max_seen as u64 {
-        let message = format!(
-            "seen is {}; it must be from 0 to {}, which --max-seen sets",
-            request.seen, settings.max_seen
-        );
-        return Err(Refusal::invalid("seen", message));
-    }
+    check_ids(settings, "exclude", exclude)?;
     Ok(RecommendQuery {
         user: &request.user,
         among,
@@ -415,7 +405,7 @@ fn asked<'a>(
             exclude: exclude.iter().map(|id| &**id).collect(),
             filter,
             strict: request.strict,
-            seen: request.seen as usize,
+            seen: request.seen.within("seen", 0, settings.max_seen as u64)? as usize,
             ties: request.ties,
         },
         k,
@@ -454,10 +444,15 @@ pub(super) fn check_id(
     id: &str,
     field: impl FnOnce() -> String,
 ) -> Result<(), Refusal> {
-    if (1..=settings.max_id).contains(&id.len()) {
+    let Err(length) = settings.check_id_length(id) else {
         return Ok(());
-    }
-    let (length, max) = (id.len(), settings.max_id);
-    let message = format!("the id has {length} bytes; it must have from 1 to {max}");
+    };
+    let max = settings.max_id;
+    let message = format!("the id has {length} characters; it must have from 1 to {max}");
     Err(Refusal::invalid(field(), message))
+}
+
+fn check_ids(settings: &Settings, field: &str, ids: &[GivenId<'_>]) -> Result<(), Refusal> {
+    let mut ids = ids.iter().enumerate();
+    ids.try_for_each(|(index, id)| check_id(settings, id, || format!("{field}[{index}]")))
 }

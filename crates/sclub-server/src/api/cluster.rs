@@ -24,6 +24,7 @@ pub(super) use all::{__path_nodes, nodes};
 use all::{ask_all, compact, hashes, metrics, node_list, state};
 use batch::{Share, error_of, feedback_batch, is_idle_round, of_whole_batch, recommend_batch};
 
+use super::scalars::GivenId;
 use super::{Answer, App, Routes, Shared, body, calls, items, json, parse};
 use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
 use crate::cluster::node::Group;
@@ -176,7 +177,7 @@ fn group_of<'a>(node: &'a Node, call: Call, bytes: &[u8]) -> Result<&'a Arc<Grou
     #[derive(Deserialize)]
     struct OfUser<'a> {
         #[serde(borrow)]
-        user: Cow<'a, str>,
+        user: GivenId<'a>,
     }
     #[derive(Deserialize)]
     struct OfDecision<'a> {
@@ -372,9 +373,7 @@ fn check_length(node: &Node, length: usize) -> Result<(), ApiError> {
 /// Returns true if the reason of an error may be that the owner has not read the end of the catalogue: an item was put
 /// through another node just now.
 fn lacks_items(error: &ApiError) -> bool {
-    let is_of_candidates = |field: &str| field.ends_with("candidates");
-    error.code == "unknown_item"
-        || (error.code == "invalid" && error.field.as_deref().is_some_and(is_of_candidates))
+    matches!(error.code, "unknown_item" | "no_candidates")
 }
 
 /// Returns true if an answer names missing candidates. Quotes in strings are escaped, so the name cannot be in one.

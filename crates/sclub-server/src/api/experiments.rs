@@ -21,7 +21,8 @@ pub struct ExperimentRequest {
     /// Its name: letters, digits, `-`, `_` and `.`. A name is used once.
     #[schema(example = "soft-against-one")]
     pub name: String,
-    /// The arms that are shown. The first is the control. Their shares sum to 100.
+    /// The arms that are shown. The first is the control. Their shares sum to 100, and no two arms have the same name.
+    #[schema(min_items = 2)]
     pub arms: Vec<ArmBody>,
     /// Arms that learn and are never shown.
     #[serde(default)]
@@ -44,7 +45,7 @@ pub struct ArmBody {
     #[serde(default)]
     pub constants: BTreeMap<String, Literal>,
     /// Its share of the users, in percent with up to two decimals.
-    #[schema(example = 20.0)]
+    #[schema(example = 20.0, minimum = 0.01, maximum = 100)]
     pub share: f64,
 }
 
@@ -153,10 +154,10 @@ impl From<Interval> for IntervalCard {
 
 /// Starts an experiment: each arm serves its share of the users, by a hash of the user's id. Every arm learns from every
 /// reward. An arm whose policy and constants are those in force is the running policy; other arms begin without knowledge.
-#[utoipa::path(post, path = "/v1/experiments", tag = "admin", request_body = ExperimentRequest, responses(
+#[utoipa::path(post, path = "/v1/experiments", operation_id = "start_experiment", tag = "admin", request_body = ExperimentRequest, responses(
     (status = 200, body = ExperimentCard, description = "The experiment is under way"),
     (status = 409, body = ErrorBody, description = "`experiment_runs`: another one is under way"),
-    (status = 422, body = ErrorBody, description = "An arm is invalid, or the shares do not sum to 100"),
+    (status = 422, body = ErrorBody, description = "`invalid`: an arm is invalid, the shares do not sum to 100, or the name was used before"),
     (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster, or its folder was made by an earlier version")))]
 pub(super) async fn start(State(app): State<Shared>, request: Request) -> Result<Answer, ApiError> {
     let engine = app.ready()?;
@@ -192,7 +193,7 @@ pub(super) async fn start(State(app): State<Shared>, request: Request) -> Result
 }
 
 /// Returns the experiment under way and those that have ended, with their results.
-#[utoipa::path(get, path = "/v1/experiments", tag = "look", responses(
+#[utoipa::path(get, path = "/v1/experiments", operation_id = "experiments", tag = "look", responses(
     (status = 200, body = ExperimentsResponse, description = "The experiments"),
     (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster")))]
 pub(super) async fn list(State(app): State<Shared>) -> Result<Answer, ApiError> {
@@ -206,10 +207,11 @@ pub(super) async fn list(State(app): State<Shared>) -> Result<Answer, ApiError> 
 
 /// Ends the experiment under way. The policy of the winner is in force from now on, and the policies of the other arms are
 /// dropped. Rewards that come later for items that the experiment has shown are learned, and not counted in its results.
-#[utoipa::path(post, path = "/v1/experiments/{name}/end", tag = "admin", params(("name" = String, Path, description = "The name of the experiment")), request_body = EndRequest, responses(
+#[utoipa::path(post, path = "/v1/experiments/{name}/end", operation_id = "end_experiment", tag = "admin", params(("name" = String, Path, description = "The name of the experiment")), request_body = EndRequest, responses(
     (status = 200, body = ExperimentCard, description = "The experiment has ended"),
     (status = 404, body = ErrorBody, description = "`unknown_experiment`: no experiment of this name is under way"),
-    (status = 422, body = ErrorBody, description = "There is no such arm")))]
+    (status = 422, body = ErrorBody, description = "`invalid`: the experiment has no such arm"),
+    (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster")))]
 pub(super) async fn end(
     State(app): State<Shared>,
     Id(name): Id,

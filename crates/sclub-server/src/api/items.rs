@@ -9,8 +9,9 @@ use axum::extract::{Query, Request, State};
 use axum::http::HeaderMap;
 
 use super::calls::{check_dim, check_id};
-use super::model::{CatalogueItem, ItemPatch, ItemsPage, ItemsPut, ItemsQuery, Removed};
+use super::model::{CatalogueItem, ItemLine, ItemPatch, ItemsPage, ItemsPut, Removed};
 use super::plain;
+use super::query::ItemsQuery;
 use super::raw_items::with_features;
 use super::{Answer, App, Id, Shared, Work, body, json, parse, run_blocking};
 use crate::cluster::Node;
@@ -35,12 +36,11 @@ const MAX_NAMED: usize = 100;
 /// line ends the upload; the items of the lines before it stay. On a server with a transform (`--features`) a line may
 /// have the raw fields of the item, such as its title, tags and price, in place of `features`; they are kept in `title`, `tags`,
 /// `available` and `data`. An item that exists is replaced as a whole: a field that is not given has its default afterwards.
-#[utoipa::path(put, path = "/v1/items", tag = "items", request_body(content = CatalogueItem, content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8], \"title\": \"Green tea\", \"tags\": [\"tea\"], \"data\": {\"price\": 4.5}}\n{\"id\": \"i2\", \"features\": [1.0, 0.0], \"available\": false}\n"), responses(
+#[utoipa::path(put, path = "/v1/items", operation_id = "put_items", tag = "items", request_body(content = Option<Vec<ItemLine>>, description = "One item a line. The schema is that of all lines as a list. `application/jsonl` and `application/json` are accepted too", content_type = "application/x-ndjson", example = "{\"id\": \"i1\", \"features\": [0.6, 0.8], \"title\": \"Green tea\", \"tags\": [\"tea\"], \"data\": {\"price\": 4.5}}\n{\"id\": \"i2\", \"features\": [1.0, 0.0], \"available\": false}\n"), responses(
     (status = 200, body = ItemsPut, description = "The number of items, and the number that were new or changed"),
-    (status = 400, body = ErrorBody, description = "A line is not an item; the message has its number"),
-    (status = 413, body = ErrorBody, description = "A line is too long; the message has its number"),
-    (status = 422, body = ErrorBody, description = "A field is invalid; the message has the line number"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 400, body = ErrorBody, description = "`bad_json`: a line is not an item; the message has its number"),
+    (status = 413, body = ErrorBody, description = "`too_large`: a line is too long; the message has its number"),
+    (status = 422, body = ErrorBody, description = "`invalid`: a field is invalid; the message has the line number")))]
 pub(super) async fn put(
     State(app): State<Shared>,
     headers: HeaderMap,
@@ -139,7 +139,7 @@ pub(super) async fn put_into(
 /// Parses the item of a line.
 pub(super) fn read(app: &App, line: &Line) -> Result<DescribedItem, ApiError> {
     let number = line.number;
-    let CatalogueItem {
+    let ItemLine {
         id,
         features,
         title,
@@ -201,9 +201,9 @@ fn check_features(features: &[f64]) -> Result<(), Refusal> {
 }
 
 /// Returns a page of the catalogue.
-#[utoipa::path(get, path = "/v1/items", tag = "items", params(ItemsQuery), responses(
+#[utoipa::path(get, path = "/v1/items", operation_id = "items", tag = "items", params(ItemsQuery), responses(
     (status = 200, body = ItemsPage, description = "Some items"),
-    (status = 404, body = ErrorBody, description = "The item given as `after` is not in the catalogue")))]
+    (status = 404, body = ErrorBody, description = "`unknown_item`: the item given as `after` is not in the catalogue")))]
 pub(super) async fn list(
     State(app): State<Shared>,
     query: Result<Query<ItemsQuery>, QueryRejection>,
@@ -236,9 +236,9 @@ fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
 }
 
 /// Returns an item of the catalogue.
-#[utoipa::path(get, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
+#[utoipa::path(get, path = "/v1/items/{id}", operation_id = "item", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
     (status = 200, body = CatalogueItem, description = "The item"),
-    (status = 404, body = ErrorBody, description = "The item is not in the catalogue")))]
+    (status = 404, body = ErrorBody, description = "`unknown_item`: the item is not in the catalogue")))]
 pub(super) async fn show(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     shown(app.ready()?, &id)
 }
@@ -270,13 +270,12 @@ pub(super) fn card_of(item: DescribedItem) -> CatalogueItem {
 /// Changes some fields of an item and returns the item. Fields that are not given stay. `data` is merged as in RFC 7396: objects
 /// are merged, and null removes a field. On a server with a transform (`--features`) raw fields can be given too, and features
 /// that the transform made are made anew; features that were sent stay.
-#[utoipa::path(patch, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), request_body(content = ItemPatch, example = json!({"available": false, "data": {"price": 5}})), responses(
+#[utoipa::path(patch, path = "/v1/items/{id}", operation_id = "patch_item", tag = "items", params(("id" = String, Path, description = "Its id")), request_body(content = ItemPatch, example = json!({"available": false, "data": {"price": 5}})), responses(
     (status = 200, body = CatalogueItem, description = "The item with the changes"),
-    (status = 400, body = ErrorBody, description = "The body is not an object"),
-    (status = 404, body = ErrorBody, description = "The item is not in the catalogue"),
-    (status = 413, body = ErrorBody, description = "The body is too large"),
-    (status = 422, body = ErrorBody, description = "A field is unknown or invalid; nothing was changed"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+    (status = 400, body = ErrorBody, description = "`bad_json`: the body is not an object"),
+    (status = 404, body = ErrorBody, description = "`unknown_item`: the item is not in the catalogue"),
+    (status = 413, body = ErrorBody, description = "`too_large`: the body is too large"),
+    (status = 422, body = ErrorBody, description = "`invalid`: a field is unknown or invalid; nothing was changed")))]
 pub(super) async fn patch(
     State(app): State<Shared>,
     Id(id): Id,
@@ -285,16 +284,18 @@ pub(super) async fn patch(
     let bytes = body(&app, request).await?;
     let patch: serde_json::Map<String, serde_json::Value> = parse(&bytes)?;
     let engine = app.ready()?;
+    check_id(&app.settings, &id, || "id".to_owned())?;
     engine.patch(&id, patch).await?;
     shown(engine, &id)
 }
 
 /// Removes an item from the catalogue. Decisions that showed it still accept a reward.
-#[utoipa::path(delete, path = "/v1/items/{id}", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
-    (status = 200, body = Removed, description = "`removed` is false if it was not in the catalogue"),
-    (status = 503, body = ErrorBody, description = "`read_only`: the server cannot write at the moment. `moved`: a node of a cluster got no answer from the owner of the partition, for example because it changes, or because NATS has no majority. Retry")))]
+#[utoipa::path(delete, path = "/v1/items/{id}", operation_id = "remove_item", tag = "items", params(("id" = String, Path, description = "Its id")), responses(
+    (status = 200, body = Removed, description = "`removed` is false if it was not in the catalogue")))]
 pub(super) async fn remove(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
-    let removed = app.ready()?.remove(&id).await?;
+    let engine = app.ready()?;
+    check_id(&app.settings, &id, || "id".to_owned())?;
+    let removed = engine.remove(&id).await?;
     Ok(json(&Removed { removed }))
 }
 

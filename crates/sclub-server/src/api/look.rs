@@ -14,9 +14,10 @@ use sclub::{ClusterId, UserId};
 use super::explain::{ClusteringCard, PlacementCard};
 use super::items::{limit, parsed_query};
 use super::model::{
-    ClusterCard, ClusterLine, ClusterQuery, ClustersPage, ClustersQuery, Favourite, HistoryEntry,
-    HistoryPage, HistoryQuery, Ready, SidesEntry, StateCard, StateQuery, UserCard, WhyEntry,
+    ClusterCard, ClusterLine, ClustersPage, Favourite, HistoryEntry, HistoryPage, Ready,
+    SidesEntry, StateCard, UserCard, WhyEntry,
 };
+use super::query::{ClusterQuery, ClustersQuery, HistoryQuery, StateQuery};
 use super::{Answer, App, Id, Shared, Work, json, run_blocking};
 use crate::edge::error::ErrorBody;
 use crate::edge::{ApiError, Caller, Scope};
@@ -27,7 +28,7 @@ use crate::state::{Catalogue, NO_USER, Record, Served, Sides, State as Known, Wh
 /// Returns a user's statistics.
 #[utoipa::path(get, path = "/v1/users/{id}", tag = "look", params(("id" = String, Path, description = "The user's id")), responses(
     (status = 200, body = UserCard, description = "The user's statistics"),
-    (status = 404, body = ErrorBody, description = "No reward of this user has been learned")))]
+    (status = 404, body = ErrorBody, description = "`unknown_user`: no reward of this user has been learned")))]
 pub(super) async fn user(State(app): State<Shared>, Id(id): Id) -> Result<Answer, ApiError> {
     run_blocking(&app, Work::Look, |_, engine| {
         let card = user_card(&engine.state(), &id).ok_or(Refusal::UnknownUser(id))?;
@@ -63,7 +64,7 @@ fn user_card(state: &Known, id: &str) -> Option<UserCard> {
 /// Returns a page of the clusters, largest first.
 #[utoipa::path(get, path = "/v1/clusters", tag = "look", params(ClustersQuery), responses(
     (status = 200, body = ClustersPage, description = "Some clusters"),
-    (status = 404, body = ErrorBody, description = "The cluster given as `after` does not exist")))]
+    (status = 404, body = ErrorBody, description = "`unknown_cluster`: the cluster given as `after` does not exist")))]
 pub(super) async fn clusters(
     State(app): State<Shared>,
     query: Result<Query<ClustersQuery>, QueryRejection>,
@@ -143,7 +144,7 @@ fn clusters_page(
 /// Returns a cluster's statistics.
 #[utoipa::path(get, path = "/v1/clusters/{id}", tag = "look", params(("id" = u64, Path, description = "Its label"), ClusterQuery), responses(
     (status = 200, body = ClusterCard, description = "The cluster's statistics"),
-    (status = 404, body = ErrorBody, description = "There is no cluster of that label, or no longer")))]
+    (status = 404, body = ErrorBody, description = "`unknown_cluster`: there is no cluster of that label, or no longer")))]
 pub(super) async fn cluster(
     State(app): State<Shared>,
     Id(id): Id,
@@ -404,14 +405,14 @@ fn metrics_of(app: &App, engine: &Engine) -> String {
 
 /// Answers 200 if the process is alive.
 #[utoipa::path(get, path = "/healthz", tag = "look", security(()), responses(
-    (status = 200, body = String, content_type = "text/plain", description = "It does")))]
+    (status = 200, body = String, content_type = "text/plain", description = "The process is alive")))]
 pub(super) async fn healthz() -> &'static str {
     "ok"
 }
 
 /// Answers 200 if the server answers requests.
 #[utoipa::path(get, path = "/readyz", tag = "look", security(()), responses(
-    (status = 200, body = Ready, description = "They can"),
+    (status = 200, body = Ready, description = "Requests are answered"),
     (status = 503, body = Ready, description = "Not yet")))]
 pub(super) async fn readyz(State(app): State<Shared>) -> Answer {
     if let Some(node) = app.node() {

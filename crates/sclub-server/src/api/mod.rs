@@ -11,7 +11,9 @@ mod look;
 pub mod model;
 mod openapi;
 mod pages;
+pub mod query;
 mod raw_items;
+mod scalars;
 mod spaces;
 mod stream;
 
@@ -66,6 +68,8 @@ pub struct App {
     failure: OnceLock<String>,
     /// The spaces of the server. Only the application of the default space has them.
     spaces: OnceLock<Weak<Spaces>>,
+    /// The OpenAPI description, once it was asked for.
+    description: OnceLock<Bytes>,
 }
 
 type Shared = Arc<App>;
@@ -98,6 +102,7 @@ impl App {
             turns: None,
             failure: OnceLock::new(),
             spaces: OnceLock::new(),
+            description: OnceLock::new(),
         }
     }
 
@@ -251,7 +256,7 @@ pub fn router(app: Arc<App>, guard: &Guard) -> Router {
     let open = Router::new()
         .route("/healthz", get(look::healthz))
         .route("/readyz", get(look::readyz))
-        .merge(pages::routes());
+        .merge(pages::routes(guard.needs_key()));
     let counted = from_fn_with_state(Arc::clone(&app), counted);
     let others = guard
         .protect(Role::Read, routes.read)
@@ -427,6 +432,9 @@ impl From<Refusal> for ApiError {
             Refusal::Forgotten => ApiError::forgotten(message).field("decision"),
             Refusal::UnknownItem { field, .. } => {
                 ApiError::unknown("unknown_item", message).field(field)
+            }
+            Refusal::NoCandidates(_) => {
+                ApiError::new(StatusCode::NOT_FOUND, "no_candidates", message).field("candidates")
             }
             Refusal::UnknownUser(_) => ApiError::unknown("unknown_user", message).field("user"),
             Refusal::UnknownCluster(_) => {

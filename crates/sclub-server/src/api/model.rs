@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::ToSchema;
 
 use super::explain::{ClusteringCard, PlacementCard};
+use super::scalars::{GivenId, Whole, owned_id};
 use crate::context::{ContextValue, GivenContext};
 use crate::settings::Literal;
 use crate::state::Ties;
 
 /// A string that is borrowed from the request unless it has escapes.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
-#[schema(value_type = String)]
+#[derive(Debug, Clone, Deserialize)]
 pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 impl std::ops::Deref for Text<'_> {
@@ -31,22 +31,21 @@ impl std::ops::Deref for Text<'_> {
 pub struct RecommendRequest<'a> {
     /// The user's id. Users need no registration.
     #[serde(borrow)]
-    #[schema(example = "u1", value_type = String)]
-    pub user: Text<'a>,
+    #[schema(example = "u1")]
+    pub user: GivenId<'a>,
     /// The candidates, as ids of items in the catalogue.
     #[serde(borrow, default)]
-    #[schema(example = json!(["i1", "i2"]), value_type = Option<Vec<String>>)]
-    pub candidates: Option<Vec<Text<'a>>>,
+    #[schema(example = json!(["i1", "i2"]), min_items = 1)]
+    pub candidates: Option<Vec<GivenId<'a>>>,
     /// The candidates, with their features.
     #[serde(borrow, default)]
+    #[schema(min_items = 1)]
     pub items: Option<Vec<InlineItem<'a>>>,
     /// Items that are not shown.
     #[serde(borrow, default)]
-    #[schema(value_type = Option<Vec<String>>)]
-    pub exclude: Option<Vec<Text<'a>>>,
-    /// Conditions that items of the catalogue must fulfil, on `id`, `tags` and the fields of `data`. A condition is a value, a
-    /// list of values of which one must be there, or an object with `any`, `all`, `none` (lists of values), `min` and
-    /// `max` (numbers).
+    pub exclude: Option<Vec<GivenId<'a>>>,
+    /// Conditions that items of the catalogue must fulfil, on `id`, `tags` and the fields of `data`. Together they have at
+    /// most 64 parts and 10,000 values.
     #[serde(default)]
     #[schema(
         example = json!({"tags": {"any": ["tea", "coffee"], "none": ["decaf"]}, "price": {"max": 20}}),
@@ -59,17 +58,17 @@ pub struct RecommendRequest<'a> {
     pub strict: bool,
     /// The number of the user's last decisions whose items are not shown again, at most `--max-seen`.
     #[serde(default)]
-    #[schema(default = 0)]
-    pub seen: u64,
+    #[schema(value_type = u64, default = 0)]
+    pub seen: Whole,
     /// The order of items of equal score: `draw` by the decision's random number, `order` as the candidates are given, with
     /// scores compared to the last bit.
     #[serde(default)]
-    #[schema(default = "draw", inline)]
+    #[schema(value_type = String, default = "draw")]
     pub ties: Ties,
     /// The number of items to show.
     #[serde(default)]
-    #[schema(default = 1, minimum = 1)]
-    pub k: Option<u64>,
+    #[schema(value_type = Option<u64>, default = 1, minimum = 1)]
+    pub k: Option<Whole>,
     /// Values of the context features that the server was started with. Those that are left out are 0.
     #[serde(default)]
     #[schema(
@@ -85,10 +84,9 @@ pub struct RecommendRequest<'a> {
 pub struct InlineItem<'a> {
     /// Its id.
     #[serde(borrow)]
-    #[schema(value_type = String)]
-    pub id: Text<'a>,
-    /// Its features.
-    #[schema(example = json!([0.6, 0.8]))]
+    pub id: GivenId<'a>,
+    /// Its features. All items of a request have as many.
+    #[schema(example = json!([0.6, 0.8]), min_items = 1)]
     pub features: Vec<f64>,
 }
 
@@ -135,7 +133,7 @@ pub struct ScoredItem {
 pub struct FeedbackRequest<'a> {
     /// The decision of the recommendation.
     #[serde(borrow)]
-    #[schema(value_type = String)]
+    #[schema(value_type = String, min_length = 1)]
     pub decision: Text<'a>,
     /// The reward, within the range that the server was started with, by default 0 to 1.
     #[serde(default)]
@@ -148,8 +146,7 @@ pub struct FeedbackRequest<'a> {
     pub rewards: Option<Vec<f64>>,
     /// The id of the item, by default the first item shown. Each item takes one reward.
     #[serde(borrow, default)]
-    #[schema(value_type = Option<String>)]
-    pub item: Option<Text<'a>>,
+    pub item: Option<GivenId<'a>>,
     /// The reward of all items shown that this call gives no other one, such as 0 for items that were not clicked. It
     /// can be given alone: nothing was clicked.
     #[serde(default)]
@@ -170,6 +167,7 @@ pub struct FeedbackResponse {
 pub struct RecommendBatchRequest<'a> {
     /// The requests, each as for a single recommendation.
     #[serde(borrow)]
+    #[schema(min_items = 1)]
     pub requests: Vec<RecommendRequest<'a>>,
 }
 
@@ -197,9 +195,40 @@ pub struct FeedbackBatchResponse {
     pub applied: Vec<bool>,
 }
 
-/// An item of the catalogue.
-#[derive(Debug, Serialize, Deserialize, ToSchema)]
+/// An item that is put into the catalogue.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, expecting = "an object")]
+pub struct ItemLine {
+    /// Its id.
+    #[serde(deserialize_with = "owned_id")]
+    #[schema(value_type = GivenId<'static>, example = "i1")]
+    pub id: String,
+    /// Its features, as many as other items have.
+    #[schema(example = json!([0.6, 0.8]), min_items = 1)]
+    pub features: Vec<f64>,
+    /// Its title, for people.
+    #[schema(example = "Green tea")]
+    pub title: Option<String>,
+    /// Its tags, for filters.
+    #[serde(default)]
+    #[schema(example = json!(["tea"]))]
+    pub tags: Vec<String>,
+    /// False if it must not be shown.
+    #[serde(default = "yes")]
+    #[schema(default = true)]
+    pub available: bool,
+    /// Any JSON object of up to 16 kB, without the fields `id` and `tags`. Strings, numbers, booleans and lists of them can
+    /// be used in filters.
+    #[schema(example = json!({"price": 4.5}), value_type = Option<BTreeMap<String, serde_json::Value>>)]
+    pub data: Option<serde_json::Map<String, serde_json::Value>>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// An item of the catalogue.
+#[derive(Debug, Serialize, ToSchema)]
 pub struct CatalogueItem {
     /// Its id.
     #[schema(example = "i1")]
@@ -207,26 +236,22 @@ pub struct CatalogueItem {
     /// Its features.
     #[schema(example = json!([0.6, 0.8]))]
     pub features: Vec<f64>,
-    /// Its title, for people.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its title, for people. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = "Green tea")]
     pub title: Option<String>,
-    /// Its tags, for filters.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Its tags, for filters. Absent if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(example = json!(["tea"]))]
     pub tags: Vec<String>,
-    /// False if it must not be shown.
-    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    /// False if it must not be shown. Absent otherwise.
+    #[serde(skip_serializing_if = "Clone::clone")]
     #[schema(default = true)]
     pub available: bool,
-    /// Any JSON object. Strings, numbers, booleans and lists of them can be used in filters.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Its JSON object. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(example = json!({"price": 4.5}), value_type = Option<BTreeMap<String, serde_json::Value>>)]
     pub data: Option<serde_json::Map<String, serde_json::Value>>,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// The result of an upload of items.
@@ -549,8 +574,8 @@ pub struct SecondCard {
 #[serde(deny_unknown_fields, expecting = "an object")]
 pub struct ExpectRequest {
     /// The number of users who exist before the first round.
-    #[schema(example = 1000)]
-    pub users: u64,
+    #[schema(value_type = u64, example = 1000)]
+    pub users: Whole,
 }
 
 /// The result of declaring users.
@@ -593,110 +618,4 @@ pub struct Ready {
     pub writable: bool,
     /// The reason why the server is not ready or not writable.
     pub reason: Option<String>,
-}
-
-/// The page of the catalogue to return.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct ItemsQuery {
-    /// The `next` of the previous page.
-    pub after: Option<String>,
-    /// The maximum number of entries.
-    #[param(default = 100, maximum = 1000)]
-    pub limit: Option<usize>,
-}
-
-/// The page of the clusters to return.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct ClustersQuery {
-    /// The `next` of the previous page.
-    pub after: Option<u64>,
-    /// The maximum number of entries.
-    #[param(default = 100, maximum = 1000)]
-    pub limit: Option<usize>,
-}
-
-/// The amount of detail about a cluster.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct ClusterQuery {
-    /// The maximum number of favourites.
-    #[param(default = 10, maximum = 1000)]
-    pub items: Option<usize>,
-    /// The maximum number of members.
-    #[param(default = 20, maximum = 1000)]
-    pub members: Option<usize>,
-}
-
-/// The page of the history to return.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct HistoryQuery {
-    /// The `next` of the previous page.
-    pub before: Option<u64>,
-    /// The maximum number of entries.
-    #[param(default = 100, maximum = 1000)]
-    pub limit: Option<usize>,
-}
-
-/// The optional parts of the state.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct StateQuery {
-    /// True to include a hash of everything learned. It takes time with many users.
-    #[param(default = false)]
-    pub hash: Option<bool>,
-}
-
-/// Some spaces.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SpacesList {
-    /// The spaces that the key opens, by name.
-    pub spaces: Vec<SpaceCard>,
-}
-
-/// A space.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SpaceCard {
-    /// Its name.
-    pub name: String,
-    /// `ready`, `starting` while its log is read, or `broken` if it cannot be opened.
-    pub status: &'static str,
-    /// The reason why it cannot be opened.
-    pub reason: Option<String>,
-    /// Its policy.
-    pub policy: Option<&'static str>,
-    /// The number of features of its items, once it is known.
-    pub dim: Option<u64>,
-    /// The number of items.
-    pub items: u64,
-    /// The number of users.
-    pub users: u64,
-    /// The number of events.
-    pub events: u64,
-    /// The settings that it was made with. The default space has those of the server, which are not here.
-    #[schema(value_type = Object)]
-    pub settings: serde_json::Map<String, serde_json::Value>,
-}
-
-/// The confirmation of a deletion.
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub struct DeleteSpaceQuery {
-    /// The name of the space, again.
-    pub confirm: Option<String>,
-}
-
-/// A space that was deleted.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct SpaceDeleted {
-    /// Its name.
-    pub deleted: String,
 }

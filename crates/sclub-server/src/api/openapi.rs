@@ -1,9 +1,17 @@
-//! The OpenAPI description, generated from the code.
+//! The OpenAPI description: generated from the code, then made exact. The description that a server sends has the limits of
+//! that server, and says whether calls need a key.
 
+mod answers;
+mod exact;
+mod links;
+mod parts;
+
+use serde_json::{Map, Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{admin, calls, cluster, experiments, items, look, model, spaces, stream};
+use crate::settings::Settings;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -14,7 +22,9 @@ use super::{admin, calls, cluster, experiments, items, look, model, spaces, stre
                        Where keys are configured, send one as Authorization: Bearer KEY. Every path \
                        under /v1 is that of the space default; /v1/spaces/NAME/recommend is \
                        /v1/recommend of the space NAME, and so on for every call, and for /metrics, \
-                       /healthz and /readyz."
+                       /healthz and /readyz. /v1/spaces/NAME/openapi.json describes the calls of that \
+                       space. Every answer has a header x-request-id. A request that is not valid HTTP is \
+                       answered 400, 414 or 431 without a body, and a method that a path does not have 405."
     ),
     paths(
         calls::recommend,
@@ -50,7 +60,7 @@ use super::{admin, calls, cluster, experiments, items, look, model, spaces, stre
         spaces::create,
         spaces::delete
     ),
-    components(schemas(model::HistoryEntry)),
+    components(schemas(model::HistoryEntry, model::SecondCard)),
     modifiers(&Key),
     security((), ("key" = [])),
     tags(
@@ -77,9 +87,156 @@ impl Modify for Key {
     }
 }
 
-/// The OpenAPI description as JSON.
+/// The OpenAPI description as JSON, with the limits that a server has by default.
 pub fn document() -> String {
-    let mut text = Document::openapi().to_pretty_json().expect("plain data");
+    description(&Settings::default(), false, None)
+}
+
+/// The OpenAPI description of a space of a server.
+pub(super) fn description(settings: &Settings, needs_key: bool, space: Option<&str>) -> String {
+    let mut document = serde_json::to_value(Document::openapi()).expect("plain data");
+    parts::add(&mut document);
+    exact::make_exact(&mut document, settings);
+    if space.is_some() {
+        // Nothing of a space is open to everyone.
+        each_operation(&mut document, |_, _, operation| {
+            operation
+                .as_object_mut()
+                .map(|about| about.remove("security"));
+        });
+    }
+    answers::add(&mut document);
+    links::add(&mut document);
+    if needs_key {
+        document["security"] = json!([{"key": []}]);
+    }
+    if let Some(space) = space {
+        move_to_space(&mut document, space);
+    }
+    let mut text = serde_json::to_string_pretty(&document).expect("plain data");
     text.push('\n');
     text
+}
+
+/// Changes the paths of a description to those of a space. The calls about all spaces and nodes are left out.
+fn move_to_space(document: &mut Value, space: &str) {
+    document["info"]["title"] = format!("sclub, space {space}").into();
+    let paths = object(document, "/paths");
+    for (path, mut about) in std::mem::take(paths) {
+        if path.starts_with("/v1/spaces") || path == "/v1/nodes" {
+            continue;
+        }
+        for (_, operation) in about.as_object_mut().into_iter().flatten() {
+            answers::add_reference(operation, "404", "UnknownSpace");
+        }
+        let call = path.strip_prefix("/v1").unwrap_or(&path);
+        paths.insert(format!("/v1/spaces/{space}{call}"), about);
+    }
+}
+
+/// An object of the description.
+fn object<'a>(document: &'a mut Value, pointer: &str) -> &'a mut Map<String, Value> {
+    let found = document.pointer_mut(pointer).and_then(Value::as_object_mut);
+    found.unwrap_or_else(|| panic!("the description has no object {pointer}"))
+}
+
+/// Calls a function with each operation: its path, its method, and the operation itself.
+fn each_operation(document: &mut Value, mut change: impl FnMut(&str, &str, &mut Value)) {
+    for (path, methods) in object(document, "/paths") {
+        for (method, operation) in methods.as_object_mut().into_iter().flatten() {
+            change(path, method, operation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(settings: &Settings, needs_key: bool, space: Option<&str>) -> Value {
+        serde_json::from_str(&description(settings, needs_key, space)).unwrap()
+    }
+
+    #[test]
+    fn a_server_describes_its_own_limits_and_whether_it_has_keys() {
+        let settings = Settings {
+            max_k: 7,
+            max_id: 16,
+            dim: Some(3),
+            reward_min: -1.0,
+            ..Settings::default()
+        };
+        let of = |pointer: &str| {
+            let document = parsed(&settings, true, None);
+            document.pointer(pointer).cloned().unwrap_or_default()
+        };
+        let schema = |rest: &str| of(&format!("/components/schemas/{rest}"));
+        assert_eq!(schema("RecommendRequest/properties/k/maximum"), 7);
+        assert_eq!(schema("Id/maxLength"), 16);
+        assert_eq!(
+            of("/paths/~1v1~1users~1{id}/get/parameters/0/schema/maxLength"),
+            16
+        );
+        assert_eq!(schema("ItemLine/properties/features/minItems"), 3);
+        assert_eq!(schema("ItemLine/properties/features/maxItems"), 3);
+        assert_eq!(schema("FeedbackRequest/properties/reward/minimum"), -1.0);
+        assert_eq!(of("/security"), json!([{"key": []}]));
+        assert_eq!(of("/paths/~1healthz/get/security"), json!([{}]));
+        let without = parsed(&settings, false, None);
+        assert_eq!(without["security"], json!([{}, {"key": []}]));
+    }
+
+    #[test]
+    fn a_space_describes_its_own_paths() {
+        let document = parsed(&Settings::default(), false, Some("shop"));
+        let paths = document["paths"].as_object().unwrap();
+        assert!(paths.contains_key("/v1/spaces/shop/users/{id}"));
+        assert!(paths.contains_key("/v1/spaces/shop/metrics"));
+        assert!(
+            paths
+                .keys()
+                .all(|path| path.starts_with("/v1/spaces/shop/"))
+        );
+        let all = parsed(&Settings::default(), false, None);
+        let own = all["paths"].as_object().unwrap().keys();
+        let own = own.filter(|path| !path.starts_with("/v1/spaces") && *path != "/v1/nodes");
+        assert_eq!(paths.len(), own.count());
+        let answers = |path: &str| &document["paths"][path]["get"]["responses"];
+        let unknown = &answers("/v1/spaces/shop/state")["404"];
+        assert_eq!(unknown["$ref"], "#/components/responses/UnknownSpace");
+        assert!(answers("/v1/spaces/shop/healthz")["401"].is_object());
+    }
+
+    /// Every value of `$ref`.
+    fn references(value: &Value, all: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                let own = fields.get("$ref").and_then(Value::as_str);
+                all.extend(own.map(str::to_owned));
+                fields.values().for_each(|field| references(field, all));
+            }
+            Value::Array(values) => values.iter().for_each(|value| references(value, all)),
+            _ => {}
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_references_lead_somewhere() {
+        let mut document = parsed(&Settings::default(), false, None);
+        let mut all = Vec::new();
+        references(&document, &mut all);
+        assert!(all.len() > 100);
+        for reference in all {
+            let pointer = reference.strip_prefix('#').unwrap();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+        let mut ids = Vec::new();
+        each_operation(&mut document, |_, _, operation| {
+            ids.push(operation["operationId"].as_str().unwrap().to_owned());
+        });
+        ids.sort_unstable();
+        let count = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{ids:?}");
+    }
 }

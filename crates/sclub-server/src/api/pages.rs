@@ -1,7 +1,8 @@
 //! The dashboard, the API browser and the OpenAPI description. All files are in the binary.
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
 use axum::http::Response;
 use axum::http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use axum::routing::get;
@@ -92,34 +93,40 @@ const FILES: &[File] = &[
 ];
 
 /// The routes of the pages.
-pub(super) fn routes() -> Router<Shared> {
-    let document: &'static str = Box::leak(openapi::document().into_boxed_str());
-    let description = File {
-        path: "/v1/openapi.json",
-        kind: "application/json",
-        bytes: document.as_bytes(),
-        is_gzip: false,
-        is_fixed: false,
-    };
-    let files = FILES.iter().copied().chain([description]);
-    files.fold(Router::new(), |router, file| {
-        router.route(file.path, get(move || async move { answer(file) }))
+pub(super) fn routes(needs_key: bool) -> Router<Shared> {
+    let description = get(move |State(app): State<Shared>| async move {
+        let text = app.description.get_or_init(|| {
+            openapi::description(&app.settings, needs_key, app.space.as_deref()).into()
+        });
+        answer(text.clone(), "application/json", false)
+    });
+    let router = Router::new().route("/v1/openapi.json", description);
+    FILES.iter().copied().fold(router, |router, file| {
+        router.route(file.path, get(move || async move { file.answer() }))
     })
 }
 
-fn answer(file: File) -> Answer {
-    let mut answer = Response::new(Body::from(file.bytes));
+impl File {
+    fn answer(self) -> Answer {
+        let mut answer = answer(Bytes::from_static(self.bytes), self.kind, self.is_fixed);
+        if self.is_gzip {
+            let gzip = HeaderValue::from_static("gzip");
+            answer.headers_mut().insert(CONTENT_ENCODING, gzip);
+        }
+        answer
+    }
+}
+
+fn answer(bytes: Bytes, kind: &'static str, is_fixed: bool) -> Answer {
+    let mut answer = Response::new(Body::from(bytes));
     let headers = answer.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.kind));
-    let cache = if file.is_fixed {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let cache = if is_fixed {
         "public, max-age=31536000, immutable"
     } else {
         "no-cache"
     };
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache));
-    if file.is_gzip {
-        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    }
     secure(headers);
     answer
 }

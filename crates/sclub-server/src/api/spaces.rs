@@ -11,19 +11,61 @@ use axum::extract::{Query, Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::IntoResponse;
 use axum::routing::{any, get};
+use sclub_features::whole_text;
+use serde::Serialize;
+use serde_json::Value;
 use tower::Service;
+use utoipa::ToSchema;
 
 use super::items::parsed_query;
-use super::model::{DeleteSpaceQuery, SpaceCard, SpaceDeleted, SpacesList};
+use super::query::DeleteSpaceQuery;
 use super::{Answer, Id, admin_route, body, json, parse};
 use crate::edge::error::{ErrorBody, wrong_method};
 use crate::edge::guard::{Caller, Denied};
 use crate::edge::serve::forwarded;
 use crate::edge::{ApiError, Role, Scope};
-use crate::spaces::{Given, Space, Spaces, unknown_space};
+use crate::spaces::{Given, Space, Spaces, drop_unset, unknown_space};
 
 /// The route of one space.
 pub(super) const ONE: &str = "/v1/spaces/{space}";
+
+/// Some spaces.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpacesList {
+    /// The spaces that the key opens, by name.
+    pub spaces: Vec<SpaceCard>,
+}
+
+/// A space.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpaceCard {
+    /// Its name.
+    pub name: String,
+    /// `ready`, `starting` while its log is read, or `broken` if it cannot be opened.
+    pub status: &'static str,
+    /// The reason why it cannot be opened.
+    pub reason: Option<String>,
+    /// Its policy.
+    pub policy: Option<&'static str>,
+    /// The number of features of its items, once it is known.
+    pub dim: Option<u64>,
+    /// The number of items.
+    pub items: u64,
+    /// The number of users.
+    pub users: u64,
+    /// The number of events.
+    pub events: u64,
+    /// The settings that it was made with. The default space has those of the server, which are not here.
+    #[schema(value_type = Object)]
+    pub settings: serde_json::Map<String, serde_json::Value>,
+}
+
+/// A space that was deleted.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SpaceDeleted {
+    /// Its name.
+    pub deleted: String,
+}
 
 /// Adds the calls of spaces to the router of the default space.
 pub fn with_spaces(router: Router, spaces: Arc<Spaces>) -> Router {
@@ -57,11 +99,17 @@ async fn forward(State(spaces): State<Arc<Spaces>>, request: Request) -> Answer 
     let rest = path.strip_prefix("/v1/spaces/").unwrap_or_default();
     let (name, call) = rest.split_once('/').unwrap_or((rest, ""));
     let found = spaces.guard().identify(&request).and_then(|caller| {
-        let caller = of_space(caller, name)?;
-        spaces.get(name).ok_or_else(|| Denied {
-            name: caller.name,
-            error: unknown_space(name),
-        })
+        let found = of_space(caller, name).and_then(|caller| {
+            spaces.get(name).ok_or_else(|| Denied {
+                name: caller.name,
+                error: unknown_space(name),
+            })
+        });
+        // The guard of a space counts its own calls. Calls that reach no space count here.
+        if found.is_err() {
+            spaces.guard().check(Role::Read, &request)?;
+        }
+        found
     });
     match found {
         Ok(space) => {
@@ -122,9 +170,8 @@ fn of_server(caller: Caller) -> Result<Caller, Denied> {
 }
 
 /// Lists the spaces that the key opens: all of them, or its own.
-#[utoipa::path(get, path = "/v1/spaces", tag = "spaces", responses(
-    (status = 200, body = SpacesList, description = "The spaces"),
-    (status = 501, body = ErrorBody, description = "`unsupported`: the server is a node of a cluster")))]
+#[utoipa::path(get, path = "/v1/spaces", operation_id = "spaces", tag = "spaces", responses(
+    (status = 200, body = SpacesList, description = "The spaces")))]
 pub(super) async fn list(
     State(spaces): State<Arc<Spaces>>,
     request: Request,
@@ -141,9 +188,9 @@ pub(super) async fn list(
 }
 
 /// Returns a space.
-#[utoipa::path(get, path = "/v1/spaces/{space}", tag = "spaces", params(("space" = String, Path, description = "The name of the space")), responses(
+#[utoipa::path(get, path = "/v1/spaces/{space}", operation_id = "space", tag = "spaces", params(("space" = String, Path, description = "The name of the space")), responses(
     (status = 200, body = SpaceCard, description = "The space"),
-    (status = 404, body = ErrorBody, description = "There is no such space")))]
+    (status = 404, body = ErrorBody, description = "`unknown_space`: there is no such space")))]
 pub(super) async fn show(
     State(spaces): State<Arc<Spaces>>,
     Id(name): Id,
@@ -160,11 +207,11 @@ pub(super) async fn show(
 /// Makes a space with some settings, by their names as flags of `sclub serve`. Limits that are not given are the
 /// server's, and other settings have their defaults. A data folder that is in the place of the space already, for
 /// example from `sclub restore`, is opened. Needs a key of all spaces.
-#[utoipa::path(put, path = "/v1/spaces/{space}", tag = "spaces", params(("space" = String, Path, description = "The name of the space")), request_body(content = Object, example = json!({"policy": "sclub-soft", "dim": 16, "rate": 500})), responses(
+#[utoipa::path(put, path = "/v1/spaces/{space}", operation_id = "make_space", tag = "spaces", params(("space" = String, Path, description = "The name of the space")), request_body(content = Option<Object>, example = json!({"policy": "sclub-soft", "dim": 16, "rate": 500})), responses(
     (status = 200, body = SpaceCard, description = "The space exists already, with the same settings"),
     (status = 201, body = SpaceCard, description = "The space is made"),
     (status = 409, body = ErrorBody, description = "`exists`: the space has other settings"),
-    (status = 422, body = ErrorBody, description = "The name or a setting is invalid")))]
+    (status = 422, body = ErrorBody, description = "`invalid`: the name or a setting is invalid")))]
 pub(super) async fn create(
     State(spaces): State<Arc<Spaces>>,
     Id(name): Id,
@@ -176,7 +223,8 @@ pub(super) async fn create(
             true => Given::new(),
             false => parse(&bytes)?,
         };
-        given.retain(|_, value| !value.is_null());
+        drop_unset(&mut given).map_err(|reason| ApiError::invalid("settings", reason))?;
+        given.values_mut().for_each(make_whole);
         let (space, is_new) = spaces.create(&name, given).await?;
         let mut answer = json(&card(&space));
         if is_new {
@@ -187,12 +235,24 @@ pub(super) async fn create(
     change(&spaces, &name, request, work).await
 }
 
+/// In JSON 16.0 is the same number as 16.
+fn make_whole(value: &mut Value) {
+    if let Some(text) = value
+        .as_f64()
+        .filter(|_| value.is_f64())
+        .and_then(whole_text)
+        && let Ok(number) = serde_json::from_str(&text)
+    {
+        *value = number;
+    }
+}
+
 /// Deletes a space with everything that it has learned. `confirm` must be the name of the space. Needs a key of all
 /// spaces.
-#[utoipa::path(delete, path = "/v1/spaces/{space}", tag = "spaces", params(("space" = String, Path, description = "The name of the space"), DeleteSpaceQuery), responses(
+#[utoipa::path(delete, path = "/v1/spaces/{space}", operation_id = "delete_space", tag = "spaces", params(("space" = String, Path, description = "The name of the space"), DeleteSpaceQuery), responses(
     (status = 200, body = SpaceDeleted, description = "The space and its data folder are deleted"),
-    (status = 404, body = ErrorBody, description = "There is no such space"),
-    (status = 422, body = ErrorBody, description = "`confirm` is not the name of the space, or it is the default space")))]
+    (status = 404, body = ErrorBody, description = "`unknown_space`: there is no such space"),
+    (status = 422, body = ErrorBody, description = "`invalid`: `confirm` is not the name of the space, or it is the default space")))]
 pub(super) async fn delete(
     State(spaces): State<Arc<Spaces>>,
     Id(name): Id,

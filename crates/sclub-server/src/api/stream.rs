@@ -20,7 +20,7 @@ use crate::state::{Record, Served};
 
 /// Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as
 /// server-sent events. A slow client misses changes; `missed` has their number.
-#[utoipa::path(get, path = "/v1/stream", tag = "look", responses(
+#[utoipa::path(get, path = "/v1/stream", operation_id = "stream", tag = "look", responses(
     (status = 200, body = SecondCard, content_type = "text/event-stream", description = "Server-sent events")))]
 pub(super) async fn listen(
     State(app): State<Shared>,

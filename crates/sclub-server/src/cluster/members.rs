@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::bus::{Bucket, Bus};
 use crate::identity::first_word;
 
 /// A node, as it describes itself. It is written anew every second.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Member {
     /// Its name.
     pub name: String,
@@ -25,7 +26,7 @@ pub struct Member {
 }
 
 /// A node's part in a group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Part {
     /// True if it writes the group's log.
     pub is_leading: bool,
@@ -49,7 +50,7 @@ pub struct Lease {
 }
 
 /// A change of the owner of a group.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Move {
     /// The time, in milliseconds since 1970.
     pub at: u64,

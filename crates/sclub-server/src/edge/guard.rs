@@ -147,6 +147,11 @@ impl Guard {
         }))
     }
 
+    /// Returns true if calls need a key.
+    pub fn needs_key(&self) -> bool {
+        self.0.asks
+    }
+
     /// Replaces the keys. A key that keeps its name keeps its bucket, even with another secret.
     ///
     /// # Errors

@@ -57,7 +57,7 @@ impl FromStr for Role {
 pub const DEFAULT_SPACE: &str = "default";
 
 /// The maximum length of the name of a space.
-const MAX_SPACE_LENGTH: usize = 63;
+pub const MAX_SPACE_LENGTH: usize = 63;
 
 /// Checks the name of a space.
 ///

@@ -165,6 +165,8 @@ pub(super) struct ListAnswer {
     decision: DecisionContents<'static>,
     first: usize,
     rewards: Vec<f64>,
+    /// The places of the items whose rewards were sent; those of others are for all others.
+    sent: Range<usize>,
     looked_at: Option<usize>,
 }
 
@@ -381,6 +383,7 @@ impl Opened<'_> {
             decision: self.decision.into_owned(),
             first: self.first,
             rewards: self.rewards.into_owned(),
+            sent: self.sent,
             looked_at: self.looked_at,
         }
     }
@@ -440,7 +443,8 @@ fn new_items(
 ) -> Result<Selected, (usize, Refusal)> {
     let mut applied = Vec::with_capacity(answers.len());
     let mut round: Vec<Reward> = Vec::with_capacity(answers.len());
-    let mut assumed: Vec<bool> = Vec::with_capacity(answers.len());
+    // For each reward of the round, true if nobody has sent it.
+    let mut unsent: Vec<bool> = Vec::with_capacity(answers.len());
     let mut corrected: Vec<Reward> = Vec::new();
     let (mut entries, mut of_corrected) = (Vec::with_capacity(answers.len()), Vec::new());
     for answer in answers {
@@ -450,20 +454,21 @@ fn new_items(
         if state.is_forgotten(&answer.user, answer.event) {
             return Err((entry, Refusal::Forgotten));
         }
-        let is_assumed = answer.is_assumed && state.can_correct();
+        let is_sent = !answer.is_assumed;
         if let Some(place) = round.iter().position(|reward| reward.number == number) {
             // A reward that was sent counts, in place of one that the same request assumes.
-            let replaces = assumed[place] && !is_assumed;
+            let replaces = unsent[place] && is_sent;
             if replaces {
                 round[place].reward = answer.reward;
-                assumed[place] = false;
+                unsent[place] = false;
+                entries[place] = entry;
             }
             applied.push(replaces);
             continue;
         }
         let is_learned = state.answered().contains(number) || ahead.contains(number);
         let is_correction = is_learned
-            && !is_assumed
+            && is_sent
             && state.assumed().get(number).is_some()
             && !ahead.corrects(number)
             && corrected.iter().all(|reward| reward.number != number);
@@ -477,11 +482,16 @@ fn new_items(
             of_corrected.push(entry);
         } else {
             round.push(reward);
-            assumed.push(is_assumed);
+            unsent.push(!is_sent);
             entries.push(entry);
         }
     }
     entries.extend(of_corrected);
+    // With a policy that cannot correct it, a reward that nobody has sent is final.
+    let assumed: Vec<bool> = unsent
+        .iter()
+        .map(|unsent| *unsent && state.can_correct())
+        .collect();
     let event = match corrected.is_empty() && !assumed.contains(&true) {
         true => Event::Learn { round },
         false => Event::LearnAssumed {
@@ -506,8 +516,8 @@ fn new_lists(
 ) -> Result<Selected, (usize, Refusal)> {
     let mut applied = Vec::with_capacity(answers.len());
     let mut lists: Vec<RewardedList> = Vec::with_capacity(answers.len());
-    // For each item of each list with a reward, the place of its entry.
-    let mut entries: Vec<Vec<Option<usize>>> = Vec::with_capacity(answers.len());
+    // For each item of each list with a reward, the place of its entry, and whether the reward was sent.
+    let mut entries: Vec<Vec<Option<(usize, bool)>>> = Vec::with_capacity(answers.len());
     for answer in answers {
         let entry = answer.entry;
         let decision = &answer.decision;
@@ -519,9 +529,12 @@ fn new_lists(
         let places = answer.first..answer.first + answer.rewards.len();
         let is_new = |&(place, _): &(usize, f64)| {
             let number = decision.number + place as u64;
+            let in_request = known.and_then(|known| entries[known][place]);
+            // A reward that was sent counts, in place of one that the same request has for all others.
             let is_repeat = state.answered().contains(number)
                 || ahead.contains(number)
-                || known.is_some_and(|known| lists[known].items[place].reward.is_some());
+                || in_request
+                    .is_some_and(|(_, was_sent)| was_sent || !answer.sent.contains(&place));
             !is_repeat
         };
         let rewards = places.zip(answer.rewards.iter().copied());
@@ -542,7 +555,7 @@ fn new_lists(
         let list = &mut lists[known];
         for (place, reward) in rewards {
             list.items[place].reward = Some(reward);
-            entries[known][place] = Some(entry);
+            entries[known][place] = Some((entry, answer.sent.contains(&place)));
         }
         // `None` is the smallest. A user who gave a reward further down looked at that item too.
         let looked_at = list.looked_at.max(answer.looked_at);
@@ -550,7 +563,12 @@ fn new_lists(
     }
     Ok(Selected {
         event: Event::LearnLists { lists },
-        entries: entries.into_iter().flatten().flatten().collect(),
+        entries: entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|(entry, _)| entry)
+            .collect(),
         applied,
     })
 }

@@ -217,7 +217,10 @@ pub(super) fn decode((number, bytes): (u64, Vec<u8>)) -> Result<(u64, Batch), Fo
 }
 
 /// Loads the state from a snapshot.
-fn snapshot(
+///
+/// # Errors
+/// If it cannot be read or is invalid.
+pub fn snapshot(
     snapshots: &dyn SnapshotStore,
     identity: &Identity,
     at: u64,

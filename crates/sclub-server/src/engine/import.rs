@@ -358,13 +358,10 @@ fn prepare(
 /// Checks everything about a row that a request would be refused for.
 fn check(row: &ImportRow<'_>, settings: &Settings) -> Result<(), String> {
     for (kind, id) in [("user", row.user), ("item", row.item)] {
-        if !(1..=settings.max_id).contains(&id.len()) {
-            return Err(format!(
-                "the id of the {kind} has {} bytes; it must have 1 to {}",
-                id.len(),
-                settings.max_id
-            ));
-        }
+        settings.check_id_length(id).map_err(|length| {
+            let max = settings.max_id;
+            format!("the id of the {kind} has {length} characters; it must have 1 to {max}")
+        })?;
     }
     let (min, max) = (settings.reward_min, settings.reward_max);
     if !(min..=max).contains(&row.reward) {

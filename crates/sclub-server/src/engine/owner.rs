@@ -561,6 +561,7 @@ impl Owner {
             state.apply_batch(number, batch, &mut effect);
         });
         self.fits.applied(&effect, &shared.read());
+        shared.meters.learned(&effect);
         if effect.changed_policies {
             shared.announce_policies();
         }
@@ -569,7 +570,6 @@ impl Owner {
             if let Event::Forget { user } = event {
                 shared.seen.forget(user);
             }
-            shared.meters.event(event);
             if matches!(event, Event::Fit { .. } | Event::FitArm { .. })
                 && effect.fit_refused.is_none()
             {

@@ -267,6 +267,7 @@ impl Engine {
                 draws, asked.user, &choice, catalogue, &context, asked.k, scratch,
             )
             .map_err(|error| match error {
+                sclub::Error::NoCandidates => no_candidates(&resolved.missing),
                 sclub::Error::BadFeature { .. } if !context.is_empty() => {
                     let message =
                         format!("a feature of an item times the context is too large: {error}");
@@ -444,7 +445,7 @@ fn resolve<'a>(
                     resolved.ids.push(id);
                 }
             }
-            if has_duplicates(&all) {
+            if has_duplicates(&all) || has_duplicates(&resolved.missing) {
                 let message = "a candidate is given twice";
                 return Err(Refusal::invalid("candidates", message));
             }
@@ -511,21 +512,18 @@ fn record<'a>(
 }
 
 fn no_candidates(missing: &[String]) -> Refusal {
-    let mut message = "there are no candidates: the catalogue is empty, or all items are unavailable, excluded, or do \
-                       not pass the filter"
-        .to_owned();
-    if let [first, ..] = missing {
-        let count = missing.len();
-        message.push_str(&format!(
-            "; {count} of the request are not in the catalogue, the first is '{first}'"
-        ));
-    }
-    Refusal::invalid("candidates", message)
+    Refusal::NoCandidates(match missing {
+        [] => String::new(),
+        [first, ..] => {
+            let count = missing.len();
+            format!("; {count} of the request are not in the catalogue, the first is '{first}'")
+        }
+    })
 }
 
-/// Returns true if a slot is in the list more than once.
-fn has_duplicates(slots: &[usize]) -> bool {
-    let mut sorted = slots.to_vec();
+/// Returns true if a value is in the list more than once.
+fn has_duplicates<T: Ord>(values: &[T]) -> bool {
+    let mut sorted: Vec<&T> = values.iter().collect();
     sorted.sort_unstable();
     sorted.windows(2).any(|pair| pair[0] == pair[1])
 }

@@ -284,6 +284,11 @@ impl Upkeep {
         let (reply, flushed) = oneshot::channel();
         let sent = self.journal.send(JournalRequest::Flush(reply)).await;
         answered::<_, StoreError>(sent.is_ok(), flushed).await?;
+        // Nothing else will have the data: it must be possible to read it.
+        if at > 0 {
+            let identity = self.shared.read().folder_identity().clone();
+            fold::snapshot(self.shared.sources().snapshots, &identity, at)?;
+        }
         self.shared.snapshots.keep_only(&[at])?;
         self.drop_before(at + 1).await?;
         Ok(events)

@@ -12,14 +12,21 @@
 //! √( V · (tρ² + 1)/(tρ²) · ln((tρ² + 1)/α²) )
 //! ```
 //!
-//! In the paper t counts independent observations and V = σ²/t. Here t = σ²/V, with σ² the variance of the reward
-//! of one item: the number of independent items that would tell as much, the effective number of items. So time passes as
-//! information arrives, not as rewards do: a user who comes back a hundred times brings less than a hundred items.
+//! In the paper t counts independent observations and V = σ²/t. Here it is t = σ²/V / (κ + 3), with σ² the variance
+//! and κ the kurtosis of the reward of one item. σ²/V is the number of independent items that would tell as much. So time passes as
+//! information arrives, not as rewards do: a user who comes back a hundred times brings less than a hundred items. For
+//! clicks κ + 3 = 1/p(1 − p), so t is the effective number of clicks (or of items without one, if those are fewer). The central limit theorem needs many
+//! clicks, not many items: in this time a rare click is as far from a normal number as a frequent one, and before there
+//! are some clicks the sequence is wide.
 //!
-//! That is valid with correlated rewards because of one property of means: for two looks, the covariance of the earlier
+//! A small arm may have no click at all, and then its own variance is 0. So in a difference the variance of each arm is
+//! at least that of as many items of both arms ([`Sums::rate_variance`] of their sum). If the arms do not differ,
+//! that is the true one.
+//!
+//! The sequence is valid with correlated rewards because of one property of means: for two looks, the covariance of the earlier
 //! and the later estimate is the variance of the later one. It holds for the mean of users who each have a level of their own and
 //! noise around it. Then estimate / V is a Brownian motion in time 1/V, as the number of users grows, and the
-//! mixture bounds its whole path. Where few users have most of the items, the property holds only
+//! mixture bounds its whole path, for any constant ρ. Where few users have most of the items, the property holds only
 //! approximately. `tests/false_alarms.rs` counts false alarms there too.
 
 use super::sums::Sums;
@@ -30,8 +37,11 @@ pub const CONFIDENCE: f64 = 0.95;
 /// The minimum number of users in an arm before it has intervals: they rest on the central limit theorem.
 pub const MIN_USERS: u64 = 50;
 
-/// The effective number of items at which the sequence is tightest.
-const TIGHTEST_AT: f64 = 2000.0;
+/// The effective number of clicks at which the sequence is tightest.
+const TIGHTEST_AT: f64 = 100.0;
+
+/// The minimum effective number of clicks before there is an interval.
+pub const MIN_CLICKS: f64 = 10.0;
 
 /// An estimate with its confidence sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,38 +61,41 @@ impl Interval {
     }
 }
 
-/// The reward per item of an arm. `None` while the arm has fewer than [`MIN_USERS`] users, or all rewards are equal.
-pub fn rate(arm: &Sums) -> Option<Interval> {
+/// The reward per item of an arm. `all` has the sums of all arms. `None` while the arm has fewer than [`MIN_USERS`] users or
+/// [`MIN_CLICKS`] effective clicks.
+pub fn rate(arm: &Sums, all: &Sums) -> Option<Interval> {
     if arm.users < MIN_USERS {
         return None;
     }
-    let error = 1.0 - CONFIDENCE;
-    around(
-        arm.rate()?,
-        arm.rate_variance()?,
-        arm.item_variance()?,
-        error,
-    )
+    around(arm.rate()?, variance(arm, all)?, all, 1.0 - CONFIDENCE)
 }
 
 /// The reward per item of an arm less that of the control. `comparisons` is the number of arms that are compared with
 /// the control: all of their intervals hold together with [`CONFIDENCE`] (Bonferroni). `None` while one of both
-/// has fewer than [`MIN_USERS`] users, or all rewards are equal.
+/// has fewer than [`MIN_USERS`] users, or there are fewer than [`MIN_CLICKS`] effective clicks.
 pub fn difference(arm: &Sums, control: &Sums, comparisons: usize) -> Option<Interval> {
     if arm.users.min(control.users) < MIN_USERS {
         return None;
     }
     let error = (1.0 - CONFIDENCE) / comparisons.max(1) as f64;
-    let variance = arm.rate_variance()? + control.rate_variance()?;
-    let of_item = arm.join(control).item_variance()?;
-    around(arm.rate()? - control.rate()?, variance, of_item, error)
+    let both = arm.join(control);
+    let variance = variance(arm, &both)? + variance(control, &both)?;
+    around(arm.rate()? - control.rate()?, variance, &both, error)
 }
 
-fn around(value: f64, variance: f64, of_item: f64, error: f64) -> Option<Interval> {
-    if !(variance > 0.0 && of_item > 0.0) {
+/// The variance of the rate of an arm: its own, and at least that of as many items of all arms.
+fn variance(arm: &Sums, all: &Sums) -> Option<f64> {
+    let of_item = all.rate_variance()? * all.items as f64;
+    Some(arm.rate_variance()?.max(of_item / arm.items as f64))
+}
+
+/// The interval around an estimate with a variance. `all` has the rewards that it is computed from.
+fn around(value: f64, variance: f64, all: &Sums, error: f64) -> Option<Interval> {
+    let time = all.item_variance()? / variance / (all.kurtosis()? + 3.0);
+    if time.is_nan() || time < MIN_CLICKS {
         return None;
     }
-    let radius = radius(variance, of_item / variance, error);
+    let radius = radius(variance, time, error);
     Some(Interval {
         value,
         low: value - radius,
@@ -131,7 +144,48 @@ mod tests {
         let residuals = users.iter().map(|(n, s)| (s - rate * *n as f64).powi(2));
         let expected = residuals.sum::<f64>() / (items * items) * 5.0 / 4.0;
         assert!((sums.rate_variance().unwrap() - expected).abs() < 1e-14);
-        assert!((sums.item_variance().unwrap() - rate * (1.0 - rate)).abs() < 1e-14);
+        let of_item = rate * (1.0 - rate);
+        assert!((sums.item_variance().unwrap() - of_item).abs() < 1e-14);
+        assert!((sums.kurtosis().unwrap() - (1.0 / of_item - 3.0)).abs() < 1e-12);
+    }
+
+    #[test]
+    fn the_kurtosis_is_that_of_the_definition() {
+        let rewards = [0.5, -2.0, 0.0, 3.5, 0.25, 0.25];
+        let mut sums = Sums::default();
+        for reward in rewards {
+            let mut user = UserSums::default();
+            // A reward in place of an assumed one.
+            user.add(0.75);
+            user.replace(0.75, reward);
+            sums.update(&UserSums::default(), &user);
+        }
+        let mean = rewards.iter().sum::<f64>() / 6.0;
+        let moment = |power| rewards.iter().map(|r| (r - mean).powi(power)).sum::<f64>() / 6.0;
+        let expected = moment(4) / moment(2).powi(2);
+        assert!((sums.kurtosis().unwrap() - expected).abs() < 1e-12);
+        assert_eq!(arm(&[(5, 5.0); 9]).kurtosis(), None);
+    }
+
+    #[test]
+    fn an_arm_without_clicks_has_the_variance_of_the_items_of_both() {
+        let (small, large) = (
+            arm(&[(1, 0.0); 400]),
+            arm(&[[(1, 0.0); 19].as_slice(), &[(1, 1.0)]]
+                .concat()
+                .repeat(500)),
+        );
+        assert_eq!(small.rate_variance(), Some(0.0));
+        let both = small.join(&large);
+        let p: f64 = 500.0 / 10_400.0;
+        let expected = p * (1.0 - p) / 400.0;
+        let floored = variance(&small, &both).unwrap();
+        assert!((floored / expected - 1.0).abs() < 1e-3, "{floored}");
+        // 0 of 400 where 20 are expected is a difference; 0 of 100 is none.
+        assert!(difference(&small, &large, 1).unwrap().high < 0.0);
+        let smaller = arm(&[(1, 0.0); 100]);
+        let none = difference(&smaller, &large, 1);
+        assert!(none.is_none_or(|interval| interval.contains(0.0)));
     }
 
     #[test]
@@ -142,7 +196,7 @@ mod tests {
         let user = UserSums {
             items: 10,
             rewards: 4.0,
-            squares: 4.0,
+            powers: [4.0; 3],
         };
         left.update(&user, &UserSums::default());
         assert_eq!(left, without);
@@ -178,10 +232,15 @@ mod tests {
         let few = arm(&[(5, 1.0); 49]);
         let some = arm(&[(5, 1.0); 50]);
         let many = arm(&[(5, 2.0); 400]);
-        assert_eq!(rate(&few), None);
-        assert!(rate(&some).is_some_and(|interval| interval.contains(0.2)));
+        assert_eq!(rate(&few, &few), None);
+        assert!(rate(&some, &some).is_some_and(|interval| interval.contains(0.2)));
         assert_eq!(difference(&few, &many, 1), None);
-        assert_eq!(rate(&arm(&[(5, 5.0); 100])), None);
+        let equal = arm(&[(5, 5.0); 100]);
+        assert_eq!(rate(&equal, &equal), None);
+        // 9 clicks are too few, 11 are enough.
+        let rare = |clicks: usize| arm(&[vec![(1, 1.0); clicks], vec![(1, 0.0); 5000]].concat());
+        assert_eq!(rate(&rare(9), &rare(9)), None);
+        assert!(rate(&rare(11), &rare(11)).is_some());
         let one = difference(&many, &some, 1).unwrap();
         let of_three = difference(&many, &some, 3).unwrap();
         assert!((one.value - 0.2).abs() < 1e-12);

@@ -16,7 +16,7 @@ pub mod report;
 pub(crate) mod running;
 pub mod sums;
 
-pub use intervals::{CONFIDENCE, Interval, MIN_USERS, difference, rate};
+pub use intervals::{CONFIDENCE, Interval, MIN_CLICKS, MIN_USERS, difference, rate};
 pub use plan::{ArmPlan, Plan, WHOLE};
 pub use report::{ArmReport, ExperimentReport};
 pub use running::{Experiments, Past};

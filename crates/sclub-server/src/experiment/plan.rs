@@ -14,7 +14,7 @@ pub const WHOLE: u32 = 10_000;
 pub const MAX_ARMS: usize = 8;
 
 /// The maximum length of a name in bytes.
-const MAX_NAME: usize = 64;
+pub const MAX_NAME: usize = 64;
 
 /// An arm as it is in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

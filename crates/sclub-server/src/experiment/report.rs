@@ -1,6 +1,6 @@
 //! The results of an experiment.
 
-use super::intervals::{Interval, MIN_USERS, difference, rate};
+use super::intervals::{Interval, MIN_CLICKS, MIN_USERS, difference, rate};
 use super::plan::Plan;
 use super::running::{Experiments, Past};
 use super::sums::Sums;
@@ -30,10 +30,11 @@ pub struct ArmReport {
 impl ExperimentReport {
     fn new(plan: &Plan, sums: &[Sums], end: Option<(u64, String)>) -> Self {
         let comparisons = plan.shown().saturating_sub(1);
+        let all = sums.iter().fold(Sums::default(), |all, own| all.join(own));
         let arms = plan.arms.iter().zip(sums).enumerate();
         let arms = arms.map(|(index, (arm, own))| ArmReport {
             sums: *own,
-            rate: rate(own),
+            rate: rate(own, &all),
             difference: match index == 0 || arm.is_shadow() {
                 true => None,
                 false => difference(own, &sums[0], comparisons),
@@ -58,17 +59,22 @@ impl ExperimentReport {
     fn sentence(&self, name: &str, own: &ArmReport) -> String {
         let control = &self.plan.arms[0].name;
         let Some(Interval { value, low, high }) = own.difference else {
-            let fewest = own.sums.users.min(self.arms[0].sums.users);
-            return match fewest < MIN_USERS {
-                true => format!(
-                    "{name} against {control}: no result yet. An interval needs {MIN_USERS} users with a reward in each arm; \
-                     the smaller arm has {fewest}."
-                ),
-                false => format!(
-                    "{name} against {control}: no result, because all rewards are equal. Send rewards for the items that \
-                     were not clicked too (\"others\": 0)."
-                ),
+            let of_control = &self.arms[0].sums;
+            let fewest = own.sums.users.min(of_control.users);
+            let reason = if fewest < MIN_USERS {
+                format!(
+                    "no result yet. An interval needs {MIN_USERS} users with a reward in each arm; the smaller arm has {fewest}."
+                )
+            } else if own.sums.join(of_control).kurtosis().is_none() {
+                "no result, because all rewards are equal. Send rewards for the items that were not clicked too (\"others\": 0)."
+                    .to_owned()
+            } else {
+                format!(
+                    "no result yet. Clicks (or other rewards that differ from most) are too few; an interval needs about \
+                     {MIN_CLICKS} in each arm, by different users."
+                )
             };
+            return format!("{name} against {control}: {reason}");
         };
         let between = format!("{value:+.4}, between {low:+.4} and {high:+.4}");
         let finding = if low > 0.0 {

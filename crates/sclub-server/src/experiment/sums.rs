@@ -9,8 +9,8 @@ pub struct UserSums {
     pub items: u64,
     /// The sum s of their rewards.
     pub rewards: f64,
-    /// The sum of the squares of their rewards.
-    pub squares: f64,
+    /// The sums of the squares, the third and the fourth powers of their rewards.
+    pub powers: [f64; 3],
 }
 
 impl UserSums {
@@ -18,14 +18,25 @@ impl UserSums {
     pub fn add(&mut self, reward: f64) {
         self.items += 1;
         self.rewards += reward;
-        self.squares += reward * reward;
+        for (sum, power) in self.powers.iter_mut().zip(powers(reward)) {
+            *sum += power;
+        }
     }
 
     /// Puts a reward in place of an earlier one.
     pub fn replace(&mut self, from: f64, to: f64) {
         self.rewards += to - from;
-        self.squares += to * to - from * from;
+        let changes = powers(to).into_iter().zip(powers(from));
+        for (sum, (to, from)) in self.powers.iter_mut().zip(changes) {
+            *sum += to - from;
+        }
     }
+}
+
+/// The second, third and fourth power.
+fn powers(reward: f64) -> [f64; 3] {
+    let square = reward * reward;
+    [square, square * reward, square * square]
 }
 
 /// Sums over the users of an arm.
@@ -37,8 +48,8 @@ pub struct Sums {
     pub items: u64,
     /// Σs: the sum of the rewards.
     pub rewards: f64,
-    /// The sum of the squares of the rewards.
-    pub squares: f64,
+    /// The sums of the squares, the third and the fourth powers of the rewards.
+    pub powers: [f64; 3],
     /// Σn².
     pub items_squared: f64,
     /// Σs².
@@ -54,7 +65,13 @@ impl Sums {
         self.users = self.users + u64::from(to.items > 0) - u64::from(from.items > 0);
         self.items = self.items + to.items - from.items;
         self.rewards += to.rewards - from.rewards;
-        self.squares += to.squares - from.squares;
+        for (sum, (to, from)) in self
+            .powers
+            .iter_mut()
+            .zip(to.powers.iter().zip(from.powers))
+        {
+            *sum += to - from;
+        }
         self.items_squared += after * after - before * before;
         self.rewards_squared += to.rewards * to.rewards - from.rewards * from.rewards;
         self.products += after * to.rewards - before * from.rewards;
@@ -79,7 +96,18 @@ impl Sums {
     /// The variance of the reward of one item; `None` without items.
     pub fn item_variance(&self) -> Option<f64> {
         let rate = self.rate()?;
-        Some((self.squares / self.items as f64 - rate * rate).max(0.0))
+        Some((self.powers[0] / self.items as f64 - rate * rate).max(0.0))
+    }
+
+    /// The kurtosis of the rewards, E(r − μ)⁴/σ⁴; `None` if all are equal. For rewards 0 and 1 it is 1/p(1 − p) − 3.
+    pub fn kurtosis(&self) -> Option<f64> {
+        let variance = self.item_variance().filter(|variance| *variance > 0.0)?;
+        let mean = self.rate()?;
+        let [second, third, fourth] = self.powers.map(|sum| sum / self.items as f64);
+        let central =
+            fourth - 4.0 * mean * third + 6.0 * mean.powi(2) * second - 3.0 * mean.powi(4);
+        // No distribution has less.
+        Some((central / (variance * variance)).max(1.0))
     }
 
     /// The sums of the users of both arms.
@@ -88,7 +116,7 @@ impl Sums {
             users: self.users + other.users,
             items: self.items + other.items,
             rewards: self.rewards + other.rewards,
-            squares: self.squares + other.squares,
+            powers: std::array::from_fn(|power| self.powers[power] + other.powers[power]),
             items_squared: self.items_squared + other.items_squared,
             rewards_squared: self.rewards_squared + other.rewards_squared,
             products: self.products + other.products,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::env::{Access, Disk};
 use crate::serve::check;
-use crate::settings::{MAX_PROPENSITIES, Settings};
+use crate::settings::{MAX_PROPENSITIES, Settings, constants, setting_name};
 
 /// The settings that a space was made with, by their names.
 pub type Given = Map<String, Value>;
@@ -41,6 +41,28 @@ const OF_SERVER: [&str; 21] = [
     "log",
 ];
 
+/// The names of the settings that a space can have.
+pub(crate) fn names_of_settings() -> Vec<String> {
+    let mut names = Settings::names();
+    names.retain(|name| !OF_SERVER.contains(&&**name));
+    names.extend(constants().iter().map(|known| setting_name(known.name)));
+    names
+}
+
+/// Drops settings that are `null`.
+///
+/// # Errors
+/// If one of them is unknown.
+pub fn drop_unset(given: &mut Given) -> Result<(), String> {
+    let known = names_of_settings();
+    let mut unset = given.iter().filter(|(_, value)| value.is_null());
+    if let Some((name, _)) = unset.find(|(name, _)| !known.contains(name)) {
+        return Err(format!("{name} is not a setting of a space"));
+    }
+    given.retain(|_, value| !value.is_null());
+    Ok(())
+}
+
 /// The settings of a space in a data folder: those given, the server's limits, and defaults.
 pub(super) fn space_settings(
     server: &Settings,
@@ -49,6 +71,16 @@ pub(super) fn space_settings(
 ) -> Result<Settings, String> {
     if let Some(name) = given.keys().find(|name| OF_SERVER.contains(&&***name)) {
         return Err(format!("{name} is a setting of the server, not of a space"));
+    }
+    // A file has no larger ones.
+    let too_large = |value: &Value| {
+        value
+            .as_u64()
+            .is_some_and(|number| i64::try_from(number).is_err())
+    };
+    if let Some((name, value)) = given.iter().find(|(_, value)| too_large(value)) {
+        let max = i64::MAX;
+        return Err(format!("{name} is {value}; it must be at most {max}"));
     }
     let base = Settings {
         max_body: server.max_body,
@@ -66,8 +98,16 @@ pub(super) fn space_settings(
         _ => return Err("the defaults cannot be read".to_owned()),
     };
     all.extend(given.clone());
-    let mut settings: Settings =
-        serde_json::from_value(Value::Object(all)).map_err(|error| error.to_string())?;
+    let mut settings: Settings = serde_json::from_value(Value::Object(all)).map_err(|error| {
+        let text = error.to_string();
+        // Without the list of the names of all settings, which has those of the server too.
+        match text.split_once(", expected one of") {
+            Some((unknown, _)) => {
+                format!("{unknown}; settings are named as flags of `sclub serve`")
+            }
+            None => text,
+        }
+    })?;
     settings.data = data.to_owned();
     check(&settings)?;
     let max = settings.max_dim;
@@ -136,6 +176,13 @@ mod tests {
         assert_eq!((settings.max_k, settings.rate), (7, 50));
         assert_eq!((settings.dim, settings.reward_max), (Some(16), 1.0));
         assert_eq!(settings.data, Path::new("x"));
+        let mut some = given(json!({"dim": 16, "policy": null, "beta": null}));
+        assert_eq!(drop_unset(&mut some), Ok(()));
+        assert_eq!(some, given(json!({"dim": 16})));
+        for unknown in ["strange", "addr", ""] {
+            let error = drop_unset(&mut given(json!({ unknown: null }))).unwrap_err();
+            assert!(error.contains("not a setting of a space"), "{error}");
+        }
         for (bad, reason) in [
             (
                 json!({"addr": "0.0.0.0:1"}),
@@ -145,6 +192,10 @@ mod tests {
             (json!({"dim": "x"}), "invalid type"),
             (json!({"strange": 1}), "unknown field `strange`"),
             (json!({"max-body": 0}), "max-body is 0"),
+            (
+                json!({"max-seen": u64::MAX}),
+                "max-seen is 18446744073709551615; it must be at most 9223372036854775807",
+            ),
             (json!({"features": "/none"}), "features: cannot read /none"),
         ] {
             let error = space_settings(&server, Path::new("x"), &given(bad)).unwrap_err();

@@ -18,7 +18,9 @@ use axum::http::StatusCode;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-pub use config::Given;
+#[cfg(test)]
+pub(crate) use config::names_of_settings;
+pub use config::{Given, drop_unset};
 pub use turns::Turns;
 
 use crate::api::{App, router};
@@ -37,6 +39,8 @@ use fit_pool::FitPool;
 const NEW: &str = ".new";
 /// The ending of a folder that is being removed.
 const DELETED: &str = ".deleted";
+/// The largest number of spaces that a server makes. Each has memory, files and threads of its own.
+pub const MAX_SPACES: usize = 100;
 
 /// The spaces of a server.
 #[derive(Debug)]
@@ -165,7 +169,10 @@ impl Spaces {
                 tracing::warn!(path = %path.display(), "ignored: it is not the folder of a space");
             } else {
                 let read = read_given(&path).and_then(|given| {
-                    let settings = space_settings(&self.server, &path, &given)?;
+                    // The transform is in the folder's identity. Its file may be gone.
+                    let mut kept = given.clone();
+                    kept.remove("features");
+                    let settings = space_settings(&self.server, &path, &kept)?;
                     Ok((settings, given))
                 });
                 let (settings, given, problem) = match read {
@@ -211,6 +218,10 @@ impl Spaces {
                     format!("space '{name}' exists, with other settings"),
                 )),
             };
+        }
+        if read(&self.all).len() >= MAX_SPACES {
+            let message = format!("the server has {MAX_SPACES} spaces, the most it can have");
+            return Err(ApiError::invalid("space", message));
         }
         let path = self.folder.join(name);
         let settings = space_settings(&self.server, &path, &given)

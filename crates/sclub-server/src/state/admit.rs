@@ -145,9 +145,10 @@ impl State {
         corrected: &[Reward],
         ahead: &mut Ahead,
     ) -> Result<(), Rejected> {
-        // Another policy may be in force after the end of an experiment.
-        let can_correct = self.can_correct && !ahead.changes_policies;
-        if !can_correct || assumed.len() != round.len() {
+        // Another policy may be in force after the end of an experiment. Whatever it is, it learns rewards in place of assumed
+        // ones.
+        let can_assume = self.can_correct && !ahead.changes_policies;
+        if assumed.len() != round.len() || assumed.contains(&true) && !can_assume {
             let message = "rewards cannot be assumed with the policy of this folder";
             return reject(0, Refusal::invalid("others", message));
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sclub::{Change, List, Observation, Shown, UserId};
 
-use super::experiment::own_policies;
+use super::experiment::{own_policies, replace};
 use super::{Ahead, Effect, Forgotten, NO_USER, Rejected, State, What, item_id};
 use crate::description::Description;
 use crate::event::{Batch, Event, Reward, RewardedList, Stamp};
@@ -135,11 +135,12 @@ impl State {
         if let (None, Some(dim)) = (&self.learned, dim) {
             self.begin(dim).expect("admit() checks the dimension");
         }
+        self.rounds += 1;
         if self.learned.is_none() {
             self.idle += 1;
             return None;
         }
-        let next = self.rounds() + 1;
+        let next = self.rounds;
         let numbers = users.map(|user| self.users.admit(user, at, next));
         Some((next, numbers.collect()))
     }
@@ -180,7 +181,7 @@ impl State {
                 .expect("admit() checks all that a policy does");
         }
         for (reward, &user) in round.iter().zip(&numbers) {
-            self.count(user, reward.number, reward.clock, reward.reward);
+            self.count(user, reward.number, reward.clock, reward.reward, effect);
             self.count_for_arm(user, &reward.user, reward.event, reward.reward);
         }
         for change in &changes {
@@ -197,7 +198,7 @@ impl State {
         effect: &mut Effect,
     ) {
         for reward in corrected {
-            self.correct(reward);
+            self.correct(at, reward, effect);
         }
         if !round.is_empty() {
             self.learn(at, round, effect);
@@ -208,22 +209,38 @@ impl State {
         }
     }
 
-    /// Puts a reward in place of an assumed one.
-    fn correct(&mut self, reward: &Reward) {
+    /// Puts a reward in place of an assumed one. It is not another round.
+    fn correct(&mut self, at: u64, reward: &Reward, effect: &mut Effect) {
         let from = self.assumed.take(reward.number);
         let from = from.expect("admit() checks that it is assumed");
+        let is_new = self.unlearned.remove(reward.number);
         let number = self.users.number(&reward.user);
         let number = number.expect("admit() checks the user");
         let features = self.identity.context.join(&reward.features).into_owned();
+        let has_ids = self.identity.policy.can.item_ids;
+        let observation = Observation {
+            user: UserId::from(number),
+            item: &features,
+            id: has_ids.then(|| item_id(&reward.item)),
+            reward: reward.reward,
+        };
+        let mut changes = Vec::new();
         let learned = self.learned.as_mut().expect("a reward was learned");
-        let policy = learned.policy.as_correct().expect("admit() checks it");
-        policy
-            .correct(UserId::from(number), &features, from, reward.reward)
-            .expect("admit() checks all that a policy does");
-        self.correct_arms(number, reward, &features, from);
-        self.reward_sum += reward.reward - from;
+        replace(
+            &mut learned.policy,
+            &observation,
+            (!is_new).then_some(from),
+            &mut changes,
+        );
+        self.correct_arms(number, reward, &observation, from);
+        let change = reward.reward - from;
+        self.reward_sum += change;
+        effect.reward_sum += change;
         if let Some(user) = self.users.get_mut(number) {
-            user.reward_sum += reward.reward - from;
+            user.reward_sum += change;
+        }
+        for change in &changes {
+            self.record(at, self.rounds, &[number], change, effect);
         }
     }
 
@@ -275,7 +292,7 @@ impl State {
         }
         for (list, &user) in lists.iter().zip(&numbers) {
             for (number, _, reward) in list.rewards() {
-                self.count(user, number, list.clock, reward);
+                self.count(user, number, list.clock, reward, effect);
                 self.count_for_arm(user, &list.user, list.event, reward);
             }
         }
@@ -285,10 +302,12 @@ impl State {
     }
 
     /// Counts a reward that was learned, for the item shown with a number.
-    fn count(&mut self, user: u32, number: u64, clock: u64, reward: f64) {
+    fn count(&mut self, user: u32, number: u64, clock: u64, reward: f64, effect: &mut Effect) {
         self.answered.insert(number, clock);
         self.rewards += 1;
         self.reward_sum += reward;
+        effect.rewards += 1;
+        effect.reward_sum += reward;
         if let Some(user) = self.users.get_mut(user) {
             user.rewards += 1;
             user.reward_sum += reward;
@@ -376,6 +395,7 @@ impl State {
         self.horizon = self.horizon.max(before);
         self.answered.prune(before);
         self.assumed.prune(before);
+        self.unlearned.prune(before);
         if let Some(running) = &mut self.experiments.running {
             running.counts.assumed_before.prune(before);
         }

@@ -40,15 +40,6 @@ impl Assumed {
         }
     }
 
-    /// Removes numbers.
-    pub fn remove_all(&mut self, others: &Answered) {
-        for numbers in self.by_reward.values_mut() {
-            others.each(|number, _| {
-                numbers.remove(number);
-            });
-        }
-    }
-
     /// Drops numbers whose decisions no longer accept a reward ([`Answered::prune`]).
     pub fn prune(&mut self, before: u64) {
         self.by_reward.retain(|_, numbers| {

@@ -1,12 +1,12 @@
 //! Experiments in the state: their events, and the policy that serves each user.
 
-use sclub::{Error, Observation, UserId};
+use sclub::{Change, Error, Observation};
 
 use super::admit::reject;
-use super::{Ahead, Answered, History, Rejected, Served, State, item_id};
+use super::{Ahead, Answered, History, Rejected, Served, State};
 use crate::event::Reward;
 use crate::experiment::running::{Arm, Counts, Running};
-use crate::experiment::{ArmPlan, Experiments, Past, Plan};
+use crate::experiment::{ArmPlan, Experiments, Past, Plan, UserSums};
 use crate::identity::{Identity, Misfit};
 use crate::refusal::Refusal;
 
@@ -209,7 +209,7 @@ impl State {
         let index = plan.index(winner).expect("admit() checks the winner");
         let arm = arms.swap_remove(index);
         if let Some(policy) = arm.policy {
-            self.put_in_force(arm.identity, policy, &counts.assumed_before);
+            self.put_in_force(arm.identity, policy, counts.assumed_before);
         }
         self.experiments.add_past(Past {
             plan,
@@ -220,19 +220,15 @@ impl State {
         });
     }
 
-    /// Puts another policy in force. It has not learned the rewards that were assumed before it began, so those can no
-    /// longer be corrected.
-    fn put_in_force(&mut self, identity: Identity, policy: Served, not_learned: &Answered) {
-        self.rounds_before = self.rounds().saturating_sub(policy.rounds());
+    /// Puts another policy in force. It has not learned the rewards that were assumed before it began.
+    fn put_in_force(&mut self, identity: Identity, policy: Served, unlearned: Answered) {
+        self.is_winner = true;
         self.can_correct = identity.can_correct();
         self.draws = identity.draws();
         self.identity = identity;
         let learned = self.learned.as_mut().expect("it has a dimension");
         learned.policy = policy;
-        match self.can_correct {
-            true => self.assumed.remove_all(not_learned),
-            false => self.assumed = Default::default(),
-        }
+        self.unlearned = unlearned;
         // Labels of clusters are those of a policy.
         self.history = History::after(&self.history);
         self.users.clear_splits();
@@ -247,35 +243,29 @@ impl State {
         }
     }
 
-    /// Puts a reward in place of an assumed one, in the arms. An arm whose policy cannot correct learns it as one more reward.
-    pub(super) fn correct_arms(&mut self, user: u32, reward: &Reward, features: &[f64], from: f64) {
+    /// Puts a reward in place of an assumed one, in the arms.
+    pub(super) fn correct_arms(
+        &mut self,
+        user: u32,
+        reward: &Reward,
+        observation: &Observation<'_>,
+        from: f64,
+    ) {
         let Some(running) = &mut self.experiments.running else {
             return;
         };
-        let has_ids = self.identity.policy.can.item_ids;
         let is_new = running.counts.assumed_before.contains(reward.number);
-        let own = running
-            .arms
-            .iter_mut()
-            .filter_map(|arm| arm.policy.as_mut());
-        for policy in own.filter(|_| !is_new) {
-            let user = UserId::from(user);
-            let done = match policy.as_correct() {
-                Some(policy) => policy
-                    .correct(user, features, from, reward.reward)
-                    .map(drop),
-                None => {
-                    let observation = Observation {
-                        id: has_ids.then(|| item_id(&reward.item)),
-                        ..Observation::new(user, features, reward.reward)
-                    };
-                    policy.learn_round(&[observation], &mut Vec::new())
-                }
-            };
-            done.expect("admit() checks all that a policy does");
+        let arms = running.arms.iter_mut();
+        for policy in arms.filter_map(|arm| arm.policy.as_mut()) {
+            replace(
+                policy,
+                observation,
+                (!is_new).then_some(from),
+                &mut Vec::new(),
+            );
         }
         if let Some(arm) = running.arm_at(reward.event, &reward.user) {
-            let change = |sums: &mut crate::experiment::UserSums| sums.replace(from, reward.reward);
+            let change = |sums: &mut UserSums| sums.replace(from, reward.reward);
             running.counts.change(user, arm, change);
         }
     }
@@ -291,6 +281,24 @@ pub(super) fn own_policies(experiments: &mut Experiments) -> impl Iterator<Item 
     let running = experiments.running.as_mut();
     let arms = running.map_or(&mut [][..], |running| &mut running.arms);
     arms.iter_mut().filter_map(|arm| arm.policy.as_mut())
+}
+
+/// Has a policy learn a reward in place of the assumed one that it has learned. A policy that has not learned the assumed
+/// one, or cannot correct it, learns the reward like any other.
+pub(super) fn replace(
+    policy: &mut Served,
+    observation: &Observation<'_>,
+    assumed: Option<f64>,
+    changes: &mut Vec<Change>,
+) {
+    let Observation {
+        user, item, reward, ..
+    } = *observation;
+    let done = match assumed.zip(policy.as_correct()) {
+        Some((from, policy)) => policy.correct(user, item, from, reward).map(drop),
+        None => policy.learn_round(&[*observation], changes),
+    };
+    done.expect("admit() checks all that a policy does");
 }
 
 /// Checks that a policy can learn from the events of a folder.

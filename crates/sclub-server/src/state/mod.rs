@@ -67,12 +67,17 @@ pub struct State {
     answered: Answered,
     /// Those of them whose reward is assumed.
     assumed: Assumed,
+    /// Those of them whose assumed reward the policy in force has not learned: it began later, in an experiment.
+    unlearned: Answered,
     /// True if assumed rewards can be corrected.
     can_correct: bool,
     /// True if the policy in force draws at random.
     draws: bool,
-    /// The number of rounds that were learned before the policy in force began.
-    rounds_before: u64,
+    /// The number of rounds learned, including those without a reward.
+    rounds: u64,
+    /// True if an experiment put the policy in force. It may not know the users from before, and may have learned more rounds
+    /// than there were.
+    is_winner: bool,
     experiments: Experiments,
     history: History,
     /// Forgotten users, by fingerprint. Their ids are not kept.
@@ -106,6 +111,10 @@ pub(crate) struct Forgotten {
 pub struct Effect {
     /// Splits and merges.
     pub changes: Vec<Record>,
+    /// The number of new rewards.
+    pub rewards: u64,
+    /// By how much the sum of the rewards has grown, apart from forgotten users: a reward in place of an assumed one counts as the difference.
+    pub reward_sum: f64,
     /// True if a user was forgotten who had given a reward.
     pub forgot: bool,
     /// The reason why the policy refused the last fit.
@@ -135,7 +144,8 @@ impl State {
         let mut state = Self {
             sealer: sealer(&identity),
             draws: identity.draws(),
-            rounds_before: 0,
+            rounds: 0,
+            is_winner: false,
             experiments: Experiments::default(),
             made: identity.clone(),
             identity,
@@ -148,6 +158,7 @@ impl State {
             users: Users::default(),
             answered: Answered::default(),
             assumed: Assumed::default(),
+            unlearned: Answered::default(),
             can_correct,
             history: History::default(),
             forgotten: BTreeMap::new(),
@@ -254,8 +265,7 @@ impl State {
 
     /// The number of rounds learned, including those without a reward.
     pub fn rounds(&self) -> u64 {
-        let policy = self.policy();
-        policy.map_or(self.idle, |policy| self.rounds_before + policy.rounds())
+        self.rounds
     }
 
     /// The number of clusters of users who have appeared or are expected.

@@ -72,7 +72,10 @@ pub(crate) struct OwnedRest {
 struct SavedExperiments {
     /// The policy in force ([`Identity::written_policy`]), if it is not the one that the folder was made with.
     in_force: Option<String>,
-    rounds_before: u64,
+    /// True if an experiment put it in force.
+    is_winner: bool,
+    rounds: u64,
+    unlearned: Answered,
     running: Option<(Plan, Counts)>,
     past: Vec<Past>,
 }
@@ -148,7 +151,9 @@ impl State {
         let is_made = self.identity == self.made;
         SavedExperiments {
             in_force: (!is_made).then(|| self.identity.written_policy()),
-            rounds_before: self.rounds_before,
+            is_winner: self.is_winner,
+            rounds: self.rounds,
+            unlearned: self.unlearned.clone(),
             running: running.map(|running| (running.plan.clone(), running.counts.clone())),
             past: self.experiments.past().to_vec(),
         }
@@ -202,16 +207,19 @@ impl State {
         };
         let mut state = Self::assemble(identity, header, known, rest, learned, from)?;
         let known = state.policy().map(|policy| policy.inspect().users());
-        if saved.rounds_before == 0 && known.is_some_and(|known| known != state.users.len() as u64)
-        {
+        if !saved.is_winner && known.is_some_and(|known| known != state.users.len() as u64) {
             return Err(bad("policy"));
         }
-        if !assumed.is_valid() {
+        if !assumed.is_valid() || !saved.unlearned.is_valid() {
             return Err(bad("assumed rewards"));
         }
+        if has_more {
+            state.rounds = saved.rounds;
+        }
         state.assumed = assumed;
+        state.unlearned = saved.unlearned;
         state.made = made;
-        state.rounds_before = saved.rounds_before;
+        state.is_winner = saved.is_winner;
         state.experiments = Experiments {
             running,
             past: saved.past,
@@ -250,6 +258,8 @@ impl State {
             }
             _ => None,
         };
+        let policy = learned.as_ref().map(|learned: &Learned| &learned.policy);
+        let rounds = policy.map_or(header.idle, |policy| policy.rounds());
         let mut more = [0];
         if from.read(&mut more)? != 0 {
             return Err(LoadError::Bad("there are bytes after its end".to_owned()));
@@ -261,10 +271,12 @@ impl State {
             sealer: sealer(&identity),
             can_correct: identity.can_correct(),
             draws: identity.draws(),
-            rounds_before: 0,
+            rounds,
+            is_winner: false,
             experiments: Experiments::default(),
             made: identity.clone(),
             assumed: Assumed::default(),
+            unlearned: Answered::default(),
             identity,
             events: header.events,
             position: header.position,

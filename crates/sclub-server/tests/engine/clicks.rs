@@ -130,6 +130,42 @@ fn a_policy_that_cannot_correct_takes_others_as_they_are() {
     assert_eq!(rewards(&bench)[items[1]], (Some(0.0), false));
     let second = Feedback::of_item(&shown.decision, Some(items[1]), 1.0);
     assert_eq!(send(&bench, second), Ok(vec![false]));
+    a_click_beats_others_in_a_batch(&bench);
+}
+
+#[test]
+fn in_a_batch_of_lists_a_reward_that_is_sent_beats_one_for_others() {
+    crate::by_id::register();
+    a_click_beats_others_in_a_batch(&Bench::with_items(Env::real(), &of(crate::by_id::NAME)));
+}
+
+/// In one request, rewards that are sent count in place of those for others, in any order.
+fn a_click_beats_others_in_a_batch(bench: &Bench) {
+    for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+        let shown = bench.recommend("v", 3).unwrap();
+        let items = names(&shown);
+        let all = [
+            Feedback::of_list(&shown.decision, &[]).with_others(0.0),
+            Feedback::of_item(&shown.decision, Some(items[0]), 1.0),
+            Feedback::of_item(&shown.decision, Some(items[2]), 0.5).with_others(0.25),
+        ];
+        let batch = order.map(|place| all[place]);
+        let before = bench.engine.state().rewards();
+        let done = bench.runtime.block_on(bench.engine.feedback(&batch));
+        let done = done.unwrap();
+        // Of rewards for others the first counts.
+        let of_others = if order == [2, 1, 0] || order == [1, 2, 0] {
+            0.25
+        } else {
+            0.0
+        };
+        let after = bench.engine.state().rewards();
+        let counted = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(counted, (3, 1.5 + of_others), "{order:?}");
+        let is_new = |place: usize| done[order.iter().position(|at| *at == place).unwrap()];
+        assert!(is_new(1) && is_new(2), "{order:?}: {done:?}");
+        assert_eq!(is_new(0), of_others == 0.0, "{order:?}: {done:?}");
+    }
 }
 
 fn unanswered() -> Settings {

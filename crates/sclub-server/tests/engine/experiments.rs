@@ -1,7 +1,7 @@
 //! Experiments in the engine: arms that learn, counts, crashes, copies, and the end.
 
 use sclub_server::engine::{
-    ArmRequest, CandidateSet, Engine, Feedback, RecommendQuery, Refusal, Rules,
+    ArmRequest, CandidateSet, Engine, Feedback, RecommendQuery, Recommended, Refusal, Rules,
 };
 use sclub_server::env::Env;
 use sclub_server::experiment::ExperimentReport;
@@ -313,6 +313,108 @@ fn a_late_click_corrects_the_counts_of_its_arm() {
         "the last one cannot correct: it learns a further reward"
     );
     assert_eq!(bench.crash().hash(), bench.hash());
+}
+
+/// A list whose first item is clicked; the others get an assumed reward.
+fn click_on_first(bench: &Bench, user: &str) -> Recommended {
+    let shown = bench.recommend(user, 3).unwrap();
+    let first = Feedback::of_item(&shown.decision, None, 1.0).with_others(0.0);
+    let applied = bench.runtime.block_on(bench.engine.feedback(&[first]));
+    assert_eq!(applied, Ok(vec![true]));
+    shown
+}
+
+/// A click on an item of a list whose rewards are there.
+fn late_click(bench: &Bench, shown: &Recommended, place: usize) -> Result<bool, Refusal> {
+    bench.feedback_on(&shown.decision, Some(&shown.items[place].0), 1.0)
+}
+
+#[test]
+fn a_winner_that_learned_corrections_as_rewards_can_be_opened_after_a_compaction() {
+    let bench = server("linucb-one");
+    visits(&bench, 0..5);
+    let arms = vec![arm("c", "linucb-one", 5000), forgetful("t", 5000)];
+    start(&bench, "x", arms).unwrap();
+    for _ in 0..12 {
+        let shown = click_on_first(&bench, "u7");
+        assert_eq!(late_click(&bench, &shown, 1), Ok(true));
+    }
+    assert_eq!(bench.rounds(), 17);
+    end(&bench, "x", "t").unwrap();
+    assert_eq!(bench.rounds(), 17, "the rounds do not jump");
+    bench.settle();
+    bench.snapshot();
+    bench.compact();
+    let again = bench.crash();
+    assert_eq!((again.hash(), again.rounds()), (bench.hash(), 17));
+    // A second experiment puts the first policy in force again, without what it knew.
+    let arms = vec![forgetful("c", 5000), arm("t", "linucb-one", 5000)];
+    start(&again, "y", arms).unwrap();
+    visits(&again, 0..3);
+    end(&again, "y", "t").unwrap();
+    again.snapshot();
+    again.compact();
+    assert_eq!((again.crash().hash(), again.rounds()), (again.hash(), 20));
+}
+
+#[test]
+fn a_late_click_is_learned_by_the_winner_whatever_it_has_learned_before() {
+    // (the policy of the winner, when the list was answered, whether it is a correction for the winner)
+    let cases = [
+        (arm("t", "linucb-ind", 5000), false, false),
+        (arm("t", "linucb-ind", 5000), true, true),
+        (forgetful("t", 5000), false, false),
+        (forgetful("t", 5000), true, false),
+    ];
+    for (place, (winner, is_inside, is_correction)) in cases.into_iter().enumerate() {
+        let bench = server("linucb-one");
+        let early = (!is_inside).then(|| click_on_first(&bench, "u"));
+        start(&bench, "x", vec![arm("c", "linucb-one", 5000), winner]).unwrap();
+        let shown = early.unwrap_or_else(|| click_on_first(&bench, "u"));
+        // One click before the end, one after.
+        assert_eq!(late_click(&bench, &shown, 1), Ok(true), "{place}");
+        end(&bench, "x", "t").unwrap();
+        let rounds = || bench.engine.state().policy().unwrap().rounds();
+        let before = rounds();
+        assert_eq!(late_click(&bench, &shown, 2), Ok(true), "{place}");
+        assert_eq!(late_click(&bench, &shown, 2), Ok(false), "{place}");
+        assert_eq!(bench.engine.state().rewards(), (3, 3.0), "{place}");
+        assert_eq!(bench.rounds(), 1, "{place}");
+        assert_eq!(rounds() - before, u64::from(!is_correction), "{place}");
+        // Rewards for others do not replace assumed ones.
+        let others = Feedback::of_list(&shown.decision, &[]).with_others(0.5);
+        let applied = bench.runtime.block_on(bench.engine.feedback(&[others]));
+        assert_eq!(applied, Ok(vec![false]), "{place}");
+        bench.settle();
+        assert_eq!(bench.crash().hash(), bench.hash(), "{place}");
+        bench.compact();
+        assert_eq!(bench.crash().hash(), bench.hash(), "{place}");
+    }
+}
+
+#[test]
+fn a_winner_that_has_not_learned_the_assumed_reward_learns_a_late_click_as_a_reward() {
+    let arms = || vec![arm("c", "linucb-one", 5000), arm("t", "linucb-ind", 5000)];
+    let (bench, other) = (server("linucb-one"), server("linucb-one"));
+    let shown = click_on_first(&bench, "u");
+    for bench in [&bench, &other] {
+        start(bench, "x", arms()).unwrap();
+        end(bench, "x", "t").unwrap();
+    }
+    assert_eq!(late_click(&bench, &shown, 2), Ok(true));
+    // The other server has shown that item only.
+    let asked = RecommendQuery {
+        user: "u",
+        among: CandidateSet::Candidates(vec![&shown.items[2].0]),
+        rules: Rules::default(),
+        k: 1,
+        context: None,
+    };
+    let engine = &other.engine;
+    let shown = engine.recommend(&asked, &mut Scratch::default()).unwrap();
+    assert_eq!(other.feedback(&shown.decision, 1.0), Ok(true));
+    let digest = |bench: &Bench| bench.engine.state().policy().unwrap().digest();
+    assert_eq!(digest(&bench), digest(&other));
 }
 
 #[test]

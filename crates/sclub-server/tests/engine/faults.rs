@@ -349,6 +349,30 @@ fn a_damaged_newest_snapshot_is_skipped() {
     assert_eq!(verified(folder.path()), hash);
 }
 
+/// A compaction drops everything but its snapshot, so it reads it first.
+#[test]
+fn a_compaction_whose_snapshot_cannot_be_read_drops_nothing() {
+    let bench = Bench::with_items(Env::real(), &quiet());
+    bench.serve("u", 4);
+    bench.snapshot();
+    bench.serve("v", 4);
+    bench.snapshot();
+    let snapshots = files(&bench.folder.path().join("snapshots"));
+    flip(&snapshots[1], 100, 3);
+    let failed = bench.runtime.block_on(bench.engine.compact());
+    let error = failed.unwrap_err().to_string();
+    assert!(
+        error.contains(&snapshots[1].display().to_string()),
+        "{error}"
+    );
+    assert_eq!(files(&bench.folder.path().join("snapshots")), snapshots);
+    assert_eq!(bench.crash().hash(), bench.hash());
+    // With the next event there is another snapshot.
+    bench.serve("w", 1);
+    bench.compact();
+    assert_eq!(verified(bench.killed().path()), bench.hash());
+}
+
 /// After a compaction there is one snapshot, and the log before it is gone. An error of the device that goes
 /// away must not make the server give up this snapshot.
 #[test]

@@ -63,6 +63,7 @@ fn three_hundred_seeds() {
         "copies",
         "corrected",
         "decisions",
+        "ended experiments",
         "expired",
         "exports",
         "failed opens",

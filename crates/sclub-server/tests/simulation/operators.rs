@@ -68,6 +68,24 @@ pub async fn operator(world: Rc<World>) {
     }
 }
 
+/// Begins and ends experiments, in half of the runs.
+pub async fn experimenter(world: Rc<World>) {
+    let rng = &mut stream(world.plan.seed, "experimenter");
+    if !world.plan.has(Kind::Experiments) || chance(rng, 0.5) {
+        return;
+    }
+    loop {
+        let pause = rng.random_range(0..=world.plan.peace);
+        world.sleep(pause).await;
+        if world.next_op().is_none() {
+            return;
+        }
+        let request = Request::Experiment(rng.random_range(0..64));
+        world.note(|| format!("experimenter: {request:?}"));
+        call(&world, &world.current(), request).await;
+    }
+}
+
 fn pace(rng: &mut Rng) -> Pace {
     match rng.random_range(0..4) {
         0 => Pace::Slow(rng.random_range(1..20)),

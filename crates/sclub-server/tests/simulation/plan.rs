@@ -31,10 +31,11 @@ pub enum Kind {
     Compacting,
     Copies,
     Exports,
+    Experiments,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 19] = [
+    pub const ALL: [Kind; 20] = [
         Kind::Crash,
         Kind::Kill,
         Kind::Close,
@@ -54,6 +55,7 @@ impl Kind {
         Kind::Compacting,
         Kind::Copies,
         Kind::Exports,
+        Kind::Experiments,
     ];
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::clients::{client, features, item_name, new_user};
 use crate::finish::finish;
-use crate::operators::{operator, reaper, supervisor, weather};
+use crate::operators::{experimenter, operator, reaper, supervisor, weather};
 use crate::plan::Plan;
 use crate::seed::stream;
 use crate::seeds::Counts;
@@ -81,6 +81,7 @@ async fn root(world: Rc<World>) {
         });
     };
     start("operator", Box::pin(operator(Rc::clone(&world))));
+    start("experimenter", Box::pin(experimenter(Rc::clone(&world))));
     start("weather", Box::pin(weather(Rc::clone(&world))));
     start("reaper", Box::pin(reaper(Rc::clone(&world))));
     for number in 0..world.plan.clients {

@@ -10,9 +10,12 @@ use futures_util::future::{Either, select};
 use sclub::{ItemId, ItemSet};
 use sclub_server::context::ContextValue;
 use sclub_server::description::Description;
-use sclub_server::engine::{CandidateSet, Feedback, RecommendQuery, Recommended, Rules};
+use sclub_server::engine::{
+    ArmRequest, CandidateSet, Feedback, RecommendQuery, Recommended, Rules,
+};
 use sclub_server::event::DescribedItem;
 use sclub_server::filter::Filter;
+use sclub_server::settings::Settings;
 use sclub_server::state::{Scratch, item_id};
 use tokio::sync::oneshot;
 
@@ -37,6 +40,8 @@ pub enum Request {
     Compact,
     Backup(Pace),
     Export,
+    /// Begin an experiment, or end the one under way. The number chooses the policies, or the winner.
+    Experiment(usize),
 }
 
 /// A request for a recommendation.
@@ -163,6 +168,46 @@ impl World {
             }
             Request::Backup(pace) => self.backup(site, engine, pace).await,
             Request::Export => self.export(site, engine).await,
+            Request::Experiment(number) => self.experiment(engine, number).await,
+        }
+    }
+
+    async fn experiment(&self, engine: &Engine, number: usize) -> Reply {
+        let policies = ["sclub", "sclub-soft", "linucb-ind", "linucb-one"];
+        let arm = |name: &str, policy: usize, share| ArmRequest {
+            name: name.to_owned(),
+            settings: Settings {
+                policy: Some(policies[policy % policies.len()].to_owned()),
+                ..Settings::default()
+            },
+            share,
+        };
+        let (done, what) = match engine.experiments().0 {
+            None => {
+                let name = format!("x{}", engine.state().events());
+                let arms = vec![
+                    arm("a", number, 6000),
+                    arm("b", number / 4, 4000),
+                    arm("quiet", number / 16, 0),
+                ];
+                (engine.start_experiment(&name, arms).await, "experiments")
+            }
+            Some(running) => {
+                let plan = running.plan;
+                let winner = &plan.arms[number % plan.arms.len()].name;
+                let ended = engine.end_experiment(&plan.name, winner).await;
+                (ended, "ended experiments")
+            }
+        };
+        if self.disk.is_down() {
+            return Reply::Refused(Why::Unknown);
+        }
+        match done {
+            Ok(()) => {
+                self.count(what);
+                Reply::Done
+            }
+            Err(refusal) => Reply::Refused(why(&refusal).0),
         }
     }
 

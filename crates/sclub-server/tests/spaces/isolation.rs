@@ -299,7 +299,7 @@ fn each_space_has_limits_of_its_own() {
         server.send("b-read", "GET", "/v1/spaces/b/state", "").0,
         200
     );
-    let long = json!({"user": "u", "exclude": ["x".repeat(400)]});
+    let long = json!({"user": "u", "exclude": ["x".repeat(200), "y".repeat(200)]});
     let recommend = |space: &str, body: &Value| {
         let path = format!("/v1/spaces/{space}/recommend");
         server.refused(&format!("{space}-write"), "POST", &path, body)
@@ -312,6 +312,25 @@ fn each_space_has_limits_of_its_own() {
     server.ok("b-write", "POST", "/v1/spaces/b/recommend", &long);
     // The server's limit counts where a space has none of its own.
     assert_eq!(recommend("a", &json!({"user": "u", "k": 4})).0, 422);
+}
+
+#[test]
+fn calls_that_reach_no_space_count_for_the_rate_of_their_key() {
+    let folder = tempdir().unwrap();
+    let server = Server::of(
+        Settings {
+            rate: 3,
+            ..settings(folder.path())
+        },
+        keys(),
+        None,
+    );
+    let status = |space: &str| {
+        server
+            .send("a-read", "GET", &format!("/v1/spaces/{space}/state"), "")
+            .0
+    };
+    assert_eq!(["b", "c", "default", "b"].map(status), [403, 403, 403, 429]);
 }
 
 #[test]

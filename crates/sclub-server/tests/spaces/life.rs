@@ -38,6 +38,33 @@ fn spaces_are_kept_over_a_restart() {
 }
 
 #[test]
+fn a_space_does_not_need_the_file_of_its_transform_again() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("transform.json");
+    let items = ["green tea", "black tea", "coffee"].map(|title| {
+        let item = json!({"id": title, "title": title});
+        serde_json::from_value::<sclub_features::RawItem>(item).unwrap()
+    });
+    let options = sclub_features::Options {
+        dim: 2,
+        ..sclub_features::Options::default()
+    };
+    let fitted = sclub_features::fit(&items, &options, None).unwrap();
+    std::fs::write(&file, fitted.transform.encode()).unwrap();
+    let data = folder.path().join("data");
+    let server = Server::new(&data, Keys::none());
+    let given = json!({"features": file});
+    server.ok("", "PUT", "/v1/spaces/shop", &given);
+    drop(server);
+    std::fs::remove_file(&file).unwrap();
+    let server = Server::new(&data, Keys::none());
+    let card = server.ok("", "GET", "/v1/spaces/shop", &Value::Null);
+    assert_eq!(card["status"], "ready", "{card}");
+    let item = json!({"id": "mate", "title": "mate tea"});
+    server.ok("", "PUT", "/v1/spaces/shop/items", &item);
+}
+
+#[test]
 fn a_broken_space_stops_no_other() {
     let folder = tempdir().unwrap();
     let server = Server::new(folder.path(), Keys::none());

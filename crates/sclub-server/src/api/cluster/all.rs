@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::http::Response;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::batch::{Share, of_whole_batch};
 use super::{DEADLINE, LONG_MS, Manner, RETRY, ask_as, whole};
@@ -14,7 +15,7 @@ use crate::api::model::CompactResponse;
 use crate::api::{Answer, json};
 use crate::cluster::bus::{Bucket, BusError};
 use crate::cluster::call::{GroupAnswer, GroupCall, NodeCall, Route, decode, encode};
-use crate::cluster::members::{Members, Move, forget_key, owners};
+use crate::cluster::members::{Member, Members, Move, forget_key, owners};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, ask_node, execute_on_node, sweep_exports};
 use crate::edge::ApiError;
@@ -279,27 +280,34 @@ pub(super) async fn state(
     Ok(json(&whole))
 }
 
-/// A node, and a group of a cluster.
-#[derive(Debug, Serialize)]
+/// The nodes of a cluster.
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct NodeList {
+    /// The node that answers.
     node: String,
-    nodes: Vec<crate::cluster::members::Member>,
-    owners: std::collections::BTreeMap<String, String>,
+    /// The nodes that are running.
+    nodes: Vec<Member>,
+    /// The owner of each group.
+    owners: BTreeMap<String, String>,
+    /// The nodes that own nothing, because an operator has said so.
     drained: Vec<String>,
+    /// The number of partitions.
     partitions: usize,
     /// The last changes of owners that this node has seen, the newest first.
     moves: Vec<Move>,
     /// The state of each group that this node follows or owns.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) hashes: Option<std::collections::BTreeMap<String, GroupHash>>,
+    pub(super) hashes: Option<BTreeMap<String, GroupHash>>,
 }
 
 /// The state of a group on one node.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub(super) struct GroupHash {
+    /// True if the node writes the group's log.
     is_leading: bool,
     /// The last batch.
     position: u64,
+    /// A hash of everything learned.
     hash: String,
 }
 
@@ -342,9 +350,9 @@ pub(super) fn node_list(node: &Node) -> NodeList {
 
 /// Returns the nodes of the cluster, and the owner of each partition; with `hash=true` also a hash of the state of each
 /// partition that this node has, which takes time with many users.
-#[utoipa::path(get, path = "/v1/nodes", tag = "look", responses(
-    (status = 200, body = serde_json::Value, description = "The nodes"),
-    (status = 404, body = ErrorBody, description = "The server is not part of a cluster")))]
+#[utoipa::path(get, path = "/v1/nodes", tag = "look", params(("hash" = Option<bool>, Query, description = "True to include hashes")), responses(
+    (status = 200, body = NodeList, description = "The nodes"),
+    (status = 404, body = ErrorBody, description = "`unknown_path`: the server is not part of a cluster")))]
 pub(in crate::api) async fn nodes() -> ApiError {
     ApiError::unknown("unknown_path", "this server is not part of a cluster")
 }

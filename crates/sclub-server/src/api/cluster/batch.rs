@@ -210,8 +210,9 @@ pub(super) fn error_of(answer: &HttpAnswer) -> Option<ApiError> {
 }
 
 fn known_code(code: &str) -> &'static str {
-    const CODES: [&str; 18] = [
+    const CODES: [&str; 19] = [
         "bad_json",
+        "no_candidates",
         "unknown_decision",
         "unknown_item",
         "unknown_user",

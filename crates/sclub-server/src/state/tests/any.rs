@@ -1,4 +1,6 @@
-//! Random events: every admitted event can be applied, and replay gives the same state.
+//! Random events: every admitted event can be applied, replay gives the same state, and the totals are exact.
+
+use std::collections::HashMap;
 
 use proptest::prelude::*;
 use sclub::{ContextMode, Sequential};
@@ -8,6 +10,7 @@ use crate::context::Context;
 use crate::description::Description;
 use crate::event::{DescribedItem, ListItem, RewardedList};
 use crate::experiment::ArmPlan;
+use crate::settings::Literal;
 
 /// An event to try.
 #[derive(Debug, Clone)]
@@ -16,7 +19,7 @@ enum Try {
     /// The fit that one of the policies would make, if one is due.
     Fit(usize),
     /// An experiment with these policies, the last one as a shadow arm.
-    Start(Vec<&'static sclub::Spec>),
+    Start(Vec<Settings>),
     /// The end of the experiment under way, and the winner.
     End(usize),
 }
@@ -164,10 +167,18 @@ fn some_event() -> impl Strategy<Value = Try> {
     ]
 }
 
-/// The policies that can be served, with one that learns from lists.
-fn all_servable() -> Vec<&'static sclub::Spec> {
+/// The policies that can be served, with one that learns from lists and one that cannot correct a reward.
+fn all_servable() -> Vec<Settings> {
     by_id::register();
-    servable()
+    let named = |name: &str| Settings {
+        policy: Some(name.to_owned()),
+        ..Settings::default()
+    };
+    let mut forgetful = named("sclub-soft");
+    let half_life = ("half-life".to_owned(), Literal::Number(50.0));
+    forgetful.constants.extend([half_life]);
+    let all = servable().into_iter().map(|spec| named(spec.name));
+    all.chain([forgetful]).collect()
 }
 
 fn some_batches() -> impl Strategy<Value = Vec<(Stamp, Vec<Try>)>> {
@@ -185,13 +196,9 @@ fn due_fit(state: &State, which: usize) -> Option<Event> {
     })
 }
 
-fn start(state: &State, policies: &[&'static sclub::Spec]) -> Event {
-    let arms = policies.iter().enumerate().map(|(place, spec)| {
-        let settings = Settings {
-            policy: Some(spec.name.to_owned()),
-            ..Settings::default()
-        };
-        let arm = state.identity().with_policy(&settings).unwrap();
+fn start(state: &State, policies: &[Settings]) -> Event {
+    let arms = policies.iter().enumerate().map(|(place, settings)| {
+        let arm = state.identity().with_policy(settings).unwrap();
         let shares = [5000, if policies.len() == 3 { 5000 } else { 2500 }, 2500];
         let is_last = place + 1 == policies.len();
         ArmPlan {
@@ -212,6 +219,77 @@ fn end(state: &State, winner: usize) -> Event {
     Event::EndExperiment {
         name: name.unwrap_or_default(),
         winner: format!("arm-{winner}"),
+    }
+}
+
+/// The totals, counted from the events alone.
+#[derive(Default)]
+struct Totals {
+    rounds: u64,
+    /// The number of rewards of each user, and their sum.
+    users: HashMap<String, (u64, f64)>,
+    assumed: HashMap<u64, f64>,
+    /// The sum of the magnitudes of all rewards.
+    magnitude: f64,
+}
+
+impl Totals {
+    fn follow(&mut self, event: &Event) {
+        match event {
+            Event::Learn { round } => {
+                self.rounds += 1;
+                for reward in round {
+                    self.add(&reward.user, reward.number, reward.reward);
+                }
+            }
+            Event::LearnLists { lists } => {
+                self.rounds += 1;
+                for list in lists {
+                    for (number, _, reward) in list.rewards() {
+                        self.add(&list.user, number, reward);
+                    }
+                }
+            }
+            Event::LearnAssumed {
+                round,
+                assumed,
+                corrected,
+            } => {
+                for reward in corrected {
+                    let from = self.assumed.remove(&reward.number).unwrap();
+                    self.users.get_mut(&reward.user).unwrap().1 += reward.reward - from;
+                    self.magnitude += reward.reward.abs() + from.abs();
+                }
+                self.rounds += u64::from(!round.is_empty());
+                for (reward, is_assumed) in round.iter().zip(assumed) {
+                    self.add(&reward.user, reward.number, reward.reward);
+                    if *is_assumed {
+                        self.assumed.insert(reward.number, reward.reward);
+                    }
+                }
+            }
+            Event::Forget { user } => drop(self.users.remove(user)),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, user: &str, number: u64, reward: f64) {
+        let (count, sum) = self.users.entry(user.to_owned()).or_default();
+        *count += 1;
+        *sum += reward;
+        self.magnitude += reward.abs();
+        // Its decision expired before.
+        self.assumed.remove(&number);
+    }
+
+    fn check(&self, state: &State) {
+        assert_eq!(state.rounds(), self.rounds, "rounds");
+        let mut users = self.users.values();
+        let (count, sum) = state.rewards();
+        assert_eq!(count, users.clone().map(|(count, _)| count).sum::<u64>());
+        let expected: f64 = users.by_ref().map(|(_, sum)| sum).sum();
+        let tolerance = 1e-9 * (1.0 + self.magnitude);
+        assert!((sum - expected).abs() <= tolerance, "{sum}, {expected}");
     }
 }
 
@@ -255,7 +333,8 @@ proptest! {
         batches in some_batches(),
         saved_after in 0..50usize,
     ) {
-        let mut identity = identity(policy.name, dim);
+        let settings = Settings { dim, ..policy };
+        let mut identity = Identity::new(&settings, &*crate::env::Env::real().random).unwrap();
         if let Some(mode) = context {
             let features = ["hour", "device"].map(str::to_owned);
             identity.context = Context::new(&features, mode).unwrap();
@@ -264,12 +343,16 @@ proptest! {
         let log = live(&mut state, batches);
 
         let mut again = State::new(identity).unwrap();
+        let mut totals = Totals::default();
         for (place, (bytes, hash)) in log.iter().enumerate() {
             let batch = Batch::decode(bytes).unwrap();
             let number = place as u64 + 1;
             prop_assert_eq!(again.replay(number, &batch, &mut Effect::default()), Ok(()));
             prop_assert_eq!(&again.hash(), hash);
-            if place == saved_after {
+            batch.events.iter().for_each(|event| totals.follow(event));
+            totals.check(&again);
+            let is_end = |event: &Event| matches!(event, Event::EndExperiment { .. });
+            if place == saved_after || batch.events.iter().any(is_end) {
                 again = reloaded(&again);
                 prop_assert_eq!(&again.hash(), hash);
             }

@@ -85,6 +85,27 @@ fn a_reward_in_place_of_an_assumed_one_is_as_if_it_had_come_at_once() {
 }
 
 #[test]
+fn a_correction_adds_the_difference_to_the_sum_and_no_reward() {
+    let mut state = state("linucb-ind");
+    let events = [
+        assume(vec![rewarded(1, "u", 0.25), rewarded(2, "u", 0.25)], vec![]),
+        assume(vec![rewarded(3, "u", 0.5)], vec![rewarded(2, "u", 1.0)]),
+    ];
+    for (event, (rewards, sum)) in events.into_iter().zip([(2, 0.5), (1, 1.25)]) {
+        let (before, mut effect) = (state.rewards(), Effect::default());
+        let stamp = Stamp { at: 0, clock: 1 };
+        let events = vec![event];
+        let batch = Batch { stamp, events };
+        state
+            .replay(state.position() + 1, &batch, &mut effect)
+            .unwrap();
+        assert_eq!((effect.rewards, effect.reward_sum), (rewards, sum));
+        let after = state.rewards();
+        assert_eq!((after.0 - before.0, after.1 - before.1), (rewards, sum));
+    }
+}
+
+#[test]
 fn only_assumed_rewards_of_known_users_are_replaced() {
     let mut state = state("linucb-ind");
     let first = assume(vec![rewarded(1, "u", 0.0)], vec![]);

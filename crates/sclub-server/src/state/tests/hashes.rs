@@ -39,6 +39,16 @@ fn the_hash_covers_every_field() {
         ("the value of an assumed reward", |state| {
             state.assumed.insert(70, 10, 0.5);
         }),
+        (
+            "an assumed reward that the policy has not learned",
+            |state| {
+                state.unlearned.insert(70, 10);
+            },
+        ),
+        ("the rounds", |state| state.rounds += 1),
+        ("that an experiment put the policy in force", |state| {
+            state.is_winner = true;
+        }),
         ("a description", |state| {
             let catalogue = &mut state.learned.as_mut().unwrap().catalogue;
             let description = Description {

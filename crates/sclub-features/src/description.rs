@@ -4,15 +4,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::identity::first_word;
-
 /// The maximum length of the JSON of an item, in bytes.
 pub const MAX_DATA: usize = 16 << 10;
-/// The maximum length of a title, in bytes.
+/// The maximum length of a title, in characters.
 pub const MAX_TITLE: usize = 1024;
 /// The maximum number of tags of an item.
 pub const MAX_TAGS: usize = 256;
-/// The maximum length of a tag, in bytes.
+/// The maximum length of a tag, in characters.
 pub const MAX_TAG: usize = 256;
 
 /// The names in a filter that are not fields of [`Description::data`].
@@ -59,25 +57,25 @@ impl Description {
     /// # Errors
     /// The field, and what is wrong with it.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
-        let too_long = |field, what: &str, length: usize, max: usize| {
-            let message = format!("{what} has {length} bytes; at most {max} are allowed");
+        let too_long = |field, what: &str, length: usize, unit: &str, max: usize| {
+            let message = format!("{what} has {length} {unit}; at most {max} are allowed");
             Err((field, message))
         };
-        if let Some(title) = &self.title
-            && title.len() > MAX_TITLE
-        {
-            return too_long("title", "the title", title.len(), MAX_TITLE);
+        let title = self.title.as_ref().map_or(0, |title| title.chars().count());
+        if title > MAX_TITLE {
+            return too_long("title", "the title", title, "characters", MAX_TITLE);
         }
         if self.tags.len() > MAX_TAGS {
             let count = self.tags.len();
             let message = format!("there are {count} tags; at most {MAX_TAGS} are allowed");
             return Err(("tags", message));
         }
-        if let Some(tag) = self.tags.iter().find(|tag| tag.len() > MAX_TAG) {
-            return too_long("tags", "a tag", tag.len(), MAX_TAG);
+        let mut tags = self.tags.iter().map(|tag| tag.chars().count());
+        if let Some(tag) = tags.find(|&length| length > MAX_TAG) {
+            return too_long("tags", "a tag", tag, "characters", MAX_TAG);
         }
         if self.data.len() > MAX_DATA {
-            return too_long("data", "data", self.data.len(), MAX_DATA);
+            return too_long("data", "data", self.data.len(), "bytes", MAX_DATA);
         }
         let object = self
             .object()
@@ -146,6 +144,12 @@ impl Facts {
             .binary_search_by_key(&field, |&(field, _)| field);
         place.ok().map(|place| self.numbers[place].1)
     }
+}
+
+/// The first 8 bytes of a hash.
+fn first_word(hash: &blake3::Hash) -> u64 {
+    let first = hash.as_bytes().first_chunk();
+    u64::from_le_bytes(*first.expect("a hash is longer"))
 }
 
 /// The hash of a field.

@@ -10,17 +10,36 @@
 //!
 //! All conditions must hold. An item without the field passes `none` only.
 
+use crate::id_text;
 use serde_json::{Map, Value};
 
 use crate::description::{Facts, field_hash, term};
-use crate::refusal::Refusal;
 
 /// The maximum number of values in a filter.
-const MAX_VALUES: usize = 10_000;
+pub const MAX_VALUES: usize = 10_000;
 /// The maximum number of conditions in a filter.
-const MAX_CONDITIONS: usize = 64;
+pub const MAX_CONDITIONS: usize = 64;
 /// The number of values up to which they are compared one by one.
 const FEW: usize = 8;
+
+/// A filter that cannot be understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {message}")]
+pub struct FilterError {
+    /// The field of the request.
+    pub field: String,
+    /// The reason.
+    pub message: String,
+}
+
+impl FilterError {
+    fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
 
 /// A filter that is ready to be applied.
 #[derive(Debug, Clone, PartialEq)]
@@ -48,7 +67,7 @@ impl Filter {
     ///
     /// # Errors
     /// Names the field that is invalid.
-    pub fn parse(filter: &Map<String, Value>) -> Result<Self, Refusal> {
+    pub fn parse(filter: &Map<String, Value>) -> Result<Self, FilterError> {
         let mut conditions = Vec::new();
         let mut values = 0;
         for (field, value) in filter {
@@ -56,7 +75,7 @@ impl Filter {
             match value {
                 Value::Object(parts) => {
                     if parts.is_empty() {
-                        return Err(Refusal::invalid(at, EXPECTED));
+                        return Err(FilterError::new(at, EXPECTED));
                     }
                     parse_parts(field, parts, &at, &mut conditions, &mut values)?;
                 }
@@ -72,7 +91,7 @@ impl Filter {
                 let message = format!(
                     "the filter is too long; at most {MAX_CONDITIONS} conditions and {MAX_VALUES} values are allowed"
                 );
-                return Err(Refusal::invalid("filter", message));
+                return Err(FilterError::new("filter", message));
             }
         }
         let text = serde_json::to_string(filter).unwrap_or_default();
@@ -103,17 +122,17 @@ fn parse_parts(
     at: &str,
     conditions: &mut Vec<Condition>,
     values: &mut usize,
-) -> Result<(), Refusal> {
+) -> Result<(), FilterError> {
     let (mut min, mut max) = (f64::NEG_INFINITY, f64::INFINITY);
     for (name, value) in parts {
         let at = format!("{at}.{name}");
         let mut list = || match value {
             Value::Array(list) => terms(field, list, &at, values),
-            _ => Err(Refusal::invalid(&*at, "must be a list of values")),
+            _ => Err(FilterError::new(&*at, "must be a list of values")),
         };
         let number = || {
             let number = value.as_f64();
-            number.ok_or_else(|| Refusal::invalid(&*at, "must be a number"))
+            number.ok_or_else(|| FilterError::new(&*at, "must be a number"))
         };
         match name.as_str() {
             "any" => conditions.push(Condition::Any(list()?)),
@@ -122,7 +141,7 @@ fn parse_parts(
             "min" => min = number()?,
             "max" => max = number()?,
             _ => {
-                return Err(Refusal::invalid(
+                return Err(FilterError::new(
                     at,
                     "unknown; a condition has any, all, none, min or max",
                 ));
@@ -137,12 +156,23 @@ fn parse_parts(
 }
 
 /// The hashes of values, in rising order.
-fn terms(field: &str, list: &[Value], at: &str, count: &mut usize) -> Result<Vec<u64>, Refusal> {
+fn terms(
+    field: &str,
+    list: &[Value],
+    at: &str,
+    count: &mut usize,
+) -> Result<Vec<u64>, FilterError> {
     *count += list.len();
     let mut hashes = Vec::with_capacity(list.len());
     for value in list {
         let message = "a value must be a string, a number, true or false";
-        let hash = term(field, value).ok_or_else(|| Refusal::invalid(at, message))?;
+        // A whole number is the id of its digits.
+        let id = match value {
+            Value::Number(_) if field == "id" => id_text(value).map(Value::from),
+            _ => None,
+        };
+        let hash = term(field, id.as_ref().unwrap_or(value))
+            .ok_or_else(|| FilterError::new(at, message))?;
         hashes.push(hash);
     }
     hashes.sort_unstable();
@@ -232,6 +262,15 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_number_is_the_id_of_its_digits() {
+        let filter = json!({"id": [7, 8.0, "x"]});
+        let filter = Filter::parse(filter.as_object().unwrap()).unwrap();
+        let passes = |id| filter.passes(&Facts::new(id, &Description::default()));
+        assert!(passes("7") && passes("8") && passes("x"));
+        assert!(!passes("8.0") && !passes("9"));
+    }
+
+    #[test]
     fn an_error_names_the_field() {
         for (filter, field) in [
             (json!({"price": {"min": "3"}}), "filter.price.min"),
@@ -243,10 +282,7 @@ mod tests {
             (json!({"tags": vec!["x"; MAX_VALUES + 1]}), "filter"),
         ] {
             let refused = Filter::parse(filter.as_object().unwrap()).unwrap_err();
-            assert!(
-                matches!(&refused, Refusal::Invalid { field: named, .. } if named == field),
-                "{refused:?}"
-            );
+            assert_eq!(refused.field, field, "{refused}");
         }
     }
 }

@@ -1,0 +1,72 @@
+//! Parameters of queries.
+
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+/// The page of the catalogue to return.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ItemsQuery {
+    /// The `next` of the previous page.
+    pub after: Option<String>,
+    /// The maximum number of entries.
+    #[param(default = 100, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// The page of the clusters to return.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ClustersQuery {
+    /// The `next` of the previous page.
+    pub after: Option<u64>,
+    /// The maximum number of entries.
+    #[param(default = 100, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// The amount of detail about a cluster.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterQuery {
+    /// The maximum number of favourites.
+    #[param(default = 10, maximum = 1000)]
+    pub items: Option<usize>,
+    /// The maximum number of members.
+    #[param(default = 20, maximum = 1000)]
+    pub members: Option<usize>,
+}
+
+/// The page of the history to return.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct HistoryQuery {
+    /// The `next` of the previous page.
+    pub before: Option<u64>,
+    /// The maximum number of entries.
+    #[param(default = 100, maximum = 1000)]
+    pub limit: Option<usize>,
+}
+
+/// The optional parts of the state.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct StateQuery {
+    /// True to include a hash of everything learned. It takes time with many users.
+    #[param(default = false)]
+    pub hash: Option<bool>,
+}
+
+/// The confirmation of a deletion.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteSpaceQuery {
+    /// The name of the space, again.
+    pub confirm: Option<String>,
+}

@@ -1,0 +1,120 @@
+"""JSON lines for Schemathesis, and the rules that no JSON schema can state.
+
+A valid request is one that the description allows and that fulfils these rules too. Requests that are meant to be invalid are
+sent as they are.
+"""
+
+import itertools
+import json
+
+import schemathesis
+
+#: The names of the test server's context features, and a value for each (`run` starts it with them).
+CONTEXT = {"hour": 0.5, "device": "phone"}
+#: Settings of a space that can be combined in any way.
+FREE = {
+    "dim", "journal-days", "lifetime", "max-batch", "max-body", "max-candidates", "max-id", "max-k", "max-seen", "propensities",
+    "rate", "snapshot-every",
+}  # fmt: skip
+
+numbers = itertools.count()
+spaces = itertools.count()
+#: The arms of the experiments that were started, by name.
+arms = {}
+
+
+@schemathesis.serializer("application/x-ndjson")
+def to_lines(ctx, value):
+    """A list is one line for each entry. Anything else, which is invalid, is one line."""
+    entries = value if isinstance(value, list) else [value]
+    return "".join(json.dumps(entry) + "\n" for entry in entries).encode()
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def from_lines(ctx, response):
+    return [json.loads(line) for line in response.content.splitlines()]
+
+
+@schemathesis.deserializer("application/octet-stream")
+def from_bytes(ctx, response):
+    return response.content.hex()
+
+
+def fit_recommendation(body):
+    # No two items have the same id, and 7 is the same id as "7".
+    if body.get("items"):
+        body["items"] = list({str(item["id"]): item for item in body["items"]}.values())
+    if body.get("candidates"):
+        body["candidates"] = list({str(id): id for id in body["candidates"]}.values())
+    # The server knows some context features only.
+    if body.get("context"):
+        body["context"] = {name: CONTEXT[name] for name in body["context"] if name in CONTEXT}
+
+
+def fit_feedback(body):
+    # There are no more rewards than items shown.
+    if body.get("rewards"):
+        del body["rewards"][1:]
+
+
+def fit_experiment(body):
+    # A name is used once, the shares sum to 100, and constants are those of the policy.
+    body["name"] = f"x{next(numbers)}"
+    body["shadows"] = body.get("shadows", [])[: 8 - len(body["arms"])]
+    for number, arm in enumerate(body["arms"] + body["shadows"]):
+        arm.update(name=f"a{number}", preset=None, constants={})
+        if number < len(body["arms"]):
+            arm["share"] = 10
+    body["arms"][0]["share"] = 110 - 10 * len(body["arms"])
+
+
+def fit_space(body):
+    for name in set(body) - FREE:
+        del body[name]
+
+
+def fit_batch(field, fit):
+    return lambda body: [fit(entry) for entry in body[field]]
+
+
+BODIES = {
+    "recommend": fit_recommendation,
+    "recommend_batch": fit_batch("requests", fit_recommendation),
+    "feedback": fit_feedback,
+    "feedback_batch": fit_batch("feedback", fit_feedback),
+    "start_experiment": fit_experiment,
+    "make_space": fit_space,
+}
+
+
+def call_of(case):
+    """The name of the call. One with another method than the description has is none."""
+    is_own = case.method.upper() == case.operation.method.upper()
+    return case.operation.definition.raw.get("operationId") if is_own else None
+
+
+@schemathesis.hook
+def before_call(ctx, case, kwargs):
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    call = call_of(case)
+    if call in BODIES and isinstance(case.body, dict):
+        body = json.loads(json.dumps(case.body))
+        BODIES[call](body)
+        case.body = body
+    # A space that exists already tells nothing about its settings.
+    if call == "make_space" and next(spaces) < 40:
+        case.path_parameters["space"] = f"s{next(numbers)}"
+    # The name is given twice.
+    if call == "delete_space":
+        case.query["confirm"] = case.path_parameters["space"]
+    # The winner is an arm.
+    if call == "end_experiment" and case.path_parameters["name"] in arms:
+        case.body = {"winner": arms[case.path_parameters["name"]]}
+
+
+@schemathesis.hook
+def after_call(ctx, case, response):
+    if response.status_code == 200 and call_of(case) == "start_experiment":
+        card = response.json()
+        arms[card["name"]] = card["arms"][0]["name"]
