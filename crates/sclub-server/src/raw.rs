@@ -195,7 +195,7 @@ pub fn patched(
     let mut data = new.description.object().ok().flatten().unwrap_or_default();
     for (name, value) in patch {
         match (name.as_str(), value) {
-            ("id", value) if value.as_str() == Some(&new.id) => {}
+            ("id", value) if id_text(value).as_ref() == Some(&new.id) => {}
             ("id", _) => {
                 let message = "the id is that in the path and cannot be changed; put a new item";
                 return Err(Refusal::invalid("id", message));
