@@ -282,6 +282,7 @@ pub(super) async fn patch(
     let bytes = body(&app, request).await?;
     let patch: serde_json::Map<String, serde_json::Value> = parse(&bytes)?;
     let engine = app.ready()?;
+    check_id(&app.settings, &id, || "id".to_owned())?;
     engine.patch(&id, patch).await?;
     shown(engine, &id)
 }
