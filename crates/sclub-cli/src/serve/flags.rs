@@ -66,7 +66,7 @@ pub fn flags() -> Vec<Flag> {
             ("reward-min", Number, "Smallest reward", ""),
             ("reward-max", Number, "Largest reward", ""),
             ("lifetime", Positive("SECONDS"), "Seconds for which a decision can be answered", "a week"),
-            ("propensities", Whole("N"), "Further draws for each decision, at most 10000, to estimate the probability of each item shown, which evaluation from logs needs; each request costs N further choices if the policy draws at random, none otherwise", "off; with --explore-share up to 100"),
+            ("propensities", Whole("N"), "Further draws for each decision, at most 10000, to estimate the probability of each item shown, which evaluation from logs needs; each request costs N further choices if the policy draws at random, none otherwise", "off; up to 100 with a share of explored decisions"),
             ("explore-share", Number, "Share of the decisions, from 0 to 1, that show a list drawn uniformly from the candidates, so that the log can tell what other policies would earn", "none"),
             ("unanswered", Number, "Reward of items that were shown and got none in time, such as 0; a reward that comes later replaces it", "none"),
             ("after", Time, "Time after which an item shown gets the reward of --unanswered, such as 90s, 30m or 12h", ""),

@@ -179,7 +179,7 @@ fn what_cannot_be_is_refused_in_our_words() {
             r#"{"user":"u","candidates":["i1"],"exclude":["i1"]}"#.to_owned(),
             404,
             "no_candidates",
-            json!("candidates"),
+            json!("exclude"),
         ),
         (
             "POST",

@@ -6,9 +6,10 @@ use std::path::Path;
 use sclub_server::engine::{Engine, Import, ImportRow};
 use sclub_server::env::Env;
 use sclub_server::event::{DescribedItem, Item};
+use sclub_server::store::Folder;
 use tokio::runtime::Runtime;
 
-use crate::bench::{Bench, of};
+use crate::bench::{Bench, of, wait_until};
 use crate::common::disk::Faults;
 use crate::common::{copy_of, files, new_folder};
 
@@ -53,6 +54,9 @@ fn start(data: &Path) -> (u64, usize) {
     let seen = (state.rounds(), state.catalogue().unwrap().len());
     drop(state);
     Runtime::new().unwrap().block_on(engine.close());
+    drop(engine);
+    // Threads of the engine may end a moment later.
+    wait_until(|| Folder::open(&Env::real(), data).is_ok());
     seen
 }
 

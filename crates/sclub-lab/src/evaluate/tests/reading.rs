@@ -78,7 +78,7 @@ fn read(folder: &Path, lines: &[String], items: Option<&str>) -> Result<Log, Log
 }
 
 #[test]
-fn candidates_are_what_filter_exclude_and_seen_leave_of_the_catalogue() {
+fn candidates_are_what_filter_and_exclude_leave_of_the_catalogue() {
     let folder = tempfile::tempdir().unwrap();
     let items = r#"
 {"id":"a","features":[1,0],"tags":["red"],"data":{"price":3}}
@@ -89,15 +89,30 @@ fn candidates_are_what_filter_exclude_and_seen_leave_of_the_catalogue() {
     let red = r#""catalogue":{"revision":4,"filter":{"tags":["red"]}}"#;
     let lines = [
         line(1, "u", "a", red),
-        line(2, "u", "b", r#""catalogue":{"revision":4,"seen":1}"#),
+        line(
+            2,
+            "u",
+            "b",
+            r#""catalogue":{"revision":4,"seen":1,"exclude":["a"]}"#,
+        ),
         line(
             3,
             "v",
             "c",
             r#""catalogue":{"revision":4,"seen":2,"exclude":["b","gone"]}"#,
         ),
-        line(4, "u", "c", r#""catalogue":{"revision":4,"seen":1}"#),
-        line(5, "u", "c", r#""catalogue":{"revision":4,"seen":9}"#),
+        line(
+            4,
+            "u",
+            "c",
+            r#""catalogue":{"revision":4,"seen":1,"exclude":["b"]}"#,
+        ),
+        line(
+            5,
+            "u",
+            "c",
+            r#""catalogue":{"revision":4,"seen":9,"exclude":["b","a"]}"#,
+        ),
         line(6, "u", "c", red),
         line(7, "u", "c", r#""candidates":["c","a"]"#),
     ];
@@ -112,8 +127,7 @@ fn candidates_are_what_filter_exclude_and_seen_leave_of_the_catalogue() {
             )
         })
         .collect();
-    // Item d is not available. Decision 5 shows what u has seen in decision 4, as a server does that has no room for more.
-    // Decision 6 shows an item that its filter excludes.
+    // Item d is not available. `exclude` has what the rule `seen` left out. Decision 6 shows an item that its filter excludes.
     let expected: [(&[u32], &[u32]); 6] = [
         (&[0, 1], &[]),
         (&[0, 1, 2], &[0]),
