@@ -246,9 +246,33 @@ impl World {
                 .map(|recommended| vec![recommended]),
             all => engine.recommend_all(all),
         };
+        // Returns true if the request may have been refused for this reason.
+        let may_be = |request: &RecommendRequest, why: Why| {
+            let model = site.model.borrow();
+            match (&request.among, why) {
+                (Choice::Candidates(ids), Why::UnknownItem) => {
+                    is_strict && ids.iter().any(|id| model.may_be(id).1)
+                }
+                // No item may pass the filter.
+                (_, Why::Invalid) if has_filter(request) => true,
+                (Choice::Candidates(ids), Why::Invalid) => ids.iter().all(|id| model.may_be(id).1),
+                // Every item that is not excluded may be absent.
+                (Choice::All(excluded), Why::Invalid) => model
+                    .item_names()
+                    .all(|item| excluded.contains(item) || model.may_be(item).1),
+                (_, Why::Closing) => site.is_closing.get(),
+                _ => false,
+            }
+        };
         match answered {
             Ok(all) => {
                 for (request, recommended) in requests.iter().zip(&all) {
+                    if let Some(refusal) = &recommended.refused {
+                        if !may_be(request, why(refusal).0) {
+                            self.violation(format!("{request:?} was refused: {refusal:?}"));
+                        }
+                        continue;
+                    }
                     self.expect(check_shown(site, request, recommended));
                     if is_strict && !recommended.missing.is_empty() {
                         self.violation(format!("{request:?} is strict, and was answered"));
@@ -257,7 +281,8 @@ impl World {
                         self.expect(check_filter(engine, recommended));
                     }
                 }
-                for (request, recommended) in requests.iter().zip(all) {
+                let answered = requests.iter().zip(all);
+                for (request, recommended) in answered.filter(|(_, one)| one.refused.is_none()) {
                     let items = recommended.items.into_iter().map(|(item, _)| item);
                     self.hand_out(site, recommended.decision, &request.user, items.collect());
                 }
@@ -265,23 +290,7 @@ impl World {
             }
             Err(refusal) => {
                 let (why, _) = why(&refusal);
-                let model = site.model.borrow();
-                let may_be = requests.iter().any(|request| match (&request.among, why) {
-                    (Choice::Candidates(ids), Why::UnknownItem) => {
-                        is_strict && ids.iter().any(|id| model.may_be(id).1)
-                    }
-                    // No item may pass the filter.
-                    (_, Why::Invalid) if has_filter(request) => true,
-                    (Choice::Candidates(ids), Why::Invalid) => {
-                        ids.iter().all(|id| model.may_be(id).1)
-                    }
-                    // Every item that is not excluded may be absent.
-                    (Choice::All(excluded), Why::Invalid) => model
-                        .item_names()
-                        .all(|item| excluded.contains(item) || model.may_be(item).1),
-                    (_, Why::Closing) => site.is_closing.get(),
-                    _ => false,
-                });
+                let may_be = requests.iter().any(|request| may_be(request, why));
                 if !may_be && !self.disk.is_down() {
                     self.violation(format!("{requests:?} were refused: {refusal:?}"));
                 }

@@ -48,7 +48,7 @@ pub fn why(refusal: &Refusal) -> (Why, Option<usize>) {
         Refusal::Forgotten => Why::Forgotten,
         Refusal::OtherCopy => Why::OtherCopy,
         Refusal::UnknownItem { .. } => Why::UnknownItem,
-        Refusal::Invalid { .. } => Why::Invalid,
+        Refusal::Invalid { .. } | Refusal::NoCandidates { .. } => Why::Invalid,
         Refusal::ReadOnly(_) => Why::ReadOnly,
         Refusal::Unknown(_) => Why::Unknown,
         Refusal::Overloaded => Why::Overloaded,
