@@ -2,11 +2,11 @@
 //!
 //! | module | has |
 //! |---|---|
-//! | [`sums`] | the running sums of an arm |
-//! | [`intervals`] | estimates with confidence sequences |
-//! | [`plan`] | the arms, the split of the users |
-//! | [`running`] | the experiment under way, as a part of the state |
-//! | [`report`] | the results |
+//! | `sums` | the running sums of an arm |
+//! | `intervals` | estimates with confidence sequences |
+//! | `plan` | the arms, the split of the users |
+//! | `running` | the experiment under way, as a part of the state |
+//! | `report` | the results |
 //!
 //! `docs/experiments.md` is for users.
 

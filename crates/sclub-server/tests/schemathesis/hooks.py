@@ -46,6 +46,10 @@ def fit_recommendation(body):
         body["items"] = list({str(item["id"]): item for item in body["items"]}.values())
     if body.get("candidates"):
         body["candidates"] = list({str(id): id for id in body["candidates"]}.values())
+    # A range does not end before it begins.
+    for condition in (body.get("filter") or {}).values():
+        if isinstance(condition, dict) and "min" in condition and "max" in condition:
+            condition["min"], condition["max"] = sorted((condition["min"], condition["max"]))
     # The server knows some context features only.
     if body.get("context"):
         body["context"] = {name: CONTEXT[name] for name in body["context"] if name in CONTEXT}

@@ -101,6 +101,9 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
     let preset = json!({"enum": presets.collect::<Vec<_>>()});
     let constant = json!({"propertyNames": {"enum": names}});
     let nothing = json!({"type": "null"});
+    let title = json!({"maxLength": MAX_TITLE});
+    let tags = json!({"maxItems": MAX_TAGS, "items": {"type": "string", "maxLength": MAX_TAG}});
+    let data = json!({"propertyNames": {"not": {"enum": RESERVED}}});
     let name = name_schema();
     vec![
         (
@@ -145,16 +148,19 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
             json!({"enum": ["draw", "order"]}),
         ),
         ("InlineItem/properties/features", features.clone()),
-        ("ItemLine/properties/features", features),
-        ("ItemLine/properties/title", json!({"maxLength": MAX_TITLE})),
+        ("ItemLine/properties/features", features.clone()),
+        ("ItemLine/properties/title", title.clone()),
+        ("ItemLine/properties/tags", tags.clone()),
+        ("ItemLine/properties/data", data.clone()),
+        // With a transform the raw fields of an item are accepted too.
         (
-            "ItemLine/properties/tags",
-            json!({"maxItems": MAX_TAGS, "items": {"type": "string", "maxLength": MAX_TAG}}),
+            "ItemPatch",
+            json!({"additionalProperties": settings.transform.is_some()}),
         ),
-        (
-            "ItemLine/properties/data",
-            json!({"propertyNames": {"not": {"enum": RESERVED}}}),
-        ),
+        ("ItemPatch/properties/features", features),
+        ("ItemPatch/properties/title", title),
+        ("ItemPatch/properties/tags", tags),
+        ("ItemPatch/properties/data", data),
         (
             "FeedbackRequest",
             json!({"anyOf": [
