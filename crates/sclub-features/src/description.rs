@@ -97,7 +97,7 @@ impl Description {
     }
 }
 
-/// What filters compare about an item.
+/// The facts of an item that filters compare.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
     /// One for each field.

@@ -56,11 +56,11 @@ pub struct Condition {
     pub name: String,
     /// The hash of the field.
     pub field: u64,
-    /// What must hold.
+    /// The test of its value.
     pub test: Test,
 }
 
-/// What must hold for a field.
+/// A test of the value of a field.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// The number is in a range, ends included.

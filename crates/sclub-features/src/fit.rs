@@ -84,7 +84,7 @@ pub struct Fitted {
     pub transform: Transform,
     /// The vectors of the catalogue's items.
     pub vectors: Matrix,
-    /// What was made of each column, and how much it explains.
+    /// The report: the kind of each column, and the share that it explains.
     pub report: Report,
 }
 

@@ -214,7 +214,7 @@ fn located(error: sclub_features::FitError, path: &Path, read: &ReadItems) -> an
     }
 }
 
-/// Who took which item of the catalogue.
+/// The interactions of users with items of the catalogue.
 fn matched(
     all: &Interactions,
     items: &[RawItem],
@@ -267,7 +267,7 @@ fn matched(
     Ok(Sparse::with_values(items.len(), &rows))
 }
 
-/// What was made of each column, and how much it explains.
+/// The report of a fit: the kind of each column, and the share that it explains.
 fn report(fitted: &Fitted) -> String {
     let report = &fitted.report;
     let percent = |share: Option<f64>| match share {

@@ -144,11 +144,11 @@ Examples:
 /// The rewards that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sent {
-    /// Those of all items shown
+    /// Rewards of all items shown
     All,
-    /// Those that are not 0
+    /// Rewards that are not 0
     Clicks,
-    /// Those that are not 0, and 0 for the others of the list
+    /// Rewards that are not 0, and 0 for the others of the list
     Others,
 }
 
