@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use sclub::Outlook;
 
 use crate::experiment::{ArmReport, ExperimentReport, Experiments};
+use crate::latency::{Latencies, Window};
 use crate::locks::lock;
 use crate::state::{Effect, Record, State, What};
 
@@ -114,26 +115,35 @@ struct CallMeters {
 struct Second {
     recommend: Window,
     feedback: Window,
+    recommends: AtomicU64,
+    feedbacks: AtomicU64,
     rewards: AtomicU64,
     /// The sum of the rewards, in millionths.
     reward_sum: AtomicU64,
 }
 
-/// The summary of a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The counts of a second, or since the last summary. Those of batches are included, each by itself.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The number of recommendations.
     pub recommends: u64,
-    /// The number of feedback calls.
+    /// The number of feedbacks.
     pub feedbacks: u64,
+    /// The number of rewards learned.
+    pub rewards: u64,
+    /// The sum of the rewards learned.
+    pub reward_sum: f64,
+    /// The latencies of calls that recommend.
+    pub recommend: Latencies,
+    /// The latencies of calls with feedback.
+    pub feedback: Latencies,
+}
+
+impl Summary {
     /// The mean of the rewards learned.
-    pub reward_rate: Option<f64>,
-    /// The median latency of a recommendation, in seconds.
-    pub recommend_p50: Option<f64>,
-    /// The 99th percentile of the latency of a recommendation, in seconds.
-    pub recommend_p99: Option<f64>,
-    /// The 99th percentile of the latency of feedback, in seconds.
-    pub feedback_p99: Option<f64>,
+    pub fn reward_rate(&self) -> Option<f64> {
+        (self.rewards > 0).then(|| self.reward_sum / self.rewards as f64)
+    }
 }
 
 impl std::fmt::Debug for Meters {
@@ -303,15 +313,26 @@ impl Meters {
         }
         timed.seconds.record(took.as_secs_f64());
         match call {
-            Call::Recommend => {
-                if status < 400 {
+            Call::Recommend | Call::RecommendBatch => {
+                if call == Call::Recommend && status < 400 {
                     self.decided(1);
                 }
                 self.second.recommend.record(took);
             }
-            Call::Feedback => self.second.feedback.record(took),
-            _ => {}
+            Call::Feedback | Call::FeedbackBatch => {
+                if call == Call::Feedback && status < 400 {
+                    self.fed_back(1);
+                }
+                self.second.feedback.record(took);
+            }
+            Call::Other => {}
         }
+    }
+
+    /// Counts feedbacks that were taken in a batch.
+    pub fn fed_back(&self, feedbacks: u64) {
+        let counted = &self.second.feedbacks;
+        counted.fetch_add(feedbacks, Ordering::Relaxed);
     }
 
     /// Counts a request that another node answered.
@@ -362,6 +383,8 @@ impl Meters {
     /// Counts decisions that were made in a batch.
     pub fn decided(&self, decisions: u64) {
         self.decisions.increment(decisions);
+        let counted = &self.second.recommends;
+        counted.fetch_add(decisions, Ordering::Relaxed);
         self.total_decisions.fetch_add(decisions, Ordering::Relaxed);
     }
 
@@ -467,16 +490,16 @@ impl Meters {
 
     /// The summary since the last call. There must be one caller only.
     pub fn second(&self) -> Summary {
-        let (recommend, feedback) = (self.second.recommend.take(), self.second.feedback.take());
-        let rewards = self.second.rewards.swap(0, Ordering::Relaxed);
-        let sum = self.second.reward_sum.swap(0, Ordering::Relaxed) as i64;
+        let second = &self.second;
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        let millionths = take(&second.reward_sum) as i64;
         Summary {
-            recommends: recommend.iter().sum(),
-            feedbacks: feedback.iter().sum(),
-            reward_rate: (rewards > 0).then(|| sum as f64 * 1e-6 / rewards as f64),
-            recommend_p50: quantile(&recommend, 0.5),
-            recommend_p99: quantile(&recommend, 0.99),
-            feedback_p99: quantile(&feedback, 0.99),
+            recommends: take(&second.recommends),
+            feedbacks: take(&second.feedbacks),
+            rewards: take(&second.rewards),
+            reward_sum: millionths as f64 * 1e-6,
+            recommend: second.recommend.take(),
+            feedback: second.feedback.take(),
         }
     }
 }
@@ -578,80 +601,9 @@ pub fn joined(texts: impl Iterator<Item = String>) -> String {
         .collect()
 }
 
-/// The number of buckets in a window: eight for each doubling of the nanoseconds.
-const CELLS: usize = 8 * 40;
-
-/// A histogram of the latencies since it was last taken.
-struct Window([AtomicU64; CELLS]);
-
-impl std::fmt::Debug for Window {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Window")
-    }
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
-    }
-}
-
-impl Window {
-    fn record(&self, took: Duration) {
-        let cell = cell(took.as_nanos() as u64);
-        self.0[cell].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Vec<u64> {
-        let taken = self.0.iter().map(|cell| cell.swap(0, Ordering::Relaxed));
-        taken.collect()
-    }
-}
-
-fn cell(nanoseconds: u64) -> usize {
-    let value = nanoseconds.max(8);
-    let exponent = 63 - value.leading_zeros();
-    let eighth = (value >> (exponent - 3)) & 7;
-    ((exponent - 3) as usize * 8 + eighth as usize).min(CELLS - 1)
-}
-
-/// The upper end of the cell that a quantile is in, in seconds.
-fn quantile(cells: &[u64], share: f64) -> Option<f64> {
-    let total: u64 = cells.iter().sum();
-    if total == 0 {
-        return None;
-    }
-    let rank = (share * total as f64).ceil() as u64;
-    let mut seen = 0;
-    let found = cells.iter().position(|&count| {
-        seen += count;
-        seen >= rank
-    })?;
-    let (exponent, eighth) = (found / 8 + 3, found % 8);
-    Some((9 + eighth) as f64 * 2f64.powi(exponent as i32 - 3) * 1e-9)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_within_an_eighth() {
-        let window = Window::default();
-        assert_eq!(quantile(&window.take(), 0.5), None);
-        for microseconds in 1..=1000 {
-            window.record(Duration::from_micros(microseconds));
-        }
-        let cells = window.take();
-        for (share, expected) in [(0.5, 500e-6), (0.99, 990e-6), (0.001, 1e-6)] {
-            let found = quantile(&cells, share).unwrap();
-            assert!(
-                found >= expected && found <= expected * 1.126,
-                "{share}: {found} for {expected}"
-            );
-        }
-        assert!(window.take().iter().all(|&count| count == 0));
-    }
 
     #[test]
     fn counts_are_rendered() {
@@ -662,8 +614,23 @@ mod tests {
         assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="ok"} 1"#));
         assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="refused"} 1"#));
         assert!(text.contains(r#"sclub_request_seconds_bucket{call="recommend",le="0.0025"} 2"#));
-        assert_eq!(meters.second().recommends, 2);
-        assert_eq!(meters.second().recommends, 0);
+    }
+
+    #[test]
+    fn a_second_counts_each_part_of_a_batch_and_nothing_that_was_refused() {
+        let meters = Meters::default();
+        let took = Duration::from_millis(2);
+        meters.answered(Call::Recommend, took, 200);
+        meters.answered(Call::Recommend, took, 422);
+        meters.decided(30);
+        meters.answered(Call::RecommendBatch, took, 200);
+        meters.answered(Call::Feedback, took, 200);
+        meters.fed_back(20);
+        meters.answered(Call::FeedbackBatch, took, 200);
+        let second = meters.second();
+        assert_eq!((second.recommends, second.feedbacks), (31, 21));
+        assert!(second.feedback.quantile(0.5) >= Some(2e-3));
+        assert_eq!(meters.second(), Summary::default());
     }
 
     #[test]

@@ -258,6 +258,7 @@ async fn run_node(
     if ended.cut > 0 {
         tracing::warn!(cut = ended.cut, "connections were cut");
     }
+    app.save_figures();
     match broken {
         Some(reason) => Err(ServeError::Settings(reason)),
         None => Ok(()),

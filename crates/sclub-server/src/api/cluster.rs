@@ -99,8 +99,8 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             ask(&node, node.catalogue(), route, bytes).await
         }
         _ if path.starts_with("/v1/users/") => {
-            let id = path.trim_start_matches("/v1/users/");
-            let id = percent_decoded(id);
+            let rest = path.trim_start_matches("/v1/users/");
+            let id = percent_decoded(rest.split('/').next().unwrap_or(rest));
             ask(&node, node.group_of(&id), route, nothing).await
         }
         _ if path.starts_with("/v1/experiments") => Err(ApiError::new(
@@ -116,6 +116,8 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             "unsupported",
             "a node has no backup of the cluster; use 'sclub cluster backup'",
         )),
+        // A node has figures of its own requests.
+        "/v1/timeline" => Ok(inner(app, request).await),
         "/v1/stream" => {
             let mut head = request.into_parts().0;
             let closing = Closing::from_request_parts(&mut head, app).await;

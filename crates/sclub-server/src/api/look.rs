@@ -216,6 +216,7 @@ fn favourites(catalogue: &Catalogue, estimate: &[f64], max: usize) -> Vec<Favour
         .into_iter()
         .map(|(mean, slot)| Favourite {
             id: catalogue.entry(slot).id.to_string(),
+            title: catalogue.description(slot).title.clone(),
             mean,
         })
         .collect()

@@ -106,7 +106,8 @@ struct Dictionary {
     file: Option<u64>,
     by_revision: HashMap<u64, u32>,
     by_hash: HashMap<[u8; 16], u32>,
-    count: u32,
+    /// The id of each item, by index.
+    ids: Vec<Box<str>>,
 }
 
 impl Dictionary {
@@ -123,8 +124,8 @@ impl Dictionary {
                 id: id.to_owned(),
                 features: features.to_vec(),
             });
-            self.count += 1;
-            self.count - 1
+            self.ids.push(id.into());
+            self.ids.len() as u32 - 1
         })
     }
 }
@@ -331,7 +332,7 @@ impl Keeper {
             position: self.position,
             events: self.events,
             clock: self.shared.clock(),
-            items_before: self.dictionary.count,
+            items_before: self.dictionary.ids.len() as u32,
             ..Page::default()
         };
         self.add_decisions(&mut page);
@@ -354,11 +355,36 @@ impl Keeper {
             return Err(error);
         }
         self.wait_for_answers();
+        self.count(&page);
         self.taken.clear();
         self.last += 1;
         (self.position, self.events) = (page.position, page.events);
         self.publish_position();
         Ok(())
+    }
+
+    /// Counts the items and the rewards of a page, and adds the rewards to what users have seen.
+    fn count(&self, page: &Page) {
+        let shared = &self.shared;
+        if shared.is_replicated || (page.shown.is_empty() && page.rewards.is_empty()) {
+            return;
+        }
+        let ids = &self.dictionary.ids;
+        let shown = page.shown.iter().flat_map(|row| &row.items);
+        let shown = shown.map(|(place, _)| &*ids[*place as usize]);
+        let assumed = shared.settings.unanswered.unwrap_or(0.0);
+        let rewards = page.rewards.iter().map(|row| {
+            let (number, before) = match row.source {
+                Source::Corrected => (0, assumed),
+                Source::Sent | Source::Assumed => (1, 0.0),
+            };
+            (&*ids[row.item as usize], number, row.reward - before)
+        });
+        let now = shared.env().clock.wall();
+        shared.item_counts.add(now, shown, rewards);
+        for row in &page.rewards {
+            shared.seen.reward(&row.user, row.number, row.reward);
+        }
     }
 
     /// Has the decisions that were written wait for their rewards.

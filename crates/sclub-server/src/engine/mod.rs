@@ -20,8 +20,10 @@ mod feedback;
 mod fit;
 mod fold;
 mod import;
+mod item_counts;
 mod journal;
 mod owner;
+mod preview;
 mod recommend;
 mod replica;
 mod seen;
@@ -46,8 +48,11 @@ pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use import::{FolderContents, Import, ImportRow, ImportSummary, folder_contents, is_imported};
+pub use item_counts::ItemCount;
+pub use preview::{Preview, PreviewItem};
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended, Rules};
 pub use replica::{CatalogueSource, Replica, Role};
+pub use seen::SeenDecision;
 pub use upkeep::{Compacted, Compaction};
 pub use verify::{Verified, verify};
 
@@ -62,6 +67,7 @@ use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
 use equal::EqualRewards;
 use fit::{Fits, Watch};
+use item_counts::ItemCounts;
 pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
@@ -124,6 +130,8 @@ pub(crate) struct Shared {
     unanswered: Unanswered,
     /// The last decisions of each user.
     seen: Seen,
+    /// How often each item was shown, and its rewards.
+    item_counts: ItemCounts,
     /// Finds out that all rewards are equal.
     equal: EqualRewards,
     queue: mpsc::WeakSender<WriteRequest>,
@@ -372,6 +380,7 @@ impl Engine {
                 true => 0,
                 false => settings.max_seen,
             }),
+            item_counts: ItemCounts::default(),
             equal,
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
@@ -490,6 +499,31 @@ impl Engine {
     /// The number of decisions that wait for their rewards, to be given assumed ones.
     pub fn unanswered(&self) -> usize {
         self.shared.unanswered.len()
+    }
+
+    /// The last decisions of a user with their rewards, newest first; empty in a cluster. The rewards are those that the journal
+    /// has, so there are none without one.
+    pub fn seen(&self, user: &str) -> Vec<SeenDecision> {
+        self.shared.seen.decisions(user)
+    }
+
+    /// The counts of some items, and the time since when they are counted; `None` in a cluster, and if there is no journal.
+    pub fn item_counts<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a str>,
+    ) -> Option<(Option<u64>, Vec<ItemCount>)> {
+        let has_counts = self.shared.has_journal() && !self.shared.is_replicated;
+        has_counts.then(|| self.shared.item_counts.get(ids))
+    }
+
+    /// All counts of items, to be saved.
+    pub(crate) fn save_item_counts(&self) -> Option<(u64, Vec<ItemCount>)> {
+        self.shared.item_counts.save()
+    }
+
+    /// Continues counts of items that were saved.
+    pub(crate) fn load_item_counts(&self, saved: (u64, Vec<ItemCount>)) {
+        self.shared.item_counts.load(saved);
     }
 
     /// The time of day, in milliseconds since 1970.

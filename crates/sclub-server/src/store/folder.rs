@@ -10,6 +10,7 @@
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
 //! | `journal/<serial>.log` | items shown and their rewards, for analysis |
+//! | `figures` | figures over time and counts of items, for the page |
 //! | `importing/` | a folder that an import makes; left over if that was cut off |
 //! | `imported/` | the complete folder of an import, whose files replace those of this one |
 //!
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::epochs::{Epoch, Epochs};
-use super::files::{self, At, damaged};
+use super::files::{self, At, SmallFile, damaged};
 use super::segments::{SEGMENT_BYTES, Segments};
 use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
@@ -178,6 +179,11 @@ impl Folder {
     /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A small file in the folder whose loss is no harm.
+    pub fn small_file(&self, name: &str) -> SmallFile {
+        SmallFile::new(&self.env, &self.path.join(name))
     }
 
     /// The environment it was opened with.

@@ -18,6 +18,7 @@ mod snapshots;
 use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
+pub use files::SmallFile;
 pub use folder::Folder;
 pub(crate) use folder::{COPIES, IMPORTING};
 pub use log::{AppendError, Batches, Follow, Followed, Log, Written};

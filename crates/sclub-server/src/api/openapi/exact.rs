@@ -52,7 +52,9 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
     let id = json!({"type": "string", "minLength": 1, "maxLength": settings.max_id});
     let label = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
     match (path, name) {
-        ("/v1/items" | "/v1/items/{id}" | "/v1/users/{id}", "id" | "after") => Some(id),
+        ("/v1/items" | "/v1/items/{id}", "id" | "after") => Some(id),
+        (path, "id") if path.starts_with("/v1/users/{id}") => Some(id),
+        (_, "k") => Some(json!({"type": "integer", "minimum": 1, "maximum": settings.max_k})),
         ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => {
             Some(label)
         }
