@@ -1,9 +1,11 @@
 //! The service as an operator has it: real processes, real sockets, a real disk.
 
+mod accessible;
 mod browser;
 mod crash;
 mod evaluate;
 mod experiments;
+mod figures;
 mod keeping;
 mod learning;
 mod old;

@@ -1,6 +1,6 @@
 //! How often each item was shown, and the rewards that it got: for the page, and no part of the state.
 //!
-//! The journal's task counts what it writes. A server writes the counts with the other figures of the page
+//! The journal's task counts what it writes. When users are removed from the journal, it counts anew what is left. A server writes the counts with the other figures of the page
 //! ([`crate::timeline::Figures`]), so those of the last minute before a crash may be missing.
 
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ pub struct ItemCount {
 
 /// The counts of all items.
 #[derive(Debug, Default)]
-pub(super) struct ItemCounts(Mutex<Counts>);
+pub(in crate::engine) struct ItemCounts(Mutex<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -54,16 +54,16 @@ impl Counts {
 }
 
 impl ItemCounts {
-    /// Adds items that were shown, and the rewards of items: each with its number of rewards, which is 0 if it takes the
+    /// Adds items that were shown at a time, and the rewards of items: each with its number of rewards, which is 0 if it takes the
     /// place of another one, and the change of their sum.
     pub fn add<'a>(
         &self,
-        now: u64,
+        at: u64,
         shown: impl Iterator<Item = &'a str>,
         rewards: impl Iterator<Item = (&'a str, u64, f64)>,
     ) {
         let mut counts = lock(&self.0);
-        counts.since.get_or_insert(now);
+        counts.since.get_or_insert(at);
         for id in shown {
             if let Some(count) = counts.of(id) {
                 count.shown += 1;
@@ -94,6 +94,12 @@ impl ItemCounts {
     pub fn save(&self) -> Option<(u64, Vec<ItemCount>)> {
         let counts = lock(&self.0);
         Some((counts.since?, counts.items.values().cloned().collect()))
+    }
+
+    /// Replaces all counts.
+    pub fn replace(&self, other: Self) {
+        let other = other.0.into_inner();
+        *lock(&self.0) = other.unwrap_or_else(std::sync::PoisonError::into_inner);
     }
 
     /// Continues counts that were saved.

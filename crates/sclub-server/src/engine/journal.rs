@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source};
 
+use super::item_counts::ItemCounts;
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
@@ -366,22 +367,12 @@ impl Keeper {
     /// Counts the items and the rewards of a page, and adds the rewards to what users have seen.
     fn count(&self, page: &Page) {
         let shared = &self.shared;
-        if shared.is_replicated || (page.shown.is_empty() && page.rewards.is_empty()) {
+        if shared.is_replicated {
             return;
         }
         let ids = &self.dictionary.ids;
-        let shown = page.shown.iter().flat_map(|row| &row.items);
-        let shown = shown.map(|(place, _)| &*ids[*place as usize]);
-        let assumed = shared.settings.unanswered.unwrap_or(0.0);
-        let rewards = page.rewards.iter().map(|row| {
-            let (number, before) = match row.source {
-                Source::Corrected => (0, assumed),
-                Source::Sent | Source::Assumed => (1, 0.0),
-            };
-            (&*ids[row.item as usize], number, row.reward - before)
-        });
-        let now = shared.env().clock.wall();
-        shared.item_counts.add(now, shown, rewards);
+        let id_of = |place: u32| ids.get(place as usize).map(|id| &**id);
+        page.count_items(&shared.item_counts, shared.settings.unanswered, id_of);
         for row in &page.rewards {
             shared.seen.reward(&row.user, row.number, row.reward);
         }
@@ -557,7 +548,27 @@ impl Keeper {
         confirmed: Option<&Confirmed>,
     ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        forget_in(self.journal(), confirmed)
+        let done = forget_in(self.journal(), confirmed)?;
+        if !done.1.is_empty() && !self.shared.is_replicated {
+            self.recount()?;
+        }
+        Ok(done)
+    }
+
+    /// Counts items anew from the whole journal, which has no rows of forgotten users any more.
+    fn recount(&self) -> Result<(), StoreError> {
+        let journal = self.journal();
+        let counts = ItemCounts::default();
+        let mut items: Vec<Item> = Vec::new();
+        for batch in journal.read(journal.first()? - 1)? {
+            let mut page = Page::decode(&batch?.1)?;
+            items.truncate(page.items_before as usize);
+            items.append(&mut page.items);
+            let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
+            page.count_items(&counts, self.shared.settings.unanswered, id_of);
+        }
+        self.shared.item_counts.replace(counts);
+        Ok(())
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.
