@@ -19,6 +19,9 @@ use crate::timeline::{Figures, Point, Range};
 /// The number of seconds between two writes of the figures.
 pub(super) const SECONDS_PER_WRITE: u64 = 60;
 
+/// The number of items in a preview, by default.
+pub(super) const DEFAULT_K: usize = 5;
+
 /// The file of the figures in a data folder.
 const FILE: &str = "figures";
 
@@ -28,7 +31,7 @@ const FILE: &str = "figures";
 #[serde(deny_unknown_fields)]
 pub struct TimelineQuery {
     /// The time span: `10m` by the second, `24h` by the minute, or `60d` by the hour.
-    #[param(inline, default = "10m")]
+    #[param(inline)]
     range: Option<Range>,
 }
 
@@ -38,7 +41,6 @@ pub struct TimelineQuery {
 #[serde(deny_unknown_fields)]
 pub struct PreviewQuery {
     /// The number of items.
-    #[param(default = 5)]
     k: Option<usize>,
 }
 
@@ -171,14 +173,13 @@ pub(super) async fn preview(
     Id(id): Id,
     query: Result<Query<PreviewQuery>, QueryRejection>,
 ) -> Result<Answer, ApiError> {
-    let k = parsed_query(query)?.k.unwrap_or(5);
+    let asked = parsed_query(query)?.k;
     check_id(&app.settings, &id, || "id".to_owned())?;
     let max = app.settings.max_k;
-    let k = match k {
-        // The default is no error where fewer are allowed.
-        5 => k.min(max),
-        k if (1..=max).contains(&k) => k,
-        k => {
+    let k = match asked {
+        None => DEFAULT_K.min(max),
+        Some(k) if (1..=max).contains(&k) => k,
+        Some(k) => {
             let message = format!("k is {k}; it must be from 1 to {max}");
             return Err(Refusal::invalid("k", message).into());
         }

@@ -256,13 +256,14 @@ fn found(
         None => 0,
         Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,
     };
+    // Without a search the total is known.
     let is_all = query.search.is_none();
-    let end = match is_all {
-        true => (first + limit + 1).min(catalogue.len()),
-        false => catalogue.len(),
+    let slots = match is_all {
+        true => first..(first + limit + 1).min(catalogue.len()),
+        false => 0..catalogue.len(),
     };
-    let mut more = 0;
-    for slot in (if is_all { first } else { 0 })..end {
+    let mut has_more = false;
+    for slot in slots {
         if !passes(catalogue, slot) {
             continue;
         }
@@ -272,13 +273,13 @@ fn found(
         }
         match page.items.len() < limit {
             true => page.items.push(card(catalogue, slot)),
-            false => more += 1,
+            false => has_more = true,
         }
     }
     if is_all {
         page.total = catalogue.len() as u64;
     }
-    if more > 0 {
+    if has_more {
         page.next = page.items.last().map(|item| item.id.clone());
     }
     Ok(page)

@@ -4,6 +4,7 @@
 use sclub::{MAX_MAGNITUDE, Preset, Users};
 use serde_json::{Value, json};
 
+use super::super::figures::DEFAULT_K;
 use super::{each_operation, object};
 use crate::description::{MAX_TAG, MAX_TAGS, MAX_TITLE, RESERVED};
 use crate::edge::keys::{DEFAULT_SPACE, MAX_SPACE_LENGTH};
@@ -54,7 +55,12 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
     match (path, name) {
         ("/v1/items" | "/v1/items/{id}", "id" | "after") => Some(id),
         (path, "id") if path.starts_with("/v1/users/{id}") => Some(id),
-        (_, "k") => Some(json!({"type": "integer", "minimum": 1, "maximum": settings.max_k})),
+        ("/v1/users/{id}/preview", "k") => Some(json!({
+            "type": "integer", "minimum": 1, "maximum": settings.max_k, "default": DEFAULT_K.min(settings.max_k)
+        })),
+        ("/v1/timeline", "range") => {
+            Some(json!({"type": "string", "enum": ["10m", "24h", "60d"], "default": "10m"}))
+        }
         ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => {
             Some(label)
         }
