@@ -9,14 +9,13 @@
 use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::engine::ItemCount;
 use crate::latency::Latencies;
 use crate::meters::Summary;
 
 /// A time span that can be shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Range {
     /// Ten minutes, by the second.
     #[default]

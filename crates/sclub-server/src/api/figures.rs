@@ -31,7 +31,7 @@ const FILE: &str = "figures";
 #[serde(deny_unknown_fields)]
 pub struct TimelineQuery {
     /// The time span: `10m` by the second, `24h` by the minute, or `60d` by the hour.
-    #[param(inline)]
+    #[param(value_type = Option<String>)]
     range: Option<Range>,
 }
 
@@ -48,7 +48,7 @@ pub struct PreviewQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct TimelineCard {
     /// The time span.
-    #[schema(inline)]
+    #[schema(value_type = String)]
     pub range: Range,
     /// The length of a step.
     pub step_seconds: u64,

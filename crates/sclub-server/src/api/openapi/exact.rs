@@ -13,6 +13,9 @@ use crate::filter::MAX_CONDITIONS;
 use crate::identity::servable;
 use crate::settings::{Settings, constants, setting_name};
 
+/// The names of time spans.
+const RANGES: [&str; 3] = ["10m", "24h", "60d"];
+
 /// Adds what the settings and the rules say to a description.
 pub(super) fn make_exact(document: &mut Value, settings: &Settings) {
     for (pointer, keywords) in schemas(settings) {
@@ -59,7 +62,7 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
             "type": "integer", "minimum": 1, "maximum": settings.max_k, "default": DEFAULT_K.min(settings.max_k)
         })),
         ("/v1/timeline", "range") => {
-            Some(json!({"type": "string", "enum": ["10m", "24h", "60d"], "default": "10m"}))
+            Some(json!({"type": "string", "enum": RANGES, "default": RANGES[0]}))
         }
         ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => {
             Some(label)
@@ -226,6 +229,7 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
             "SpaceCard/properties/status",
             json!({"enum": ["ready", "starting", "broken"]}),
         ),
+        ("TimelineCard/properties/range", json!({"enum": RANGES})),
         (
             "HistoryEntry/properties/kind",
             json!({"enum": ["split", "merge"]}),
