@@ -29,6 +29,8 @@ const DRINKS = [
   { id: "cola", features: [0.6, 0.8, 0], tags: ["cold"], data: { price: 2 } },
 ];
 
+const KEY = "admin-admin-admin-admin";
+
 /** A server with drinks, and its client. */
 async function shop(test, flags = [], options = {}) {
   const url = await serve(test, flags);
@@ -55,15 +57,31 @@ async function failed(promise, kind) {
   assert.fail("it was not rejected");
 }
 
+/** The lines that the example of a page prints, with the address of another server. */
+function example(page, url) {
+  const block = /```js\n(.*?)```/s.exec(readFileSync(page, "utf8"))[1];
+  // Inside the package, so that its name is found.
+  writeFileSync("example.js", block.replace("http://127.0.0.1:8080", url).replace('key: "…"', `key: "${KEY}"`));
+  return execFileSync(process.execPath, ["example.js"], { encoding: "utf8" }).trim().split("\n");
+}
+
 test("the example of the README runs", async (t) => {
   const url = await serve(t);
-  const block = /```js\n(.*?)```/s.exec(readFileSync("README.md", "utf8"))[1];
-  // Inside the package, so that its name is found.
-  writeFileSync("readme-example.js", block.replace("http://127.0.0.1:8080", url));
-  const said = execFileSync(process.execPath, ["readme-example.js"], { encoding: "utf8" }).trim().split("\n");
+  const said = example("README.md", url);
   assert.equal(said.length, 3);
   assert.deepEqual(said.slice(1), ["tea", "no_candidates filter"]);
   assert.deepEqual((await rewards(url)).sort(), [0, 1]);
+});
+
+test("the example of docs/js-client.md runs", async (t) => {
+  const url = await serve(t, [], { SCLUB_API_KEYS: `admin:a:${KEY}` });
+  const client = new Client({ url, key: KEY });
+  await client.call("put", "/v1/spaces/{space}", { path: { space: "news" }, body: { dim: 3 } });
+  const news = new Client({ url, key: KEY, space: "news" });
+  await news.waitUntilReady();
+  await news.putItems([...DRINKS, { id: "mint", features: [1, 0, 0], tags: ["tea"], data: { price: 3 } }]);
+  example(path.join(process.env.DOCS, "js-client.md"), url);
+  assert.deepEqual([(await news.state()).rewards, (await client.state()).rewards], [1, 0]);
 });
 
 test("recommendations and rewards", async (t) => {
@@ -204,7 +222,7 @@ test("errors have code, field and request id", async (t) => {
 });
 
 test("every error of the API's description has a class", () => {
-  const { paths, components } = JSON.parse(readFileSync(process.env.OPENAPI, "utf8"));
+  const { paths, components } = JSON.parse(readFileSync(path.join(process.env.DOCS, "openapi.json"), "utf8"));
   assert(components);
   const statuses = new Set(Object.values(paths).flatMap((path) => Object.values(path).flatMap((call) => Object.keys(call.responses ?? {}))));
   const source = readFileSync("src/errors.ts", "utf8");
@@ -272,7 +290,7 @@ test("a reward whose answer is lost is learned once", async (t) => {
   assert.equal((await client.state()).rounds, rounds + 1);
 });
 
-test("timeouts and cancelled calls", async (t) => {
+test("timeouts and cancelled calls", { timeout: 60_000 }, async (t) => {
   const { url, client } = await shop(t);
   const proxy = Object.assign(await losing(t, url), { holds: true });
   const shown = await client.recommend("anna");
@@ -285,7 +303,7 @@ test("timeouts and cancelled calls", async (t) => {
   assert.deepEqual(await rewards(url), [1]);
   proxy.lose = 1;
   const canceller = new AbortController();
-  const waiting = failed(through.state({ signal: canceller.signal, timeout: 60_000 }), DOMException);
+  const waiting = failed(through.state({ signal: canceller.signal, timeout: 2_000_000_000 }), DOMException);
   setTimeout(() => canceller.abort(), 100);
   assert.equal((await waiting).name, "AbortError");
   assert.equal((await failed(through.state({ signal: canceller.signal }), DOMException)).name, "AbortError");

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+
+import sclub
 from sclub._client_attempts import Answer, Attempts, Request
 from sclub._client_calls import Calls, warn_of_missing_nodes
 from sclub.client import (
@@ -643,6 +645,20 @@ def test_the_examples_of_the_documentation_run(
     monkeypatch.chdir(tmp_path)
     known: dict[str, Any] = {"__name__": "example"}
     flags = ["--context", "hour", "--context", "device=phone|tv"]
-    with serving(tmp_path / "data", *flags) as server:
+    words, tags = ["toy story", "alien", "heat"], ["kids", "space", "crime"]
+    catalogue = [
+        {"id": n, "title": f"{words[n % 3]} {n}", "tags": [tags[n % 3]], "price": n / 2}
+        for n in range(24)
+    ]
+    sclub.ItemFeatures(dim=4).fit(catalogue).save("transform.json")
+    with (
+        serving(tmp_path / "data", *flags) as server,
+        serving(tmp_path / "films", "--features", "transform.json") as films,
+    ):
         for example in examples:
-            exec(example.replace("http://127.0.0.1:8080", server.url), known)
+            for port, url in ((8080, server.url), (8081, films.url)):
+                example = example.replace(f"http://127.0.0.1:{port}", url)
+            exec(example, known)
+        with Client(films.url) as client:
+            assert set(client.items()) == {"alien", "7", "8"}
+            assert client.item_card("alien")["data"] == {"price": 2.5}
