@@ -261,7 +261,9 @@ def certificate(
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name}"
     more = ["-addext", f"basicConstraints=critical,CA:{str(is_ca).upper()}"]
-    if not is_ca:
+    if is_ca:
+        more += ["-addext", "keyUsage=critical,keyCertSign"]
+    else:
         more += ["-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1"]
     if by is not None:
         more += ["-CA", str(by[0]), "-CAkey", str(by[1])]

@@ -296,7 +296,10 @@ class AsyncClient(Base):
             aiohttp.ClientHttpProxyError,
             aiohttp.InvalidURL,
         )
-        is_timeout = isinstance(error, asyncio.TimeoutError)
+        # A timeout of writing is the cause of the error.
+        is_timeout = any(
+            isinstance(one, asyncio.TimeoutError) for one in (error, error.__cause__)
+        )
         return self._failure(error, is_sent=not isinstance(error, before), is_timeout=is_timeout)
 
 
