@@ -204,11 +204,12 @@ export class Client {
   async *export(options: Pick<CallOptions, "signal"> = {}): AsyncGenerator<ExportLine, void, undefined> {
     const { url, headers } = this.#request("get", "/v1/admin/export", {}, true);
     const how = options.signal === undefined ? { headers } : { headers, signal: options.signal };
+    let reader: ReadableStreamDefaultReader<Uint8Array> | undefined;
     try {
       const response = await this.#settings.fetch(url, how);
       if (!response.ok || !response.body) throw errorOf(response, await response.text());
       const decoder = new TextDecoder();
-      const reader = response.body.getReader();
+      reader = response.body.getReader();
       let rest = "";
       for (let part = await reader.read(); !part.done; part = await reader.read()) {
         const lines = (rest + decoder.decode(part.value, { stream: true })).split("\n");
@@ -218,6 +219,9 @@ export class Client {
     } catch (failed) {
       options.signal?.throwIfAborted();
       throw failed instanceof SclubError ? failed : failureOf(url, failed);
+    } finally {
+      // A loop that was left in the middle ends the download.
+      await reader?.cancel().catch(() => undefined);
     }
   }
 

@@ -315,6 +315,23 @@ test("timeouts and cancelled calls", { timeout: 60_000 }, async (t) => {
   assert.equal(await failed(retrying, RangeError), reason);
 });
 
+test("an export has every line, and can be left in the middle", async (t) => {
+  const { url, client } = await shop(t);
+  const shown = await client.recommendMany(Array.from({ length: 1_000 }, (_, user) => ({ user: `${user}é`, k: 2 })));
+  await client.feedbackMany(shown.map((decision, user) => ({ decision, reward: user % 2, others: 0 })));
+  assert.equal((await rewards(url)).length, 2_000);
+  for await (const line of client.export()) {
+    assert.match(line.user, /^\d+é$/);
+    break;
+  }
+  const canceller = new AbortController();
+  canceller.abort();
+  await failed(client.export({ signal: canceller.signal }).next(), DOMException);
+  const proxy = await losing(t, url);
+  proxy.lose = 1;
+  await failed(new Client({ url: proxy.url }).export().next(), ConnectionFailedError);
+});
+
 test("equal rewards are a warning, once", async (t) => {
   const said = [];
   const { client } = await shop(t, [], { onWarning: (message) => said.push(message) });
