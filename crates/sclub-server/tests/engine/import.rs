@@ -121,7 +121,7 @@ fn an_import_that_is_cut_off_leaves_the_old_folder_or_the_new_one_and_all_else()
 #[test]
 fn an_import_drops_no_experiment() {
     let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
-    let arms = vec![arm("a", "linucb-ind", 1), arm("b", "linucb-one", 1)];
+    let arms = vec![arm("a", "linucb-ind", 5_000), arm("b", "linucb-one", 5_000)];
     let begun = bench.engine.start_experiment("x", arms);
     bench.runtime.block_on(begun).unwrap();
     let folder = bench.close();
