@@ -335,6 +335,11 @@ fn prepare(
             if state.rounds() > 0 {
                 return Err(not_new(replaced.path(), state.rewards().0).into());
             }
+            let experiments = state.experiments();
+            if experiments.plan().is_some() || !experiments.past().is_empty() {
+                let message = "is not new: it has experiments, which an import would drop; name another folder";
+                return Err(Misfit(format!("{} {message}", replaced.path().display())).into());
+            }
             catalogue = items_of(&state);
             identity
         }
