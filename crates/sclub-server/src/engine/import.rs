@@ -118,7 +118,7 @@ impl Import {
             replaced,
             is_made,
             settings: settings.clone(),
-            workers: Threads::new(settings.fit_threads),
+            workers: Threads::alone(settings.fit_threads),
             has_lists: state.identity().has_lists(),
             state,
             events: Vec::new(),
