@@ -282,7 +282,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns a page of the catalogue. */
+        /** Returns a page of the catalogue, or of the items that a search finds. */
         get: operations["items"];
         /**
          * Inserts items into the catalogue, or replaces those with the same ids: one JSON object a line. An invalid
@@ -458,6 +458,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns figures over time: requests, rewards and latencies. They are kept over restarts; up to a minute of them may be
+         *     missing after a crash. A node of a cluster has those of the requests that it answered.
+         */
+        get: operations["timeline"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/users/{id}": {
         parameters: {
             query?: never;
@@ -474,6 +494,47 @@ export interface paths {
          *     user no longer accept a reward. After a compaction no data of the user is in the data folder.
          */
         delete: operations["forget"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{id}/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns the items that the user would be recommended now, and their scores. It is no decision: nothing is recorded,
+         *     and context features are 0.
+         */
+        get: operations["preview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{id}/recent": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Returns the last decisions of a user, with the rewards of their items. As many are kept as `--max-seen` says, of users
+         *     of the last time; after a restart they are read from the journal of the last hours. Without a journal there are no rewards, and a node of
+         *     a cluster has no decisions.
+         */
+        get: operations["recent"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -901,6 +962,8 @@ export interface components {
              * @description Its expected reward.
              */
             mean: number;
+            /** @description Its title. Absent if there is none. */
+            title?: string | null;
         };
         /** @description The rewards of several users in one time slot. */
         FeedbackBatchRequest: {
@@ -1091,6 +1154,24 @@ export interface components {
              */
             value: number;
         };
+        /** @description How often an item was shown, and the rewards that it got. */
+        ItemFigures: {
+            /**
+             * Format: double
+             * @description The mean of these rewards; null if there are none.
+             */
+            reward_rate?: number | null;
+            /**
+             * Format: int64
+             * @description The number of rewards that it got, with assumed ones.
+             */
+            rewards: number;
+            /**
+             * Format: int64
+             * @description The number of times that it was shown.
+             */
+            shown: number;
+        };
         /** @description An item that is put into the catalogue. */
         ItemLine: {
             /**
@@ -1170,13 +1251,23 @@ export interface components {
         };
         /** @description A page of the catalogue. */
         ItemsPage: {
+            /**
+             * Format: int64
+             * @description With `counts=true`: the time since when items are counted, in milliseconds since 1970.
+             */
+            counted_since?: number | null;
+            /**
+             * @description With `counts=true`: the counts of each item of the page, in the same order. Absent otherwise, and if nothing is counted:
+             *     without a journal, and on a node of a cluster.
+             */
+            counts?: components["schemas"]["ItemFigures"][] | null;
             /** @description The items. */
             items: components["schemas"]["CatalogueItem"][];
             /** @description The value of `after` for the next page; null on the last one. */
             next?: string | null;
             /**
              * Format: int64
-             * @description The number of items in the catalogue.
+             * @description The number of items in the catalogue, or of those that match.
              */
             total: number;
         };
@@ -1318,6 +1409,61 @@ export interface components {
              */
             used: boolean;
         };
+        /** @description A recommendation that is not made. */
+        PreviewCard: {
+            /**
+             * Format: int64
+             * @description The cluster that the user is served from; with `sclub-soft` their most probable one, or 0 if they most
+             *     probably are in none.
+             */
+            cluster: number;
+            /**
+             * Format: int64
+             * @description The number of users in that cluster.
+             */
+            cluster_users: number;
+            /** @description The items, best first. */
+            items: components["schemas"]["PreviewItem"][];
+            /**
+             * @description True if another recommendation may differ on the same rewards: the policy draws at random, or some
+             *     recommendations explore (`--explore-share`).
+             */
+            random: boolean;
+        };
+        /** @description An item of a recommendation that is not made. */
+        PreviewItem: {
+            /**
+             * Format: double
+             * @description Its expected reward by the estimate of the user's cluster; with `sclub-soft` by that of all clusters, weighted by their
+             *     probability.
+             */
+            cluster_mean?: number | null;
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: double
+             * @description Its expected reward.
+             */
+            mean: number;
+            /**
+             * Format: double
+             * @description Its expected reward by the user's own estimate; null if no reward of the user has been learned, or the server has
+             *     context features.
+             */
+            own_mean?: number | null;
+            /**
+             * Format: double
+             * @description The score it is ranked by: `mean + width`.
+             */
+            score: number;
+            /** @description Its title. Absent if there is none. */
+            title?: string | null;
+            /**
+             * Format: double
+             * @description The exploration bonus for the uncertainty of `mean`.
+             */
+            width: number;
+        };
         /** @description The readiness of the server. */
         Ready: {
             /** @description True if the server answers requests. */
@@ -1326,6 +1472,33 @@ export interface components {
             reason?: string | null;
             /** @description False if the server is read-only. */
             writable: boolean;
+        };
+        /** @description The last decisions of a user. */
+        RecentCard: {
+            /** @description The decisions, newest first. */
+            decisions: components["schemas"]["RecentDecision"][];
+        };
+        /** @description A decision of a user. */
+        RecentDecision: {
+            /**
+             * Format: int64
+             * @description The time of the decision, in milliseconds since 1970.
+             */
+            at: number;
+            /** @description The items shown, best first. */
+            items: components["schemas"]["RecentItem"][];
+        };
+        /** @description An item that a user was shown. */
+        RecentItem: {
+            /** @description Its id. */
+            id: string;
+            /**
+             * Format: double
+             * @description Its reward, sent or assumed; null if there is none so far.
+             */
+            reward?: number | null;
+            /** @description Its title, if it is in the catalogue and has one. Absent otherwise. */
+            title?: string | null;
         };
         /** @description Recommendations to several users on the same history. */
         RecommendBatchRequest: {
@@ -1494,12 +1667,12 @@ export interface components {
             events: number;
             /**
              * Format: double
-             * @description The 99th percentile of the latency of feedback.
+             * @description The 99th percentile of the latency of a call with feedback.
              */
             feedback_p99_ms?: number | null;
             /**
              * Format: double
-             * @description The number of feedback calls in the last second.
+             * @description The number of feedbacks in the last second, those of batches counted each.
              */
             feedbacks_per_second: number;
             /**
@@ -1516,17 +1689,17 @@ export interface components {
             items: number;
             /**
              * Format: double
-             * @description The median latency of a recommendation.
+             * @description The median latency of a call that recommends.
              */
             recommend_p50_ms?: number | null;
             /**
              * Format: double
-             * @description The 99th percentile of the latency of a recommendation.
+             * @description The 99th percentile of the latency of a call that recommends.
              */
             recommend_p99_ms?: number | null;
             /**
              * Format: double
-             * @description The number of recommendations in the last second.
+             * @description The number of recommendations in the last second, those of batches counted each.
              */
             recommends_per_second: number;
             /**
@@ -1534,6 +1707,11 @@ export interface components {
              * @description The mean of the rewards learned in the last second.
              */
             reward_rate?: number | null;
+            /**
+             * Format: double
+             * @description The number of rewards learned in the last second, with assumed ones.
+             */
+            rewards_per_second: number;
             /**
              * Format: int64
              * @description The number of rounds learned.
@@ -1847,6 +2025,79 @@ export interface components {
             data: string;
             /** @constant */
             event: "missed";
+        };
+        /** @description Figures over time. */
+        TimelineCard: {
+            /**
+             * Format: int64
+             * @description The time of the answer, in milliseconds since 1970.
+             */
+            now: number;
+            /**
+             * @description The time span.
+             * @enum {string}
+             */
+            range: "10m" | "24h" | "60d";
+            /**
+             * Format: int64
+             * @description The length of a step.
+             */
+            step_seconds: number;
+            /** @description The steps, oldest first. There are none for the time in which the server did not run. The last one is not over. */
+            steps: components["schemas"]["TimelineStep"][];
+        };
+        /** @description The figures of a step. Recommendations, feedbacks and rewards of batches are counted each by itself. */
+        TimelineStep: {
+            /**
+             * Format: int64
+             * @description Its start, in milliseconds since 1970.
+             */
+            at: number;
+            /**
+             * Format: int64
+             * @description The number of clusters at the end of the step.
+             */
+            clusters: number;
+            /**
+             * Format: double
+             * @description The 99th percentile of the latency of a call with feedback.
+             */
+            feedback_p99_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The number of feedbacks.
+             */
+            feedbacks: number;
+            /**
+             * Format: double
+             * @description The median latency of a call that recommends.
+             */
+            recommend_p50_ms?: number | null;
+            /**
+             * Format: double
+             * @description The 99th percentile of the latency of a call that recommends.
+             */
+            recommend_p99_ms?: number | null;
+            /**
+             * Format: int64
+             * @description The number of recommendations.
+             */
+            recommends: number;
+            /**
+             * Format: double
+             * @description The mean of these rewards; null if there are none.
+             */
+            reward_rate?: number | null;
+            /**
+             * Format: int64
+             * @description The number of rewards learned, with assumed ones.
+             */
+            rewards: number;
+            /**
+             * Format: int64
+             * @description The number of users who have given a reward, at the end of the step.
+             */
+            users: number;
         };
         /** @description A user's statistics. */
         UserCard: {
@@ -2717,6 +2968,10 @@ export interface operations {
                 after?: string;
                 /** @description The maximum number of entries. */
                 limit?: number;
+                /** @description Only items whose id, title or one of whose tags contains this text. Upper and lower case are the same. */
+                search?: string;
+                /** @description True to include how often each item was shown, and its rewards. */
+                counts?: boolean;
             };
             header?: never;
             path?: never;
@@ -3342,6 +3597,36 @@ export interface operations {
             503: components["responses"]["Unavailable"];
         };
     };
+    timeline: {
+        parameters: {
+            query?: {
+                /** @description The time span: `10m` by the second, `24h` by the minute, or `60d` by the hour. */
+                range?: "10m" | "24h" | "60d";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The figures */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TimelineCard"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["WrongHost"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
     user: {
         parameters: {
             query?: never;
@@ -3410,6 +3695,78 @@ export interface operations {
             500: components["responses"]["Internal"];
             503: components["responses"]["Unavailable"];
             504: components["responses"]["UnknownOutcome"];
+        };
+    };
+    preview: {
+        parameters: {
+            query?: {
+                /** @description The number of items. */
+                k?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The user's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The items */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewCard"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            /** @description `no_candidates`: the catalogue has no item that is available */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+            421: components["responses"]["WrongHost"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
+        };
+    };
+    recent: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The user's id */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The decisions; none if the user is not known */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecentCard"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            421: components["responses"]["WrongHost"];
+            422: components["responses"]["Invalid"];
+            429: components["responses"]["RateLimited"];
+            500: components["responses"]["Internal"];
+            503: components["responses"]["Unavailable"];
         };
     };
 }
