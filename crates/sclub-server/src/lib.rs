@@ -38,6 +38,7 @@ pub mod settings;
 pub mod spaces;
 pub mod state;
 pub mod store;
+pub mod traces;
 
 pub use sclub_features::{description, filter};
 

@@ -60,6 +60,7 @@ use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
+use crate::traces;
 use equal::EqualRewards;
 use fit::{Fits, Watch};
 pub use journal::{Confirmed, ForgottenUsers};
@@ -212,7 +213,12 @@ impl Shared {
     async fn ask(&self, command: Command) -> Result<Done, Refusal> {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.upgrade().ok_or(Refusal::Closing)?;
-        let sent = queue.try_send(WriteRequest { command, reply });
+        let caller = traces::caller();
+        let sent = queue.try_send(WriteRequest {
+            command,
+            reply,
+            caller,
+        });
         drop(queue);
         match sent {
             Ok(()) => answer.await.unwrap_or_else(|_| {
@@ -383,9 +389,6 @@ impl Engine {
             hash: Mutex::default(),
             meters,
         });
-        if !is_replicated {
-            shared.meters.state(&shared.read());
-        }
         if settings.propensities > 0 && !identity.draws() && settings.explore_share == 0.0 {
             tracing::warn!(
                 "the policy does not draw at random: propensities are 1, and no off-policy estimate can be had from the \
@@ -428,6 +431,21 @@ impl Engine {
     /// The metrics.
     pub fn meters(&self) -> &Meters {
         &self.shared.meters
+    }
+
+    /// The metrics in Prometheus' text format, with current gauges.
+    pub fn render_metrics(&self) -> String {
+        let (shared, meters) = (&self.shared, &self.shared.meters);
+        meters.state(&shared.read());
+        meters.experiment(shared.read().experiments());
+        let fitting = &shared.fitting;
+        meters.fitting(fitting.is_running(), fitting.took());
+        meters.rewards(self.reward_warning().is_some(), self.unanswered());
+        meters.queue(shared.waiting());
+        let since_snapshot = shared.log_bytes.load(Ordering::Relaxed);
+        let is_writable = lock(&shared.read_only).is_none();
+        meters.store(shared.folder.sizes(), since_snapshot, is_writable);
+        meters.render()
     }
 
     /// The data folder.
@@ -633,6 +651,7 @@ impl Engine {
         let stop = WriteRequest {
             command: Command::Stop,
             reply,
+            caller: None,
         };
         if self.queue.send(stop).await.is_ok() {
             let _ = stopped.await;
