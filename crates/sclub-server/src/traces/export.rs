@@ -54,17 +54,20 @@ impl Client {
         let mut state = lock(&self.state);
         let mut kept = state.connection.take();
         let (head, body) = request.into_parts();
-        let sent = self.runtime.block_on(timeout(TIMEOUT, async {
+        let send = async {
             let mut connection = match kept.take() {
                 Some(connection) => connection,
                 None => Connection::open(&self.url, None).await?,
             };
             connection.set_headers(&head.headers);
-            let answer = connection
-                .request("POST", super::TRACES_PATH, &body)
-                .await?;
+            let answer = connection.request("POST", super::TRACES_PATH, &body);
+            let answer = answer.await?;
             Ok::<_, ClientError>((connection, answer))
-        }));
+        };
+        // A timeout can only be made inside the runtime.
+        let sent = self
+            .runtime
+            .block_on(async { timeout(TIMEOUT, send).await });
         let sent = sent.unwrap_or(Err(ClientError::Timeout(TIMEOUT)));
         let failure = match &sent {
             Ok((_, answer)) if answer.is_success() => None,
