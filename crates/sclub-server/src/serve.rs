@@ -104,7 +104,7 @@ pub fn serve(
             Some(Folder::open(&env, &settings.data)?)
         }
     };
-    let traces = Traces::start(settings).map_err(ServeError::Settings)?;
+    let traces = Traces::start(settings, addr).map_err(ServeError::Settings)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);

@@ -2,6 +2,7 @@
 
 mod browser;
 mod crash;
+mod drill;
 mod evaluate;
 mod experiments;
 mod keeping;
@@ -14,3 +15,4 @@ mod safety;
 mod server;
 mod teach;
 mod teach_items;
+mod traces;

@@ -8,6 +8,7 @@
 
 mod export;
 
+use std::net::SocketAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -43,11 +44,11 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Starts the export, if the settings have an endpoint.
+    /// Starts the export for a server at an address, if the settings have an endpoint.
     ///
     /// # Errors
     /// If the endpoint is invalid, or this process exports traces already.
-    pub fn start(settings: &Settings) -> Result<Option<Self>, String> {
+    pub fn start(settings: &Settings, addr: SocketAddr) -> Result<Option<Self>, String> {
         let Some(endpoint) = &settings.otel_endpoint else {
             return Ok(None);
         };
@@ -64,7 +65,7 @@ impl Traces {
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
             .with_sampler(Sampling::new(settings.otel_sample_ratio))
-            .with_resource(resource(settings))
+            .with_resource(resource(settings, addr))
             .build();
         if TRACER.set(provider.tracer("sclub")).is_err() {
             return Err("otel-endpoint: this process exports traces already".to_owned());
@@ -83,10 +84,10 @@ impl Traces {
 }
 
 /// The description of this server in traces. `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` are used if they are set.
-fn resource(settings: &Settings) -> Resource {
+fn resource(settings: &Settings, addr: SocketAddr) -> Resource {
     let instance = match &settings.node {
         Some(node) => node.clone(),
-        None => settings.addr.to_string(),
+        None => addr.to_string(),
     };
     let own = Resource::builder_empty()
         .with_service_name("sclub")
@@ -242,5 +243,51 @@ impl WorkSpan {
         {
             span.set_status(Status::error(""));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry::trace::{SamplingDecision, SpanId, TraceFlags, TraceState};
+
+    use super::*;
+
+    fn samples(ratio: f64, kind: &SpanKind, caller: Option<bool>) -> bool {
+        let caller = caller.map(|is_sampled| {
+            let flags = TraceFlags::default().with_sampled(is_sampled);
+            let (trace, span) = (TraceId::from(7), SpanId::from(7));
+            let caller = SpanContext::new(trace, span, flags, true, TraceState::NONE);
+            Context::new().with_remote_span_context(caller)
+        });
+        let sampling = Sampling::new(ratio);
+        let result = sampling.should_sample(caller.as_ref(), TraceId::from(9), "x", kind, &[], &[]);
+        result.decision == SamplingDecision::RecordAndSample
+    }
+
+    #[test]
+    fn the_caller_decides_then_the_ratio_and_work_of_the_server_is_always_sampled() {
+        for ratio in [0.0, 1.0] {
+            assert!(samples(ratio, &SpanKind::Server, Some(true)));
+            assert!(!samples(ratio, &SpanKind::Server, Some(false)));
+            assert_eq!(samples(ratio, &SpanKind::Server, None), ratio == 1.0);
+            assert!(samples(ratio, &SpanKind::Internal, None));
+            assert!(!samples(ratio, &SpanKind::Internal, Some(false)));
+        }
+    }
+
+    #[test]
+    fn without_traces_there_are_no_spans() {
+        let route = |_: &str| -> Option<(String, &str)> { panic!("asked for a route") };
+        let headers = HeaderMap::from_iter([(
+            axum::http::HeaderName::from_static("traceparent"),
+            HeaderValue::from_static("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        )]);
+        assert!(RequestSpan::begin(&Method::GET, "/", &headers, route).is_none());
+        assert!(caller().is_none() && span("fit").0.is_none());
+        assert!(
+            span_for("commit", vec![SpanContext::empty_context()])
+                .0
+                .is_none()
+        );
     }
 }
