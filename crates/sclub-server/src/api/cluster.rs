@@ -84,7 +84,7 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             };
             state(&node, &route, manner).await
         }
-        "/metrics" => Ok(metrics(&app, &node)),
+        "/metrics" => Ok(metrics(app, &node)),
         "/v1/items" if method == Method::PUT => {
             let (head, sent) = request.into_parts();
             let dim = catalogue_dim(&node);

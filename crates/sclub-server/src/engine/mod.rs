@@ -21,6 +21,7 @@ mod fit;
 mod fold;
 mod import;
 mod journal;
+mod measure;
 mod owner;
 mod recommend;
 mod replica;
@@ -431,21 +432,6 @@ impl Engine {
     /// The metrics.
     pub fn meters(&self) -> &Meters {
         &self.shared.meters
-    }
-
-    /// The metrics in Prometheus' text format, with current gauges.
-    pub fn render_metrics(&self) -> String {
-        let (shared, meters) = (&self.shared, &self.shared.meters);
-        meters.state(&shared.read());
-        meters.experiment(shared.read().experiments());
-        let fitting = &shared.fitting;
-        meters.fitting(fitting.is_running(), fitting.took());
-        meters.rewards(self.reward_warning().is_some(), self.unanswered());
-        meters.queue(shared.waiting());
-        let since_snapshot = shared.log_bytes.load(Ordering::Relaxed);
-        let is_writable = lock(&shared.read_only).is_none();
-        meters.store(shared.folder.sizes(), since_snapshot, is_writable);
-        meters.render()
     }
 
     /// The data folder.

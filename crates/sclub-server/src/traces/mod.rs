@@ -248,7 +248,8 @@ impl WorkSpan {
 
 #[cfg(test)]
 mod tests {
-    use opentelemetry::trace::{SamplingDecision, SpanId, TraceFlags, TraceState};
+    use opentelemetry::trace::{SpanId, TraceFlags, TraceState};
+    use opentelemetry_sdk::trace::SamplingDecision;
 
     use super::*;
 
