@@ -1,6 +1,8 @@
 //! `sclub backup --drill`: a good backup passes, a damaged one does not, and nothing is left behind.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::Path;
 
 use serde_json::Value;
@@ -73,6 +75,61 @@ fn a_good_backup_passes_and_a_damaged_one_does_not() {
     for length in [0, 1, good.len() / 3, good.len() / 2, good.len() - 1] {
         fails(&good[..length], &format!("the first {length} bytes"));
     }
+}
+
+/// Answers as a server with this backup and this state; returns its URL. It ends with the test.
+fn pretend(backup: Vec<u8>, state: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut asked = String::new();
+            stream.read_line(&mut asked).unwrap();
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                stream.read_line(&mut line).unwrap();
+            }
+            let body = match asked.contains("/v1/admin/backup") {
+                true => &backup,
+                false => state.as_bytes(),
+            };
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            let stream = stream.get_mut();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_copy_that_differs_from_its_source_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, file) = (folder.path().join("data"), folder.path().join("backup"));
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(9, 4));
+    serve_rounds(&server, 20, &["a", "b"]);
+    let mut state = server.hashed();
+    let taken = run(&["backup", "--url", &server.url, "--out", text(&file)]);
+    assert!(taken.status.success(), "{taken:?}");
+    let backup = fs::read(&file).unwrap();
+
+    let url = pretend(backup.clone(), state.to_string());
+    assert!(drill(&["--url", &url], &scratch).0);
+    state["hash"] = "0123456789abcdef".into();
+    let url = pretend(backup, state.to_string());
+    let (passed, result) = drill(&["--url", &url], &scratch);
+    let error = result["error"].as_str().unwrap_or_default();
+    assert!(
+        !passed && error.contains("the source and the copy differ"),
+        "{result}"
+    );
 }
 
 #[test]
