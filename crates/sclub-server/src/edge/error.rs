@@ -281,3 +281,31 @@ pub(super) fn panicked(payload: &(dyn Any + Send), id: &HeaderValue) -> Response
     );
     ApiError::internal().into_response()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_answers_are_counted_by_status_and_code() {
+        let counts = ErrorCounts::default();
+        counts.count(&Response::new(axum::body::Body::empty()));
+        assert_eq!(counts.render(), "");
+        counts.count(&ApiError::bad_json("x").into_response());
+        counts.count(&ApiError::overloaded("x").into_response());
+        counts.count(&ApiError::bad_json("y").into_response());
+        counts.count(&StatusCode::IM_A_TEAPOT.into_response());
+        let text = counts.render();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "# TYPE sclub_errors_total counter",
+                "sclub_errors_total{status=\"400\",code=\"bad_json\"} 2",
+                "sclub_errors_total{status=\"418\",code=\"other\"} 1",
+                "sclub_errors_total{status=\"503\",code=\"overloaded\"} 1",
+                "",
+            ]
+        );
+    }
+}
