@@ -1,32 +1,27 @@
 //! `sclub backup --drill`: restores a backup into a throwaway folder, serves it, and compares it with its source.
 
 use std::fs::File;
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
-use std::sync::mpsc::RecvTimeoutError;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use sclub_server::engine::{self, Verified};
 use sclub_server::env::Env;
-use sclub_server::settings::Settings;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::files::print_line;
 use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
 use crate::remote::{Remote, TrustArgs, block_on, call};
+use crate::serve::KEYS;
 
 /// The maximum number of starts of the copy. A fit that was due at the backup takes effect after a start, and changes the hash.
 const MAX_STARTS: usize = 5;
 
 /// The number of backups of a running server that are taken until none of its events came in between.
 const MAX_BACKUPS: usize = 3;
-
-/// The time after which a copy that does not answer has failed.
-const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The result of a drill.
 #[derive(Debug, Serialize)]
@@ -256,48 +251,66 @@ struct Served {
     export_lines: u64,
 }
 
-/// Serves a folder at a free port of this machine, asks the server, and stops it.
-fn serve(data: &Path) -> Result<Served> {
-    let settings = Settings {
-        data: data.to_owned(),
-        addr: SocketAddr::from(([127, 0, 0, 1], 0)),
-        ..Settings::default()
-    };
-    let (listening, address) = std::sync::mpsc::channel();
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let (_reload, reloads) = tokio::sync::mpsc::channel(1);
-    std::thread::scope(|scope| {
-        let server = scope.spawn(|| {
-            let listening = move |addr: SocketAddr| {
-                let _ = listening.send(addr);
-            };
-            // It stops as well if the other end is dropped.
-            let shutdown = async move { drop(stopped.await) };
-            sclub_server::serve(&settings, listening, shutdown, reloads)
-        });
-        let asked = match address.recv_timeout(START_TIMEOUT) {
-            Ok(addr) => ask(addr),
-            // The server has ended, and tells why below.
-            Err(RecvTimeoutError::Disconnected) => Err(anyhow!("the copy did not start")),
-            Err(RecvTimeoutError::Timeout) => Err(anyhow!("the copy does not answer")),
-        };
-        drop(stop);
-        let ended = server.join().map_err(|_| anyhow!("the copy panicked"))?;
-        ended.context("the copy cannot be served")?;
-        asked
-    })
+/// The server of the copy, a process of its own. It is killed at the end: all that it has acknowledged is durable.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-fn ask(addr: SocketAddr) -> Result<Served> {
-    let remote = Remote::new(&format!("http://{addr}"), &TrustArgs::default())?;
-    let known = known(&remote)?;
-    let items = get(&remote, "/v1/state")?["items"].as_u64();
+/// Serves a folder at a free port of this machine, asks the server, and stops it. It needs a key that nobody else has: other
+/// users of the machine must not read the copy.
+fn serve(data: &Path) -> Result<Served> {
+    let mut secret = [0; 16];
+    let random = &Env::real().random;
+    random.fill(&mut secret).context("no random numbers")?;
+    let secret = secret.map(|byte| format!("{byte:02x}")).concat();
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("SCLUB_") || text.starts_with("OTEL_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .args(["serve", "--addr", "127.0.0.1:0", "--log", "error", "--data"])
+        .arg(data)
+        .env(KEYS, format!("admin:drill:{secret}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut server = Server(command.spawn().context("the copy cannot be served")?);
+    let mut line = String::new();
+    if let Some(out) = server.0.stdout.take() {
+        io::BufReader::new(out).read_line(&mut line)?;
+    }
+    let Some((_, url)) = line.split_once("listens on ") else {
+        let mut said = String::new();
+        if let Some(errors) = &mut server.0.stderr {
+            errors.read_to_string(&mut said)?;
+        }
+        bail!("the copy cannot be served: {}", said.trim());
+    };
+    let trust = TrustArgs {
+        key: Some(secret),
+        ca: None,
+    };
+    ask(&Remote::new(url.trim(), &trust)?)
+}
+
+fn ask(remote: &Remote) -> Result<Served> {
+    let known = known(remote)?;
+    let items = get(remote, "/v1/state")?["items"].as_u64();
     let mut export_lines = 0;
     let count = |some: &[u8]| {
         export_lines += some.iter().filter(|&&byte| byte == b'\n').count() as u64;
         Ok(())
     };
-    block_on(fetch(&remote, "/v1/admin/export", count)).context("the copy cannot be exported")?;
+    block_on(fetch(remote, "/v1/admin/export", count)).context("the copy cannot be exported")?;
     Ok(Served {
         known,
         items: items.unwrap_or_default(),

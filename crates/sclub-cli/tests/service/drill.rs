@@ -9,13 +9,17 @@ use serde_json::Value;
 
 use crate::crash::verify;
 use crate::keeping::{fails_with, run, serve_rounds, text};
-use crate::server::{Server, items};
+use crate::server::{Server, items, sclub};
 
 /// The result of a drill, and whether it passed.
 fn drill(arguments: &[&str], scratch: &Path) -> (bool, Value) {
     let mut all = vec!["backup", "--drill", "--json", "--scratch", text(scratch)];
     all.extend(arguments);
-    let output = run(&all);
+    // Settings of the server are not settings of the copy.
+    let mut command = sclub();
+    command.args(&all).env("SCLUB_POLICY", "linucb-one");
+    command.env("SCLUB_API_KEYS", "admin:other:0123456789abcdef");
+    let output = command.output().unwrap();
     let line = String::from_utf8(output.stdout).unwrap();
     let result: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
     assert_eq!(result["ok"], output.status.success(), "{result}");
