@@ -11,6 +11,7 @@ mod drill;
 mod evaluate;
 mod experiment;
 mod explain;
+mod export_items;
 mod features;
 mod field;
 mod files;

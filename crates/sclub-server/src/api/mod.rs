@@ -34,6 +34,7 @@ use tokio::sync::watch;
 
 pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
+pub use items::item_line;
 pub use openapi::document;
 pub use route::route_of;
 pub use spaces::{no_spaces, with_spaces};
