@@ -117,6 +117,7 @@ class Runner:
         address = f"127.0.0.1:{self.port('8080')}"
         os.environ |= {
             "PATH": f"{self.aside}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "REPOSITORY": str(ROOT),
             "SERVERS": str(self.aside),
             "SCLUB_ADDR": address,
             "SCLUB_URL": f"http://{address}",
