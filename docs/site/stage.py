@@ -1,0 +1,86 @@
+"""Makes the folder that Sphinx reads: the pages, and those that are generated.
+
+    python stage.py SCLUB FOLDER
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import reference
+from pages import ROOT, Mistake
+
+# Pages outside of docs/, and their names on the site.
+OTHERS = {
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "crates/sclub/docs/which-policy.md": "which-policy.md",
+    "README.md": "index.md",
+}
+
+
+def relinked(text: str, page: Path, folder: Path) -> str:
+    """The text of a page with its relative links as they are from the folder of Sphinx."""
+
+    def target(match: re.Match[str]) -> str:
+        path, hash, anchor = match[1].partition("#")
+        if not path or re.match(r"[a-z]+:", path):
+            return match[0]
+        file = (page.parent / path).resolve()
+        inside = str(file.relative_to(ROOT))
+        if inside in OTHERS:
+            path = OTHERS[inside]
+        elif file.parent != ROOT / "docs":
+            path = os.path.relpath(file, folder)
+        else:
+            path = file.name
+        return f"]({path}{hash}{anchor})"
+
+    # Code is left alone.
+    parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if at % 2 else re.sub(r"\]\(([^)\s]+)\)", target, part) for at, part in enumerate(parts))
+
+
+def contents(index: str) -> str:
+    """The tables of contents: each section of the first page, with the pages that it links to."""
+    trees = ""
+    for section in index.split("\n## ")[1:]:
+        name = section.splitlines()[0]
+        links = dict.fromkeys(re.findall(r"\[([^\]]+)\]\(([\w-]+\.md)\)", section))
+        lines = "\n".join(f"{title} <{page.removesuffix('.md')}>" for title, page in links)
+        trees += f"\n```{{toctree}}\n:hidden:\n:caption: {name}\n\n{lines}\n```\n"
+    return trees
+
+
+def main() -> None:
+    sclub, folder = sys.argv[1], Path(sys.argv[2]).resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file in (ROOT / "docs").iterdir():
+        if file.is_file() and file.suffix != ".md" and file.name != "build":
+            shutil.copy(file, folder)
+    sources = {file: file.name for file in (ROOT / "docs").glob("*.md")}
+    sources |= {ROOT / path: name for path, name in OTHERS.items() if name != "index.md"}
+    for file, name in sources.items():
+        text = file.read_text(encoding="utf-8")
+        text = re.sub(r"<!-- generated: (.*?) -->", r"\1", text)
+        text = re.sub(r"^ *<!--.*?-->\n", "", text, flags=re.DOTALL | re.MULTILINE)
+        text = relinked(text, file, folder)
+        if name == "index.md":
+            text += contents(text)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "cli.md").write_text(reference.command_line(sclub), encoding="utf-8")
+    (folder / "http-api.md").write_text(reference.http(ROOT / "docs/openapi.json"), encoding="utf-8")
+    (folder / "python-api.md").write_text(reference.python(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Mistake as mistake:
+        sys.exit(str(mistake))
