@@ -20,6 +20,7 @@ html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}
 pygments_style, pygments_dark_style = "friendly", "github-dark"
 highlight_language = "text"
+smartquotes = False
 
 myst_heading_anchors = 4
 # Pages are written for GitHub too: a directive of MyST would be shown as it is there.

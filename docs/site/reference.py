@@ -112,7 +112,8 @@ def http(file: Path) -> str:
     page = f"# The HTTP API\n\n{document['info']['description']}\n\nThis page is made from [openapi.json](openapi.json).\n\n"
     for tag in document["tags"]:
         page += f"## {tag['name'].capitalize()}\n\n{tag.get('description', '')}\n\n"
-        for path, methods in document["paths"].items():
+        # In the order of use: an application recommends, then sends feedback.
+        for path, methods in sorted(document["paths"].items(), key=lambda one: (one[0].count("/"), one[0] != "/v1/recommend")):
             for method, about in methods.items():
                 if isinstance(about, dict) and tag["name"] in about.get("tags", []):
                     page += call(document, path, method, about)

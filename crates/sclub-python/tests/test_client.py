@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from sclub.client import (
 
 from server import (
     DRINKS,
-    REPOSITORY,
     Proxy,
     Server,
     client,
@@ -629,20 +627,3 @@ def test_a_backup_that_breaks_off_leaves_nothing(proxy: Proxy, tmp_path: Path) -
         with pytest.raises(ConnectionFailed):
             client.backup(copy)
     assert list(folder.iterdir()) == []
-
-
-# The documentation
-
-
-def test_the_examples_of_the_documentation_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (REPOSITORY / "docs" / "python-client.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 3
-    monkeypatch.chdir(tmp_path)
-    known: dict[str, Any] = {"__name__": "example"}
-    flags = ["--context", "hour", "--context", "device=phone|tv"]
-    with serving(tmp_path / "data", *flags) as server:
-        for example in examples:
-            exec(example.replace("http://127.0.0.1:8080", server.url), known)
