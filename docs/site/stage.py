@@ -23,6 +23,8 @@ OTHERS = {
     "README.md": "index.md",
 }
 
+GENERATED = ("cli.md", "http-api.md", "python-api.md")
+
 
 def relinked(text: str, page: Path, folder: Path) -> str:
     """The text of a page with its relative links as they are from the folder of Sphinx."""
@@ -44,6 +46,12 @@ def relinked(text: str, page: Path, folder: Path) -> str:
     # Code is left alone.
     parts = re.split(r"(^ *```.*?^ *```$|`[^`\n]+`)", text, flags=re.DOTALL | re.MULTILINE)
     return "".join(part if at % 2 else re.sub(r"\]\(([^)\s]+)\)", target, part) for at, part in enumerate(parts))
+
+
+def exists(row: str) -> bool:
+    """Whether the page of a row of the first page is there."""
+    name = re.search(r"\(([\w-]+\.md)\)", row)
+    return bool(name) and (name[1] in GENERATED or (ROOT / "docs" / name[1]).exists())
 
 
 def contents(index: str) -> str:
@@ -68,7 +76,7 @@ def main() -> None:
     sources |= {ROOT / path: name for path, name in OTHERS.items() if name != "index.md"}
     for file, name in sources.items():
         text = file.read_text(encoding="utf-8")
-        text = re.sub(r"<!-- generated: (.*?) -->", r"\1", text)
+        text = re.sub(r"<!-- generated: (.*?) -->\n", lambda row: f"{row[1]}\n" if exists(row[1]) else "", text)
         text = re.sub(r"^ *<!--.*?-->\n", "", text, flags=re.DOTALL | re.MULTILINE)
         text = relinked(text, file, folder)
         if name == "index.md":
