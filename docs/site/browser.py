@@ -18,6 +18,12 @@ from typing import Any
 
 # A query, and a page that must be among the hits.
 QUERIES = {"propensity": "evaluate", "backup": "service", "scaling": "features", "RecommendRequest": "http-api", "AsyncClient": "python-api"}
+# What is cut off on a phone: elements past the right edge that are in no box that scrolls.
+WIDE = """(() => {
+  const scrolls = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+  const wide = [...document.querySelectorAll(".content *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
+  return wide.filter((e) => !scrolls(e)).slice(0, 3).map((e) => `${Math.round(e.getBoundingClientRect().right)}: ${e.outerHTML.slice(0, 90)}`);
+})()"""
 PICTURES = ["index", "tutorial-engineer", "features", "service", "http-api", "python-api", "cli", "results"]
 
 
@@ -120,9 +126,7 @@ def main() -> int:
         browser.width(390)
         for file in sorted(site.glob("*.html")):
             browser.open(file.as_uri())
-            wide = browser.run("document.documentElement.scrollWidth")
-            if wide > 390:
-                wrong.append(f"{file.name} is {wide} pixels wide on a phone of 390")
+            wrong += [f"{file.name}: on a phone of 390 pixels this ends at {one}" for one in browser.run(WIDE)]
             broken = browser.run("[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)")
             wrong += [f"{file.name}: no picture {one}" for one in broken]
         thrown = [event["params"]["exceptionDetails"] for event in browser.events if event.get("method") == "Runtime.exceptionThrown"]

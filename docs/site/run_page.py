@@ -213,8 +213,6 @@ class Runner:
         return True
 
     def close(self) -> None:
-        with contextlib.suppress(Exception):
-            self.sh("stop_servers")
         for file in self.aside.glob("server-*"):
             if file.suffix != ".log":
                 with contextlib.suppress(ProcessLookupError, ValueError):
