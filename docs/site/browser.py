@@ -20,8 +20,8 @@ from typing import Any
 QUERIES = {"propensity": "evaluate", "backup": "service", "scaling": "features", "RecommendRequest": "http-api", "AsyncClient": "python-api"}
 # What is cut off on a phone: elements past the right edge that are in no box that scrolls.
 WIDE = """(() => {
-  const scrolls = (e) => e && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
-  const wide = [...document.querySelectorAll(".content *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
+  const scrolls = (e) => e.tagName !== "ARTICLE" && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+  const wide = [...document.querySelectorAll("article *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
   return wide.filter((e) => !scrolls(e)).slice(0, 3).map((e) => `${Math.round(e.getBoundingClientRect().right)}: ${e.outerHTML.slice(0, 90)}`);
 })()"""
 PICTURES = ["index", "tutorial-engineer", "features", "service", "http-api", "python-api", "cli", "results"]

@@ -16,6 +16,7 @@ html_theme = "furo"
 html_title = f"sclub {version}"
 html_static_path = [str(ROOT / "docs/site/static")]
 html_css_files = ["site.css"]
+html_use_index = html_domain_indices = False
 html_show_copyright = html_show_sphinx = html_copy_source = False
 html_theme_options = {"source_edit_link": "", "top_of_page_buttons": []}
 pygments_style, pygments_dark_style = "friendly", "github-dark"
