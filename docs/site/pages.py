@@ -7,6 +7,7 @@ A comment of HTML before a block says what is special about it:
     <!-- output -->                       a block of text: what the block before it prints. `…` stands for anything
     <!-- output: numbers vary -->         the same, and numbers may be others
     <!-- part of: crates/x/examples/y.rs -->   the block is a piece of this file, which other tests run
+    <!-- run by: clients/js/run-tests -->      other tests run the block: this file
     <!-- body: POST /v1/recommend -->     a block of JSON: a valid body of this call, by docs/openapi.json
     <!-- setup sh
     …
@@ -23,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PATTERNS = ["*.md", "docs/*.md", "crates/*/README.md", "crates/*/docs/*.md", "clients/*/README.md", "deploy/*.md"]
 LANGUAGES = {"sh", "python", "rust", "js", "json", "toml", "yaml", "ini", "text"}
-MARKERS = ("not run", "output", "shorter", "part of", "body", "setup")
+MARKERS = ("not run", "output", "shorter", "part of", "run by", "body", "setup")
 
 
 class Mistake(Exception):

@@ -45,7 +45,7 @@ def rust(found: list[Block]) -> None:
     for block in found:
         if block.page != page:
             page, setup = block.page, ""
-        if block.language != "rust" or block.marker in ("not run", "part of"):
+        if block.language != "rust" or block.marker in ("not run", "part of", "run by"):
             continue
         if block.marker == "setup":
             setup += block.code
@@ -84,7 +84,7 @@ def main() -> int:
     work = Counter(
         block.page
         for block in found
-        if block.marker == "part of" or (block.marker != "not run" and (block.language in programs or block.marker == "output"))
+        if block.marker in ("part of", "run by") or (block.marker != "not run" and (block.language in programs or block.marker == "output"))
     )
     # A page with more blocks takes longer: those first, so that no core waits at the end.
     order = sorted(work, key=lambda page: -work[page])

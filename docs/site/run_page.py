@@ -3,7 +3,7 @@
     python run_page.py PAGE SCLUB
 
 Blocks of sh share one shell, blocks of python one namespace. `sclub serve` starts a server beside them, on a free port: the ports that
-the page names are replaced. All servers are stopped at the end. Blocks of js are one module, which is run where the last of them is.
+the page names are replaced. All servers are stopped at the end.
 """
 
 from __future__ import annotations
@@ -105,7 +105,6 @@ class Runner:
         self.work.mkdir()
         self.aside.mkdir()
         self.names: dict[str, object] = {"__name__": "__main__"}
-        self.javascript = ""
         self.printed = ""
         for name, text in [("sclub", SHIM), ("curl", CURL)]:
             shim = self.aside / name
@@ -172,25 +171,12 @@ class Runner:
             exec(tree, self.names)
         return printed.getvalue()
 
-    def js(self) -> str:
-        script = self.work / "page.mjs"
-        script.write_text(self.javascript)
-        modules = self.work / "node_modules"
-        modules.mkdir(exist_ok=True)
-        for package in ROOT.glob("clients/*/package.json"):
-            with contextlib.suppress(FileExistsError):
-                (modules / "sclub").symlink_to(package.parent)
-        done = subprocess.run(["node", script], capture_output=True, text=True, timeout=LIMIT)
-        if done.returncode:
-            raise Mistake(done.stdout + done.stderr)
-        return done.stdout
-
-    def run(self, block: Block, last_js: bool) -> bool:
+    def run(self, block: Block) -> bool:
         """Runs a block. False if it is not one that is run."""
         if block.marker == "not run":
             return False
-        if block.marker == "part of":
-            static.check_part(block)
+        if block.marker in ("part of", "run by"):
+            static.check_elsewhere(block)
             return True
         code = self.moved(block.code)
         if block.marker == "shorter":
@@ -201,9 +187,7 @@ class Runner:
             case "python":
                 self.printed = self.python(code, block)
             case "js":
-                self.javascript += code
-                if last_js:
-                    self.printed = self.js()
+                raise Mistake("blocks of js are run by other tests: say which, <!-- run by: FILE -->")
             case "text" if block.marker == "output":
                 static.check_output(block, self.as_named(self.printed))
             case "text" | "rust":
@@ -224,14 +208,13 @@ class Runner:
 def main() -> int:
     page, sclub = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     found = blocks(page)
-    last_js = max((at for at, block in enumerate(found) if block.language == "js" and not block.marker), default=-1)
     folder = Path(tempfile.mkdtemp(prefix="sclub-docs-"))
     runner = Runner(page, sclub, folder)
     try:
-        for at, block in enumerate(found):
+        for block in found:
             began = time.monotonic()
             try:
-                ran = runner.run(block, at == last_js)
+                ran = runner.run(block)
             except Mistake as mistake:
                 print(f"FAILED {block.place}\n{mistake}")
                 return 1
