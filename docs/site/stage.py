@@ -14,7 +14,7 @@ from pathlib import Path
 import reference
 from pages import ROOT, Mistake
 
-# Pages outside of docs/, and their names on the site.
+# Pages outside of docs/, and their names on the site. Others that are linked to are added.
 OTHERS = {
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
@@ -35,8 +35,8 @@ def relinked(text: str, page: Path, folder: Path) -> str:
             return match[0]
         file = (page.parent / path).resolve()
         inside = str(file.relative_to(ROOT))
-        if inside in OTHERS:
-            path = OTHERS[inside]
+        if file.suffix == ".md" and file.parent != ROOT / "docs":
+            path = OTHERS.setdefault(inside, inside.replace("/", "-").lower())
         elif file.parent != ROOT / "docs":
             path = os.path.relpath(file, folder)
         else:
@@ -65,6 +65,19 @@ def contents(index: str) -> str:
     return trees
 
 
+def stage(file: Path, name: str, folder: Path, orphan: bool = False) -> None:
+    """Copies a page, without its comments."""
+    text = file.read_text(encoding="utf-8")
+    text = re.sub(r"<!-- generated: (.*?) -->\n", lambda row: f"{row[1]}\n" if exists(row[1]) else "", text)
+    text = re.sub(r"^ *<!--.*?-->\n", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = relinked(text, file, folder)
+    if name == "index.md":
+        text += contents(text)
+    if orphan:  # it is in no table of contents
+        text = f"---\norphan: true\n---\n\n{text}"
+    (folder / name).write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     sclub, folder = sys.argv[1], Path(sys.argv[2]).resolve()
     shutil.rmtree(folder, ignore_errors=True)
@@ -72,16 +85,14 @@ def main() -> None:
     for file in (ROOT / "docs").iterdir():
         if file.is_file() and file.suffix != ".md" and file.name != "build":
             shutil.copy(file, folder)
-    sources = {file: file.name for file in (ROOT / "docs").glob("*.md")}
-    sources |= {ROOT / path: name for path, name in OTHERS.items() if name != "index.md"}
-    for file, name in sources.items():
-        text = file.read_text(encoding="utf-8")
-        text = re.sub(r"<!-- generated: (.*?) -->\n", lambda row: f"{row[1]}\n" if exists(row[1]) else "", text)
-        text = re.sub(r"^ *<!--.*?-->\n", "", text, flags=re.DOTALL | re.MULTILINE)
-        text = relinked(text, file, folder)
-        if name == "index.md":
-            text += contents(text)
-        (folder / name).write_text(text, encoding="utf-8")
+    listed = set(OTHERS)
+    for file in (ROOT / "docs").glob("*.md"):
+        stage(file, file.name, folder)
+    done = {"README.md"}
+    while waiting := set(OTHERS) - done:
+        for path in sorted(waiting):
+            stage(ROOT / path, OTHERS[path], folder, orphan=path not in listed)
+        done |= waiting
     (folder / "cli.md").write_text(reference.command_line(sclub), encoding="utf-8")
     (folder / "http-api.md").write_text(reference.http(ROOT / "docs/openapi.json"), encoding="utf-8")
     (folder / "python-api.md").write_text(reference.python(), encoding="utf-8")
