@@ -206,6 +206,7 @@ class Runner:
 
 
 def main() -> int:
+    """The exit code: 1 if a block failed."""
     page, sclub = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     found = blocks(page)
     folder = Path(tempfile.mkdtemp(prefix="sclub-docs-"))

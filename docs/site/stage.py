@@ -23,6 +23,7 @@ OTHERS = {
     "README.md": "index.md",
 }
 
+RUST = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "doc/sclub/index.html"
 GENERATED = ("cli.md", "http-api.md", "python-api.md")
 
 
@@ -50,6 +51,8 @@ def relinked(text: str, page: Path, folder: Path) -> str:
 
 def exists(row: str) -> bool:
     """Whether the page of a row of the first page is there."""
+    if 'href="rust/' in row:
+        return RUST.exists()
     name = re.search(r"\(([\w-]+\.md)\)", row)
     return bool(name) and (name[1] in GENERATED or (ROOT / "docs" / name[1]).exists())
 
