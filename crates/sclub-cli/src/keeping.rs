@@ -12,6 +12,7 @@ use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
+use crate::export_items;
 use crate::files::{create_private, part_of, prepare_file, print_line};
 use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
@@ -84,6 +85,10 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
 
+    /// Also write the catalogue to this file, as `sclub evaluate --items` reads it
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    items: Option<PathBuf>,
+
     /// Show no progress
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
@@ -116,13 +121,23 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
 
 /// Writes decisions and rewards as JSON lines.
 pub fn export(args: &ExportArgs) -> Result<ExitCode> {
-    if let Some(out) = &args.out {
-        prepare_file(out)?;
+    for file in [&args.out, &args.items].into_iter().flatten() {
+        prepare_file(file)?;
+    }
+    if args.out.is_some() && args.out == args.items {
+        bail!("--out and --items are the same file; name two");
     }
     match (&args.source.data, &args.source.url) {
-        (Some(data), _) => export_folder(data, args.out.as_deref())?,
+        (Some(data), _) => {
+            check_folder(data)?;
+            write_items(args, |file| export_items::of_folder(data, file))?;
+            export_folder(data, args.out.as_deref())?;
+        }
         (None, url) => {
             let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
+            write_items(args, |file| {
+                export_items::of_server(&remote, file, args.quiet)
+            })?;
             let path = "/v1/admin/export";
             match &args.out {
                 Some(out) => download(&remote, path, out, args.quiet).map(|_| ())?,
@@ -149,7 +164,7 @@ fn check_folder(data: &Path) -> Result<()> {
 }
 
 /// An error with a hint how to fix it.
-fn explained(error: FoldError) -> anyhow::Error {
+pub fn explained(error: FoldError) -> anyhow::Error {
     match error {
         FoldError::Store(StoreError::InUse(folder)) => anyhow!(
             "{} is in use by a server; stop it first (a copy or an export can also be had with --url)",
@@ -213,8 +228,24 @@ fn restore_folder(from: &Path, data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes the file of the catalogue, if one is asked for.
+fn write_items(args: &ExportArgs, write: impl FnOnce(&mut dyn Write) -> Result<u64>) -> Result<()> {
+    let Some(out) = &args.items else {
+        return Ok(());
+    };
+    let mut count = 0;
+    write_whole(out, |file| {
+        count = write(file)?;
+        Ok(())
+    })?;
+    // The standard output may be the log.
+    if !args.quiet {
+        eprintln!("{}: {count} items", out.display());
+    }
+    Ok(())
+}
+
 fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
-    check_folder(data)?;
     let env = Env::real();
     match out {
         Some(out) => {

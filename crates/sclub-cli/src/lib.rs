@@ -10,6 +10,7 @@ mod cluster;
 mod evaluate;
 mod experiment;
 mod explain;
+mod export_items;
 mod features;
 mod field;
 mod files;

@@ -267,6 +267,11 @@ pub(super) fn card_of(item: DescribedItem) -> CatalogueItem {
     }
 }
 
+/// An item as a line of JSON, as `PUT /v1/items` takes it.
+pub fn item_line(item: DescribedItem) -> String {
+    serde_json::to_string(&card_of(item)).expect("it has only strings, numbers and lists")
+}
+
 /// Changes some fields of an item and returns the item. Fields that are not given stay. `data` is merged as in RFC 7396: objects
 /// are merged, and null removes a field. On a server with a transform (`--features`) raw fields can be given too, and features
 /// that the transform made are made anew; features that were sent stay.

@@ -33,6 +33,7 @@ use tokio::sync::watch;
 
 pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
+pub use items::item_line;
 pub use openapi::document;
 pub use spaces::{no_spaces, with_spaces};
 

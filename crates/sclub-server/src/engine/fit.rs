@@ -6,6 +6,7 @@
 //! due again after the start.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -29,6 +30,14 @@ impl Threads {
     pub fn new(asked: usize) -> Self {
         Self(match asked {
             0 => available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+            some => some,
+        })
+    }
+
+    /// A number of threads where nothing else runs. 0 is one for each core.
+    pub fn alone(asked: usize) -> Self {
+        Self(match asked {
+            0 => available_parallelism().map_or(1, NonZero::get),
             some => some,
         })
     }
