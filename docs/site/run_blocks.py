@@ -93,7 +93,7 @@ def main() -> int:
         compiled = pool.submit(rust, found)
         for page, code, text, seconds in pool.map(lambda page: run(page, sclub), order):
             print(f"{page.relative_to(ROOT)}: {work[page]} blocks, {seconds:.1f} s{'' if code == 0 else ', FAILED'}", flush=True)
-            print(text if code else "".join(line for line in text.splitlines(True) if line.startswith("  slow:")), end="", flush=True)
+            print(text if code or "VERBOSE" in os.environ else "".join(line for line in text.splitlines(True) if line.startswith("  slow:")), end="", flush=True)
             failed += code != 0
         try:
             compiled.result()

@@ -222,6 +222,8 @@ def main() -> int:
             except BaseException:
                 print(f"FAILED {block.place}\n{traceback.format_exc()}")
                 return 1
+            if ran and "VERBOSE" in os.environ and block.language in ("sh", "python"):
+                print(f"{block.place}:\n{runner.as_named(runner.printed)}")
             if ran and time.monotonic() - began > 4:
                 print(f"  slow: {block.place}: {time.monotonic() - began:.1f} s")
         return 0
