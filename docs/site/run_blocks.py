@@ -59,7 +59,8 @@ def rust(found: list[Block]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "blocks.rs").write_text(code)
     library = os.environ.get("SCLUB_RLIB") or built_library()
-    parts = Path(library).parent / "deps"
+    folder_of = Path(library).parent
+    parts = folder_of if folder_of.name == "deps" else folder_of / "deps"
     command = ["rustc", "--edition", "2024", "--test", "--extern", f"sclub={library}", "-L", f"dependency={parts}"]
     for step in ([*command, "blocks.rs", "-o", "blocks"], ["./blocks", "-q"]):
         done = subprocess.run(step, cwd=folder, capture_output=True, text=True)
