@@ -7,6 +7,7 @@ mod ablate;
 mod args;
 mod choices;
 mod cluster;
+mod drill;
 mod evaluate;
 mod experiment;
 mod explain;

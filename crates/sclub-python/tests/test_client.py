@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from sclub.client import (
 
 from server import (
     DRINKS,
-    REPOSITORY,
     Proxy,
     Server,
     client,
@@ -631,34 +629,3 @@ def test_a_backup_that_breaks_off_leaves_nothing(proxy: Proxy, tmp_path: Path) -
         with pytest.raises(ConnectionFailed):
             client.backup(copy)
     assert list(folder.iterdir()) == []
-
-
-# The documentation
-
-
-def test_the_examples_of_the_documentation_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = (REPOSITORY / "docs" / "python-client.md").read_text()
-    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert len(examples) >= 3
-    monkeypatch.chdir(tmp_path)
-    known: dict[str, Any] = {"__name__": "example"}
-    flags = ["--context", "hour", "--context", "device=phone|tv"]
-    words, tags = ["toy story", "alien", "heat"], ["kids", "space", "crime"]
-    catalogue = [
-        {"id": n, "title": f"{words[n % 3]} {n}", "tags": [tags[n % 3]], "price": n / 2}
-        for n in range(24)
-    ]
-    sclub.ItemFeatures(dim=4).fit(catalogue).save("transform.json")
-    with (
-        serving(tmp_path / "data", *flags) as server,
-        serving(tmp_path / "films", "--features", "transform.json") as films,
-    ):
-        for example in examples:
-            for port, url in ((8080, server.url), (8081, films.url)):
-                example = example.replace(f"http://127.0.0.1:{port}", url)
-            exec(example, known)
-        with Client(films.url) as client:
-            assert set(client.items()) == {"alien", "7", "8"}
-            assert client.item_card("alien")["data"] == {"price": 2.5}

@@ -40,6 +40,7 @@ pub mod spaces;
 pub mod state;
 pub mod store;
 mod timeline;
+pub mod traces;
 
 pub use sclub_features::{description, filter};
 

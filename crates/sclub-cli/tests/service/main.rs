@@ -3,6 +3,7 @@
 mod accessible;
 mod browser;
 mod crash;
+mod drill;
 mod evaluate;
 mod experiments;
 mod figures;
@@ -16,3 +17,4 @@ mod safety;
 mod server;
 mod teach;
 mod teach_items;
+mod traces;

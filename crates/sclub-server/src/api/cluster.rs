@@ -30,6 +30,7 @@ use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, Unanswered};
 use crate::decision::{DecisionContents, Sealer};
+use crate::edge::error::ErrorCode;
 use crate::edge::{ApiError, Closing};
 use crate::engine::{Engine, Refusal};
 use crate::meters::Call;
@@ -83,7 +84,7 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             };
             state(&node, &route, manner).await
         }
-        "/metrics" => Ok(metrics(&node)),
+        "/metrics" => Ok(metrics(app, &node)),
         "/v1/items" if method == Method::PUT => {
             let (head, sent) = request.into_parts();
             let dim = catalogue_dim(&node);
@@ -460,11 +461,17 @@ async fn whole(answer: Answer) -> HttpAnswer {
 }
 
 fn response(answer: HttpAnswer) -> Answer {
+    let error = error_of(&answer);
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Ok(value) = HeaderValue::from_str(&answer.content_type) {
         response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    if let Some(error) = error {
+        response
+            .extensions_mut()
+            .insert(ErrorCode(error.code.into()));
     }
     if let Some(seconds) = answer.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());

@@ -14,6 +14,7 @@ mod openapi;
 mod pages;
 pub mod query;
 mod raw_items;
+mod route;
 mod scalars;
 mod spaces;
 mod stream;
@@ -36,18 +37,19 @@ pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
 pub use items::item_line;
 pub use openapi::document;
+pub use route::route_of;
 pub use spaces::{no_spaces, with_spaces};
 
 use blocking::{Permits, Work, run_blocking};
 
 use crate::cluster::Node;
 use crate::edge::body::{check_json, whole};
-use crate::edge::error::with_fallbacks;
+use crate::edge::error::{ErrorCounts, with_fallbacks};
 use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Guard, Role};
 use crate::engine::{Engine, FoldError, Refusal};
 use crate::locks::lock;
-use crate::meters::{Call, Meters};
+use crate::meters::{Call, Meters, process_metrics};
 use crate::settings::Settings;
 use crate::spaces::{Spaces, Turns};
 use crate::store::StoreError;
@@ -76,6 +78,8 @@ pub struct App {
     failure: OnceLock<String>,
     /// The spaces of the server. Only the application of the default space has them.
     spaces: OnceLock<Weak<Spaces>>,
+    /// The counts of error answers. Only the application of the default space, or of a node, has them.
+    errors: OnceLock<Arc<ErrorCounts>>,
     /// The OpenAPI description, once it was asked for.
     description: OnceLock<Bytes>,
 }
@@ -112,6 +116,7 @@ impl App {
             turns: None,
             failure: OnceLock::new(),
             spaces: OnceLock::new(),
+            errors: OnceLock::new(),
             description: OnceLock::new(),
         }
     }
@@ -182,6 +187,18 @@ impl App {
             )
             .retry_after(1),
         })
+    }
+
+    /// Sets the counts of error answers of the server.
+    pub fn know_errors(&self, errors: Arc<ErrorCounts>) {
+        // This is called once only.
+        let _ = self.errors.set(errors);
+    }
+
+    /// The metrics of the server as a whole, in Prometheus' text format.
+    fn server_metrics(&self) -> String {
+        let errors = self.errors.get().map(|errors| errors.render());
+        errors.unwrap_or_default() + &process_metrics(&self.settings.data)
     }
 
     /// Summarizes each second for listeners and for the figures over time, for as long as the runtime lives.

@@ -305,6 +305,7 @@ impl Keeper {
             _ => {}
         }
         self.is_failing = written.is_err();
+        self.shared.meters.journal(!self.is_failing);
         written
     }
 

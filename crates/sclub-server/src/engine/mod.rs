@@ -22,6 +22,7 @@ mod fold;
 mod import;
 mod item_counts;
 mod journal;
+mod measure;
 mod owner;
 mod preview;
 mod recommend;
@@ -65,6 +66,7 @@ use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
+use crate::traces;
 use equal::EqualRewards;
 use fit::{Fits, Watch};
 use item_counts::ItemCounts;
@@ -220,7 +222,12 @@ impl Shared {
     async fn ask(&self, command: Command) -> Result<Done, Refusal> {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.upgrade().ok_or(Refusal::Closing)?;
-        let sent = queue.try_send(WriteRequest { command, reply });
+        let caller = traces::caller();
+        let sent = queue.try_send(WriteRequest {
+            command,
+            reply,
+            caller,
+        });
         drop(queue);
         match sent {
             Ok(()) => answer.await.unwrap_or_else(|_| {
@@ -392,9 +399,6 @@ impl Engine {
             hash: Mutex::default(),
             meters,
         });
-        if !is_replicated {
-            shared.meters.state(&shared.read());
-        }
         if settings.propensities > 0 && !identity.draws() && settings.explore_share == 0.0 {
             tracing::warn!(
                 "the policy does not draw at random: propensities are 1, and no off-policy estimate can be had from the \
@@ -667,6 +671,7 @@ impl Engine {
         let stop = WriteRequest {
             command: Command::Stop,
             reply,
+            caller: None,
         };
         if self.queue.send(stop).await.is_ok() {
             let _ = stopped.await;

@@ -44,6 +44,9 @@ const SUBFOLDERS: [&str; 3] = ["log", "snapshots", "journal"];
 /// The subfolder with copies of a partition's snapshots. Only a node of a cluster makes it.
 pub(crate) const COPIES: &str = "copies";
 
+/// The folders in a data folder that grow.
+pub const STORE_PARTS: [&str; 3] = ["log", "snapshots", "journal"];
+
 /// A data folder, locked.
 #[derive(Debug)]
 pub struct Folder {
@@ -286,6 +289,11 @@ impl Folder {
 
     /// The size of the folder on the disk, without files whose size cannot be read.
     pub fn bytes(&self) -> u64 {
+        self.sizes().iter().sum()
+    }
+
+    /// The sizes of its parts, in the order of [`STORE_PARTS`].
+    pub fn sizes(&self) -> [u64; STORE_PARTS.len()] {
         let disk = &self.env.disk;
         let size = |dir: PathBuf| -> u64 {
             let names = disk.names(&dir).unwrap_or_default();
@@ -294,10 +302,7 @@ impl Folder {
                 .filter_map(|name| disk.len(&dir.join(name)).ok());
             lengths.sum()
         };
-        ["log", "snapshots", "journal"]
-            .map(|name| size(self.path.join(name)))
-            .iter()
-            .sum()
+        STORE_PARTS.map(|name| size(self.path.join(name)))
     }
 }
 

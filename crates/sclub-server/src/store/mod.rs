@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
 pub use files::SmallFile;
-pub use folder::Folder;
 pub(crate) use folder::{COPIES, IMPORTING};
+pub use folder::{Folder, STORE_PARTS};
 pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;
 pub use snapshots::{SnapshotStore, Snapshots, WriteSnapshot};
