@@ -16,6 +16,7 @@ use sclub::Workers;
 
 use super::fit::Threads;
 use super::fold::{self, FoldError};
+use super::journal::has_decisions;
 use super::{Engine, OpenError};
 use crate::decision::epoch_of;
 use crate::env::Env;
@@ -340,7 +341,7 @@ fn prepare(
                 let message = "is not new: it has experiments, which an import would drop; name another folder";
                 return Err(Misfit(format!("{} {message}", replaced.path().display())).into());
             }
-            if replaced.journal.last() > 0 || state.expected() > 0 {
+            if state.expected() > 0 || has_decisions(&replaced.journal)? {
                 let message = "is not new: it has decisions that were handed out, or a number of expected users, which \
                                an import would drop; name another folder and give the catalogue with --items (sclub \
                                export --items writes it)";

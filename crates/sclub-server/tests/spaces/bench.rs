@@ -116,8 +116,10 @@ impl Server {
         let answer = self.runtime.block_on(answer).unwrap();
         assert_eq!(answer.status(), 200);
         work();
-        let end = tokio::time::timeout(Duration::from_secs(30), answer.into_body().collect());
-        let _inside = self.runtime.enter();
+        let end = async {
+            let end = answer.into_body().collect();
+            tokio::time::timeout(Duration::from_secs(30), end).await
+        };
         assert!(self.runtime.block_on(end).is_ok(), "{path} has no end");
     }
 
