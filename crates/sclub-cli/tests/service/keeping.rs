@@ -373,7 +373,9 @@ fn a_flipped_byte_is_found_and_its_file_named() {
     assert!(server.stop().success());
     verify(&data);
     let mut dice = Dice(3);
-    for file in files(&data) {
+    // The figures of the page are not data: a start without them goes on.
+    let kept = |file: &PathBuf| !file.ends_with("figures");
+    for file in files(&data).into_iter().filter(kept) {
         let good = fs::read(&file).unwrap();
         // Behind the log there is room that was reserved for more of it, and nothing in it.
         let kept: Vec<usize> = (0..good.len()).filter(|at| good[*at] != 0).collect();

@@ -354,7 +354,7 @@ fn state_card(app: &App, engine: &Engine, state: &Known, hash: Option<String>) -
         rewards,
         reward_sum,
         reward_warning: engine.reward_warning(),
-        off_policy: engine.off_policy(),
+        off_policy: engine.off_policy(state),
         decisions: engine.meters().decisions(),
         expected_users: state.expected(),
         uptime_seconds: app.started.elapsed().as_secs(),

@@ -473,10 +473,10 @@ impl Engine {
         self.shared.equal.warning()
     }
 
-    /// What can be estimated from the log about other policies.
-    pub fn off_policy(&self) -> &'static str {
+    /// What can be estimated from the log about other policies. `state` is the state of this engine, which is being read: to read
+    /// it a second time would wait for a writer that waits for the first read.
+    pub fn off_policy(&self, state: &State) -> &'static str {
         let shared = &self.shared;
-        let state = shared.read();
         let has_share = shared.settings.explore_share > 0.0;
         if !shared.has_journal() {
             return "there is no log of decisions, because journal-days is 0";

@@ -219,7 +219,7 @@ fn with_uniform_lists_any_policy_logs_probabilities_and_candidates() {
             ..with(policy, 0)
         };
         let bench = Bench::with_items(Env::real(), &settings);
-        let text = bench.engine.off_policy();
+        let text = bench.engine.off_policy(&bench.engine.state());
         assert!(text.starts_with("the log has the probability"), "{text}");
         let shown = bench.recommend("u", 2).unwrap();
         assert_eq!(shown.propensities.len(), 2, "{policy}");
@@ -232,12 +232,16 @@ fn with_uniform_lists_any_policy_logs_probabilities_and_candidates() {
     }
     let off = Bench::with_items(Env::real(), &with(DEFAULT, 0));
     assert!(off.recommend("u", 2).unwrap().propensities.is_empty());
-    assert!(off.engine.off_policy().contains("--propensities"));
+    assert!(
+        off.engine
+            .off_policy(&off.engine.state())
+            .contains("--propensities")
+    );
     let none = Settings {
         journal_days: 0,
         ..with(DEFAULT, 100)
     };
     let none = Bench::with_items(Env::real(), &none);
-    let text = none.engine.off_policy();
+    let text = none.engine.off_policy(&none.engine.state());
     assert!(text.contains("journal-days is 0"), "{text}");
 }

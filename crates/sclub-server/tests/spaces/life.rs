@@ -1,5 +1,6 @@
 //! Spaces are made, kept over restarts, and deleted.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use sclub_server::edge::Keys;
@@ -212,6 +213,44 @@ fn a_client_that_goes_away_leaves_no_half_space() {
     wait_for(&server, "GET", "/v1/spaces/shop", "", 404);
     server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
     assert_eq!(server.seen("shop").1, 0);
+}
+
+/// A call that read the state twice would wait for a writer that waits for its first read.
+#[test]
+fn looks_do_not_wait_for_writes_that_wait_for_them() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
+    server.fill("", "shop", 2);
+    let engine = server.spaces.get("shop").unwrap();
+    let engine = engine.app.engine().unwrap();
+    let is_done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..400 {
+                let item = json!({"id": "tea", "features": [1, number]});
+                server.ok("", "PUT", "/v1/spaces/shop/items", &item);
+            }
+            is_done.store(true, Relaxed);
+        });
+        for path in [
+            "state",
+            "state?hash=true",
+            "users/u",
+            "items",
+            "experiments",
+            "clusters",
+            "timeline",
+        ] {
+            let (server, is_done) = (&server, &is_done);
+            scope.spawn(move || {
+                while !is_done.load(Relaxed) {
+                    server.send("", "GET", &format!("/v1/spaces/shop/{path}"), "");
+                }
+            });
+        }
+    });
+    assert!(engine.state().events() >= 400);
 }
 
 #[test]
