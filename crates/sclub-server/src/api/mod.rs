@@ -65,6 +65,8 @@ pub struct App {
     started: Instant,
     /// The summary of the last second, as it is sent to listeners.
     second: watch::Sender<Bytes>,
+    /// True once the space is closed.
+    is_ended: watch::Sender<bool>,
     /// Figures over time. The counts of items are in the engine.
     figures: Mutex<Figures>,
     /// Held while they are written.
@@ -109,6 +111,7 @@ impl App {
             node: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
+            is_ended: watch::channel(false).0,
             figures: Mutex::default(),
             saving_figures: Mutex::default(),
             permits: Permits::new(),
@@ -119,6 +122,11 @@ impl App {
             errors: OnceLock::new(),
             description: OnceLock::new(),
         }
+    }
+
+    /// Ends the streams of listeners.
+    pub fn end_streams(&self) {
+        self.is_ended.send_replace(true);
     }
 
     /// Sets the reason why the engine cannot be opened. Requests are answered with it from now on.

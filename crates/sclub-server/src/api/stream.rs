@@ -42,6 +42,7 @@ pub(super) fn follow(
         seconds.mark_changed();
     }
     let listener = Listener {
+        ended: app.is_ended.subscribe(),
         app,
         changes,
         seconds,
@@ -62,6 +63,7 @@ struct Listener {
     app: Shared,
     changes: Option<broadcast::Receiver<Record>>,
     seconds: watch::Receiver<Bytes>,
+    ended: watch::Receiver<bool>,
     closing: Closing,
 }
 
@@ -76,6 +78,7 @@ impl Listener {
         };
         tokio::select! {
             () = self.closing.clone().wait() => None,
+            _ = self.ended.wait_for(|ended| *ended) => None,
             change = change => match change {
                 Ok(record) => {
                     let state = self.app.engine()?.state();

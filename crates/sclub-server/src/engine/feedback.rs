@@ -5,6 +5,7 @@
 //! the items.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use super::owner::{Command, Done};
@@ -15,9 +16,10 @@ use crate::settings::Settings;
 use crate::state::{Ahead, Catalogue, State};
 use crate::store::Origin;
 
-/// The maximum number of feature values in a round of several lists: 8 MiB. Rewards of a policy that learns
-/// from lists are logged with all items shown, so a small request can make a large event.
-const MAX_LIST_VALUES: usize = 1 << 20;
+/// The maximum number of feature values in a round of several entries: 8 MiB. Rewards of a policy that learns
+/// from lists are logged with all items shown, and `others` is a reward for each of them, so a small request can make a
+/// large event.
+const MAX_ROUND_VALUES: usize = 1 << 20;
 
 /// The rewards of a decision.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -181,13 +183,15 @@ impl Engine {
             false => {
                 let mut answers = Vec::with_capacity(round.len());
                 self.open_decisions(round, |opened| opened.items(&mut answers))?;
+                self.check_size(round.len(), answers.len())?;
                 entries.extend(answers.iter().map(|answer: &ItemAnswer| answer.entry));
                 Round::Items(answers)
             }
             true => {
                 let mut answers = Vec::with_capacity(round.len());
                 self.open_decisions(round, |opened| answers.push(opened.list()))?;
-                self.check_size(&answers)?;
+                let shown = answers.iter().map(|a: &ListAnswer| a.decision.shown.len());
+                self.check_size(round.len(), shown.sum())?;
                 entries.extend(answers.iter().map(|answer: &ListAnswer| answer.entry));
                 Round::Lists(answers)
             }
@@ -320,18 +324,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Checks the number of feature values in lists.
-    fn check_size(&self, answers: &[ListAnswer]) -> Result<(), Refusal> {
+    /// Checks the number of feature values of the items in a round.
+    fn check_size(&self, entries: usize, items: usize) -> Result<(), Refusal> {
         let state = self.shared.read();
         let catalogue = self.shared.catalogue_of(&state);
         let dim = catalogue
             .get()
             .map_or(1, |catalogue| catalogue.items().dim());
-        let shown: usize = answers.iter().map(|a| a.decision.shown.len()).sum();
-        let values = shown.saturating_mul(dim);
-        if answers.len() > 1 && values > MAX_LIST_VALUES {
+        if entries > 1 && items.saturating_mul(dim) > MAX_ROUND_VALUES {
             let message = format!(
-                "the lists of the batch have {shown} items of {dim} features; at most {MAX_LIST_VALUES} \
+                "the lists of the batch have {items} items of {dim} features; at most {MAX_ROUND_VALUES} \
                  feature values are allowed; send them in several batches"
             );
             return Err(Refusal::invalid("feedback", message));
@@ -446,6 +448,9 @@ fn new_items(
     // For each reward of the round, true if nobody has sent it.
     let mut unsent: Vec<bool> = Vec::with_capacity(answers.len());
     let mut corrected: Vec<Reward> = Vec::new();
+    // The places of rewards in the round, and the corrected ones, by number.
+    let mut places: HashMap<u64, usize> = HashMap::with_capacity(answers.len());
+    let mut is_corrected: HashSet<u64> = HashSet::new();
     let (mut entries, mut of_corrected) = (Vec::with_capacity(answers.len()), Vec::new());
     for answer in answers {
         let entry = answer.entry;
@@ -455,7 +460,7 @@ fn new_items(
             return Err((entry, Refusal::Forgotten));
         }
         let is_sent = !answer.is_assumed;
-        if let Some(place) = round.iter().position(|reward| reward.number == number) {
+        if let Some(&place) = places.get(&number) {
             // A reward that was sent counts, in place of one that the same request assumes.
             let replaces = unsent[place] && is_sent;
             if replaces {
@@ -471,16 +476,18 @@ fn new_items(
             && is_sent
             && state.assumed().get(number).is_some()
             && !ahead.corrects(number)
-            && corrected.iter().all(|reward| reward.number != number);
+            && !is_corrected.contains(&number);
         applied.push(!is_learned || is_correction);
         if is_learned && !is_correction {
             continue;
         }
         let reward = reward(catalogue, answer).map_err(|refusal| (entry, refusal))?;
         if is_correction {
+            is_corrected.insert(number);
             corrected.push(reward);
             of_corrected.push(entry);
         } else {
+            places.insert(number, round.len());
             round.push(reward);
             unsent.push(!is_sent);
             entries.push(entry);

@@ -16,6 +16,7 @@ use sclub::Workers;
 
 use super::fit::Threads;
 use super::fold::{self, FoldError};
+use super::journal::has_decisions;
 use super::{Engine, OpenError};
 use crate::decision::epoch_of;
 use crate::env::Env;
@@ -340,6 +341,12 @@ fn prepare(
                 let message = "is not new: it has experiments, which an import would drop; name another folder";
                 return Err(Misfit(format!("{} {message}", replaced.path().display())).into());
             }
+            if state.expected() > 0 || has_decisions(&replaced.journal)? {
+                let message = "is not new: it has decisions that were handed out, or a number of expected users, which \
+                               an import would drop; name another folder and give the catalogue with --items (sclub \
+                               export --items writes it)";
+                return Err(Misfit(format!("{} {message}", replaced.path().display())).into());
+            }
             catalogue = items_of(&state);
             identity
         }
@@ -404,6 +411,10 @@ pub struct FolderContents {
 /// # Errors
 /// If it is in use, empty or damaged.
 pub fn folder_contents(env: &Env, data: &Path) -> Result<FolderContents, FoldError> {
+    // To open a folder makes it.
+    if env.disk.names(data).is_err() {
+        return Err(FoldError::Empty(data.display().to_string()));
+    }
     let folder = Folder::open(env, data)?;
     let Some(identity) = fold::identity(&folder)? else {
         return Err(FoldError::Empty(data.display().to_string()));

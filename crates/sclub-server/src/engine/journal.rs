@@ -662,6 +662,16 @@ pub(super) fn forget_in(
     Ok((rows, known))
 }
 
+/// Returns true if a journal has a decision.
+pub(super) fn has_decisions(journal: &Segments) -> Result<bool, StoreError> {
+    for batch in journal.read(journal.first()? - 1)? {
+        if !Page::decode(&batch?.1)?.shown.is_empty() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Users who were forgotten since the last compaction, with the number of the event.
 pub(super) fn forgotten(journal: &Segments) -> Result<HashMap<String, u64>, StoreError> {
     let mut forgotten = HashMap::new();

@@ -17,7 +17,7 @@ pub type Given = Map<String, Value>;
 const SETTINGS_FILE: &str = "settings.toml";
 
 /// The settings that a server has and a space has not.
-const OF_SERVER: [&str; 21] = [
+const OF_SERVER: [&str; 23] = [
     "data",
     "addr",
     "keys",
@@ -39,6 +39,8 @@ const OF_SERVER: [&str; 21] = [
     "nats-ca",
     "log-format",
     "log",
+    "otel-endpoint",
+    "otel-sample-ratio",
 ];
 
 /// The names of the settings that a space can have.

@@ -206,6 +206,15 @@ impl Spaces {
         name: &str,
         given: Given,
     ) -> Result<(Arc<Space>, bool), ApiError> {
+        let (spaces, name) = (Arc::clone(self), name.to_owned());
+        to_the_end(async move { spaces.create_now(&name, given).await }).await
+    }
+
+    async fn create_now(
+        self: &Arc<Self>,
+        name: &str,
+        given: Given,
+    ) -> Result<(Arc<Space>, bool), ApiError> {
         check_space(name).map_err(|reason| ApiError::invalid("space", reason))?;
         let _changing = self.changing.lock().await;
         if let Some(space) = self.get(name) {
@@ -235,11 +244,13 @@ impl Spaces {
                 self.insert(Arc::clone(&space));
                 Ok((space, true))
             }
-            Ok(Err(reason)) => {
+            failed => {
                 space.seconds.abort();
-                Err(ApiError::invalid("settings", reason))
+                Err(match failed {
+                    Ok(Err(reason)) => ApiError::invalid("settings", reason),
+                    _ => ApiError::internal(),
+                })
             }
-            Err(_) => Err(ApiError::internal()),
         }
     }
 
@@ -282,7 +293,12 @@ impl Spaces {
     ///
     /// # Errors
     /// If there is none, it is the default one, or its files cannot be removed.
-    pub async fn delete(&self, name: &str) -> Result<(), ApiError> {
+    pub async fn delete(self: &Arc<Self>, name: &str) -> Result<(), ApiError> {
+        let (spaces, name) = (Arc::clone(self), name.to_owned());
+        to_the_end(async move { spaces.delete_now(&name).await }).await
+    }
+
+    async fn delete_now(&self, name: &str) -> Result<(), ApiError> {
         if name == DEFAULT_SPACE {
             let message = "the default space cannot be deleted; it is the server's data folder";
             return Err(ApiError::invalid("space", message));
@@ -326,6 +342,7 @@ impl Space {
     /// Ends the engine. Returns true if there was one.
     async fn close(&self) -> bool {
         self.seconds.abort();
+        self.app.end_streams();
         match self.app.engine() {
             Some(engine) => {
                 engine.close().await;
@@ -337,6 +354,15 @@ impl Space {
             None => false,
         }
     }
+}
+
+/// Does work to its end. A client that goes away ends the task of its request, which must not leave a space half made or half
+/// deleted.
+async fn to_the_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ApiError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|_| Err(ApiError::internal()))
 }
 
 /// 404: there is no such space.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use sclub_server::engine::{Engine, Import, ImportRow};
+use sclub_server::engine::{Engine, Import, ImportRow, folder_contents};
 use sclub_server::env::Env;
 use sclub_server::event::{DescribedItem, Item};
 use sclub_server::store::Folder;
@@ -129,6 +129,25 @@ fn an_import_drops_no_experiment() {
     assert!(error.contains("it has experiments"), "{error}");
     let bench = Bench::at(folder, Env::real(), &of("linucb-ind"));
     assert!(bench.engine.experiments().0.is_some());
+}
+
+#[test]
+fn an_import_drops_no_decision() {
+    let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
+    let decision = bench.decide("u");
+    let folder = bench.close();
+    let error = import(&Env::real(), folder.path()).unwrap_err();
+    assert!(error.contains("handed out"), "{error}");
+    let bench = Bench::at(folder, Env::real(), &of("linucb-ind"));
+    assert_eq!(bench.feedback(&decision, 1.0), Ok(true));
+}
+
+#[test]
+fn the_contents_of_a_folder_that_does_not_exist_make_none() {
+    let folder = new_folder();
+    let data = folder.path().join("none");
+    assert!(folder_contents(&Env::real(), &data).is_err());
+    assert!(!data.exists());
 }
 
 #[test]

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use sclub_server::api::with_spaces;
 use sclub_server::edge::{Audit, Guard, Keys};
@@ -95,6 +97,30 @@ impl Server {
             (status, String::from_utf8_lossy(&body).into_owned())
         });
         self.runtime.block_on(answered).unwrap()
+    }
+
+    /// Sends a request, and goes away before the answer.
+    pub fn abandon(&self, method: &str, path: &str, body: &str) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("content-type", "application/json");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let answer = self.router.clone().oneshot(request);
+        let _inside = self.runtime.enter();
+        assert!(answer.now_or_never().is_none(), "{method} {path}");
+    }
+
+    /// Reads a stream to its end, while something else is done.
+    pub fn stream_during(&self, path: &str, work: impl FnOnce()) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = self.router.clone().oneshot(request);
+        let answer = self.runtime.block_on(answer).unwrap();
+        assert_eq!(answer.status(), 200);
+        work();
+        let end = async {
+            let end = answer.into_body().collect();
+            tokio::time::timeout(Duration::from_secs(30), end).await
+        };
+        assert!(self.runtime.block_on(end).is_ok(), "{path} has no end");
     }
 
     /// Sends JSON, and expects a success.

@@ -1,5 +1,7 @@
 //! Spaces are made, kept over restarts, and deleted.
 
+use std::time::Duration;
+
 use sclub_server::edge::Keys;
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -185,6 +187,41 @@ fn a_folder_that_an_operator_puts_there_is_a_space() {
     assert_eq!(server.seen("moved").0, before);
     let card = server.ok("", "GET", "/v1/spaces/moved", &Value::Null);
     assert_eq!(card["settings"], json!({"max-k": 4}));
+}
+
+/// Waits until a call is answered with a status.
+fn wait_for(server: &Server, method: &str, path: &str, body: &str, status: u16) {
+    for _ in 0..1000 {
+        if server.send("", method, path, body).0 == status {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{method} {path}: not {status}");
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_no_half_space() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    server.abandon("PUT", "/v1/spaces/shop", r#"{"dim": 2}"#);
+    wait_for(&server, "GET", "/v1/spaces/shop", "", 200);
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
+    server.fill("", "shop", 2);
+    server.abandon("DELETE", "/v1/spaces/shop?confirm=shop", "");
+    wait_for(&server, "GET", "/v1/spaces/shop", "", 404);
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
+    assert_eq!(server.seen("shop").1, 0);
+}
+
+#[test]
+fn the_stream_of_a_deleted_space_ends() {
+    let folder = tempdir().unwrap();
+    let server = Server::new(folder.path(), Keys::none());
+    server.ok("", "PUT", "/v1/spaces/shop", &json!({"dim": 2}));
+    server.stream_during("/v1/spaces/shop/stream", || {
+        server.ok("", "DELETE", "/v1/spaces/shop?confirm=shop", &Value::Null);
+    });
 }
 
 #[test]
