@@ -1267,6 +1267,12 @@ export interface components {
             next?: string | null;
             /**
              * Format: int64
+             * @description A number that grows when an item is removed, which moves the last item to its place. Pages with the same number have
+             *     all items; if it differs, read the pages again from the first one.
+             */
+            order_revision: number;
+            /**
+             * Format: int64
              * @description The number of items in the catalogue, or of those that match.
              */
             total: number;

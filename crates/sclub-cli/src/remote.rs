@@ -84,14 +84,19 @@ impl std::error::Error for Refusal {}
 impl Refusal {
     /// Reads the error from an answer that is not a success.
     pub fn of(response: &Response) -> Self {
-        let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+        Self::answered(response.status, &response.body)
+    }
+
+    /// The error in the body of an answer.
+    pub fn answered(status: u16, answer: &[u8]) -> Self {
+        let body: Value = serde_json::from_slice(answer).unwrap_or_default();
         let error = &body["error"];
         let message = match error["message"].as_str() {
             Some(message) => message.to_owned(),
-            None => excerpt(&response.body),
+            None => excerpt(answer),
         };
         Self {
-            status: response.status,
+            status,
             code: error["code"].as_str().unwrap_or_default().to_owned(),
             message,
         }

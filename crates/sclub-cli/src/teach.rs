@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use sclub_features::{RawItem, Transform};
+use sclub_features::{AVAILABLE, RawItem, Transform, id_text};
 use sclub_lab::data::{ColumnNames, Format, Options, ReadEvents, read_events, read_vectors};
 use sclub_lab::summary::thousands;
 use sclub_server::engine::{Import, ImportRow, ImportSummary, export_folder, folder_contents};
@@ -242,13 +242,8 @@ fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<Describe
         let rows = (0..read.ids.len()).map(|at| read.vectors.row(at).to_vec());
         let mut items = Vec::with_capacity(read.ids.len());
         for ((id, features), others) in read.ids.into_iter().zip(rows).zip(read.others) {
-            let (description, _) = raw::description(None, others)
-                .with_context(|| format!("{}: item '{id}'", path.display()))?;
-            items.push(DescribedItem {
-                id,
-                features,
-                description,
-            });
+            let at = || format!("{}: item '{id}'", path.display());
+            items.push(with_vector(id.clone(), features, others).with_context(at)?);
         }
         return Ok(items);
     };
@@ -263,19 +258,69 @@ fn items(path: &Path, args: &ImportArgs, import: &Import) -> Result<Vec<Describe
         bail!("the transform has no column of ids; name it with --id-column");
     };
     let mut items = Vec::with_capacity(read.items.len());
-    for (raw, line) in read.items.into_iter().zip(&read.lines) {
+    for (mut raw, line) in read.items.into_iter().zip(&read.lines) {
         let at = || format!("{}:{line}", path.display());
-        let id = raw.get(column).and_then(sclub_features::id_text);
+        let has_vector = has_vector(transform, &raw);
+        let id = raw.get(column).and_then(id_text);
+        // The lines of an export have the field `id`, whatever the column of ids is called.
+        let id = id.or_else(|| raw.get("id").filter(|_| has_vector).and_then(id_text));
         let id = id.with_context(|| format!("{}: there is no id (column '{column}')", at()))?;
-        let (item, _) = plain_fields(raw, id)
-            .and_then(|raw| Ok(raw::described(transform, raw)?))
-            .with_context(at)?;
+        let item = match has_vector {
+            true => vector(&mut raw, transform.dim()).and_then(|vector| {
+                // A column of ids with another name is data.
+                raw.remove("id");
+                with_vector(id, vector, raw)
+            }),
+            false => plain_fields(raw, id).and_then(|raw| Ok(raw::described(transform, raw)?.0)),
+        };
+        let item = item.with_context(at)?;
         if let Err((_, reason)) = item.description.check() {
             bail!("{}: {reason}", at());
         }
         items.push(item);
     }
     Ok(items)
+}
+
+/// Returns true if an item has a vector. A column of tags may be called `features` too.
+fn has_vector(transform: &Transform, raw: &RawItem) -> bool {
+    let Some(Value::Array(list)) = raw.get("features") else {
+        return false;
+    };
+    let is_column = transform.columns().any(|(name, _)| name == "features");
+    !is_column || (!list.is_empty() && list.iter().all(Value::is_number))
+}
+
+/// Takes the vector out of the fields of an item.
+fn vector(raw: &mut RawItem, dim: usize) -> Result<Vec<f64>> {
+    let Some(Value::Array(list)) = raw.remove("features") else {
+        bail!("there is no list of features");
+    };
+    if list.len() != dim {
+        bail!(
+            "there are {} features; the transform makes {dim}",
+            list.len()
+        );
+    }
+    let number = |value: &Value| {
+        let number = value.as_f64();
+        number.with_context(|| format!("a feature is {value}; it must be a number"))
+    };
+    list.iter().map(number).collect()
+}
+
+/// An item with a vector of its own: it is taken as it is, as `PUT /v1/items` does.
+fn with_vector(id: String, features: Vec<f64>, mut others: RawItem) -> Result<DescribedItem> {
+    read_availability(&mut others)?;
+    let (description, _) = raw::description(None, others)?;
+    if let Err((_, reason)) = description.check() {
+        bail!("{reason}");
+    }
+    Ok(DescribedItem {
+        id,
+        features,
+        description,
+    })
 }
 
 /// The fields of a row as they would be sent to a server: without empty ones, and `available` is true or false.
@@ -290,19 +335,27 @@ fn plain_fields(raw: RawItem, id: String) -> Result<RawItem> {
         .into_iter()
         .filter(|(_, value)| !is_empty(value))
         .collect();
-    if let Some(available) = raw.get_mut("available") {
-        let word = match &*available {
-            Value::String(word) => word.trim().to_lowercase(),
-            other => other.to_string(),
-        };
-        *available = match word.as_str() {
-            "true" | "t" | "yes" | "y" | "1" => Value::Bool(true),
-            "false" | "f" | "no" | "n" | "0" => Value::Bool(false),
-            _ => bail!("available is '{word}'; write true or false, yes or no, 1 or 0"),
-        };
-    }
+    read_availability(&mut raw)?;
     raw.insert("id".to_owned(), Value::from(id));
     Ok(raw)
+}
+
+/// Makes true or false of `available`. Null is the default.
+fn read_availability(raw: &mut RawItem) -> Result<()> {
+    let Some(available) = raw.get_mut(AVAILABLE) else {
+        return Ok(());
+    };
+    let word = match &*available {
+        Value::Null => return Ok(()),
+        Value::String(word) => word.trim().to_lowercase(),
+        other => other.to_string(),
+    };
+    *available = match word.as_str() {
+        "true" | "t" | "yes" | "y" | "1" => Value::Bool(true),
+        "false" | "f" | "no" | "n" | "0" => Value::Bool(false),
+        _ => bail!("available is '{word}'; write true or false, yes or no, 1 or 0"),
+    };
+    Ok(())
 }
 
 fn warn_about_rewards(read: &ReadEvents) {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::RawItem;
 use crate::fit::FitError;
+use crate::{AVAILABLE, RawItem};
 
 /// The meaning of a column.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Kind {
     Ignored,
 }
 
-/// Options of a fit. Columns that are not named are guessed.
+/// Options of a fit. Columns that are not named are guessed. The column [`AVAILABLE`] is always left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Features of an item, the constant one included.
@@ -101,6 +101,12 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
             if !names.contains(column.as_str()) {
                 return Err(no_column(column, &names));
             }
+            if column == AVAILABLE && kind != Kind::Ignored {
+                return Err(FitError::Column(format!(
+                    "column '{column}' says whether an item can be shown, and no feature is made from it; rename it if it says \
+                     something else"
+                )));
+            }
             if given.insert(column, kind.clone()).is_some() {
                 return Err(FitError::Column(format!(
                     "column '{column}' is given two kinds; give it one"
@@ -128,6 +134,7 @@ pub fn columns(items: &[RawItem], options: &Options) -> Result<Columns, FitError
                 }
             }
             Some(kind) => kind,
+            None if name == AVAILABLE => Kind::Ignored,
             None => guess(name, values()),
         };
         all.push((name.to_owned(), kind));

@@ -57,6 +57,9 @@ pub use transform::{ItemError, Transform, id_text, whole_text};
 /// An item as a catalogue has it: its fields by name.
 pub type RawItem = serde_json::Map<String, serde_json::Value>;
 
+/// The field that says whether an item can be shown. No feature is made from it.
+pub const AVAILABLE: &str = "available";
+
 /// The minimum and maximum number of features, the constant one included.
 pub const DIMS: std::ops::RangeInclusive<usize> = 2..=512;
 

@@ -357,3 +357,33 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn availability_is_never_a_feature() {
+    let plain = catalogue(40);
+    let expected = fit(&plain, &options(9), None).unwrap();
+    for [yes, no] in [
+        [json!("yes"), json!("no")],
+        [json!(true), json!(false)],
+        [json!(1), json!(0)],
+    ] {
+        let mut items = plain.clone();
+        for (at, item) in items.iter_mut().enumerate() {
+            let available = if at % 3 == 0 { &no } else { &yes };
+            item.insert("available".to_owned(), available.clone());
+        }
+        let fitted = fit(&items, &options(9), None).unwrap();
+        assert_eq!(fitted.transform, expected.transform);
+        assert_eq!(fitted.report.ignored, ["available"]);
+
+        let named = |change: fn(&mut Options, Vec<String>)| {
+            let mut options = options(9);
+            change(&mut options, vec!["available".to_owned()]);
+            fit(&items, &options, None)
+        };
+        assert!(named(|options, names| options.ignore = names).is_ok());
+        let error = named(|options, names| options.category = names).unwrap_err();
+        let expected = "column 'available' says whether an item can be shown";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}

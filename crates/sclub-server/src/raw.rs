@@ -2,9 +2,9 @@
 //! are kept as the item's description, so that filters can use them.
 //!
 //! `title`, `tags` and `available` are those of the description. All other fields are in its data, together with the fields of
-//! `data`. A transform sees all of them by their names ([`fields`]).
+//! `data`. A transform sees all of them but `available` by their names ([`fields`]).
 
-use sclub_features::{RawItem, Transform, id_text};
+use sclub_features::{AVAILABLE, RawItem, Transform, id_text};
 use serde_json::{Map, Value};
 
 use crate::description::Description;
@@ -106,7 +106,7 @@ pub fn set(
                 other => return Err(wrong(name, other, "a list of texts")),
             }
         }
-        "available" => {
+        AVAILABLE => {
             description.is_unavailable = match value {
                 Value::Null => false,
                 Value::Bool(available) => !available,
@@ -137,7 +137,7 @@ pub fn set_data(
     };
 }
 
-/// The raw fields of an item.
+/// The raw fields of an item that features are made from. Availability is none of them.
 pub fn fields(id: &str, description: &Description) -> RawItem {
     let mut raw = description.object().ok().flatten().unwrap_or_default();
     if let Some(title) = &description.title {
@@ -146,8 +146,7 @@ pub fn fields(id: &str, description: &Description) -> RawItem {
     if !description.tags.is_empty() {
         raw.insert("tags".to_owned(), Value::from(description.tags.as_slice()));
     }
-    let available = Value::from(!description.is_unavailable);
-    raw.insert("available".to_owned(), available);
+    raw.remove(AVAILABLE);
     raw.insert("id".to_owned(), Value::from(id));
     raw
 }
@@ -166,17 +165,29 @@ pub fn features(
 }
 
 /// Returns true if an item has the features that the transform makes of its raw fields.
+///
+/// A transform of an earlier version may have a column of availability, and features that it made then depend on it.
 pub fn is_made_by(transform: &Transform, item: &DescribedItem) -> bool {
-    let made = features(transform, &item.id, &item.description);
-    made.is_ok_and(|made| {
-        let bits = |values: &[f64]| {
-            values
-                .iter()
-                .map(|value| value.to_bits())
-                .collect::<Vec<_>>()
-        };
-        bits(&made) == bits(&item.features)
-    })
+    let mut raw = fields(&item.id, &item.description);
+    let makes_features = |raw: &RawItem| {
+        let made = transform.apply_to(Some(&item.id), raw);
+        made.is_ok_and(|made| {
+            let bits = |values: &[f64]| {
+                values
+                    .iter()
+                    .map(|value| value.to_bits())
+                    .collect::<Vec<_>>()
+            };
+            bits(&made) == bits(&item.features)
+        })
+    };
+    let has_availability = transform.columns().any(|(name, _)| name == AVAILABLE);
+    makes_features(&raw)
+        || has_availability
+            && [true, false].into_iter().any(|available| {
+                raw.insert(AVAILABLE.to_owned(), Value::from(available));
+                makes_features(&raw)
+            })
 }
 
 /// Changes the given fields of an item. Objects in its data are merged, and null removes a field (RFC 7396). If a transform made
@@ -189,8 +200,11 @@ pub fn patched(
     item: DescribedItem,
     patch: &Map<String, Value>,
 ) -> Result<DescribedItem, Refusal> {
-    let maker = transform
-        .filter(|transform| !patch.contains_key("features") && is_made_by(transform, &item));
+    // No feature is made from availability.
+    let is_for_features = patch.keys().any(|name| name != AVAILABLE && name != "id");
+    let maker = transform.filter(|transform| {
+        is_for_features && !patch.contains_key("features") && is_made_by(transform, &item)
+    });
     let mut new = item;
     let mut data = new.description.object().ok().flatten().unwrap_or_default();
     for (name, value) in patch {
@@ -259,4 +273,79 @@ fn wrong(field: &str, value: &Value, expected: &str) -> Refusal {
     let shown: String = value.to_string().chars().take(40).collect();
     let message = format!("the field '{field}' is {shown}; {expected} is expected");
     Refusal::invalid(field, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sclub_features::{Options, fit};
+    use serde_json::json;
+
+    fn object(value: Value) -> Map<String, Value> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    /// A transform as earlier versions made it, with a column of availability.
+    fn transform() -> Transform {
+        let items = [("a", true, 3), ("b", false, 5), ("c", true, 9)];
+        let items = items.map(|(id, available, price)| {
+            object(json!({"id": id, "obtaining": available, "price": price}))
+        });
+        let options = Options {
+            dim: 3,
+            ..Options::default()
+        };
+        let file = fit(&items, &options, None).unwrap().transform.encode();
+        let file = String::from_utf8(file)
+            .unwrap()
+            .replace("obtaining", AVAILABLE);
+        let (head, body) = file.split_once('\n').unwrap();
+        let mut head = object(serde_json::from_str(head).unwrap());
+        let checksum = blake3::hash(body.trim_end().as_bytes()).to_hex()[..32].to_owned();
+        head.insert("checksum".to_owned(), checksum.into());
+        let file = format!("{}\n{body}", Value::Object(head));
+        let transform = Transform::decode(file.as_bytes()).unwrap();
+        assert_eq!(transform.columns().next(), Some((AVAILABLE, "number")));
+        transform
+    }
+
+    #[test]
+    fn availability_is_no_feature_also_of_a_transform_that_has_a_column_of_it() {
+        let transform = transform();
+        let made = |available: Value| {
+            let raw = object(json!({"id": "x", "price": 5, "available": available}));
+            described(&transform, raw).unwrap().0
+        };
+        let item = made(json!(true));
+        assert_eq!(made(json!(false)).features, item.features);
+        let without = transform.apply(&object(json!({"price": 5}))).unwrap();
+        assert_eq!(item.features, without);
+        let own = object(json!({"id": "x", "price": 5, "data": {"available": true}}));
+        assert_eq!(described(&transform, own).unwrap().0.features, without);
+    }
+
+    #[test]
+    fn features_of_an_earlier_version_stay_when_availability_changes_and_are_made_anew_otherwise() {
+        let transform = transform();
+        let raw = object(json!({"id": "x", "price": 5, "available": true}));
+        let features = transform.apply(&raw).unwrap();
+        let item = DescribedItem {
+            features: features.clone(),
+            ..described(&transform, raw).unwrap().0
+        };
+        let anew = super::features(&transform, "x", &item.description);
+        assert_ne!(anew.unwrap(), features);
+        assert!(is_made_by(&transform, &item));
+        let patch = |item: DescribedItem, patch: Value| {
+            patched(Some(&transform), item, &object(patch)).unwrap()
+        };
+        let item = patch(item, json!({"available": false}));
+        assert_eq!(
+            (&item.features, item.description.is_unavailable),
+            (&features, true)
+        );
+        let item = patch(item, json!({"price": 9}));
+        let expected = transform.apply(&object(json!({"price": 9}))).unwrap();
+        assert_eq!(item.features, expected);
+    }
 }

@@ -7,9 +7,10 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use sclub_features::{Fitted, MIN_TAKERS, Options, Part, RawItem, Sparse, fit_watched};
+use sclub_features::{AVAILABLE, Fitted, MIN_TAKERS, Options, Part, RawItem, Sparse, fit_watched};
 use sclub_lab::data::{Interactions, ItemOptions, ReadItems, read_items, write};
 use sclub_lab::summary::thousands;
+use serde_json::Value;
 
 use super::{FeaturesArgs, prepare};
 use crate::files::{print_line, save};
@@ -147,7 +148,8 @@ pub fn items(args: &FeaturesArgs, path: &Path, dim: usize) -> Result<ExitCode> {
 
 fn make(args: &FeaturesArgs, path: &Path, dim: usize, start: Instant) -> Result<ExitCode> {
     let reading = args.catalogue.reading(args.data.skip_bad_lines);
-    let read = read_catalogue(path, &reading, args.quiet)?;
+    let mut read = read_catalogue(path, &reading, args.quiet)?;
+    let had_vectors = take_data(&mut read.items);
     let count = |number: usize| thousands(number as f64);
     print_line(&format!(
         "Read {}: {} items",
@@ -171,6 +173,16 @@ fn make(args: &FeaturesArgs, path: &Path, dim: usize, start: Instant) -> Result<
     drop(searching);
     let fitted = fitted.map_err(|error| located(error, path, &read))?;
     print_line(&report(&fitted));
+    let is_ignored = |name: &String| name == AVAILABLE;
+    if fitted.report.ignored.iter().any(is_ignored) && !args.catalogue.ignore.iter().any(is_ignored)
+    {
+        print_line(
+            "available is left out: it says whether an item can be shown, and is never a feature",
+        );
+    }
+    if had_vectors {
+        print_line("features is left out: these are the vectors that the items have");
+    }
     let bytes = fitted.transform.encode();
     let id = fitted.transform.id_column();
     let names = read.items.iter().zip(1..).map(|(item, place)| {
@@ -198,6 +210,34 @@ fn make(args: &FeaturesArgs, path: &Path, dim: usize, start: Instant) -> Result<
         read.items.len(),
     ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a catalogue of items as a server lists them: the fields in `data` become columns, and vectors are left out. Returns true if
+/// there were vectors.
+fn take_data(items: &mut [RawItem]) -> bool {
+    let mut had_vectors = false;
+    for item in items {
+        if let Some(Value::Array(list)) = item.get("features")
+            && !list.is_empty()
+            && list.iter().all(Value::is_number)
+        {
+            item.remove("features");
+            had_vectors = true;
+        }
+        if !item.get("data").is_some_and(Value::is_object) {
+            continue;
+        }
+        if let Some(Value::Object(data)) = item.remove("data") {
+            for (name, value) in data {
+                // The fields of the item itself come first, as in the service.
+                let own = item.entry(name).or_insert(Value::Null);
+                if own.is_null() {
+                    *own = value;
+                }
+            }
+        }
+    }
+    had_vectors
 }
 
 /// An error of an item with its line in the file.

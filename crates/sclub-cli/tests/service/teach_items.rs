@@ -132,7 +132,7 @@ const SHOP: &str = "sku,title,tags,available,price,maker,url\n\
     c,iced coffee,coffee|cold,0,\"$1,005.50\",Nero,http://x/c\n\
     d,filter coffee,coffee|hot,,$2.00,Nero,http://x/d\n";
 
-fn fit(folder: &Path, items: &str, dim: &str, out: &str) {
+fn fit(folder: &Path, items: &str, dim: &str, out: &str) -> String {
     let args = [
         "features",
         "--items",
@@ -143,12 +143,10 @@ fn fit(folder: &Path, items: &str, dim: &str, out: &str) {
         "tags",
         "--category",
         "maker",
-        "--ignore",
-        "available",
         "--out",
         out,
     ];
-    done(folder, &args);
+    done(folder, &args)
 }
 
 fn import_shop(folder: &Path, data: &str) {
@@ -224,6 +222,152 @@ fn imported_items_have_the_columns_of_the_catalogue() {
         error.contains("shop.csv:3: ") && error.contains("'perhaps'"),
         "{error}"
     );
+}
+
+#[test]
+fn availability_is_left_out_of_the_features() {
+    let folder = shop_folder();
+    let folder = folder.path();
+    let shop = SHOP.replace(",true,", ",1,").replace(",yes,", ",1,");
+    fs::write(folder.join("shop.csv"), &shop).unwrap();
+    let said = "available is left out: it says whether an item can be shown";
+    let words = fit(folder, "shop.csv", "5", "made");
+    assert!(words.contains(said), "{words}");
+    let without: Vec<String> = shop
+        .lines()
+        .map(|line| {
+            let (before, after) = line.split_at(line.match_indices(',').nth(2).unwrap().0);
+            let after = after.split_once(',').unwrap().1;
+            let rest = after.split_once(',').unwrap().1;
+            format!("{before},{rest}")
+        })
+        .collect();
+    fs::write(folder.join("plain.csv"), without.join("\n")).unwrap();
+    let words = fit(folder, "plain.csv", "5", "plain");
+    assert!(!words.contains(said), "{words}");
+    let file = |path: &str| fs::read(folder.join(path)).unwrap();
+    assert_eq!(file("made/transform.json"), file("plain/transform.json"));
+
+    import_shop(folder, "data");
+    let server = Server::start(&folder.join("data"), &[]);
+    let written = fs::read_to_string(folder.join("made/items.csv")).unwrap();
+    for line in written.lines().skip(1) {
+        let (id, numbers) = line.split_once(',').unwrap();
+        let numbers: Vec<f64> = numbers.split(',').map(|n| n.parse().unwrap()).collect();
+        let path = format!("/v1/items/{id}");
+        assert_eq!(server.ok("GET", &path, "")["features"], json!(numbers));
+        for available in [false, true] {
+            let patch = json!({"available": available}).to_string();
+            assert_eq!(
+                server.ok("PATCH", &path, &patch)["features"],
+                json!(numbers)
+            );
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn an_exported_catalogue_is_imported_as_it_was() {
+    let folder = shop_folder();
+    let folder = folder.path();
+    import_shop(folder, "data");
+    let export = |out: &str| {
+        let args = ["export", "--data", "data", "--out", "log.jsonl", "--items"];
+        done(folder, &[&args[..], &[out]].concat());
+    };
+    // Features of the export are those of the catalogue that it was made from.
+    export("items.jsonl");
+    let args = [
+        "features",
+        "--items",
+        "items.jsonl",
+        "--dim",
+        "5",
+        "--tags",
+        "tags",
+        "--category",
+        "maker",
+        "--ignore",
+        "sku",
+        "--out",
+        "again",
+    ];
+    let words = done(folder, &args);
+    assert!(words.contains("features is left out"), "{words}");
+    let file = |path: &str| fs::read(folder.join(path)).unwrap();
+    assert_eq!(file("made/items.npy"), file("again/items.npy"));
+
+    let server = Server::start(&folder.join("data"), &[]);
+    let own = json!({"id": "own", "features": [0, 0, 0, 0, 1], "tags": ["x"], "available": false,
+                     "data": {"title": "inner", "price": "$7.00", "features": [1, 2], "more": {"a": [""]}}});
+    server.ok("PUT", "/v1/items", &own.to_string());
+    let items = cards(&server);
+    assert_eq!(items.as_array().unwrap().len(), 5);
+    server.stop();
+    export("items.jsonl");
+    let mut import = vec![
+        "import",
+        "--interactions",
+        "rows.csv",
+        "--items",
+        "items.jsonl",
+        "--quiet",
+        "--data",
+    ];
+    let imported = |args: &[&str], data: &str| {
+        done(folder, &[args, &[data]].concat());
+        let server = Server::start(&folder.join(data), &[]);
+        let items = cards(&server);
+        server.stop();
+        items
+    };
+    assert_eq!(imported(&import, "vectors"), items);
+    import.splice(1..1, ["--features", "made/transform.json"]);
+    assert_eq!(imported(&import, "transform"), items);
+
+    // Words for availability are understood, and a vector of another length is an error with its line.
+    let lines = fs::read_to_string(folder.join("items.jsonl")).unwrap();
+    let words = lines.replace("\"available\":false", "\"available\":\"no\"");
+    assert_ne!(words, lines);
+    fs::write(folder.join("items.jsonl"), words).unwrap();
+    assert_eq!(imported(&import, "words"), items);
+    import.drain(1..3);
+    assert_eq!(imported(&import, "word-vectors"), items);
+    import.splice(1..1, ["--features", "made/transform.json"]);
+    let short = lines.replace("[0.0,0.0,0.0,0.0,1.0]", "[0.0,1.0]");
+    fs::write(folder.join("items.jsonl"), short).unwrap();
+    let error = refused(folder, &[&import[..], &["short"]].concat());
+    assert!(
+        error.contains("items.jsonl:5")
+            && error.contains("there are 2 features; the transform makes 5"),
+        "{error}"
+    );
+}
+
+#[test]
+fn rows_without_a_reward_or_with_a_wrong_time_are_refused() {
+    let folder = folder_with_files();
+    let folder = folder.path();
+    for (rows, expected) in [
+        ("user,item,reward\nu,i1\n", "rows.csv:2: there is no reward"),
+        (
+            "user,item,reward,time\nu,i1,1,2024-02-29\nu,i1,1,2024-02-30\n",
+            "rows.csv:3: the time '2024-02-30' is neither",
+        ),
+        (
+            "user,item,reward,time\nu,i1,1,-5\n",
+            "rows.csv:2: the time '-5' is out of range",
+        ),
+        (
+            "user,item,reward,time\nu,i1,1,99999999999999999999\n",
+            "rows.csv:2: the time '99999999999999999999' is out of range",
+        ),
+    ] {
+        fs::write(folder.join("rows.csv"), rows).unwrap();
+        let error = refused(folder, &IMPORT);
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

@@ -248,6 +248,56 @@ mod tests {
     }
 
     #[test]
+    fn a_file_with_a_column_of_rewards_has_one_in_every_row() {
+        for (name, text, line) in [
+            ("a.csv", "user,item,reward\nu,n1\n", 2),
+            ("a.csv", "user,item,reward\nu,n1,\nu,n2,1\n", 2),
+            (
+                "a.jsonl",
+                "{\"user\": \"u\", \"item\": \"x\", \"reward\": null}\n",
+                1,
+            ),
+        ] {
+            let error = read(name, text, &Options::default()).unwrap_err();
+            let error = error.to_string();
+            let expected = format!("{name}:{line}: there is no reward");
+            assert!(error.ends_with(&expected), "{text}: {error}");
+        }
+        let none = read("a.csv", "user,item\nu,n1\n", &Options::default()).unwrap();
+        assert!(!none.has_rewards);
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused_with_their_line() {
+        for time in [
+            "2024-02-30",
+            "-5",
+            "99999999999999999999",
+            "1969-12-31",
+            "soon",
+        ] {
+            let csv = format!("user,item,reward,time\na,x,1,7\na,x,1,{time}\n");
+            let quoted = match time.parse::<f64>() {
+                Ok(_) => time.to_owned(),
+                Err(_) => format!("\"{time}\""),
+            };
+            let json = |time: &str| {
+                format!("{{\"user\": 1, \"item\": 2, \"reward\": 1, \"time\": {time}}}\n")
+            };
+            let json = json("7") + &json(&quoted);
+            for (name, text, line) in [("a.csv", csv, 3), ("a.jsonl", json, 2)] {
+                let error = read(name, &text, &Options::default()).unwrap_err();
+                let error = error.to_string();
+                let place = format!("{name}:{line}: the time '");
+                assert!(error.contains(&place), "{time}: {error}");
+                // A number of JSON is shown as it was understood.
+                let shown = error.contains(time) || error.contains("100000000000000000000");
+                assert!(shown, "{time}: {error}");
+            }
+        }
+    }
+
+    #[test]
     fn a_bad_row_has_its_line_or_is_counted() {
         let text = "user,item,reward,time\na,x,1,30\nb,x,,10\nc,x,1,soon\n,x,1,3\nd,x,0,1\n";
         let error = read("a.csv", text, &Options::default())

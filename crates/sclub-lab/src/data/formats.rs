@@ -256,7 +256,7 @@ impl Layout {
     pub fn row<'a>(&self, line: &'a [u8], wanted: Wanted) -> Result<Row<'a>, Reason> {
         match self {
             Layout::Fields(separator, columns) => row(line, *separator, *columns, wanted),
-            Layout::Json(fields) => fields.row(line),
+            Layout::Json(fields) => fields.row(line, wanted),
         }
     }
 }

@@ -6,9 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::collect::{Reason, Row};
+use super::collect::{Reason, Row, Wanted};
 use super::columns::{ColumnNames, Columns};
 use super::names::Name;
+use super::times::{of_number, parse};
 
 /// The fields that hold the user, the item and the rating.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,11 +65,11 @@ impl FieldNames {
         self.time.as_deref()
     }
 
-    /// The row of a line. A time that cannot be read is missing.
+    /// The row of a line. A time that is not wanted is not looked at.
     ///
     /// # Errors
     /// The reason why it is not an interaction.
-    pub fn row<'a>(&self, line: &'a [u8]) -> Result<Row<'a>, Reason> {
+    pub fn row<'a>(&self, line: &'a [u8], wanted: Wanted) -> Result<Row<'a>, Reason> {
         let mut json = serde_json::Deserializer::from_slice(line);
         let (user, item, rating, time) = json
             .deserialize_map(Picker(self))
@@ -81,12 +82,10 @@ impl FieldNames {
                 (Some(cell), Some(field)) => number(field, cell)?,
                 _ => None,
             },
-            time: time.and_then(|cell| match cell {
-                Cell::Whole(number) => super::times::of_number(number as f64),
-                Cell::Real(number) => super::times::of_number(number),
-                Cell::Text(text) => super::times::parse(&text).ok(),
-                _ => None,
-            }),
+            time: match time.filter(|_| wanted.time) {
+                Some(cell) => moment(cell)?,
+                None => None,
+            },
         })
     }
 }
@@ -138,6 +137,19 @@ fn number(field: &str, cell: Cell<'_>) -> Result<Option<f64>, Reason> {
         Cell::Other(what) => what.into(),
     };
     Err(format!("the rating {shown} (field '{field}') is not a number").into())
+}
+
+fn moment(cell: Cell<'_>) -> Result<Option<i64>, Reason> {
+    let time = match cell {
+        Cell::Null => return Ok(None),
+        Cell::Whole(number) => of_number(number as f64),
+        Cell::Negative(number) => of_number(number as f64),
+        Cell::Real(number) => of_number(number),
+        Cell::Text(text) if text.is_empty() => return Ok(None),
+        Cell::Text(text) => parse(&text),
+        Cell::Other(what) => Err(format!("the time is {what}").into()),
+    };
+    time.map(Some)
 }
 
 /// A value of a field.
@@ -268,7 +280,9 @@ mod tests {
     use super::*;
 
     fn row(fields: &FieldNames, line: &str) -> Result<(String, String, Option<f64>), String> {
-        let row = fields.row(line.as_bytes()).map_err(Cow::into_owned)?;
+        let row = fields
+            .row(line.as_bytes(), Wanted::default())
+            .map_err(Cow::into_owned)?;
         Ok((row.user.to_string(), row.item.to_string(), row.rating))
     }
 

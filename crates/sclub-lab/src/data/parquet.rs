@@ -304,8 +304,8 @@ impl Column {
                 super::times::parse(&String::from_utf8_lossy(text.data())).map(Some)
             }
             // Days, or a number whose size tells its unit.
-            Value::Signed(days) if self.days => Ok(Some(days.saturating_mul(86_400_000))),
-            _ => Ok(self.number(at).and_then(super::times::of_number)),
+            Value::Signed(days) if self.days => super::times::of_days(*days).map(Some),
+            _ => self.number(at).map(super::times::of_number).transpose(),
         }
     }
 

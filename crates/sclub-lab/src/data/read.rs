@@ -303,9 +303,7 @@ fn text(
             continue;
         }
         let added = match &layout {
-            Some(layout) => {
-                Layout::row(layout, text, wanted).and_then(|row| rows.sink.add(line, &row))
-            }
+            Some(layout) => Layout::row(layout, text, wanted).and_then(|row| rows.add(line, &row)),
             None => {
                 let known = format.or_else(|| Format::detect(inner, text, &options.columns));
                 let Some(known) = known else {
@@ -320,10 +318,13 @@ fn text(
                             return Err(no_ratings(path));
                         }
                         let found = layout.insert(found);
+                        let is_table = matches!(found, Layout::Fields(..));
+                        // Without a header the number of columns may differ.
+                        rows.is_rated =
+                            wanted.rating && found.has_rating() && (header || !is_table);
                         if header {
                             continue;
                         }
-                        let is_table = matches!(found, Layout::Fields(..));
                         let row = found.row(text, wanted);
                         if let (true, false, Err(reason)) = (is_table, options.skip_bad_lines, &row)
                         {
@@ -333,7 +334,7 @@ fn text(
                                 reason: reason.to_string(),
                             });
                         }
-                        row.and_then(|row| rows.sink.add(line, &row))
+                        row.and_then(|row| rows.add(line, &row))
                     }
                     Err(LayoutError::Line(reason)) => Err(reason),
                     Err(LayoutError::Columns(reason)) => {
@@ -369,8 +370,10 @@ fn table_file(
     progress: &dyn Fn(f64),
 ) -> Result<Format, ReadError> {
     let (names, wanted) = (&rows.options.columns, rows.wanted);
+    // A table without a column of ratings is refused.
+    rows.is_rated = wanted.rating;
     let mut add = |number: u64, row: Result<Row<'_>, Reason>| -> Result<(), ReadError> {
-        match row.and_then(|row| rows.sink.add(number, &row)) {
+        match row.and_then(|row| rows.add(number, &row)) {
             Ok(()) => Ok(()),
             Err(reason) => rows.refused(number, reason, |row, reason| ReadError::Row {
                 path: path.into(),
@@ -449,8 +452,10 @@ pub struct Rows<'o> {
     pub sink: &'o mut dyn Sink,
     /// The columns that the sink uses.
     pub wanted: Wanted,
-    /// True if rows without a rating are good.
+    /// True if files without a column of ratings are good.
     pub optional: bool,
+    /// True if the file has a column of ratings that are used.
+    is_rated: bool,
     bad_lines: u64,
     first_bad: Option<(u64, String)>,
 }
@@ -468,9 +473,18 @@ impl<'o> Rows<'o> {
                 time: false,
             },
             optional: false,
+            is_rated: false,
             bad_lines: 0,
             first_bad: None,
         }
+    }
+
+    fn add(&mut self, number: u64, row: &Row<'_>) -> Result<(), Reason> {
+        // Other sinks have a message of their own.
+        if self.optional && self.is_rated && row.rating.is_none() {
+            return Err("there is no reward".into());
+        }
+        self.sink.add(number, row)
     }
 
     /// The lines that were skipped.

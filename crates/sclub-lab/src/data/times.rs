@@ -1,34 +1,57 @@
-//! Times of interactions, in milliseconds since 1970.
+//! Times of interactions, in milliseconds since 1970, at most [`END`].
 
 use super::collect::Reason;
+
+/// The end of the times that can be read, in the year 5138.
+const END: f64 = 1e14;
 
 /// The time of a text: a number, or a date with or without a time of day, such as `2024-05-01T12:30:00Z`. A time
 /// without a zone is in UTC.
 pub fn parse(text: &str) -> Result<i64, Reason> {
     let text = text.trim();
+    let shown = || text.chars().take(40).collect::<String>();
     let time = match text.parse::<f64>() {
-        Ok(number) => of_number(number),
-        Err(_) => date(text.as_bytes()),
+        Ok(number) => Some(milliseconds(number)).filter(|time| time.is_finite()),
+        Err(_) => date(text.as_bytes()).map(|time| time as f64),
     };
-    time.ok_or_else(|| {
-        let shown: String = text.chars().take(40).collect();
-        format!("the time '{shown}' is neither a number nor a date such as 2024-05-01T12:30:00Z")
-            .into()
-    })
+    match time {
+        Some(time) => in_range(time, shown),
+        None => Err(format!(
+            "the time '{}' is neither a number nor a date such as 2024-05-01T12:30:00Z",
+            shown()
+        )
+        .into()),
+    }
 }
 
 /// The time of a number of seconds, milliseconds, microseconds or nanoseconds since 1970: its size tells which.
-pub fn of_number(number: f64) -> Option<i64> {
-    let size = number.abs();
-    let milliseconds = match size {
-        _ if !size.is_finite() => return None,
-        // Seconds up to the year 5138.
-        _ if size < 1e11 => number * 1e3,
-        _ if size < 1e14 => number,
-        _ if size < 1e17 => number / 1e3,
+pub fn of_number(number: f64) -> Result<i64, Reason> {
+    in_range(milliseconds(number), || number.to_string())
+}
+
+/// The time of a number of days since 1970.
+pub fn of_days(days: i64) -> Result<i64, Reason> {
+    in_range(days as f64 * 86_400_000.0, || format!("day {days}"))
+}
+
+fn milliseconds(number: f64) -> f64 {
+    match number {
+        _ if number < 1e11 => number * 1e3,
+        _ if number < 1e14 => number,
+        _ if number < 1e17 => number / 1e3,
         _ => number / 1e6,
-    };
-    Some(milliseconds as i64)
+    }
+}
+
+fn in_range(time: f64, shown: impl Fn() -> String) -> Result<i64, Reason> {
+    match (0.0..END).contains(&time) {
+        true => Ok(time as i64),
+        false => Err(format!(
+            "the time '{}' is out of range; it must be between 1970 and 5138",
+            shown()
+        )
+        .into()),
+    }
 }
 
 /// `YYYY-MM-DD`, then optionally `T` or a space, `hh:mm`, `:ss`, a fraction, and `Z` or `±hh:mm`.
@@ -44,8 +67,11 @@ fn date(text: &[u8]) -> Option<i64> {
     };
     let is = |at: usize, bytes: &[u8]| text.get(at).is_some_and(|byte| bytes.contains(byte));
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let in_range = (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !(is(4, b"-") && is(7, b"-") && in_range) {
+    if !(is(4, b"-") && is(7, b"-") && (1..=12).contains(&month)) {
+        return None;
+    }
+    let next_month = days(year + month / 12, month % 12 + 1, 1);
+    if day == 0 || days(year, month, day) >= next_month {
         return None;
     }
     let mut time = days(year, month, day) * 86_400_000;
@@ -79,8 +105,10 @@ fn date(text: &[u8]) -> Option<i64> {
         b"" | b"Z" | b" UTC" => Some(time),
         [sign @ (b'+' | b'-'), ..] if text.len() >= at + 5 => {
             let colon = usize::from(is(at + 3, b":"));
-            let offset = number(at + 1, at + 3)? * 60 + number(at + 3 + colon, at + 5 + colon)?;
-            let is_whole = text.len() == at + 5 + colon;
+            let hours = number(at + 1, at + 3)?;
+            let minutes = number(at + 3 + colon, at + 5 + colon)?;
+            let offset = hours * 60 + minutes;
+            let is_whole = text.len() == at + 5 + colon && hours < 24 && minutes < 60;
             let sign = if *sign == b'+' { -1 } else { 1 };
             is_whole.then_some(time + sign * offset * 60_000)
         }
@@ -108,9 +136,9 @@ mod tests {
     fn dates_and_numbers_are_times() {
         for (text, expected) in [
             ("1970-01-01", 0),
-            ("1969-12-31T23:59:59Z", -1000),
             // By `date -ud ... +%s`.
             ("2000-02-29", 951_782_400_000),
+            ("2023-12-31", 1_703_980_800_000),
             ("2024-05-01T12:30:00Z", 1_714_566_600_000),
             ("2024-05-01 12:30:15.25", 1_714_566_615_250),
             ("2024-05-01T12:30:00+02:00", 1_714_559_400_000),
@@ -125,7 +153,14 @@ mod tests {
             "",
             "May 1",
             "2024-13-01",
+            "2024-02-30",
+            "2023-02-29",
+            "1900-02-29",
+            "2024-04-31",
+            "2024-12-32",
+            "2024-05-00",
             "2024-05-01T25:00",
+            "2024-05-01T12:30:00+24:00",
             "2024-05-01T12:30:00+2",
             "NaN",
         ] {
@@ -134,6 +169,17 @@ mod tests {
                 error.contains("neither a number nor a date"),
                 "{bad}: {error}"
             );
+        }
+        for bad in [
+            "-5",
+            "99999999999999999999",
+            "1969-12-31T23:59:59Z",
+            "9999-12-31",
+        ] {
+            let error = parse(bad).unwrap_err();
+            let expected =
+                format!("the time '{bad}' is out of range; it must be between 1970 and 5138");
+            assert_eq!(error, expected);
         }
     }
 }

@@ -246,12 +246,14 @@ fn found(
         items: Vec::new(),
         next: None,
         total: 0,
+        order_revision: 0,
         counts: None,
         counted_since: None,
     };
     let Some(catalogue) = state.catalogue() else {
         return Ok(page);
     };
+    page.order_revision = catalogue.order_revision();
     let first = match &query.after {
         None => 0,
         Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,

@@ -300,6 +300,9 @@ pub struct ItemsPage {
     pub next: Option<String>,
     /// The number of items in the catalogue, or of those that match.
     pub total: u64,
+    /// A number that grows when an item is removed, which moves the last item to its place. Pages with the same number have
+    /// all items; if it differs, read the pages again from the first one.
+    pub order_revision: u64,
     /// With `counts=true`: the counts of each item of the page, in the same order. Absent otherwise, and if nothing is counted:
     /// without a journal, and on a node of a cluster.
     #[serde(skip_serializing_if = "Option::is_none")]

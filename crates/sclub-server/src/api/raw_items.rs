@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use sclub_features::{RawItem, Transform};
+use sclub_features::{AVAILABLE, RawItem, Transform};
 use serde_json::Value;
 
 use super::items::card_of;
@@ -49,12 +49,16 @@ fn made(transform: &Transform, raw: RawItem) -> Result<(DescribedItem, Vec<Strin
     let data = raw.get("data").and_then(Value::as_object);
     let has =
         |name: &str| raw.contains_key(name) || data.is_some_and(|data| data.contains_key(name));
-    let says_something = transform.columns().any(|(name, _)| has(name));
+    let columns = || {
+        let names = transform.columns().map(|(name, _)| name);
+        names.filter(|name| *name != AVAILABLE)
+    };
+    let says_something = columns().any(has);
     let (item, unknown) = raw::described(transform, raw.clone())?;
     if says_something || transform.is_known(&item.id) {
         return Ok((item, unknown));
     }
-    let columns: Vec<&str> = transform.columns().map(|(name, _)| name).collect();
+    let columns: Vec<&str> = columns().collect();
     let message = format!(
         "the item has neither features nor a field that they are made from ({}); a PUT replaces the whole item, and PATCH \
          /v1/items/ID changes some of its fields",

@@ -48,6 +48,8 @@ pub struct Catalogue {
     /// The facts for filters.
     columns: Columns,
     revisions: u64,
+    /// It grows with every removal.
+    order_revision: u64,
     retired: HashMap<u64, Vec<f64>>,
     /// The service-clock time of each retirement and its revision, oldest first.
     retirements: VecDeque<(u64, u64)>,
@@ -144,6 +146,7 @@ impl Catalogue {
             descriptions: Vec::new(),
             columns: Columns::default(),
             revisions: 0,
+            order_revision: 0,
             retired: HashMap::new(),
             retirements: VecDeque::new(),
         })
@@ -157,6 +160,13 @@ impl Catalogue {
     /// The revision of the catalogue: it grows with every change and every removal of an item.
     pub fn revisions(&self) -> u64 {
         self.revisions
+    }
+
+    /// The revision of the order of items: it grows when an item is removed, because the last item moves into its slot.
+    ///
+    /// It is not saved. After a start it is at least what it was before, because removals are revisions of the catalogue too.
+    pub fn order_revision(&self) -> u64 {
+        self.order_revision
     }
 
     /// Returns true if there are no items.
@@ -334,6 +344,7 @@ impl Catalogue {
         }
         self.retire(entry.revision, former);
         self.revisions += u64::from(is_revision);
+        self.order_revision += 1;
         true
     }
 
@@ -448,6 +459,7 @@ impl Catalogue {
             descriptions: Vec::new(),
             columns: Columns::default(),
             revisions: saved.revisions,
+            order_revision: saved.revisions,
             retired,
             retirements,
         };

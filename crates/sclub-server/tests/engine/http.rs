@@ -266,3 +266,30 @@ fn an_experiment_is_started_shown_and_ended() {
             .contains("sclub_arm_items")
     );
 }
+
+#[test]
+fn pages_of_items_tell_whether_an_item_was_removed_meanwhile() {
+    let service = Service::at(new_folder(), Env::real());
+    for id in ["a", "b", "c"] {
+        let item = json!({"id": id, "features": [1, 0, 0]});
+        assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
+    }
+    let revision = || {
+        let page = service.call("GET", "/v1/items?limit=1", &Value::Null).1;
+        page["order_revision"].as_u64().unwrap()
+    };
+    let first = revision();
+    let item = json!({"id": "b", "features": [0, 1, 0], "title": "Tea"});
+    assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
+    assert_eq!(
+        service
+            .call("PATCH", "/v1/items/c", &json!({"available": false}))
+            .0,
+        200
+    );
+    let item = json!({"id": "d", "features": [0, 1, 0]});
+    assert_eq!(service.call("PUT", "/v1/items", &item).0, 200);
+    assert_eq!(revision(), first);
+    assert_eq!(service.call("DELETE", "/v1/items/a", &Value::Null).0, 200);
+    assert!(revision() > first);
+}

@@ -299,3 +299,20 @@ fn features_are_retired_at_the_stamp_of_the_next_batch() {
     catalogue.prune(71);
     assert_eq!(catalogue.retired(), 0);
 }
+
+#[test]
+fn the_revision_of_the_order_grows_with_removals_alone_also_over_a_start() {
+    let mut catalogue = Catalogue::new(1, false).unwrap();
+    for id in ["a", "b", "c"] {
+        catalogue.upsert(id, &[1.0], None).unwrap();
+    }
+    let first = catalogue.order_revision();
+    catalogue.upsert("b", &[2.0], None).unwrap();
+    assert_eq!(catalogue.order_revision(), first);
+    assert!(catalogue.remove("a", true) && !catalogue.remove("a", true));
+    let second = catalogue.order_revision();
+    assert!(second > first);
+    let mut again = Catalogue::load(1, false, catalogue.save()).unwrap();
+    assert!(again.order_revision() >= second);
+    assert!(again.remove("b", true) && again.order_revision() > second);
+}
