@@ -51,7 +51,7 @@ const MAX_DRAIN: u64 = 8_000;
 
 /// The number of tasks that a thread runs before it looks for requests that have arrived. With the runtime's default, 61,
 /// a request waits longer behind those of a space that is flooded.
-const EVENT_INTERVAL: u32 = 16;
+const EVENT_INTERVAL: u32 = 6;
 
 /// The path prefixes that pages of other web sites may not call.
 const SAME_SITE_PATHS: &[&str] = &["/v1", "/metrics"];

@@ -14,6 +14,7 @@ pub mod serve;
 pub mod site;
 mod stall;
 mod tls;
+mod turn;
 
 pub use audit::Audit;
 pub use error::ApiError;
@@ -23,3 +24,4 @@ pub use reload::Reload;
 pub use serve::{Closing, Drained, EdgeOptions, Peer, serve};
 pub use site::Site;
 pub use tls::Tls;
+pub use turn::TurnSlot;

@@ -5,12 +5,14 @@
 //! needs none.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::task::ready;
 use std::time::Duration;
 
 use axum::Router;
@@ -37,6 +39,7 @@ use super::request_id::{REQUEST_ID, RequestIds};
 use super::site::Site;
 use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
 use super::tls::Tls;
+use super::turn::TurnSlot;
 use crate::settings::Settings;
 
 /// The maximum length of the head of a request, in bytes.
@@ -168,6 +171,14 @@ pub fn forwarded(request: axum::extract::Request, path: Uri) -> axum::extract::R
     }
     parts.uri = path;
     axum::extract::Request::from_parts(parts, body)
+}
+
+impl TurnSlot {
+    /// The slot of a request with these extensions. In a router that is not run by [`serve`] it is a new one.
+    pub fn of(extensions: &axum::http::Extensions) -> Self {
+        let connection = extensions.get::<Connection>();
+        connection.map_or_else(Self::default, |connection| connection.pulse.turn.clone())
+    }
 }
 
 /// The address of the client. An extractor. In a router that is not run by [`serve`] it is `0.0.0.0:0`.
@@ -401,7 +412,12 @@ where
     loop {
         tokio::select! {
             biased;
-            outcome = http.as_mut() => {
+            outcome = poll_fn(|cx| {
+                ready!(pulse.turn.poll_turn(cx));
+                let outcome = http.as_mut().poll(cx);
+                pulse.turn.end();
+                outcome
+            }) => {
                 if let Err(error) = outcome {
                     tracing::debug!(%peer, %error, "connection failed");
                 }

@@ -27,6 +27,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
+use super::turn::TurnSlot;
+
 /// The minimum number of bytes of a body in each timeout, unless it ends.
 const MIN_BYTES: usize = 1024;
 
@@ -65,6 +67,7 @@ pub(super) struct Pulse {
     /// filled the system's buffers.
     write_bytes: AtomicU64,
     half_read: AtomicBool,
+    pub(super) turn: TurnSlot,
 }
 
 impl Pulse {
@@ -79,6 +82,7 @@ impl Pulse {
             write_waited: AtomicU64::new(0),
             write_bytes: AtomicU64::new(0),
             half_read: AtomicBool::new(false),
+            turn: TurnSlot::default(),
         }
     }
 

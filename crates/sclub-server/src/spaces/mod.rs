@@ -124,9 +124,7 @@ impl Spaces {
     }
 
     fn insert(&self, space: Arc<Space>) {
-        let mut all = write(&self.all);
-        all.insert(Arc::clone(&space.name), space);
-        self.turns.share(all.len() > 1);
+        write(&self.all).insert(Arc::clone(&space.name), space);
     }
 
     /// Starts the engine of a space. Blocks.
@@ -291,11 +289,7 @@ impl Spaces {
         }
         let _changing = self.changing.lock().await;
         let space = self.get(name).ok_or_else(|| unknown_space(name))?;
-        {
-            let mut all = write(&self.all);
-            all.remove(name);
-            self.turns.share(all.len() > 1);
-        }
+        write(&self.all).remove(name);
         space.close().await;
         let (path, gone) = (
             self.folder.join(name),

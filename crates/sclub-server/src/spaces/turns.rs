@@ -1,55 +1,103 @@
 //! Turns of spaces at the threads that answer requests.
 //!
 //! The runtime serves its tasks in the order in which they are ready. So a space with a thousand requests would have
-//! another one wait for all of them. Here each space has as many turns as there are threads. A request has one only
-//! while it computes, never while it waits for a body, a disk or a lock. Further requests of the space wait for a turn
-//! outside the runtime's queue, and the queue stays short for everyone. A space that is alone uses all threads, and a
-//! server with one space has no turns at all.
+//! another one wait for all of them, and its threads would fill all cores. Here a space has fewer turns than there are
+//! threads, so that some are left for other spaces. A connection that asks a space has a turn while it reads, computes and
+//! writes, never while it waits for a peer, a disk or a lock. Further connections of the space wait for a turn outside the
+//! runtime's queue, and the queue stays short for everyone. A space that is alone uses all threads.
 
 use std::num::NonZero;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
-use futures_util::future::{BoxFuture, Either};
-use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
+use axum::extract::Request;
+use tokio::sync::Semaphore;
 use tower::{Layer, Service};
+
+use crate::edge::TurnSlot;
+
+/// The time for which threads are left for a space after its last request.
+const RESERVED: Duration = Duration::from_secs(60);
 
 /// The turns of a space. A layer for its calls.
 #[derive(Debug, Clone)]
 pub struct Turns {
     free: Arc<Semaphore>,
-    count: usize,
-    /// True if there are several spaces.
-    is_shared: Arc<AtomicBool>,
+    threads: usize,
+    space: u64,
+    traffic: Arc<Traffic>,
 }
 
 impl Turns {
     /// The turns of the first space of a server with some threads; 0 is one for each core.
     pub(super) fn new(threads: usize) -> Self {
-        let count = match threads {
+        let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, NonZero::get),
             some => some,
         };
-        Self {
-            free: Arc::new(Semaphore::new(count)),
-            count,
-            is_shared: Arc::default(),
-        }
+        Self::of(threads, Arc::default())
     }
 
     /// As many turns for another space.
     pub(super) fn another(&self) -> Self {
+        Self::of(self.threads, Arc::clone(&self.traffic))
+    }
+
+    fn of(threads: usize, traffic: Arc<Traffic>) -> Self {
         Self {
-            free: Arc::new(Semaphore::new(self.count)),
-            ..self.clone()
+            // A quarter of the threads is left, at least one of two.
+            free: Arc::new(Semaphore::new((threads * 3 / 4).max(1))),
+            threads,
+            space: traffic.spaces.fetch_add(1, Relaxed) + 1,
+            traffic,
         }
     }
 
-    /// Turns the turns on or off, for all spaces.
-    pub(super) fn share(&self, is_shared: bool) {
-        self.is_shared.store(is_shared, Relaxed);
+    /// Has a connection need a turn if several spaces have requests, for a request and until its next one.
+    fn apply(&self, slot: &TurnSlot) {
+        let is_shared = self.traffic.is_shared(self.space);
+        slot.take_from(is_shared.then(|| Arc::clone(&self.free)));
+    }
+}
+
+/// The latest requests of all spaces of a server.
+#[derive(Debug)]
+struct Traffic {
+    origin: Instant,
+    /// The number of spaces so far.
+    spaces: AtomicU64,
+    /// The space of the last request; 0 before the first.
+    last: AtomicU64,
+    /// The time of the last request of another space than the one before it, in milliseconds since `origin`; 0 is never.
+    changed: AtomicU64,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self {
+            origin: Instant::now(),
+            spaces: AtomicU64::new(0),
+            last: AtomicU64::new(0),
+            changed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Traffic {
+    /// Counts a request. Returns true if several spaces have requests at present.
+    fn is_shared(&self, space: u64) -> bool {
+        let now = || 1 + self.origin.elapsed().as_millis() as u64;
+        if self.last.load(Relaxed) != space && self.last.swap(space, Relaxed) != 0 {
+            self.changed.store(now(), Relaxed);
+            return true;
+        }
+        match self.changed.load(Relaxed) {
+            0 => false,
+            changed => now().saturating_sub(changed) < RESERVED.as_millis() as u64,
+        }
     }
 }
 
@@ -71,67 +119,45 @@ pub struct InTurn<S> {
     turns: Turns,
 }
 
-impl<S, R> Service<R> for InTurn<S>
+impl<S> Service<Request> for InTurn<S>
 where
-    S: Service<R>,
-    S::Future: Send + 'static,
+    S: Service<Request>,
+    S::Future: Unpin,
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Either<S::Future, Fair<Result<S::Response, S::Error>>>;
+    type Future = Fair<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: R) -> Self::Future {
-        let answer = self.inner.call(request);
-        match self.turns.is_shared.load(Relaxed) {
-            false => Either::Left(answer),
-            true => Either::Right(Fair {
-                inner: Box::pin(answer),
-                free: Arc::clone(&self.turns.free),
-                waiting: None,
-            }),
+    fn call(&mut self, request: Request) -> Self::Future {
+        let slot = TurnSlot::of(request.extensions());
+        self.turns.apply(&slot);
+        Fair {
+            inner: self.inner.call(request),
+            slot,
         }
     }
 }
 
-type Waiting = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
-
-/// A future that is polled only with a turn.
-pub struct Fair<T> {
-    inner: BoxFuture<'static, T>,
-    free: Arc<Semaphore>,
-    waiting: Option<Waiting>,
+/// An answer that is computed only with a turn. A connection has one already, unless this is its first request.
+pub struct Fair<F> {
+    inner: F,
+    slot: TurnSlot,
 }
 
-impl<T> Future for Fair<T> {
-    type Output = T;
+impl<F: Future + Unpin> Future for Fair<F> {
+    type Output = F::Output;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let this = &mut *self;
-        let next = match this.waiting.take() {
-            Some(waiting) => Err(waiting),
-            None => Arc::clone(&this.free)
-                .try_acquire_owned()
-                .map_err(|_| Box::pin(Arc::clone(&this.free).acquire_owned()) as Waiting),
-        };
-        let _turn = match next {
-            Ok(turn) => Ok(turn),
-            Err(mut waiting) => match waiting.as_mut().poll(cx) {
-                Poll::Ready(turn) => turn,
-                Poll::Pending => {
-                    this.waiting = Some(waiting);
-                    return Poll::Pending;
-                }
-            },
-        };
-        this.inner.as_mut().poll(cx)
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
+        ready!(self.slot.poll_turn(cx));
+        Pin::new(&mut self.inner).poll(cx)
     }
 }
 
-impl<T> std::fmt::Debug for Fair<T> {
+impl<F> std::fmt::Debug for Fair<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Fair")
     }
@@ -140,46 +166,73 @@ impl<T> std::fmt::Debug for Fair<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futures_util::FutureExt;
-    use tower::service_fn;
 
-    /// A request that waits for something else leaves its turn to others.
-    #[tokio::test]
-    async fn a_turn_is_held_only_while_a_request_computes() {
-        let turns = Turns::new(1);
-        turns.share(true);
-        let gate = Arc::new(Semaphore::new(0));
-        let mut waits = turns.layer(service_fn({
-            let gate = Arc::clone(&gate);
-            move |(): ()| {
-                let gate = Arc::clone(&gate);
-                async move { gate.acquire().await.map(|_| ()) }
-            }
-        }));
-        let mut quick = turns.layer(service_fn(|(): ()| async { Ok::<_, ()>(()) }));
-        let mut first = waits.call(()).boxed();
-        assert!((&mut first).now_or_never().is_none());
-        assert_eq!(quick.call(()).now_or_never(), Some(Ok(())));
-        gate.add_permits(1);
-        assert!(first.now_or_never().is_some());
+    use futures_util::FutureExt;
+
+    fn shared(threads: usize) -> (Turns, Turns) {
+        let first = Turns::new(threads);
+        let second = first.another();
+        assert!(!first.traffic.is_shared(first.space));
+        assert!(second.traffic.is_shared(second.space));
+        (first, second)
     }
 
-    #[tokio::test]
-    async fn spaces_have_turns_of_their_own() {
-        let (one, two) = {
-            let first = Turns::new(1);
-            (first.another(), first.another())
-        };
-        let taken = Arc::clone(&one.free).try_acquire_owned().unwrap();
-        let quick = service_fn(|(): ()| async { Ok::<_, ()>(()) });
-        let (mut of_one, mut of_two) = (one.layer(quick), two.layer(quick));
-        // With one space there are no turns.
-        assert_eq!(of_one.call(()).now_or_never(), Some(Ok(())));
-        two.share(true);
-        let mut waiting = of_one.call(()).boxed();
-        assert_eq!((&mut waiting).now_or_never(), None);
-        assert_eq!(of_two.call(()).now_or_never(), Some(Ok(())));
-        drop(taken);
-        assert_eq!(waiting.now_or_never(), Some(Ok(())));
+    fn connection(turns: &Turns) -> TurnSlot {
+        let slot = TurnSlot::default();
+        turns.apply(&slot);
+        slot
+    }
+
+    fn has_turn(slot: &TurnSlot) -> bool {
+        std::future::poll_fn(|cx| slot.poll_turn(cx))
+            .now_or_never()
+            .is_some()
+    }
+
+    #[test]
+    fn a_space_leaves_threads_to_others() {
+        for (threads, turns) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 6)] {
+            let (one, two) = shared(threads);
+            let flood: Vec<TurnSlot> = (0..16).map(|_| connection(&one)).collect();
+            let count = |of: &[TurnSlot]| of.iter().filter(|slot| has_turn(slot)).count();
+            assert_eq!(count(&flood), turns);
+            // A connection with a turn has it until its end.
+            assert_eq!(count(&flood), turns);
+            assert!(has_turn(&connection(&two)));
+            flood[0].end();
+            assert_eq!(count(&flood[turns..]), 1);
+            assert!(!has_turn(&flood[0]));
+        }
+    }
+
+    /// A connection that goes on to another space takes its turns from there.
+    #[test]
+    fn a_connection_can_ask_several_spaces() {
+        let (one, two) = shared(2);
+        let (first, second) = (connection(&one), connection(&one));
+        assert!(has_turn(&first));
+        assert!(!has_turn(&second));
+        two.apply(&first);
+        assert!(has_turn(&first));
+        assert!(has_turn(&second));
+    }
+
+    #[test]
+    fn a_connection_that_closes_leaves_its_turn() {
+        let (one, _) = shared(2);
+        let (first, second, third) = (connection(&one), connection(&one), connection(&one));
+        assert!(has_turn(&first));
+        assert!(!has_turn(&second));
+        assert!(!has_turn(&third));
+        drop((first, second));
+        assert!(has_turn(&third));
+    }
+
+    #[test]
+    fn a_space_that_is_alone_has_all_threads() {
+        let turns = Turns::new(2);
+        let _other = turns.another();
+        let flood: Vec<TurnSlot> = (0..16).map(|_| connection(&turns)).collect();
+        assert!(flood.iter().all(has_turn));
     }
 }
