@@ -99,13 +99,10 @@ def sdist(release: Release) -> None:
 def crates(release: Release) -> None:
     """Builds each crate from its package, as `cargo publish` would, with the others from their packages too."""
     names = [word for name in CRATES for word in ("--package", name)]
-    # A folder of its own: what is built there must not be taken for what the workspace builds.
-    environment = release.environment | {"CARGO_TARGET_DIR": str(release.work / "crates")}
-    environment.pop("CARGO_ENCODED_RUSTFLAGS")
     dirty = ["--allow-dirty"] if run("git", "status", "--porcelain", quiet=True, cwd=release.root) else []
-    run("cargo", "publish", "--dry-run", "--locked", *dirty, *names, cwd=release.root, env=environment)
+    run("cargo", "publish", "--dry-run", "--locked", *dirty, *names, cwd=release.root, env=release.environment)
     for name in CRATES:
-        package = release.work / f"crates/package/{name}-{release.version}.crate"
+        package = release.target / f"package/{name}-{release.version}.crate"
         size = package.stat().st_size
         if size > 10_000_000:
             raise Failed(f"{package.name} has {size:,} bytes; crates.io takes 10 MB")
@@ -117,8 +114,7 @@ def sbom(release: Release, arch: str) -> None:
     tools = release.root / "target/release-tools/cyclonedx"
     program = tools / "bin/cargo-cyclonedx"
     if not program.exists():
-        environment = {name: value for name, value in release.environment.items() if name != "CARGO_ENCODED_RUSTFLAGS"}
-        run("cargo", "install", "--quiet", "--locked", "--debug", "--root", tools, f"cargo-cyclonedx@{CYCLONEDX}", cwd=release.work, env=environment)
+        run("cargo", "install", "--quiet", "--locked", "--debug", "--root", tools, f"cargo-cyclonedx@{CYCLONEDX}", cwd=release.work, env=release.environment)
     target = f"{arch}-unknown-linux-musl"
     name = f"sclub-{release.version}-{target}.cdx"
     manifest = release.root / "crates/sclub-cli/Cargo.toml"

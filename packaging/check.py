@@ -1,5 +1,6 @@
 """Tries what ./release has made, as far as this machine can: `./release --check`."""
 
+import io
 import json
 import os
 import platform
@@ -23,7 +24,7 @@ films = np.array([[0.6, 0.8, 1.0], [0.0, 1.0, 1.0]])
 shown = policy.recommend("anna", films)
 policy.learn("anna", films[shown], reward=1.0)
 results = sclub.lab.run("synthetic", ["sclub-soft", "random"], rounds=2_000)
-regret = dict(zip(results.summary()["policy"], results.summary()["regret"])) if "policy" in results.summary() else results.summary()["regret"]
+regret = results.summary()["regret"]
 assert 0 <= regret["sclub-soft"] < regret["random"], regret
 print(sclub.__version__, dict(regret))
 """
@@ -81,7 +82,13 @@ def package(file: Path, arch: str) -> None:
     about = run("dpkg-deb", "--field", file, "Architecture", quiet=True).strip()
     if about != ARCHITECTURES[arch]:
         raise Failed(f"the architecture is {about}")
-    if shutil.which("lintian"):
+    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(files)) as tar:
+        built_for, is_static = elf(tar.extractfile("./usr/bin/sclub").read())
+    if built_for != arch:
+        raise Failed(f"the binary is for {built_for}")
+    # A trial with a debug build needs libraries that the package does not name.
+    if is_static and shutil.which("lintian"):
         print(run("lintian", "--fail-on", "error", "--suppress-tags", "statically-linked-binary", file), end="")
     if arch != platform.machine():
         raise Skipped("it is for another architecture: not installed")

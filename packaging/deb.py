@@ -11,7 +11,7 @@ CONTROL = """\
 Package: sclub
 Version: {version}
 Architecture: {arch}
-Maintainer: sclub authors <sclub@localhost>
+Maintainer: sclub authors <sclub@example.org>
 Installed-Size: {size}
 Depends: adduser, init-system-helpers (>= 1.54~)
 Recommends: ca-certificates
@@ -36,7 +36,7 @@ def packed(text: str | bytes) -> bytes:
 def changelog(release: Release) -> str:
     """Debian's form, with a pointer to the project's own."""
     date = formatdate(release.epoch)
-    return f"sclub ({release.version}) stable; urgency=medium\n\n  * Version {release.version}. CHANGELOG.md.gz has the changes.\n\n -- sclub authors <sclub@localhost>  {date}\n"
+    return f"sclub ({release.version}) stable; urgency=medium\n\n  * Version {release.version}. CHANGELOG.md.gz has the changes.\n\n -- sclub authors <sclub@example.org>  {date}\n"
 
 
 def copyright(release: Release) -> str:

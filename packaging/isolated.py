@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 import re
+import resource
 import shlex
 import shutil
 import signal
@@ -105,8 +106,10 @@ def start_unit() -> subprocess.Popen:
         folder.mkdir(exist_ok=True)
         folder.chmod(int(mode, 8))
         os.chown(folder, user.pw_uid, user.pw_gid)
-    confined = ["setpriv", f"--reuid={unit['User']}", f"--regid={unit['Group']}", "--init-groups", "--no-new-privs"]
-    confined += ["--bounding-set=-all", "--inh-caps=-all", "prlimit", f"--nofile={unit['LimitNOFILE']}", "--"]
+    # A container may allow fewer.
+    files = min(int(unit["LimitNOFILE"]), resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    confined = ["prlimit", f"--nofile={files}", "setpriv", f"--reuid={unit['User']}", f"--regid={unit['Group']}", "--init-groups", "--no-new-privs"]
+    confined += ["--bounding-set=-all", "--inh-caps=-all", "--"]
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
     return subprocess.Popen(confined + shlex.split(unit["ExecStart"]), env=environment, cwd="/", umask=int(unit["UMask"], 8))
 
@@ -190,7 +193,7 @@ def try_image(file: Path) -> None:
         return subprocess.Popen(emulator + config["Entrypoint"] + config["Cmd"], env=environment | more, preexec_fn=enter)
 
     assert start({}).wait(60) != 0, "it serves other machines without keys"
-    keys = {"SCLUB_API_KEYS": "admin test of-the-trial-0123456789"}
+    keys = {"SCLUB_API_KEYS": "admin:test:of-the-trial-0123456789"}
     for rounds in (0, 1):
         serve_and_stop(start(keys), rounds, "of-the-trial-0123456789")
 

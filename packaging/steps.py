@@ -54,16 +54,11 @@ class Release:
         self.epoch = int(epoch)
         self.skipped: dict[str, str] = {}
         self.seconds: dict[str, float] = {}
-        self.environment = os.environ | {
-            "SOURCE_DATE_EPOCH": str(self.epoch),
-            "CARGO_TARGET_DIR": str(self.target),
-            "CARGO_ENCODED_RUSTFLAGS": "\x1f".join(self.remapped_paths()),
-        }
-
-    def remapped_paths(self) -> list[str]:
-        """Messages of panics have the same paths wherever the binary was built."""
+        self.environment = os.environ | {"SOURCE_DATE_EPOCH": str(self.epoch), "CARGO_TARGET_DIR": str(self.target)}
+        # Messages of panics have the same paths wherever the binary was built.
         home = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
-        return [f"--remap-path-prefix={home / 'registry/src'}=/cargo", f"--remap-path-prefix={self.root}=/sclub"]
+        paths = [f"--remap-path-prefix={home / 'registry/src'}=/cargo", f"--remap-path-prefix={root}=/sclub"]
+        self.build_environment = self.environment | {"CARGO_ENCODED_RUSTFLAGS": "\x1f".join(paths)}
 
     @contextmanager
     def part(self, name: str):
@@ -89,7 +84,8 @@ class Release:
         return folder / "bin"
 
     def with_tools(self) -> dict[str, str]:
-        return self.environment | {"PATH": f"{self.tools()}:{os.environ['PATH']}"}
+        """The environment of a build."""
+        return self.build_environment | {"PATH": f"{self.tools()}:{os.environ['PATH']}"}
 
     def need_target(self, target: str) -> None:
         """Installs the standard library of a target if it is missing."""
