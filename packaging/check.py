@@ -14,7 +14,7 @@ import time
 import zipfile
 from pathlib import Path
 
-from build import elf
+from build import CRATES, elf
 from steps import ARCHITECTURES, Failed, Skipped, run, sha256
 
 WHEEL_TRIAL = """
@@ -55,6 +55,22 @@ def checksums(out: Path) -> None:
     for name, digest in listed.items():
         if sha256((out / name).read_bytes()) != digest:
             raise Failed(f"the checksum of {name} is wrong")
+
+
+def crates(root: Path) -> None:
+    """What cargo would publish: with licences and a page for crates.io, without large files, and without a warning."""
+    for name in CRATES:
+        command = ["cargo", "package", "--list", "--locked", "--allow-dirty", "--package", name]
+        listed = subprocess.run(command, cwd=root, text=True, capture_output=True)
+        if listed.returncode != 0 or "warning" in listed.stderr:
+            raise Failed(f"{name}: {listed.stderr}")
+        files = set(listed.stdout.split())
+        if missing := {"README.md", "LICENSE-MIT", "LICENSE-APACHE"} - files:
+            raise Failed(f"{name}: the package lacks {sorted(missing)}")
+        sizes = {file: path.stat().st_size for file in files if (path := root / "crates" / name / file).exists()}
+        if large := {file: size for file, size in sizes.items() if size > 1_000_000}:
+            raise Failed(f"{name}: large files {large}")
+        print(f"{name}: {len(files)} files, {sum(sizes.values()):,} bytes")
 
 
 def runner(arch: str) -> list[str]:
@@ -143,7 +159,7 @@ def sbom(file: Path, arch: str, root: Path) -> None:
 def run_all(root: Path, out: Path) -> int:
     if not (out / "SHA256SUMS").exists():
         raise Failed(f"{out} has no SHA256SUMS; run ./release first")
-    trials = [("SHA256SUMS", lambda: checksums(out))]
+    trials = [("SHA256SUMS", lambda: checksums(out)), ("lists of crates", lambda: crates(root))]
     for file in sorted(out.iterdir()):
         names = [(arch, name) for arch, debian in ARCHITECTURES.items() for name in (arch, debian) if name in file.name]
         if not names:
