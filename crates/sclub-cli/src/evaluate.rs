@@ -31,7 +31,7 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub log: PathBuf,
 
-    /// The catalogue: JSON lines with id and features. Without it the items of the log are all there are
+    /// The catalogue, as `sclub export --items` writes it: JSON lines with id and features. Without it the items of the log are all there are
     #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub items: Option<PathBuf>,
 
@@ -79,7 +79,7 @@ const EXAMPLES: &str = "\
 Examples:
   sclub serve --explore-share 0.05 ...
       serve with 5% of the decisions at random, and log how probable each choice was
-  sclub export --url http://127.0.0.1:8080 --out log.jsonl
+  sclub export --url http://127.0.0.1:8080 --out log.jsonl --items items.jsonl
   sclub evaluate --log log.jsonl --items items.jsonl --policies sclub-soft,linucb-one
       what these policies would have earned, with 95% intervals
 

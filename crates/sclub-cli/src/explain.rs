@@ -119,7 +119,7 @@ fn read<T: for<'a> Deserialize<'a>>(answer: Value) -> Result<T> {
 }
 
 /// An id as part of a path.
-fn escaped(id: &str) -> String {
+pub fn escaped(id: &str) -> String {
     let escape = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
             char::from(byte).to_string()

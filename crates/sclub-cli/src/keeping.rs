@@ -12,6 +12,8 @@ use sclub_server::engine::{self, FoldError};
 use sclub_server::env::Env;
 use sclub_server::store::StoreError;
 
+use crate::drill::drill;
+use crate::export_items;
 use crate::files::{create_private, part_of, prepare_file, print_line};
 use crate::progress;
 use crate::remote::{Refusal, Remote, TrustArgs, block_on};
@@ -41,22 +43,58 @@ pub struct SourceArgs {
     pub url: Option<String>,
 }
 
+/// The source of a backup or of a drill.
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub struct BackupSourceArgs {
+    /// Folder of a server that is not running
+    #[arg(long, value_name = "DIR", help_heading = "Server")]
+    pub data: Option<PathBuf>,
+
+    /// Address of a running server, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL", help_heading = "Server")]
+    pub url: Option<String>,
+
+    /// File of a backup that a drill tries, in place of a new one
+    #[arg(long, value_name = "FILE", requires = "drill", help_heading = "Drill")]
+    pub from: Option<PathBuf>,
+}
+
 /// The flags of `sclub backup`.
 #[derive(Debug, clap::Parser)]
 pub struct BackupArgs {
     #[command(flatten)]
-    source: SourceArgs,
+    pub source: BackupSourceArgs,
 
     #[command(flatten)]
-    trust: TrustArgs,
+    pub trust: TrustArgs,
+
+    /// Try the backup: restore it into a throwaway folder, serve that, and compare hashes of the state. Without --out the backup
+    /// is removed afterwards
+    #[arg(long, help_heading = "Drill")]
+    pub drill: bool,
+
+    /// Folder in which the throwaway folder is made; it must have room for the backup twice [default: that of the system]
+    #[arg(long, value_name = "DIR", requires = "drill", help_heading = "Drill")]
+    pub scratch: Option<PathBuf>,
+
+    /// Print the result of the drill as JSON
+    #[arg(long, requires = "drill", help_heading = "Drill")]
+    pub json: bool,
 
     /// File to write, complete or not at all
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
-    out: PathBuf,
+    #[arg(
+        long,
+        value_name = "FILE",
+        required_unless_present = "drill",
+        conflicts_with = "from",
+        help_heading = "Output"
+    )]
+    pub out: Option<PathBuf>,
 
     /// Show no progress
     #[arg(long, short, help_heading = "Output")]
-    quiet: bool,
+    pub quiet: bool,
 }
 
 /// The flags of `sclub restore`.
@@ -84,6 +122,10 @@ pub struct ExportArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     out: Option<PathBuf>,
 
+    /// Also write the catalogue to this file, as `sclub evaluate --items` reads it
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    items: Option<PathBuf>,
+
     /// Show no progress
     #[arg(long, short, help_heading = "Output")]
     quiet: bool,
@@ -96,15 +138,21 @@ pub fn verify(args: &VerifyArgs) -> Result<ExitCode> {
 
 /// Writes a backup.
 pub fn backup(args: &BackupArgs) -> Result<ExitCode> {
-    prepare_file(&args.out)?;
-    match (&args.source.data, &args.source.url) {
-        (Some(data), _) => backup_folder(data, &args.out)?,
+    if let Some(out) = &args.out {
+        prepare_file(out)?;
+    }
+    let out = match &args.out {
+        Some(out) if !args.drill => out,
+        _ => return drill(args),
+    };
+    let bytes = match (&args.source.data, &args.source.url) {
+        (Some(data), _) => backup_folder(data, out)?,
         (None, url) => {
             let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
-            let bytes = download(&remote, "/v1/admin/backup", &args.out, args.quiet)?;
-            print_line(&format!("{}: {bytes} bytes", args.out.display()));
+            download(&remote, "/v1/admin/backup", out, args.quiet)?
         }
-    }
+    };
+    print_line(&format!("{}: {bytes} bytes", out.display()));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -116,13 +164,23 @@ pub fn restore(args: &RestoreArgs) -> Result<ExitCode> {
 
 /// Writes decisions and rewards as JSON lines.
 pub fn export(args: &ExportArgs) -> Result<ExitCode> {
-    if let Some(out) = &args.out {
-        prepare_file(out)?;
+    for file in [&args.out, &args.items].into_iter().flatten() {
+        prepare_file(file)?;
+    }
+    if args.out.is_some() && args.out == args.items {
+        bail!("--out and --items are the same file; name two");
     }
     match (&args.source.data, &args.source.url) {
-        (Some(data), _) => export_folder(data, args.out.as_deref())?,
+        (Some(data), _) => {
+            check_folder(data)?;
+            write_items(args, |file| export_items::of_folder(data, file))?;
+            export_folder(data, args.out.as_deref())?;
+        }
         (None, url) => {
             let remote = Remote::new(url.as_deref().unwrap_or_default(), &args.trust)?;
+            write_items(args, |file| {
+                export_items::of_server(&remote, file, args.quiet)
+            })?;
             let path = "/v1/admin/export";
             match &args.out {
                 Some(out) => download(&remote, path, out, args.quiet).map(|_| ())?,
@@ -149,7 +207,7 @@ fn check_folder(data: &Path) -> Result<()> {
 }
 
 /// An error with a hint how to fix it.
-fn explained(error: FoldError) -> anyhow::Error {
+pub fn explained(error: FoldError) -> anyhow::Error {
     match error {
         FoldError::Store(StoreError::InUse(folder)) => anyhow!(
             "{} is in use by a server; stop it first (a copy or an export can also be had with --url)",
@@ -196,13 +254,12 @@ fn verify_folder(data: &Path, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn backup_folder(data: &Path, out: &Path) -> Result<()> {
+/// Writes a backup of a folder. Returns its length.
+pub fn backup_folder(data: &Path, out: &Path) -> Result<u64> {
     check_folder(data)?;
-    let bytes = write_whole(out, |file| {
+    write_whole(out, |file| {
         engine::backup_folder(&Env::real(), data, file).map_err(explained)
-    })?;
-    print_line(&format!("{}: {bytes} bytes", out.display()));
-    Ok(())
+    })
 }
 
 fn restore_folder(from: &Path, data: &Path) -> Result<()> {
@@ -213,8 +270,24 @@ fn restore_folder(from: &Path, data: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Writes the file of the catalogue, if one is asked for.
+fn write_items(args: &ExportArgs, write: impl FnOnce(&mut dyn Write) -> Result<u64>) -> Result<()> {
+    let Some(out) = &args.items else {
+        return Ok(());
+    };
+    let mut count = 0;
+    write_whole(out, |file| {
+        count = write(file)?;
+        Ok(())
+    })?;
+    // The standard output may be the log.
+    if !args.quiet {
+        eprintln!("{}: {count} items", out.display());
+    }
+    Ok(())
+}
+
 fn export_folder(data: &Path, out: Option<&Path>) -> Result<()> {
-    check_folder(data)?;
     let env = Env::real();
     match out {
         Some(out) => {
@@ -278,7 +351,7 @@ fn write_whole(out: &Path, write: impl FnOnce(&mut dyn Write) -> Result<()>) -> 
 }
 
 /// Fetches a path into a file, which is there whole or not at all. Returns its length.
-fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64> {
+pub fn download(remote: &Remote, path: &str, out: &Path, quiet: bool) -> Result<u64> {
     let part = part_of(out);
     let outcome = fetch_file(remote, path, &part, quiet).and_then(|bytes| {
         std::fs::rename(&part, out).with_context(|| format!("cannot write {}", out.display()))?;
@@ -330,7 +403,8 @@ fn print(remote: &Remote, path: &str) -> Result<()> {
     }
 }
 
-async fn fetch(
+/// Fetches a path and passes its body to `sink`.
+pub async fn fetch(
     remote: &Remote,
     path: &str,
     sink: impl FnMut(&[u8]) -> io::Result<()>,

@@ -370,6 +370,23 @@ document.documentElement.setAttribute('data-probe', JSON.stringify({
 }));
 </script></body>";
 
+/// Says which rules of axe-core the page breaks.
+const RUN_AXE: &str = "<script>
+axe.run(document, { resultTypes: ['violations'] }).then(found => document.documentElement.setAttribute('data-axe',
+  found.violations.map(rule => rule.id + ' ' + rule.nodes[0].target).join('; ')));
+</script>";
+
+/// The source of axe-core, which `./test` installs. None where it is not, which CI does not accept.
+fn axe() -> Option<String> {
+    let target = Path::new(env!("CARGO_BIN_EXE_sclub")).ancestors().nth(2)?;
+    let source = std::fs::read_to_string(target.join("axe/node_modules/axe-core/axe.min.js")).ok();
+    if source.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "CI has axe-core");
+        eprintln!("no axe-core here: ./test installs it");
+    }
+    source
+}
+
 #[test]
 fn the_page_works_in_a_real_browser() {
     let Some(browser) = chromium() else {
@@ -382,7 +399,9 @@ fn the_page_works_in_a_real_browser() {
     run(folder.path(), &[&SMALL[..], &more].concat());
     let page = std::fs::read_to_string(folder.path().join("report/index.html")).unwrap();
     let probed = folder.path().join("probed.html");
-    std::fs::write(&probed, page.replace("</body>", PROBE)).unwrap();
+    let axe = axe().map(|source| format!("<script>{source}</script>{RUN_AXE}"));
+    let probe = format!("{}{PROBE}", axe.as_deref().unwrap_or_default());
+    std::fs::write(&probed, page.replace("</body>", &probe)).unwrap();
     let mut seen = Vec::new();
     for (width, scheme) in [(1280, 1), (500, 0)] {
         let output = Command::new(browser)
@@ -393,6 +412,7 @@ fn the_page_works_in_a_real_browser() {
             ))
             .arg(format!("--window-size={width},900"))
             .arg(format!("--blink-settings=preferredColorScheme={scheme}"))
+            .arg("--virtual-time-budget=60000")
             .arg(format!("file://{}", probed.display()))
             .output()
             .unwrap();
@@ -407,6 +427,10 @@ fn the_page_works_in_a_real_browser() {
         assert_eq!(probe["collapsed"], 0, "{probe}");
         assert_eq!(probe["loaded"], 0, "nothing else is fetched");
         assert_eq!(probe["colours"], 8, "a colour for each policy");
+        if axe.is_some() {
+            let (_, rest) = dom.split_once("data-axe=\"").expect("axe-core has run");
+            assert_eq!(rest.split('"').next(), Some(""), "axe-core at {width}");
+        }
         seen.push(format!("{}{}", probe["text"], probe["ground"]));
     }
     assert_ne!(seen[0], seen[1], "light and dark differ");

@@ -1,20 +1,23 @@
-"""Real servers for tests, and a proxy that loses answers."""
+"""Real servers for tests, a proxy that loses answers, one for HTTP, and both clients under one interface."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import os
 import shutil
 import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, TypeAlias, cast
 
 import pytest
 
-from sclub.client import Client
+from sclub.client import AsyncClient, Client
 
 DRINKS = {"tea": [1, 0, 0.5], "coffee": [0, 1, 0.5], "mate": [0.6, 0.8, 0]}
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -189,17 +192,124 @@ def losing(server: Server) -> Iterator[Proxy]:
         proxy.close()
 
 
-def certificate(folder: Path) -> tuple[Path, Path] | None:
-    """A certificate for this machine and its key; None where there is no openssl to make one."""
+class Tunnel:
+    """A proxy for HTTP with a password, as in ``HTTP_PROXY``: any address is that of one server."""
+
+    PASSWORD = b"Proxy-Authorization: Basic YW5uYTpzZWNyZXQ="  # anna:secret
+
+    def __init__(self, port: int) -> None:
+        self.requests: list[bytes] = []
+        """The first line of each connection, and whether the password was right."""
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://anna:secret@127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def close(self) -> None:
+        _shut(self._listener)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                caller, _ = self._listener.accept()
+                threading.Thread(target=self._serve, args=(caller,), daemon=True).start()
+
+    def _serve(self, caller: socket.socket) -> None:
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += caller.recv(1 << 16)
+        self.requests.append(head.split(b"\r\n")[0])
+        if self.PASSWORD.lower() not in head.lower():
+            caller.sendall(b"HTTP/1.1 407 Who?\r\nContent-Length: 0\r\n\r\n")
+            return _shut(caller)
+        server = socket.create_connection(("127.0.0.1", self._to))
+        if head.startswith(b"CONNECT"):
+            caller.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        else:
+            server.sendall(head)
+        threading.Thread(target=_pass, args=(caller, server), daemon=True).start()
+        _pass(server, caller)
+
+
+def _pass(giver: socket.socket, taker: socket.socket) -> None:
+    with suppress(OSError):
+        while part := giver.recv(1 << 16):
+            taker.sendall(part)
+    _shut(giver)
+    _shut(taker)
+
+
+@contextmanager
+def tunnelling(server: Server) -> Iterator[Tunnel]:
+    """A proxy for HTTP before a server until the end of the block."""
+    tunnel = Tunnel(server.port)
+    try:
+        yield tunnel
+    finally:
+        tunnel.close()
+
+
+def certificate(
+    folder: Path, name: str = "localhost", by: tuple[Path, Path] | None = None, is_ca: bool = False
+) -> tuple[Path, Path]:
+    """A certificate for this machine and its key; signed by itself, or by an authority."""
     if shutil.which("openssl") is None:
-        return None
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
-    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    more = ["-addext", names, "-addext", "basicConstraints=critical,CA:FALSE"]
+        pytest.skip("there is no openssl")
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name}"
+    more = ["-addext", f"basicConstraints=critical,CA:{str(is_ca).upper()}"]
+    if is_ca:
+        more += ["-addext", "keyUsage=critical,keyCertSign"]
+    else:
+        more += ["-addext", f"subjectAltName=DNS:{name},IP:127.0.0.1"]
+    if by is not None:
+        more += ["-CA", str(by[0]), "-CAkey", str(by[1])]
     files = ["-keyout", str(key), "-out", str(cert)]
     subprocess.run([*command.split(), *more, *files], check=True, capture_output=True)
     return cert, key
+
+
+class OnLoop:
+    """An `AsyncClient` for tests that are written for a `Client`: its methods return results."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self.client = AsyncClient(*arguments, **options)
+        self._loop = asyncio.new_event_loop()
+
+    def __enter__(self) -> OnLoop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.run_until_complete(self.client.close())
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def __repr__(self) -> str:
+        return repr(self.client)
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self.client, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            return self._loop.run_until_complete(self._result(method(*arguments, **options)))
+
+        return call if callable(method) else method
+
+    async def _result(self, given: Any) -> Any:
+        return await given if inspect.isawaitable(given) else [one async for one in given]
+
+
+Connect: TypeAlias = Callable[..., Client]
+"""Makes a client, as the class `Client` does."""
+
+
+@pytest.fixture(params=[Client, OnLoop], ids=["Client", "AsyncClient"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    """Both clients in turn."""
+    return cast(Connect, request.param)
 
 
 @pytest.fixture(scope="module")

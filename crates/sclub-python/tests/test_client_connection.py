@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+
+import sclub
 from sclub._client_attempts import Answer, Attempts
 from sclub._client_calls import Calls
 from sclub.client import (
@@ -29,18 +35,21 @@ from sclub.client import (
 
 from server import (
     DRINKS,
+    Connect,
     Proxy,
     Server,
     certificate,
     client,
+    connect,
     fresh,
     proxy,
     rewards,
     server,
     serving,
+    tunnelling,
 )
 
-__all__ = ["client", "fresh", "proxy", "server"]  # fixtures
+__all__ = ["client", "connect", "fresh", "proxy", "server"]  # fixtures
 
 
 # Errors
@@ -71,6 +80,76 @@ def test_errors_say_what_to_do(client: Client) -> None:
     assert pickle.loads(pickle.dumps(unknown.value)).code == "unknown_item"
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "kind", "also"),
+    [
+        (400, "bad_json", sclub.Invalid, ValueError),
+        (401, "unauthorized", sclub.Unauthorized, None),
+        (403, "cross_site", sclub.Forbidden, None),
+        (404, "unknown_user", sclub.NotFound, LookupError),
+        (404, "no_candidates", sclub.NoCandidates, sclub.NotFound),
+        (405, "wrong_method", ServiceError, None),
+        (408, "timeout", sclub.Unavailable, None),
+        (409, "begun", sclub.Conflict, None),
+        (410, "forgotten", sclub.Gone, None),
+        (413, "too_large", sclub.Invalid, ValueError),
+        (415, "wrong_type", sclub.Invalid, ValueError),
+        (421, "wrong_host", sclub.WrongHost, None),
+        (422, "invalid", sclub.Invalid, ValueError),
+        (429, "rate_limited", sclub.RateLimited, sclub.Unavailable),
+        (500, "internal", sclub.InternalError, None),
+        (501, "unsupported", sclub.Unsupported, None),
+        (502, "", sclub.Unavailable, None),
+        (503, "overloaded", sclub.Unavailable, None),
+        (504, "unknown_outcome", sclub.Unavailable, None),
+    ],
+)
+def test_each_family_of_codes_has_a_class(status: int, code: str, kind: type, also: Any) -> None:
+    body = json.dumps({"error": {"code": code, "message": "so it is", "field": "k"}}).encode()
+    call = Calls(Attempts(0)).state(False)
+    next(call)
+    with pytest.raises(ServiceError) as caught:
+        call.send(Answer(status, body, "7", request_id="r1"))
+    error = caught.value
+    assert type(error) is kind and (also is None or isinstance(error, also))
+    assert (error.status, error.code, error.message) == (status, code, "so it is")
+    assert (error.field, error.request_id, error.retry_after) == ("k", "r1", 7)
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is kind and vars(again) == vars(error)
+    assert kind.__name__ in sclub.__all__ and kind.__name__ in sclub.client.__all__
+
+
+def test_errors_of_a_server_have_their_class_and_request_id(tmp_path: Path, connect: Connect) -> None:
+    with serving(tmp_path / "data", "--rate", "20") as server:
+        with connect(server.url, retries=0) as client:
+            client.put_items(DRINKS)
+            with pytest.raises(sclub.NoCandidates) as none:
+                client.recommend("anna", filter={"tags": ["cold"]})
+            assert none.value.field == "filter"
+            with pytest.raises(Invalid) as wrong:
+                client.recommend("anna", k=0)
+            ids = {none.value.request_id, wrong.value.request_id}
+            assert len(ids) == 2 and all(isinstance(id, str) and id for id in ids)
+            with pytest.raises(sclub.RateLimited) as busy:
+                for _ in range(100):
+                    client.state()
+            assert busy.value.retry_after == 1 and busy.value.request_id not in ids
+
+def test_a_host_name_that_the_server_does_not_serve(
+    fresh: Server, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> None:
+    look_up = socket.getaddrinfo
+
+    def here(host: Any, *more: Any, **options: Any) -> Any:
+        return look_up("127.0.0.1" if host == "sclub.test" else host, *more, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", here)
+    with connect(fresh.url.replace("127.0.0.1", "sclub.test"), retries=0) as client:
+        with pytest.raises(sclub.WrongHost) as caught:
+            client.state()
+        assert (caught.value.status, caught.value.code) == (421, "wrong_host")
+
+
 def test_a_decision_that_is_too_old_is_gone(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--lifetime", "1") as server, Client(server.url) as client:
         client.put_items(DRINKS)
@@ -81,8 +160,8 @@ def test_a_decision_that_is_too_old_is_gone(tmp_path: Path) -> None:
         assert caught.value.code == "expired"
 
 
-def test_nobody_there_is_a_failed_connection() -> None:
-    with Client("http://127.0.0.1:9", retries=0) as client:
+def test_nobody_there_is_a_failed_connection(connect: Connect) -> None:
+    with connect("http://127.0.0.1:9", retries=0) as client:
         with pytest.raises(ConnectionFailed, match=r"http://127\.0\.0\.1:9") as caught:
             client.recommend("anna")
         assert (caught.value.may_be_done, caught.value.code) == (False, "unreachable")
@@ -123,72 +202,134 @@ def test_a_url_that_cannot_be_is_refused(url: str, said: str) -> None:
 KEYS = "read:r:reader-reader-reader,write:w:writer-writer-writer,admin:a:admin-admin-admin"
 
 
-def test_keys_are_sent_and_roles_are_told_apart(tmp_path: Path) -> None:
+def test_keys_are_sent_and_roles_are_told_apart(tmp_path: Path, connect: Connect) -> None:
     with serving(tmp_path / "data", env={"SCLUB_API_KEYS": KEYS}) as server:
-        with Client(server.url) as nobody, pytest.raises(Unauthorized):
+        with connect(server.url) as nobody, pytest.raises(Unauthorized):
             nobody.recommend("anna")
-        with Client(server.url, key="not-a-key-not-a-key") as stranger:
+        with connect(server.url, key="not-a-key-not-a-key") as stranger:
             with pytest.raises(Unauthorized):
                 stranger.state()
             assert stranger.ready()
-        with Client(server.url, key="writer-writer-writer") as writer:
+        with connect(server.url, key="writer-writer-writer") as writer:
             writer.put_items(DRINKS)
             writer.feedback(writer.recommend("anna"), 1)
             with pytest.raises(Forbidden):
                 writer.forget("anna")
             with pytest.raises(Forbidden):
                 list(writer.export())
-        with Client(server.url, key="reader-reader-reader") as reader:
+        with connect(server.url, key="reader-reader-reader") as reader:
             assert reader.state()["rewards"] == 1
             with pytest.raises(Forbidden):
                 reader.recommend("anna")
             with pytest.raises(Forbidden) as caught:
                 reader.put_items(DRINKS)
             assert "line" not in caught.value.message
-        with Client(server.url, key="admin-admin-admin") as admin:
+        with connect(server.url, key="admin-admin-admin") as admin:
             assert len(list(admin.export())) == 1
             assert admin.forget("anna")
 
 
-def test_a_key_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_key_is_never_shown(caplog: pytest.LogCaptureFixture, connect: Connect) -> None:
     caplog.set_level(1)
     key = "open-sesame-open-sesame"
-    with Client("http://127.0.0.1:9", key=key, retries=1) as client:
-        assert repr(client) == "Client('http://127.0.0.1:9')"
+    with connect("http://127.0.0.1:9", key=key, retries=1) as client:
+        assert repr(client).endswith("Client('http://127.0.0.1:9')")
         with pytest.raises(ConnectionFailed) as caught:
             client.recommend("anna")
         shown = [repr(caught.value), str(caught.value), repr(caught.value.__cause__), caplog.text]
         assert not any(key in text for text in shown)
-        assert key not in str(vars(client))
+        assert key not in str(vars(getattr(client, "client", client)))
     with pytest.raises(ValueError, match="key must be") as refused:
-        Client("http://127.0.0.1:9", key=key + "\n")
+        connect("http://127.0.0.1:9", key=key + "\n")
     assert key not in str(refused.value)
 
 
 def test_https_needs_a_certificate_that_is_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect
 ) -> None:
-    made = certificate(tmp_path)
-    if made is None:
-        pytest.skip("there is no openssl")
-    cert, key = made
+    cert, key = certificate(tmp_path)
     flags = ["--tls-cert", str(cert), "--tls-key", str(key)]
     with serving(tmp_path / "data", *flags) as server:
-        with Client(server.url, verify=cert) as client:
+        with connect(server.url, verify=cert) as client:
             client.put_items(DRINKS)
             assert client.feedback(client.recommend("anna"), 1)
-        with Client(server.url) as client, monkeypatch.context() as patch:
+        with connect(server.url) as client, monkeypatch.context() as patch:
             # It is not tried again.
-            patch.setattr(time, "sleep", lambda seconds: pytest.fail("waited"))
+            patch.setattr("sclub._client_attempts.Wait", lambda _: pytest.fail("waited"))
             with pytest.raises(ConnectionFailed) as caught:
                 client.state()
             assert (caught.value.code, caught.value.may_be_done) == ("tls", False)
 
-        async def trusting() -> int:
-            async with AsyncClient(server.url, verify=str(cert)) as client:
-                return int((await client.state())["rewards"])
 
-        assert asyncio.run(trusting()) == 1
+def test_verify_trusts_an_authority_a_context_the_environment_or_anybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> None:
+    authority = certificate(tmp_path, "authority", is_ca=True)
+    stranger = certificate(tmp_path, "stranger", is_ca=True)
+    cert, key = certificate(tmp_path, "sclub.test", by=authority)
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key), "--host", "localhost"]
+
+    def rewards_by(verify: Any, url: str) -> int:
+        with connect(url, verify=verify, retries=0) as client:
+            return int(client.state()["rewards"])
+
+    def is_refused(verify: Any, url: str) -> bool:
+        with pytest.raises(ConnectionFailed) as caught:
+            rewards_by(verify, url)
+        return caught.value.code == "tls"
+
+    with serving(tmp_path / "data", *flags) as server:
+        assert rewards_by(authority[0], server.url) == 0
+        assert rewards_by(str(authority[0]), server.url) == 0
+        assert rewards_by(ssl.create_default_context(cafile=authority[0]), server.url) == 0
+        assert rewards_by(False, server.url) == 0
+        assert is_refused(stranger[0], server.url)
+        assert is_refused(True, server.url)
+        # The certificate is for the address 127.0.0.1, and not for this name.
+        other_name = server.url.replace("127.0.0.1", "localhost")
+        assert is_refused(authority[0], other_name)
+        assert rewards_by(False, other_name) == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority[0]))
+        assert rewards_by(True, server.url) == 0
+        assert is_refused(stranger[0], server.url)
+    with pytest.raises(FileNotFoundError):
+        connect("https://127.0.0.1:9", verify=tmp_path / "missing.pem")
+
+
+# Proxies
+
+
+def test_a_proxy_of_the_environment_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Connect
+) -> None:
+    cert, key = certificate(tmp_path, "sclub.test")
+    flags = ["--tls-cert", str(cert), "--tls-key", str(key)]
+    host = ["--host", "sclub.test"]
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    with serving(tmp_path / "a", *host) as plain, tunnelling(plain) as tunnel:
+        monkeypatch.setenv("HTTP_PROXY", tunnel.url)
+        with connect("http://sclub.test", retries=0) as client:
+            client.put_items(DRINKS)
+            assert client.feedback(client.recommend("anna"), 1)
+            assert "secret" not in str(vars(getattr(client, "client", client)))
+        assert tunnel.requests[0].startswith(b"PUT http://sclub.test/v1/items")
+    with serving(tmp_path / "b", *host, *flags) as safe, tunnelling(safe) as tunnel:
+        monkeypatch.delenv("HTTP_PROXY")
+        monkeypatch.setenv("ALL_PROXY", tunnel.url)
+        with connect("https://sclub.test", verify=cert, retries=0) as client:
+            assert client.state()["rewards"] == 0
+        assert tunnel.requests == [b"CONNECT sclub.test:443 HTTP/1.1"]
+        monkeypatch.setenv("ALL_PROXY", tunnel.url.replace("secret", "guess"))
+        with connect("https://sclub.test", verify=cert, retries=0) as client:
+            with pytest.raises(ConnectionFailed) as caught:
+                client.state()
+            assert (caught.value.code, caught.value.may_be_done) == ("unreachable", False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with connect(safe.url, verify=cert) as client:
+            assert client.state()["rewards"] == 0
+        assert len(tunnel.requests) == 2
 
 
 # Many at once
@@ -271,18 +412,20 @@ def test_the_other_client_has_the_same_methods(fresh: Server, tmp_path: Path) ->
     asyncio.run(work())
 
 
-def test_connections_are_kept(proxy: Proxy) -> None:
-    with Client(proxy.url) as client:
+def test_connections_are_kept(proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url) as client:
         for _ in range(20):
             client.state(hash=False)
         assert proxy.connections == 1
 
 
-def test_httpx_is_not_imported_before_a_client_is_made() -> None:
+def test_http_libraries_are_not_imported_before_a_client_is_made() -> None:
     program = (
         "import sys, sclub.client\n"
-        "assert 'httpx' not in sys.modules and 'pandas' not in sys.modules\n"
+        "assert not {'httpx', 'aiohttp', 'pandas'} & set(sys.modules)\n"
         "sclub.client.Client('http://127.0.0.1:9').close()\n"
-        "assert 'httpx' in sys.modules and 'pandas' not in sys.modules\n"
+        "assert {'httpx', 'aiohttp', 'pandas'} & set(sys.modules) == {'httpx'}\n"
+        "sclub.client.AsyncClient('http://127.0.0.1:9')\n"
+        "assert 'aiohttp' in sys.modules and 'pandas' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

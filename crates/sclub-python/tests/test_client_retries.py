@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from server import DRINKS, Proxy, Server, fresh, proxy, rewards, serving
+from server import DRINKS, Connect, Proxy, Server, connect, fresh, proxy, rewards, serving
 
 from sclub._client_attempts import Answer, Attempts, Failure, Wait
 from sclub._client_calls import Calls
 from sclub.client import Client, ConnectionFailed, ServiceError, Unavailable
 
-__all__ = ["fresh", "proxy"]  # fixtures
+__all__ = ["connect", "fresh", "proxy"]  # fixtures
 
 
 def outcomes(call: Any, *given: Any) -> tuple[list[float], int]:
@@ -80,7 +80,7 @@ def test_what_is_tried_again(outcome: Any, harmless: bool, other: bool) -> None:
 
     assert requests(calls().feedback_many([("d", 1)]), harmless) == 1 + harmless
     assert requests(calls().state(False), harmless) == 1 + harmless
-    assert requests(calls().put_items({"a": [1]}, None), harmless) == 1 + harmless
+    assert requests(calls().put_items({"a": [1]}, None, False), harmless) == 1 + harmless
     assert requests(calls().feedback_many([]), other) == 1 + other
     assert requests(calls().compact(1.0), other) == 1 + other
 
@@ -167,8 +167,8 @@ def test_an_error_says_whether_it_may_be_done() -> None:
 # Lost answers
 
 
-def test_a_reward_whose_answer_is_lost_is_learned_once(fresh: Server, proxy: Proxy) -> None:
-    with Client(proxy.url) as client:
+def test_a_reward_whose_answer_is_lost_is_learned_once(fresh: Server, proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url) as client:
         shown = client.recommend("anna")
         proxy.lose = 2
         assert client.feedback(shown, 1) is True
@@ -178,9 +178,9 @@ def test_a_reward_whose_answer_is_lost_is_learned_once(fresh: Server, proxy: Pro
     assert rewards(fresh.url) == [1]
 
 
-def test_a_reward_that_was_there_before_a_lost_answer_cannot_be_told_apart(proxy: Proxy) -> None:
+def test_a_reward_that_was_there_before_a_lost_answer_cannot_be_told_apart(proxy: Proxy, connect: Connect) -> None:
     """What the documentation says of it: True is likely, and False is certain."""
-    with Client(proxy.url) as client:
+    with connect(proxy.url) as client:
         shown = client.recommend("anna")
         assert client.feedback(shown, 1) is True
         proxy.lose = 1
@@ -188,8 +188,8 @@ def test_a_reward_that_was_there_before_a_lost_answer_cannot_be_told_apart(proxy
         assert client.state(hash=False)["rewards"] == 1
 
 
-def test_without_retries_a_lost_answer_is_an_error(fresh: Server, proxy: Proxy) -> None:
-    with Client(proxy.url, retries=0) as client:
+def test_without_retries_a_lost_answer_is_an_error(fresh: Server, proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url, retries=0) as client:
         shown = client.recommend("anna")
         proxy.lose = 1
         with pytest.raises(ConnectionFailed) as caught:
@@ -198,13 +198,13 @@ def test_without_retries_a_lost_answer_is_an_error(fresh: Server, proxy: Proxy) 
     assert rewards(fresh.url) == [1]
 
 
-def test_a_reward_whose_answer_takes_too_long_is_learned_once(fresh: Server, proxy: Proxy) -> None:
+def test_a_reward_whose_answer_takes_too_long_is_learned_once(fresh: Server, proxy: Proxy, connect: Connect) -> None:
     proxy.holds = True
-    with Client(proxy.url, timeout=0.5) as client:
+    with connect(proxy.url, timeout=0.5) as client:
         shown = client.recommend("anna")
         proxy.lose = 1
         assert client.feedback(shown, 1) is True
-    with Client(proxy.url, timeout=0.5, retries=0) as client:
+    with connect(proxy.url, timeout=0.5, retries=0) as client:
         proxy.lose = 1
         with pytest.raises(ConnectionFailed) as caught:
             client.feedback(shown, 1)
@@ -212,8 +212,8 @@ def test_a_reward_whose_answer_takes_too_long_is_learned_once(fresh: Server, pro
     assert rewards(fresh.url) == [1]
 
 
-def test_a_batch_whose_answer_is_lost_is_one_round(fresh: Server, proxy: Proxy) -> None:
-    with Client(proxy.url) as client:
+def test_a_batch_whose_answer_is_lost_is_one_round(fresh: Server, proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url) as client:
         shown = client.recommend_many(["anna", "ben", "cleo"])
         proxy.lose = 2
         assert client.feedback_many([(one, 1) for one in shown]) == [True] * 3
@@ -223,8 +223,8 @@ def test_a_batch_whose_answer_is_lost_is_one_round(fresh: Server, proxy: Proxy) 
     assert rewards(fresh.url) == [1, 1, 1]
 
 
-def test_an_empty_batch_whose_answer_is_lost_is_not_sent_again(proxy: Proxy) -> None:
-    with Client(proxy.url) as client:
+def test_an_empty_batch_whose_answer_is_lost_is_not_sent_again(proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url) as client:
         client.feedback_many([])
         proxy.lose = 1
         with pytest.raises(ConnectionFailed) as caught:
@@ -233,8 +233,8 @@ def test_an_empty_batch_whose_answer_is_lost_is_not_sent_again(proxy: Proxy) -> 
         assert client.state(hash=False)["rounds"] == 2
 
 
-def test_an_empty_batch_that_nobody_took_is_sent_again(fresh: Server) -> None:
-    with Client(fresh.url, retries=1000) as client:
+def test_an_empty_batch_that_nobody_took_is_sent_again(fresh: Server, connect: Connect) -> None:
+    with connect(fresh.url, retries=1000) as client:
         fresh.stop()
         later = threading.Timer(0.3, fresh.start)
         later.start()
@@ -243,8 +243,8 @@ def test_an_empty_batch_that_nobody_took_is_sent_again(fresh: Server) -> None:
         assert client.state(hash=False)["rounds"] == 1
 
 
-def test_other_calls_whose_answer_is_lost_are_done_once(fresh: Server, proxy: Proxy) -> None:
-    with Client(proxy.url) as client:
+def test_other_calls_whose_answer_is_lost_are_done_once(fresh: Server, proxy: Proxy, connect: Connect) -> None:
+    with connect(proxy.url) as client:
         client.feedback(client.recommend("anna"), 1)
         proxy.lose = 1
         assert client.put_items({"water": [0, 0, 1]}) == 1

@@ -1,4 +1,4 @@
-"""The examples of the documentation run."""
+"""The examples of docstrings run. Those of the pages are run by docs/build."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import doctest
 import importlib
 import inspect
 import pkgutil
-import re
 from collections.abc import Iterator
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 import sclub
@@ -51,24 +48,3 @@ def test_examples_of_a_module_run(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(set(sclub.__all__) - {"__version__"}))
 def test_everything_public_is_documented(name: str) -> None:
     assert len(inspect.getdoc(getattr(sclub, name)) or "") > 10
-
-
-def pages() -> list[Path]:
-    """docs/python.md, where the tests are run with the repository around them."""
-    page = Path(__file__).parents[3] / "docs" / "python.md"
-    return [page] if page.exists() else []
-
-
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
-def test_examples_of_the_page_run(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Blocks of python, but for those that need a server (test_client runs them)."""
-    monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert blocks
-    known: dict[str, object] = {"np": np, "sclub": sclub}
-    for block in blocks:
-        if "Client(" in block or "client." in block:
-            continue
-        exec(compile(block, str(page), "exec"), known)

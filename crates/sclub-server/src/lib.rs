@@ -28,6 +28,7 @@ pub mod env;
 pub mod event;
 pub mod experiment;
 pub mod identity;
+mod latency;
 mod locks;
 pub mod meters;
 pub mod old;
@@ -38,6 +39,8 @@ pub mod settings;
 pub mod spaces;
 pub mod state;
 pub mod store;
+mod timeline;
+pub mod traces;
 
 pub use sclub_features::{description, filter};
 

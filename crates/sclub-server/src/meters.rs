@@ -1,23 +1,37 @@
 //! Metrics: for Prometheus, and by the second for the page.
 
-use std::collections::BTreeMap;
+mod process;
+mod text;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gauge};
 use metrics::{describe_histogram, gauge, histogram, with_local_recorder};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use sclub::Outlook;
 
-use crate::experiment::{ArmReport, ExperimentReport, Experiments};
+use self::text::arm_gauges;
+pub(crate) use self::text::metric;
+pub use self::text::{joined, labelled};
+use crate::experiment::Experiments;
+use crate::latency::{Latencies, Window};
 use crate::locks::lock;
 use crate::state::{Effect, Record, State, What};
+use crate::store::STORE_PARTS;
+
+pub use self::process::process_metrics;
 
 /// The upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 14] = [
     0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0,
     5.0,
+];
+
+/// The upper bounds of the buckets of [`Meters::commit`], in events.
+const EVENT_BUCKETS: [f64; 11] = [
+    1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0,
 ];
 
 /// The kinds of requests whose latency is measured.
@@ -67,7 +81,7 @@ pub struct Meters {
     unanswered: Gauge,
     decisions: Counter,
     rewards: Counter,
-    reward_sum: Gauge,
+    accumulated_reward: Gauge,
     splits: Counter,
     merges: Counter,
     commits: Histogram,
@@ -79,9 +93,17 @@ pub struct Meters {
     rounds: Gauge,
     events: Gauge,
     queue: Gauge,
-    store: Gauge,
+    store: [Gauge; STORE_PARTS.len()],
     writable: Gauge,
+    journal_writable: Gauge,
+    snapshots: Counter,
+    /// Snapshots that could not be taken.
+    pub snapshot_failures: Counter,
+    snapshot_seconds: Gauge,
+    log_since_snapshot: Gauge,
     fits: Counter,
+    /// Fits that failed or were refused.
+    pub fit_failures: Counter,
     fit_seconds: Gauge,
     fit_running: Gauge,
     unplaced: Gauge,
@@ -91,8 +113,9 @@ pub struct Meters {
     owned: Gauge,
     lag: Gauge,
     nodes: Gauge,
-    takeovers: Gauge,
-    left_out: Gauge,
+    missing_nodes: Gauge,
+    takeovers: Counter,
+    left_out: Counter,
     fit_age: Gauge,
     forwards: Histogram,
     second: Second,
@@ -114,26 +137,35 @@ struct CallMeters {
 struct Second {
     recommend: Window,
     feedback: Window,
+    recommends: AtomicU64,
+    feedbacks: AtomicU64,
     rewards: AtomicU64,
     /// The sum of the rewards, in millionths.
     reward_sum: AtomicU64,
 }
 
-/// The summary of a second.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// The counts of a second, or since the last summary. Those of batches are included, each by itself.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The number of recommendations.
     pub recommends: u64,
-    /// The number of feedback calls.
+    /// The number of feedbacks.
     pub feedbacks: u64,
+    /// The number of rewards learned.
+    pub rewards: u64,
+    /// The sum of the rewards learned.
+    pub reward_sum: f64,
+    /// The latencies of calls that recommend.
+    pub recommend: Latencies,
+    /// The latencies of calls with feedback.
+    pub feedback: Latencies,
+}
+
+impl Summary {
     /// The mean of the rewards learned.
-    pub reward_rate: Option<f64>,
-    /// The median latency of a recommendation, in seconds.
-    pub recommend_p50: Option<f64>,
-    /// The 99th percentile of the latency of a recommendation, in seconds.
-    pub recommend_p99: Option<f64>,
-    /// The 99th percentile of the latency of feedback, in seconds.
-    pub feedback_p99: Option<f64>,
+    pub fn reward_rate(&self) -> Option<f64> {
+        (self.rewards > 0).then(|| self.reward_sum / self.rewards as f64)
+    }
 }
 
 impl std::fmt::Debug for Meters {
@@ -146,150 +178,105 @@ impl Default for Meters {
     fn default() -> Self {
         let recorder = PrometheusBuilder::new()
             .set_buckets(&BUCKETS)
+            .and_then(|builder| {
+                let name = Matcher::Full("sclub_commit_events".to_owned());
+                builder.set_buckets_for_metric(name, &EVENT_BUCKETS)
+            })
             .expect("there are buckets")
             .build_recorder();
         let handle = recorder.handle();
-        with_local_recorder(&recorder, || {
-            describe();
-            Self {
-                handle,
-                calls: Call::ALL.map(|call| {
-                    let call = call.as_str();
-                    let counted = |outcome: &'static str| counter!("sclub_requests_total", "call" => call, "outcome" => outcome);
-                    CallMeters {
-                        ok: counted("ok"),
-                        refused: counted("refused"),
-                        failed: counted("failed"),
-                        seconds: histogram!("sclub_request_seconds", "call" => call),
-                    }
-                }),
-                not_journaled: counter!("sclub_decisions_unnoted_total"),
-                unanswered_dropped: counter!("sclub_unanswered_dropped_total"),
-                rewards_equal: gauge!("sclub_rewards_equal"),
-                unanswered: gauge!("sclub_unanswered"),
-                decisions: counter!("sclub_decisions_total"),
-                rewards: counter!("sclub_rewards_total"),
-                reward_sum: gauge!("sclub_reward_sum"),
-                splits: counter!("sclub_splits_total"),
-                merges: counter!("sclub_merges_total"),
-                commits: histogram!("sclub_commit_seconds"),
-                commit_events: histogram!("sclub_commit_events"),
-                users: gauge!("sclub_users"),
-                clusters: gauge!("sclub_clusters"),
-                singletons: gauge!("sclub_singletons_share"),
-                items: gauge!("sclub_items"),
-                rounds: gauge!("sclub_rounds"),
-                events: gauge!("sclub_events"),
-                queue: gauge!("sclub_queue"),
-                store: gauge!("sclub_store_bytes"),
-                writable: gauge!("sclub_writable"),
-                fits: counter!("sclub_fits_total"),
-                fit_seconds: gauge!("sclub_fit_seconds"),
-                fit_running: gauge!("sclub_fit_running"),
-                unplaced: gauge!("sclub_unplaced_share"),
-                effective: gauge!("sclub_effective_parameters"),
-                gain: gauge!("sclub_clustering_gain"),
-                used: gauge!("sclub_clustering_used"),
-                owned: gauge!("sclub_owned_partitions"),
-                lag: gauge!("sclub_follow_lag_batches"),
-                nodes: gauge!("sclub_nodes"),
-                takeovers: gauge!("sclub_takeovers"),
-                left_out: gauge!("sclub_fit_partitions_left_out"),
-                fit_age: gauge!("sclub_fit_age_seconds"),
-                forwards: histogram!("sclub_forward_seconds"),
-                second: Second::default(),
-                total_decisions: AtomicU64::new(0),
-                arms: Mutex::default(),
-            }
-        })
+        with_local_recorder(&recorder, || Self::new(handle))
     }
 }
 
-fn describe() {
-    describe_gauge!(
-        "sclub_owned_partitions",
-        "Partitions that this node owns; 0 on a single server"
-    );
-    describe_gauge!(
-        "sclub_follow_lag_batches",
-        "Batches that this node is behind the owners of the groups it follows"
-    );
-    describe_gauge!("sclub_nodes", "Nodes of the cluster that are running");
-    describe_gauge!(
-        "sclub_fit_partitions_left_out",
-        "Partitions that did not answer in fits that this node has computed, since it started"
-    );
-    describe_gauge!(
-        "sclub_takeovers",
-        "Groups that this node has taken over since its start"
-    );
-    describe_gauge!(
-        "sclub_fit_age_seconds",
-        "Time since this node computed a fit over all partitions; -1 if it has not"
-    );
-    describe_histogram!(
-        "sclub_forward_seconds",
-        "Time to have a request answered by another node; its count is the number of forwarded requests"
-    );
-    describe_counter!("sclub_requests_total", "Requests by call and outcome");
-    describe_histogram!("sclub_request_seconds", "Time to answer a request");
-    describe_counter!("sclub_decisions_total", "Decisions made");
-    describe_counter!(
-        "sclub_decisions_unnoted_total",
-        "Decisions not recorded in the journal: the buffer was full, or the page was refused. They still accept a reward"
-    );
-    describe_counter!(
-        "sclub_unanswered_dropped_total",
-        "Decisions whose items will get no assumed reward, because too many decisions wait"
-    );
-    describe_gauge!(
-        "sclub_rewards_equal",
-        "1 if all rewards are equal and there are at least 100: nothing can be learned from them; else 0"
-    );
-    describe_gauge!(
-        "sclub_unanswered",
-        "Decisions that wait for their rewards, to be given assumed ones"
-    );
-    describe_counter!("sclub_rewards_total", "Rewards learned");
-    describe_gauge!(
-        "sclub_reward_sum",
-        "Sum of the rewards of all users, without forgotten ones"
-    );
-    describe_counter!("sclub_splits_total", "Splits");
-    describe_counter!("sclub_merges_total", "Merges");
-    describe_histogram!("sclub_commit_seconds", "Time to make a batch durable");
-    describe_histogram!("sclub_commit_events", "Events in a batch");
-    describe_gauge!("sclub_users", "Users who have given a reward");
-    describe_gauge!("sclub_clusters", "Clusters");
-    describe_gauge!(
-        "sclub_singletons_share",
-        "Share of the clusters that have one user"
-    );
-    describe_gauge!("sclub_items", "Items in the catalogue");
-    describe_gauge!("sclub_rounds", "Rounds learned");
-    describe_gauge!("sclub_events", "Events in the log");
-    describe_gauge!("sclub_queue", "Writes in the queue");
-    describe_gauge!("sclub_store_bytes", "Size of the data folder");
-    describe_gauge!("sclub_writable", "0 if the server is read-only, else 1");
-    describe_counter!("sclub_fits_total", "Fits that took effect");
-    describe_gauge!("sclub_fit_seconds", "Time to compute the last fit");
-    describe_gauge!("sclub_fit_running", "1 if a fit is being computed, else 0");
-    describe_gauge!(
-        "sclub_unplaced_share",
-        "Share of the users for whom no cluster has a probability of one half or more"
-    );
-    describe_gauge!(
-        "sclub_effective_parameters",
-        "Effective number of parameters that the rewards have determined"
-    );
-    describe_gauge!(
-        "sclub_clustering_gain",
-        "Gain in log-likelihood of rewards with clusters over without, in nats"
-    );
-    describe_gauge!(
-        "sclub_clustering_used",
-        "1 if clusters have at least half of the weight in recommendations, else 0"
-    );
+fn counter(name: &'static str, help: &'static str) -> Counter {
+    describe_counter!(name, help);
+    counter!(name)
+}
+
+fn gauge(name: &'static str, help: &'static str) -> Gauge {
+    describe_gauge!(name, help);
+    gauge!(name)
+}
+
+fn histogram(name: &'static str, help: &'static str) -> Histogram {
+    describe_histogram!(name, help);
+    histogram!(name)
+}
+
+#[rustfmt::skip] // one metric a line, as far as it fits
+impl Meters {
+    fn new(handle: PrometheusHandle) -> Self {
+        describe_counter!("sclub_requests_total", "Requests by call and outcome");
+        describe_histogram!("sclub_request_seconds", "Time to answer a request");
+        describe_gauge!("sclub_store_bytes", "Size of the data folder: log, snapshots, journal");
+        let call = |call: Call| {
+            let call = call.as_str();
+            let counted = |outcome: &'static str| counter!("sclub_requests_total", "call" => call, "outcome" => outcome);
+            CallMeters {
+                ok: counted("ok"),
+                refused: counted("refused"),
+                failed: counted("failed"),
+                seconds: histogram!("sclub_request_seconds", "call" => call),
+            }
+        };
+        let meters = Self {
+            handle,
+            calls: Call::ALL.map(call),
+            not_journaled: counter("sclub_decisions_not_journaled_total",
+                "Decisions not recorded in the journal: the buffer was full, or the page was refused. They still accept a reward"),
+            unanswered_dropped: counter("sclub_unanswered_dropped_total",
+                "Decisions whose items will get no assumed reward, because too many decisions wait"),
+            rewards_equal: gauge("sclub_rewards_equal",
+                "1 if all rewards are equal and there are at least 100: nothing can be learned from them; else 0"),
+            unanswered: gauge("sclub_unanswered", "Decisions that wait for their rewards, to be given assumed ones"),
+            decisions: counter("sclub_decisions_total", "Decisions made"),
+            rewards: counter("sclub_rewards_total", "Rewards learned"),
+            accumulated_reward: gauge("sclub_accumulated_reward", "Sum of the rewards of all users, without forgotten ones"),
+            splits: counter("sclub_splits_total", "Splits"),
+            merges: counter("sclub_merges_total", "Merges"),
+            commits: histogram("sclub_commit_seconds", "Time to make a batch durable"),
+            commit_events: histogram("sclub_commit_events", "Events in a batch"),
+            users: gauge("sclub_users", "Users who have given a reward"),
+            clusters: gauge("sclub_clusters", "Clusters"),
+            singletons: gauge("sclub_singletons_ratio", "Share of the clusters that have one user"),
+            items: gauge("sclub_items", "Items in the catalogue"),
+            rounds: gauge("sclub_rounds", "Rounds learned"),
+            events: gauge("sclub_events", "Events in the log"),
+            queue: gauge("sclub_queue", "Writes in the queue"),
+            store: STORE_PARTS.map(|part| gauge!("sclub_store_bytes", "part" => part)),
+            writable: gauge("sclub_writable", "0 if the server is read-only, else 1"),
+            journal_writable: gauge("sclub_journal_writable", "0 if the journal could not be written, else 1"),
+            snapshots: counter("sclub_snapshots_total", "Snapshots taken"),
+            snapshot_failures: counter("sclub_snapshot_failures_total", "Snapshots that could not be taken. No data is lost: the log is kept"),
+            snapshot_seconds: gauge("sclub_snapshot_seconds", "Time to take the last snapshot; NaN before the first"),
+            log_since_snapshot: gauge("sclub_log_since_snapshot_bytes", "Bytes appended to the log since the last snapshot was begun"),
+            fits: counter("sclub_fits_total", "Fits that took effect"),
+            fit_failures: counter("sclub_fit_failures_total", "Fits that failed or were refused"),
+            fit_seconds: gauge("sclub_fit_seconds", "Time to compute the last fit; NaN before the first"),
+            fit_running: gauge("sclub_fit_running", "1 if a fit is being computed, else 0"),
+            unplaced: gauge("sclub_unplaced_ratio", "Share of the users for whom no cluster has a probability of one half or more"),
+            effective: gauge("sclub_effective_parameters", "Effective number of parameters that the rewards have determined"),
+            gain: gauge("sclub_clustering_gain", "Gain in log-likelihood of rewards with clusters over without, in nats"),
+            used: gauge("sclub_clustering_used", "1 if clusters have at least half of the weight in recommendations, else 0"),
+            owned: gauge("sclub_owned_partitions", "Partitions that this node owns; 0 on a single server"),
+            lag: gauge("sclub_follow_lag_batches", "Batches that this node is behind the owners of the groups it follows"),
+            nodes: gauge("sclub_nodes", "Nodes of the cluster that are running; 0 on a single server"),
+            missing_nodes: gauge("sclub_missing_nodes", "Nodes that have been part of the cluster and are not running"),
+            takeovers: counter("sclub_takeovers_total", "Groups that this node has taken over"),
+            left_out: counter("sclub_fit_partitions_left_out_total", "Partitions that did not answer in fits that this node has computed"),
+            fit_age: gauge("sclub_fit_age_seconds", "Time since this node computed a fit over all partitions; NaN if it has not"),
+            forwards: histogram("sclub_forward_seconds", "Time to have a request answered by another node; its count is the number of forwarded requests"),
+            second: Second::default(),
+            total_decisions: AtomicU64::new(0),
+            arms: Mutex::default(),
+        };
+        meters.journal_writable.set(1.0);
+        for unknown in [&meters.snapshot_seconds, &meters.fit_seconds, &meters.fit_age] {
+            unknown.set(f64::NAN);
+        }
+        meters
+    }
 }
 
 impl Meters {
@@ -303,15 +290,26 @@ impl Meters {
         }
         timed.seconds.record(took.as_secs_f64());
         match call {
-            Call::Recommend => {
-                if status < 400 {
+            Call::Recommend | Call::RecommendBatch => {
+                if call == Call::Recommend && status < 400 {
                     self.decided(1);
                 }
                 self.second.recommend.record(took);
             }
-            Call::Feedback => self.second.feedback.record(took),
-            _ => {}
+            Call::Feedback | Call::FeedbackBatch => {
+                if call == Call::Feedback && status < 400 {
+                    self.fed_back(1);
+                }
+                self.second.feedback.record(took);
+            }
+            Call::Other => {}
         }
+    }
+
+    /// Counts feedbacks that were taken in a batch.
+    pub fn fed_back(&self, feedbacks: u64) {
+        let counted = &self.second.feedbacks;
+        counted.fetch_add(feedbacks, Ordering::Relaxed);
     }
 
     /// Counts a request that another node answered.
@@ -334,7 +332,7 @@ impl Meters {
         self.users.set(sum(&|state| state.users().len() as f64));
         self.rounds.set(sum(&|state| state.rounds() as f64));
         self.events.set(sum(&|state| state.events() as f64));
-        self.reward_sum.set(sum(&|state| state.rewards().1));
+        self.accumulated_reward.set(sum(&|state| state.rewards().1));
         let clusters = owned.iter().map(|engine| engine.state().clusters()).max();
         self.clusters.set(clusters.unwrap_or(0) as f64);
         self.items.set(items as f64);
@@ -344,24 +342,25 @@ impl Meters {
                 .map(|engine| engine.waiting() as f64)
                 .sum::<f64>(),
         );
-        let is_writable = owned.iter().all(|engine| engine.read_only().is_none());
-        self.writable.set(f64::from(u8::from(is_writable)));
         self.owned.set(count as f64);
         self.lag.set(lag as f64);
         self.nodes.set(nodes as f64);
     }
 
     /// Sets the gauges of a cluster.
-    pub fn cluster(&self, takeovers: u64, left_out: u64, fit_age_ms: Option<u64>) {
-        self.takeovers.set(takeovers as f64);
-        self.left_out.set(left_out as f64);
+    pub fn cluster(&self, takeovers: u64, left_out: u64, missing: usize, fit_age_ms: Option<u64>) {
+        self.takeovers.absolute(takeovers);
+        self.left_out.absolute(left_out);
+        self.missing_nodes.set(missing as f64);
         self.fit_age
-            .set(fit_age_ms.map_or(-1.0, |age| age as f64 / 1e3));
+            .set(fit_age_ms.map_or(f64::NAN, |age| age as f64 / 1e3));
     }
 
     /// Counts decisions that were made in a batch.
     pub fn decided(&self, decisions: u64) {
         self.decisions.increment(decisions);
+        let counted = &self.second.recommends;
+        counted.fetch_add(decisions, Ordering::Relaxed);
         self.total_decisions.fetch_add(decisions, Ordering::Relaxed);
     }
 
@@ -405,7 +404,7 @@ impl Meters {
             .policy()
             .map_or(0, |policy| policy.inspect().singletons());
         self.users.set(state.users().len() as f64);
-        self.reward_sum.set(state.rewards().1);
+        self.accumulated_reward.set(state.rewards().1);
         self.clusters.set(clusters as f64);
         self.singletons
             .set(singletons as f64 / clusters.max(1) as f64);
@@ -442,11 +441,30 @@ impl Meters {
             .set(took.map_or(f64::NAN, |took| took.as_secs_f64()));
     }
 
-    /// Sets the gauges of the store.
-    pub fn store(&self, waiting: usize, bytes: u64, writable: bool) {
+    /// Sets the gauges of the store: the sizes of its parts in bytes, in the order of [`STORE_PARTS`], the bytes in the log since
+    /// the last snapshot, and whether it is writable.
+    pub fn store(&self, bytes: [u64; STORE_PARTS.len()], since_snapshot: u64, is_writable: bool) {
+        for (gauge, bytes) in self.store.iter().zip(bytes) {
+            gauge.set(bytes as f64);
+        }
+        self.log_since_snapshot.set(since_snapshot as f64);
+        self.writable.set(f64::from(u8::from(is_writable)));
+    }
+
+    /// Sets the number of writes in the queue.
+    pub fn queue(&self, waiting: usize) {
         self.queue.set(waiting as f64);
-        self.store.set(bytes as f64);
-        self.writable.set(f64::from(u8::from(writable)));
+    }
+
+    /// Sets whether the journal can be written.
+    pub fn journal(&self, is_writable: bool) {
+        self.journal_writable.set(f64::from(u8::from(is_writable)));
+    }
+
+    /// Counts a snapshot.
+    pub fn snapshot(&self, took: Duration) {
+        self.snapshots.increment(1);
+        self.snapshot_seconds.set(took.as_secs_f64());
     }
 
     /// Moves samples into their buckets, which frees memory.
@@ -467,191 +485,23 @@ impl Meters {
 
     /// The summary since the last call. There must be one caller only.
     pub fn second(&self) -> Summary {
-        let (recommend, feedback) = (self.second.recommend.take(), self.second.feedback.take());
-        let rewards = self.second.rewards.swap(0, Ordering::Relaxed);
-        let sum = self.second.reward_sum.swap(0, Ordering::Relaxed) as i64;
+        let second = &self.second;
+        let take = |count: &AtomicU64| count.swap(0, Ordering::Relaxed);
+        let millionths = take(&second.reward_sum) as i64;
         Summary {
-            recommends: recommend.iter().sum(),
-            feedbacks: feedback.iter().sum(),
-            reward_rate: (rewards > 0).then(|| sum as f64 * 1e-6 / rewards as f64),
-            recommend_p50: quantile(&recommend, 0.5),
-            recommend_p99: quantile(&recommend, 0.99),
-            feedback_p99: quantile(&feedback, 0.99),
+            recommends: take(&second.recommends),
+            feedbacks: take(&second.feedbacks),
+            rewards: take(&second.rewards),
+            reward_sum: millionths as f64 * 1e-6,
+            recommend: second.recommend.take(),
+            feedback: second.feedback.take(),
         }
     }
-}
-
-/// The gauges of the arms of an experiment. Names need no escapes ([`crate::experiment::Plan::check`]).
-fn arm_gauges(report: &ExperimentReport) -> String {
-    type Value = fn(&ArmReport) -> Option<f64>;
-    let gauges: [(&str, &str, Value); 6] = [
-        ("users", "Users of an arm with a reward", |arm| {
-            Some(arm.sums.users as f64)
-        }),
-        ("items", "Items of an arm with a reward", |arm| {
-            Some(arm.sums.items as f64)
-        }),
-        ("reward_sum", "Sum of the rewards of an arm", |arm| {
-            Some(arm.sums.rewards)
-        }),
-        (
-            "difference",
-            "Reward per item of an arm less that of the control",
-            |arm| Some(arm.difference?.value),
-        ),
-        (
-            "difference_low",
-            "Lower end of the difference, at any time with 95% confidence",
-            |arm| Some(arm.difference?.low),
-        ),
-        (
-            "difference_high",
-            "Upper end of the difference, at any time with 95% confidence",
-            |arm| Some(arm.difference?.high),
-        ),
-    ];
-    let mut text = String::new();
-    for (name, help, value) in gauges {
-        let values: Vec<(&str, f64)> = report
-            .plan
-            .arms
-            .iter()
-            .zip(&report.arms)
-            .filter(|(plan, _)| !plan.is_shadow())
-            .filter_map(|(plan, arm)| Some((&*plan.name, value(arm)?)))
-            .collect();
-        if values.is_empty() {
-            continue;
-        }
-        text += &format!("# HELP sclub_arm_{name} {help}\n# TYPE sclub_arm_{name} gauge\n");
-        for (arm, value) in values {
-            let experiment = &report.plan.name;
-            text +=
-                &format!("sclub_arm_{name}{{experiment=\"{experiment}\",arm=\"{arm}\"}} {value}\n");
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// Metrics in Prometheus' text format with the label `space` on each.
-pub fn labelled(text: &str, space: &str) -> String {
-    let mut out = String::with_capacity(text.len() * 3 / 2);
-    for line in text.lines() {
-        let at = line.find(['{', ' ']);
-        match at.filter(|_| !line.starts_with('#')) {
-            Some(at) if line[at..].starts_with('{') => {
-                let (name, rest) = (&line[..at], &line[at + 1..]);
-                out.extend([name, "{space=\"", space, "\",", rest]);
-            }
-            Some(at) => out.extend([&line[..at], "{space=\"", space, "\"}", &line[at..]]),
-            None => out.push_str(line),
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// Several texts in Prometheus' format as one, in which the lines of a metric are together, as the format requires.
-pub fn joined(texts: impl Iterator<Item = String>) -> String {
-    let mut metrics: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for text in texts {
-        for part in text.split("\n\n") {
-            let is_head = |line: &&str| line.starts_with('#');
-            let (heads, lines): (Vec<&str>, Vec<&str>) = part
-                .lines()
-                .filter(|line| !line.is_empty())
-                .partition(is_head);
-            let Some(name) = heads.first().and_then(|head| head.split(' ').nth(2)) else {
-                continue;
-            };
-            let (head, all) = metrics.entry(name.to_owned()).or_default();
-            *head = heads.join("\n");
-            for line in lines {
-                all.extend([line, "\n"]);
-            }
-        }
-    }
-    let texts = metrics.into_values();
-    texts
-        .map(|(head, lines)| format!("{head}\n{lines}\n"))
-        .collect()
-}
-
-/// The number of buckets in a window: eight for each doubling of the nanoseconds.
-const CELLS: usize = 8 * 40;
-
-/// A histogram of the latencies since it was last taken.
-struct Window([AtomicU64; CELLS]);
-
-impl std::fmt::Debug for Window {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Window")
-    }
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| AtomicU64::new(0)))
-    }
-}
-
-impl Window {
-    fn record(&self, took: Duration) {
-        let cell = cell(took.as_nanos() as u64);
-        self.0[cell].fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn take(&self) -> Vec<u64> {
-        let taken = self.0.iter().map(|cell| cell.swap(0, Ordering::Relaxed));
-        taken.collect()
-    }
-}
-
-fn cell(nanoseconds: u64) -> usize {
-    let value = nanoseconds.max(8);
-    let exponent = 63 - value.leading_zeros();
-    let eighth = (value >> (exponent - 3)) & 7;
-    ((exponent - 3) as usize * 8 + eighth as usize).min(CELLS - 1)
-}
-
-/// The upper end of the cell that a quantile is in, in seconds.
-fn quantile(cells: &[u64], share: f64) -> Option<f64> {
-    let total: u64 = cells.iter().sum();
-    if total == 0 {
-        return None;
-    }
-    let rank = (share * total as f64).ceil() as u64;
-    let mut seen = 0;
-    let found = cells.iter().position(|&count| {
-        seen += count;
-        seen >= rank
-    })?;
-    let (exponent, eighth) = (found / 8 + 3, found % 8);
-    Some((9 + eighth) as f64 * 2f64.powi(exponent as i32 - 3) * 1e-9)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quantiles_are_within_an_eighth() {
-        let window = Window::default();
-        assert_eq!(quantile(&window.take(), 0.5), None);
-        for microseconds in 1..=1000 {
-            window.record(Duration::from_micros(microseconds));
-        }
-        let cells = window.take();
-        for (share, expected) in [(0.5, 500e-6), (0.99, 990e-6), (0.001, 1e-6)] {
-            let found = quantile(&cells, share).unwrap();
-            assert!(
-                found >= expected && found <= expected * 1.126,
-                "{share}: {found} for {expected}"
-            );
-        }
-        assert!(window.take().iter().all(|&count| count == 0));
-    }
 
     #[test]
     fn counts_are_rendered() {
@@ -662,8 +512,23 @@ mod tests {
         assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="ok"} 1"#));
         assert!(text.contains(r#"sclub_requests_total{call="recommend",outcome="refused"} 1"#));
         assert!(text.contains(r#"sclub_request_seconds_bucket{call="recommend",le="0.0025"} 2"#));
-        assert_eq!(meters.second().recommends, 2);
-        assert_eq!(meters.second().recommends, 0);
+    }
+
+    #[test]
+    fn a_second_counts_each_part_of_a_batch_and_nothing_that_was_refused() {
+        let meters = Meters::default();
+        let took = Duration::from_millis(2);
+        meters.answered(Call::Recommend, took, 200);
+        meters.answered(Call::Recommend, took, 422);
+        meters.decided(30);
+        meters.answered(Call::RecommendBatch, took, 200);
+        meters.answered(Call::Feedback, took, 200);
+        meters.fed_back(20);
+        meters.answered(Call::FeedbackBatch, took, 200);
+        let second = meters.second();
+        assert_eq!((second.recommends, second.feedbacks), (31, 21));
+        assert!(second.feedback.quantile(0.5) >= Some(2e-3));
+        assert_eq!(meters.second(), Summary::default());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::api::{App, admin_route, no_spaces, router, with_spaces};
+use crate::api::{App, admin_route, no_spaces, route_of, router, with_spaces};
 use crate::cluster::nats::{NatsBus, NatsOptions};
 use crate::cluster::{Node, NodeParts, TokioTasks};
 use crate::edge::keys::{DEFAULT_SPACE, check_bind};
@@ -17,6 +17,7 @@ use crate::identity::Identity;
 use crate::settings::Settings;
 use crate::spaces::Spaces;
 use crate::store::{Folder, StoreError};
+use crate::traces::{Routes, Traces};
 
 /// The reason why a server cannot start, or stopped early.
 #[derive(Debug, thiserror::Error)]
@@ -82,6 +83,7 @@ pub fn serve(
         .map_err(ServeError::Settings)?
         .own(SAME_SITE_PATHS)
         .audited(audit.clone(), admin_route);
+    options.routes = settings.otel_endpoint.as_ref().map(|_| route_of as Routes);
     let guard = Guard::with_audit(keys, settings.rate, Some(audit.clone()));
     let files = Reload::new(settings, &guard, options.tls.as_ref(), &audit);
     let unusable = |reason| ServeError::Listen {
@@ -102,6 +104,7 @@ pub fn serve(
             Some(Folder::open(&env, &settings.data)?)
         }
     };
+    let traces = Traces::start(settings, addr).map_err(ServeError::Settings)?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     if settings.threads > 0 {
         builder.worker_threads(settings.threads);
@@ -145,6 +148,9 @@ pub fn serve(
         )),
     };
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
+    if let Some(traces) = traces {
+        traces.close();
+    }
     outcome
 }
 
@@ -167,6 +173,7 @@ async fn run(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     let default = spaces.default_space();
+    default.app.know_errors(Arc::clone(&options.errors));
     let router = with_spaces(default.router.clone(), Arc::clone(&spaces));
     let (failed, mut failure) = tokio::sync::mpsc::channel::<OpenError>(1);
     let opening = tokio::task::spawn_blocking(move || match spaces.start(&default, folder) {
@@ -234,6 +241,7 @@ async fn run_node(
     let node = node.await.map_err(ServeError::Settings)?;
     node.start();
     app.join(Arc::clone(&node));
+    app.know_errors(Arc::clone(&options.errors));
     let router = no_spaces(router(Arc::clone(&app), &guard));
     tokio::spawn(Arc::clone(&app).count_seconds());
     let starting = Arc::clone(&node);
@@ -258,6 +266,7 @@ async fn run_node(
     if ended.cut > 0 {
         tracing::warn!(cut = ended.cut, "connections were cut");
     }
+    app.save_figures();
     match broken {
         Some(reason) => Err(ServeError::Settings(reason)),
         None => Ok(()),
@@ -341,6 +350,12 @@ pub(crate) fn check(settings: &Settings) -> Result<(), String> {
         return refused(format!(
             "fit-threads is {}; it must be at most {MAX_THREADS}",
             settings.fit_threads
+        ));
+    }
+    let ratio = settings.otel_sample_ratio;
+    if !(0.0..=1.0).contains(&ratio) {
+        return refused(format!(
+            "otel-sample-ratio is {ratio}; it must be from 0 to 1"
         ));
     }
     if settings.max_dim > sclub::MAX_DIM {

@@ -120,6 +120,10 @@ pub struct Settings {
     pub log_format: String,
     /// The log level, `error`, `warn`, `info` or `debug`, or a filter.
     pub log: String,
+    /// The URL of an OpenTelemetry collector (OTLP over HTTP) that traces are exported to; `None` makes none.
+    pub otel_endpoint: Option<String>,
+    /// The share of the requests that are traced, from 0 to 1, unless the caller has decided it.
+    pub otel_sample_ratio: f64,
     /// Constants that override the preset's, by their [`setting_name`]. [`constants`] lists all.
     #[serde(flatten, deserialize_with = "known_constants")]
     pub constants: BTreeMap<String, Literal>,
@@ -174,6 +178,8 @@ impl Default for Settings {
             nats_ca: None,
             log_format: "text".to_owned(),
             log: "info".to_owned(),
+            otel_endpoint: None,
+            otel_sample_ratio: 0.01,
             constants: BTreeMap::new(),
         }
     }

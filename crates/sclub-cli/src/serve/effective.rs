@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use sclub_server::client::Url;
 use sclub_server::edge::Site;
 use sclub_server::settings::{
     Literal, MAX_PROPENSITIES, Settings, constant_name, constants, setting_name,
@@ -16,10 +17,23 @@ use super::flags::{Flag, Kind, SettingArgs, flags, variable};
 use super::{KEYS, ServeArgs};
 use crate::choices;
 
+/// The standard variable for the endpoint of OpenTelemetry.
+const OTEL_ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+
+/// A variable of OpenTelemetry, unless it is empty or OpenTelemetry is disabled.
+fn standard_variable(name: &str) -> Option<String> {
+    let is_off =
+        std::env::var("OTEL_SDK_DISABLED").is_ok_and(|off| off.eq_ignore_ascii_case("true"));
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+    value.filter(|_| !is_off)
+}
+
 /// The source of a setting's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Default,
+    /// A variable of OpenTelemetry.
+    Standard(&'static str),
     File(PathBuf),
     Environment,
     Flag,
@@ -30,6 +44,7 @@ impl Origin {
     fn of(&self, key: &str) -> String {
         match self {
             Origin::Default => "default".into(),
+            Origin::Standard(variable) => format!("environment {variable}"),
             Origin::File(path) => format!("file {}", path.display()),
             Origin::Environment => format!("environment {}", variable(key)),
             Origin::Flag => format!("flag --{key}"),
@@ -57,6 +72,11 @@ impl EffectiveSettings {
                 .context("the defaults cannot be written as TOML")?,
             origins: Vec::new(),
         };
+        // The settings of sclub are more specific than what all programs of a machine share.
+        if let Some(endpoint) = standard_variable(OTEL_ENDPOINT) {
+            let (key, origin) = ("otel-endpoint".to_owned(), Origin::Standard(OTEL_ENDPOINT));
+            effective.put(key, Value::String(endpoint), origin)?;
+        }
         if let Some(path) = &args.config {
             for (key, value) in read_file(path)? {
                 effective.put(key, value, Origin::File(path.clone()))?;
@@ -162,7 +182,7 @@ impl EffectiveSettings {
             refuse("propensities", &format!("be at most {MAX_PROPENSITIES}"))?;
         }
         let is_meant = match self.origin("after") {
-            Origin::Default => false,
+            Origin::Default | Origin::Standard(_) => false,
             // `--print-config` writes the default too.
             Origin::File(_) => settings.after != Settings::default().after,
             Origin::Environment | Origin::Flag => true,
@@ -170,6 +190,19 @@ impl EffectiveSettings {
         if is_meant && settings.unanswered.is_none() {
             let must = "be left out, or given with the reward of items that got none in time, such as --unanswered 0";
             refuse("after", must)?;
+        }
+        if !(0.0..=1.0).contains(&settings.otel_sample_ratio) {
+            refuse("otel-sample-ratio", "be from 0 to 1")?;
+        }
+        if let Some(Err(error)) = settings
+            .otel_endpoint
+            .as_ref()
+            .map(|url| url.parse::<Url>())
+        {
+            bail!(
+                "{}: {error}",
+                self.origin("otel-endpoint").of("otel-endpoint")
+            );
         }
         if let Err(error) = Site::new(&settings.host, false) {
             bail!("{}: {error}", self.origin("host").of("host"));

@@ -109,6 +109,10 @@ pub fn flags() -> Vec<Flag> {
             ("log-format", OneOf("FORMAT", vec!["text", "json"]), "Format of the log", ""),
             ("log", Text("LEVEL"), "Level of the log: error, warn, info, debug, or a filter", ""),
         ]),
+        ("Traces", vec![
+            ("otel-endpoint", Text("URL"), "OpenTelemetry collector that traces are exported to, by OTLP over HTTP, such as http://localhost:4318", "OTEL_EXPORTER_OTLP_ENDPOINT, or no traces"),
+            ("otel-sample-ratio", Number, "Share of the requests that are traced, from 0 to 1, unless their header traceparent has decided it", ""),
+        ]),
     ];
     let mut all = Vec::new();
     for (heading, rows) in sections {

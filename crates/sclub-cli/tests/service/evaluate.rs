@@ -121,6 +121,8 @@ fn evaluated(server: &Server, folder: &Path, more: &[&str]) -> (String, Value) {
         &server.url,
         "--out",
         "log.jsonl",
+        "--items",
+        "items.jsonl",
         "--quiet",
     ]);
     let policies = ["--policies", "random,linucb-one,sclub-soft"];
@@ -143,7 +145,6 @@ fn an_export_with_lists_filters_and_candidates_tells_the_value_of_other_policies
     let data = folder.path().join("data");
     let server = Server::start(&data, &["--policy", "linucb-one", "--explore-share", "0.5"]);
     let truth = serve(&server, 40);
-    fs::write(folder.path().join("items.jsonl"), catalogue()).unwrap();
     let with_items = ["--items", "items.jsonl"];
     for more in [
         &with_items[..],

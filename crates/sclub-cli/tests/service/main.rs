@@ -1,9 +1,12 @@
 //! The service as an operator has it: real processes, real sockets, a real disk.
 
+mod accessible;
 mod browser;
 mod crash;
+mod drill;
 mod evaluate;
 mod experiments;
+mod figures;
 mod keeping;
 mod learning;
 mod old;
@@ -14,3 +17,4 @@ mod safety;
 mod server;
 mod teach;
 mod teach_items;
+mod traces;

@@ -72,9 +72,11 @@ class Answer:
     body: bytes = b""
     retry_after: str | None = None
     stream: Any = None
-    """The answer of httpx, if its body is left to read."""
+    """The answer of the HTTP library, if its body is left to read."""
     warning: str | None = None
     """A warning of the server about the rewards."""
+    request_id: str | None = None
+    """The id that the server gave the request."""
     lost: bool = False
     """True if an earlier attempt may have taken effect without an answer."""
 
@@ -131,8 +133,7 @@ class Attempts:
         """The seconds before the next attempt, random so that clients that failed together do not retry
         together."""
         most = min(MAX_WAIT, FIRST_WAIT * 2.0 ** min(attempt, 30))
-        asked = error.retry_after if isinstance(error, Unavailable) else None
-        return (asked or 0.0) + self._uniform(0.0, most)
+        return (error.retry_after or 0.0) + self._uniform(0.0, most)
 
 
 def _error(outcome: Outcome) -> ServiceError | None:
@@ -141,7 +142,20 @@ def _error(outcome: Outcome) -> ServiceError | None:
     assert isinstance(outcome, Answer)
     if 200 <= outcome.status < 300:
         return None
-    return error_of(outcome.status, outcome.body, outcome.retry_after)
+    error = error_of(outcome.status, outcome.body, outcome.retry_after)
+    error.request_id = outcome.request_id
+    return error
+
+
+def answer_of(status: int, body: bytes, headers: Mapping[str, str]) -> Answer:
+    """An answer that was read to its end. `headers` ignores the case of names."""
+    return Answer(
+        status,
+        body,
+        headers.get("Retry-After"),
+        warning=headers.get("x-sclub-warning"),
+        request_id=headers.get("x-request-id"),
+    )
 
 
 def _may_pass(error: ServiceError) -> bool:

@@ -1,4 +1,4 @@
-"""The base of both clients: address, settings of httpx, and errors of the connection.
+"""The base of both clients: address, certificates to trust, and errors of the connection.
 
 Slow imports are made where they are used, because most programs that import sclub use no client.
 """
@@ -10,20 +10,18 @@ import os
 import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
-from ._client_attempts import Attempts, Request
-from ._client_calls import LONG, Calls
-from ._client_errors import ConnectionFailed
+from ._client_attempts import Attempts, Failure, Request
+from ._client_calls import Calls
+from ._client_errors import ConnectionFailed, TimedOut
 
 if TYPE_CHECKING:
     import ssl
 
-    import httpx
-
 Verify: TypeAlias = "bool | str | os.PathLike[str] | ssl.SSLContext"
-"""Certificates to trust over https: the usual authorities (True), any (False), those of a PEM file, or
-those of a context."""
+"""Certificates to trust over https: those of the usual authorities (True), any (False), those of a PEM
+file, or those of a context."""
 
 CONNECTIONS = 100
 """The maximum number of connections of a client. Further calls wait for a free one."""
@@ -43,13 +41,6 @@ class Base:
         self._timeout = timeout
         self._trust = _trust(verify)
 
-    def _settings(self, key: str | None) -> dict[str, Any]:
-        """The settings of httpx. Only httpx keeps the key, and does not show it."""
-        import httpx
-
-        limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
-        return {"headers": _headers(key), "verify": self._trust, "limits": limits}
-
     @property
     def url(self) -> str:
         """The address of the server."""
@@ -64,39 +55,29 @@ class Base:
         space = "" if self._space is None else f", space={self._space!r}"
         return f"{type(self).__name__}({self._url!r}{space})"
 
-    def _request(self, http: httpx.Client | httpx.AsyncClient, request: Request) -> httpx.Request:
-        import httpx
-
-        # Waiting for a free connection must not count as a timeout of the server.
-        seconds = self._timeout if request.timeout is None else request.timeout
-        built: dict[str, Any] = {"timeout": httpx.Timeout(seconds, pool=LONG)}
-        if request.body is not None:
-            built["content"] = request.body
-            built["headers"] = {"Content-Type": request.kind}
-        if request.query:
-            built["params"] = dict(request.query)
+    def _path(self, request: Request) -> str:
+        """The path and the query of a request, percent-encoded."""
         path = request.path
         if self._space is not None:
             path = f"/v1/spaces/{self._space}{path.removeprefix('/v1')}"
-        return http.build_request(request.method, self._url + path, **built)
+        query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
+        return path + query
 
-    def _failure(self, error: httpx.RequestError) -> ConnectionFailed:
-        """The error of this package for an error of httpx."""
-        import httpx
-
+    def _failure(self, error: Exception, *, is_sent: bool, is_timeout: bool) -> Failure:
+        """The failure for an error of the library that sends requests."""
         name = type(error).__name__
         said = f"{name}: {error}" if str(error) else name
-        failed = ConnectionFailed(f"no answer from {self._url}: {said}", url=self._url)
-        failed.__cause__ = error
-        before = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
-        failed.may_be_done = not isinstance(error, before)
-        if _has_ssl_error(error) and not failed.may_be_done:
-            failed.code = "tls"
-        elif isinstance(error, httpx.TimeoutException):
-            failed.code = "timeout"
+        message = f"no answer from {self._url}: {said}"
+        if _has_ssl_error(error) and not is_sent:
+            code = "tls"
+        elif is_timeout:
+            code = "timeout"
         else:
-            failed.code = "broken" if failed.may_be_done else "unreachable"
-        return failed
+            code = "broken" if is_sent else "unreachable"
+        kind = TimedOut if code == "timeout" else ConnectionFailed
+        failed = kind(message, url=self._url, code=code, may_be_done=is_sent)
+        failed.__cause__ = error
+        return Failure(failed)
 
 
 def _checked_space(space: str | None) -> str | None:
@@ -133,7 +114,7 @@ def _checked_retries(retries: int) -> int:
     return retries
 
 
-def _headers(key: str | None) -> dict[str, str]:
+def headers_of(key: str | None) -> dict[str, str]:
     if key is None:
         return {}
     if not isinstance(key, str):
@@ -144,11 +125,24 @@ def _headers(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _trust(verify: Verify) -> bool | ssl.SSLContext:
+def _trust(verify: Verify) -> ssl.SSLContext:
+    """The certificates to trust, alike in both clients."""
     import ssl
 
-    if isinstance(verify, (bool, ssl.SSLContext)):
+    if isinstance(verify, ssl.SSLContext):
         return verify
+    if verify is True:
+        named = {name: os.environ.get(f"SSL_CERT_{name}") or None for name in ("FILE", "DIR")}
+        if any(named.values()):
+            return ssl.create_default_context(cafile=named["FILE"], capath=named["DIR"])
+        import certifi
+
+        return ssl.create_default_context(cafile=certifi.where())
+    if verify is False:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
     return ssl.create_default_context(cafile=os.fspath(verify))
 
 

@@ -176,10 +176,11 @@ class Calls:
             return [True] * len(applied)
         return applied
 
-    def put_items(self, items: Items, id: str | None) -> Call[int]:
-        entries = items_of(items, id=id)
+    def put_items(self, items: Items, id: str | None, raw: bool) -> Call[int]:
+        entries = items_of(items, id=id, raw=raw)
         taken = 0
-        for count, lines in pieces_of(entries, PIECE_BYTES, PIECE_LINES):
+        unknown: set[str] = set()
+        for _, lines in pieces_of(entries, PIECE_BYTES, PIECE_LINES):
             request = Request(
                 "PUT", "/v1/items", repeatable=True, body=lines, kind="application/x-ndjson"
             )
@@ -193,7 +194,18 @@ class Calls:
                 elif taken:
                     error.message += f"; {taken} items before are in"
                 raise
-            taken += _reading(answer, lambda said: int(said["items"]))
+            count, fields = _reading(
+                answer, lambda said: (int(said["items"]), said.get("unknown_fields", []))
+            )
+            taken += count
+            unknown.update(fields)
+        if unknown:
+            warnings.warn(
+                f"the server makes no features of the fields {', '.join(sorted(unknown))}; if they are not "
+                "misspelt, put them into 'data'",
+                RuntimeWarning,
+                stacklevel=4,
+            )
         return taken
 
     def item(self, id: Id) -> Call[list[float]]:
@@ -272,7 +284,7 @@ class Calls:
         return _reading(answer, lambda said: int(said["at"]))
 
     def download(self, what: str, timeout: float) -> Call[Any]:
-        """The answer of httpx, with its body still to be read."""
+        """The answer of the HTTP library, with its body still to be read."""
         answer = yield from self._ask(_get(f"/v1/admin/{what}", streams=True, timeout=timeout))
         return answer.stream
 
@@ -405,8 +417,10 @@ def _asked(
         asked["candidates"] = ids_of(candidates, f"{where}candidates")
     if items is not None:
         entries = items_of(items, f"{where}items")
-        if any(more for _, _, more in entries):
-            raise ValueError(f"{where}items: only items of the catalogue have descriptions")
+        if any(more or features is None for _, features, more in entries):
+            raise ValueError(
+                f"{where}items: only items of the catalogue have descriptions and raw fields; give features alone"
+            )
         asked["items"] = [{"id": id, "features": features} for id, features, _ in entries]
     if exclude is not None:
         asked["exclude"] = ids_of(exclude, f"{where}exclude")
@@ -485,4 +499,5 @@ def _reading(answer: Answer, read: Callable[[Any], T]) -> T:
             f"the answer is not one of an sclub server: {error}",
             status=answer.status,
             code="bad_answer",
+            request_id=answer.request_id,
         ) from error

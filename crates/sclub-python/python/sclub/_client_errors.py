@@ -1,4 +1,23 @@
-"""Errors of the clients, by what to do about them."""
+"""Errors of the clients, by what to do about them.
+
+::
+
+    ServiceError
+    ├── Invalid             400, 413, 415, 422   also a ValueError
+    ├── Unauthorized        401
+    ├── Forbidden           403
+    ├── NotFound            404                  also a LookupError
+    │   └── NoCandidates    404 no_candidates
+    ├── Conflict            409
+    ├── Gone                410
+    ├── WrongHost           421
+    ├── InternalError       500
+    ├── Unsupported         501
+    ├── Unavailable         408, 502, 503, 504
+    │   └── RateLimited     429
+    └── ConnectionFailed    no answer
+        └── TimedOut        no answer in time    also a TimeoutError
+"""
 
 from __future__ import annotations
 
@@ -20,12 +39,18 @@ class ServiceError(RuntimeError):
     field
         The wrong argument, if the error is about one; in a batch with its position, as
         ``"feedback[3].reward"``.
+    request_id
+        The id of the request, by which the operator finds it in the server's log; None where there was
+        no answer.
+    retry_after
+        The number of seconds to wait before another attempt, if the server gave one.
     may_be_done
         True if the request may have taken effect all the same: an answer was lost, or the server
         failed while it worked. False is certain.
     """
 
     may_be_done: bool = False
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -34,12 +59,14 @@ class ServiceError(RuntimeError):
         status: int | None = None,
         code: str = "",
         field: str | None = None,
+        request_id: str | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
         self.code = code
         self.field = field
+        self.request_id = request_id
 
     def __str__(self) -> str:
         said = [f"in {self.field}"] if self.field else []
@@ -49,7 +76,14 @@ class ServiceError(RuntimeError):
 
 
 class NotFound(ServiceError, LookupError):
-    """There is no such decision, item, user or cluster (404)."""
+    """There is no such decision, item, user, cluster or space (404); ``code`` says which."""
+
+
+class NoCandidates(NotFound):
+    """The request leaves no item to choose from (404); the message says why.
+
+    ``field`` is the most frequent reason, such as ``"filter"`` or ``"exclude"``.
+    """
 
 
 class Gone(ServiceError):
@@ -80,13 +114,27 @@ class Conflict(ServiceError):
     """
 
 
-class Unavailable(ServiceError):
-    """The server cannot serve the request now; try again later (408, 429, 502, 503, 504).
+class WrongHost(ServiceError):
+    """The server does not answer to the host name of the address (421).
 
-    ``retry_after`` is the number of seconds to wait before another attempt, if the server gave one.
+    Use its IP address, or start it with ``--host NAME``.
     """
 
-    retry_after: float | None = None
+
+class InternalError(ServiceError):
+    """The server failed (500). Its log has the details."""
+
+
+class Unsupported(ServiceError):
+    """The server cannot do this (501), for example because it is a node of a cluster."""
+
+
+class Unavailable(ServiceError):
+    """The server cannot serve the request now; try again later (408, 429, 502, 503, 504)."""
+
+
+class RateLimited(Unavailable):
+    """Too many requests with this key (429); ``retry_after`` says when to try again."""
 
 
 class ConnectionFailed(ServiceError):
@@ -108,6 +156,10 @@ class ConnectionFailed(ServiceError):
         self.may_be_done = may_be_done
 
 
+class TimedOut(ConnectionFailed, TimeoutError):
+    """No connection or no answer within the timeout."""
+
+
 _BY_STATUS: dict[int, type[ServiceError]] = {
     400: Invalid,
     401: Unauthorized,
@@ -118,12 +170,16 @@ _BY_STATUS: dict[int, type[ServiceError]] = {
     410: Gone,
     413: Invalid,
     415: Invalid,
+    421: WrongHost,
     422: Invalid,
-    429: Unavailable,
+    429: RateLimited,
+    500: InternalError,
+    501: Unsupported,
     502: Unavailable,
     503: Unavailable,
     504: Unavailable,
 }
+_BY_CODE: dict[str, type[ServiceError]] = {"no_candidates": NoCandidates}
 
 
 def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
@@ -133,14 +189,14 @@ def error_of(status: int, body: bytes, retry_after: str | None) -> ServiceError:
     NotFound('who?')
     """
     detail = _detail(body)
-    error = _BY_STATUS.get(status, ServiceError)(
+    code = detail.get("code") or ""
+    error = _BY_CODE.get(code, _BY_STATUS.get(status, ServiceError))(
         detail.get("message") or f"the server answered with HTTP status {status} and no reason",
         status=status,
-        code=detail.get("code") or "",
+        code=code,
         field=detail.get("field"),
     )
-    if isinstance(error, Unavailable):
-        error.retry_after = seconds_of(retry_after)
+    error.retry_after = seconds_of(retry_after)
     return error
 
 

@@ -42,14 +42,15 @@ class Frame(Protocol):
 
 Items: TypeAlias = (
     Frame
-    | Mapping[str, Features]
-    | Mapping[int, Features]
-    | Iterable[tuple[Id, Features]]
+    | Mapping[str, Features | Mapping[str, Any]]
+    | Mapping[int, Features | Mapping[str, Any]]
+    | Iterable[tuple[Id, Features | Mapping[str, Any]]]
     | Iterable[Mapping[str, Any]]
 )
-"""Items with their features: a DataFrame, a mapping from ids, pairs, or ``{"id", "features"}``."""
+"""Items with their features or raw fields: a DataFrame, a mapping from ids, pairs, or mappings with ``"id"``."""
 
-Entry: TypeAlias = tuple[str, list[float], dict[str, Any]]
+Entry: TypeAlias = tuple[str, list[float] | None, dict[str, Any]]
+"""An item: id, features, and other fields. Without features they are raw fields, which a server makes features of."""
 
 
 def id_of(value: Any, name: str) -> str:
@@ -195,6 +196,23 @@ def described(more: dict[str, Any], name: str) -> dict[str, Any]:
     return sent
 
 
+def raw_fields(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The raw fields of an item, without those that are None.
+
+    >>> raw_fields({"price": np.float32(4.5), "tags": ("hot",), "brand": None}, "items['tea']")
+    {'price': 4.5, 'tags': ('hot',)}
+    """
+    sent = {}
+    for field, value in fields.items():
+        if not isinstance(field, str):
+            raise TypeError(f"{name} has the field {field!r}; names of fields must be strings")
+        # Numbers and arrays of NumPy.
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        if plain is not None:
+            sent[field] = plain
+    return json_object(sent, name)
+
+
 def json_object(value: Any, name: str) -> dict[str, Any]:
     """A mapping that can be sent as a JSON object."""
     if not isinstance(value, Mapping):
@@ -207,27 +225,33 @@ def json_object(value: Any, name: str) -> dict[str, Any]:
     return sent
 
 
-def items_of(items: Any, name: str = "items", id: str | None = None) -> list[Entry]:
-    """Items with their features, each once and all with the same number of features.
+def items_of(
+    items: Any, name: str = "items", id: str | None = None, raw: bool = False
+) -> list[Entry]:
+    """Items with their features or raw fields, each once, and all with the same number of features.
 
-    >>> items_of({"tea": [1, 0], "mate": (0.6, 0.8)})
-    [('tea', [1.0, 0.0], {}), ('mate', [0.6, 0.8], {})]
+    >>> items_of({"tea": [1, 0], "mate": (0.6, 0.8), "cola": {"price": 2}})
+    [('tea', [1.0, 0.0], {}), ('mate', [0.6, 0.8], {}), ('cola', None, {'price': 2})]
     """
     if hasattr(items, "columns") and hasattr(items, "iloc"):
-        entries = list(_from_frame(items, name, id))
-    elif id is not None:
-        raise TypeError(f"id names a column, and {name} is not a DataFrame")
+        entries = list(_from_frame(items, name, id, raw))
+    elif id is not None or raw:
+        raise TypeError(f"id and raw are about the columns of a DataFrame, and {name} is none")
     else:
         entries = list(_from_pairs(items, name))
     seen: dict[str, int] = {}
+    first: tuple[int, str, int] | None = None
     for place, (key, features, _) in enumerate(entries):
         if key in seen:
             raise ValueError(f"{name}: id {key!r} is there twice, in rows {seen[key]} and {place}")
         seen[key] = place
-        if len(features) != len(entries[0][1]):
+        if features is None:
+            continue
+        first = first or (len(features), key, place)
+        if len(features) != first[0]:
             raise ValueError(
                 f"{name}: {key!r} (row {place}) has {len(features)} features, and "
-                f"{entries[0][0]!r} (row 0) has {len(entries[0][1])}"
+                f"{first[1]!r} (row {first[2]}) has {first[0]}"
             )
     return entries
 
@@ -242,23 +266,33 @@ def _from_pairs(items: Any, name: str) -> Iterator[Entry]:
         )
     for place, item in enumerate(items):
         if isinstance(item, Mapping):
-            if not {"id", "features"} <= set(item) <= {"id", "features", *_DESCRIPTION}:
-                others = ", ".join(repr(other) for other in _DESCRIPTION)
-                raise ValueError(
-                    f"{name}[{place}] must have 'id' and 'features', and may have {others}, and nothing else"
-                )
-            key, features = item["id"], item["features"]
-            more = {field: item[field] for field in _DESCRIPTION if item.get(field) is not None}
+            if "id" not in item:
+                raise ValueError(f"{name}[{place}] must have 'id'")
+            fields = dict(item)
+            key = fields.pop("id")
         elif isinstance(item, (tuple, list)) and len(item) == 2:
             key, features = item
-            more = {}
+            fields = dict(features) if isinstance(features, Mapping) else {"features": features}
+            if "id" in fields:
+                raise ValueError(f"{name}[{place}] has two ids: {key!r} and {fields['id']!r}")
         else:
             raise TypeError(f"{name}[{place}] must be a pair of an id and features")
         key = id_of(key, f"{name}[{place}].id")
-        yield key, features_of(features, f"{name}[{key!r}]"), described(more, f"{name}[{key!r}]")
+        where = f"{name}[{key!r}]"
+        if "features" not in fields:
+            yield key, None, raw_fields(fields, where)
+            continue
+        features = features_of(fields.pop("features"), where)
+        if not fields.keys() <= set(_DESCRIPTION):
+            others = ", ".join(repr(other) for other in _DESCRIPTION)
+            raise ValueError(
+                f"{name}[{place}] has 'features', so it may have {others}, and nothing else"
+            )
+        more = {field: value for field, value in fields.items() if value is not None}
+        yield key, features, described(more, where)
 
 
-def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
+def _from_frame(frame: Any, name: str, id: str | None, raw: bool) -> Iterator[Entry]:
     columns = list(frame.columns)
     if id is not None and columns.count(id) != 1:
         raise ValueError(f"{name} must have one column {id!r}, and has {columns.count(id)}")
@@ -269,13 +303,19 @@ def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
     else:
         keys = frame.iloc[:, columns.index(id)].tolist()
     ids = [id_of(key, f"{name}: the id in row {place}") for place, key in enumerate(keys)]
+    others = [place for place, column in enumerate(columns) if column != id]
+    if not others:
+        raise ValueError(f"{name} has no column of {'raw fields' if raw else 'features'}")
+    if raw:
+        return _raw_rows(frame.iloc[:, others], name, ids)
     parts = []
-    for place, column in enumerate(columns):
-        if column == id:
-            continue
-        series = frame.iloc[:, place]
+    for place in others:
+        column, series = columns[place], frame.iloc[:, place]
         if series.dtype.kind not in "biuf":
-            raise ValueError(f"{name}: column {column!r} is not numeric{_culprit(series, ids)}")
+            raise ValueError(
+                f"{name}: column {column!r} is not numeric{_culprit(series, ids)}; raw=True sends "
+                "raw fields, which the server makes features of"
+            )
         values = series.to_numpy(dtype="float64", na_value=math.nan)
         is_finite = np.isfinite(values)
         if not is_finite.all():
@@ -285,10 +325,20 @@ def _from_frame(frame: Any, name: str, id: str | None) -> Iterator[Entry]:
                 "finite number"
             )
         parts.append(values)
-    if not parts:
-        raise ValueError(f"{name} has no column of features")
     rows = np.column_stack(parts).tolist()
     return ((key, row, {}) for key, row in zip(ids, rows, strict=True))
+
+
+def _raw_rows(frame: Any, name: str, ids: list[str]) -> Iterator[Entry]:
+    """Rows whose columns are raw fields. Those that are missing are left out."""
+    columns = list(frame.columns)
+    if len(set(columns)) != len(columns):
+        raise ValueError(f"{name} has two columns of the same name: {columns}")
+    series = [frame.iloc[:, place] for place in range(len(columns))]
+    rows = zip(*(one.astype(object).where(one.notna(), None) for one in series), strict=True)
+    for key, row in zip(ids, rows, strict=True):
+        fields = raw_fields(dict(zip(columns, row, strict=True)), f"{name}[{key!r}]")
+        yield key, None, fields
 
 
 def _culprit(series: Any, ids: list[str]) -> str:
@@ -315,7 +365,8 @@ def pieces_of(
     lines: list[bytes] = []
     size = 0
     for key, features, more in entries:
-        line = to_json({"id": key, "features": features, **more}) + b"\n"
+        made = {} if features is None else {"features": features}
+        line = to_json({"id": key, **made, **more}) + b"\n"
         if lines and (size + len(line) > most_bytes or len(lines) == most_lines):
             yield len(lines), b"".join(lines)
             lines, size = [], 0

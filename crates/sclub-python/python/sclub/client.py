@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar
 
 from ._client_async import AsyncClient
-from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait
-from ._client_base import Base, Verify, whole_file
+from ._client_attempts import Answer, Call, Failure, Outcome, Step, Wait, answer_of
+from ._client_base import CONNECTIONS, Base, Verify, headers_of, whole_file
 from ._client_calls import (
     LONG,
     Asked,
@@ -41,11 +41,17 @@ from ._client_errors import (
     ConnectionFailed,
     Forbidden,
     Gone,
+    InternalError,
     Invalid,
+    NoCandidates,
     NotFound,
+    RateLimited,
     ServiceError,
+    TimedOut,
     Unauthorized,
     Unavailable,
+    Unsupported,
+    WrongHost,
 )
 from ._client_values import Context, Id, Items, Reward
 
@@ -56,13 +62,19 @@ __all__ = [
     "ConnectionFailed",
     "Forbidden",
     "Gone",
+    "InternalError",
     "Invalid",
+    "NoCandidates",
     "NotFound",
+    "RateLimited",
     "Recommendation",
     "Scored",
     "ServiceError",
+    "TimedOut",
     "Unauthorized",
     "Unavailable",
+    "Unsupported",
+    "WrongHost",
 ]
 
 T = TypeVar("T")
@@ -84,8 +96,11 @@ class Client(Base):
         or is busy. It is also retried when its answer was lost, unless it is a batch without rewards or
         a compaction, which are not idempotent.
     verify
-        Certificates to trust over https: True for the usual authorities, a PEM file, or an
-        ``ssl.SSLContext``.
+        Certificates to trust over https. True: those of the usual authorities (the package certifi), or of
+        ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` if the environment has them. A path: only those in this PEM file,
+        such as the certificate of your own authority, or a self-signed one of the server. An
+        ``ssl.SSLContext``: whatever it says, also client certificates. False: any, without any protection
+        against an attacker in between; for trials only.
     space
         The space of all calls, for a server with several catalogues; None for the default one.
 
@@ -114,7 +129,14 @@ class Client(Base):
         import httpx
 
         super().__init__(url, timeout, retries, verify, space)
-        self._http = httpx.Client(**self._settings(key))
+        # Only httpx keeps the key, and does not show it.
+        self._http = httpx.Client(
+            headers=headers_of(key),
+            verify=self._trust,
+            limits=httpx.Limits(
+                max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS
+            ),
+        )
 
     def __enter__(self) -> Client:
         return self
@@ -255,7 +277,7 @@ class Client(Base):
         """
         return self._run(self._calls.feedback_many(feedback))
 
-    def put_items(self, items: Items, *, id: str | None = None) -> int:
+    def put_items(self, items: Items, *, id: str | None = None, raw: bool = False) -> int:
         """Puts items into the catalogue, in place of those with the same ids.
 
         An item is replaced as a whole; `patch_item` changes some of its fields.
@@ -268,8 +290,14 @@ class Client(Base):
             object). In a
             DataFrame the ids are the column `id`, or a column called ``"id"`` if there is one, or
             the index; all other columns are features, in their order, and must be numeric.
+
+            A server that was started with ``--features FILE`` also takes items without features. They have the
+            raw fields of the catalogue instead, such as ``{"id": "tea", "title": "Green tea", "price": 4.5}``, or
+            ``{"tea": {"title": …}}``. A field that is None is left out.
         id
             Name of the column with the ids.
+        raw
+            True if the columns of a DataFrame are raw fields, not features. Missing values are left out.
 
         Returns
         -------
@@ -281,6 +309,12 @@ class Client(Base):
         ValueError
             If a value is missing or not a number, or an id is there twice. Nothing was sent then.
 
+        Warns
+        -----
+        RuntimeWarning
+            If the server makes no features of some raw fields. They are kept in the items' ``data``. Fields that
+            were sent in ``data`` are not named.
+
         Notes
         -----
         Many items are sent in several requests. If one of them fails, the items before it stay. To put
@@ -289,8 +323,10 @@ class Client(Base):
         Example::
 
             client.put_items(pandas.read_csv("drinks.csv"), id="name")
+            client.put_items([{"id": "tea", "title": "Green tea", "tags": ["hot"], "price": 4.5}])
+            client.put_items(pandas.read_csv("catalogue.csv"), id="sku", raw=True)
         """
-        return self._run(self._calls.put_items(items, id))
+        return self._run(self._calls.put_items(items, id, raw))
 
     def item(self, id: Id) -> list[float]:
         """The features of an item of the catalogue."""
@@ -443,8 +479,16 @@ class Client(Base):
             return None
         import httpx
 
+        # Waiting for a free connection must not count as a timeout of the server.
+        seconds = self._timeout if step.timeout is None else step.timeout
         try:
-            request = self._request(self._http, step)
+            request = self._http.build_request(
+                step.method,
+                self._url + self._path(step),
+                content=step.body,
+                headers=None if step.body is None else {"Content-Type": step.kind},
+                timeout=httpx.Timeout(seconds, pool=LONG),
+            )
             response = self._http.send(request, stream=step.streams)
             if step.streams and response.is_success:
                 return Answer(response.status_code, stream=response)
@@ -453,14 +497,8 @@ class Client(Base):
             finally:
                 response.close()
         except httpx.RequestError as error:
-            return Failure(self._failure(error))
-        headers = response.headers
-        return Answer(
-            response.status_code,
-            body,
-            headers.get("Retry-After"),
-            warning=headers.get("x-sclub-warning"),
-        )
+            return self._failed(error)
+        return answer_of(response.status_code, body, response.headers)
 
     def _download(self, what: str, timeout: float) -> Generator[bytes, None, None]:
         import httpx
@@ -470,6 +508,14 @@ class Client(Base):
         try:
             yield from response.iter_bytes()
         except httpx.RequestError as error:
-            raise self._failure(error) from error
+            raise self._failed(error).error from error
         finally:
             response.close()
+
+    def _failed(self, error: Exception) -> Failure:
+        """The failure for an error of httpx."""
+        import httpx
+
+        before = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+        is_timeout = isinstance(error, httpx.TimeoutException)
+        return self._failure(error, is_sent=not isinstance(error, before), is_timeout=is_timeout)

@@ -52,7 +52,7 @@ class Recommender:
         The policy itself, for example for `policy_.clusters()` and `policy_.explain(user)`.
     arms_ : list
         The arms to choose from.
-    features_ : array of shape (len(arms_), d)
+    features_ : array of shape (n, d), a row for each arm
         Their features.
 
     Examples

@@ -69,6 +69,9 @@ pub(super) async fn compact(State(app): State<Shared>) -> Result<Answer, ApiErro
     let engine = app.ready()?;
     let done = engine.compact().await;
     let done = done.map_err(|error| fold_failed(&error))?;
+    // The counts of items were made anew, without the forgotten users.
+    let own = Arc::clone(&app);
+    let _ = tokio::task::spawn_blocking(move || own.save_figures()).await;
     Ok(json(&CompactResponse {
         events: done.events,
         dropped: done.dropped,

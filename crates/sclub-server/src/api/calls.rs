@@ -213,6 +213,7 @@ async fn learn_batch(app: &App, engine: &Engine, bytes: &[u8]) -> Result<Answer,
         check_batch(&app.settings, "feedback", rewards)?;
     }
     let applied = engine.feedback(&round).await?;
+    engine.meters().fed_back(round.len() as u64);
     Ok(with_warning(
         json(&FeedbackBatchResponse { applied }),
         engine,

@@ -30,6 +30,7 @@ use crate::cluster::call::{GroupAnswer, GroupCall, HttpAnswer, HttpCall, Route};
 use crate::cluster::node::Group;
 use crate::cluster::{Node, Unanswered};
 use crate::decision::{DecisionContents, Sealer};
+use crate::edge::error::ErrorCode;
 use crate::edge::{ApiError, Closing};
 use crate::engine::{Engine, Refusal};
 use crate::meters::Call;
@@ -83,7 +84,7 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             };
             state(&node, &route, manner).await
         }
-        "/metrics" => Ok(metrics(&node)),
+        "/metrics" => Ok(metrics(app, &node)),
         "/v1/items" if method == Method::PUT => {
             let (head, sent) = request.into_parts();
             let dim = catalogue_dim(&node);
@@ -99,8 +100,8 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             ask(&node, node.catalogue(), route, bytes).await
         }
         _ if path.starts_with("/v1/users/") => {
-            let id = path.trim_start_matches("/v1/users/");
-            let id = percent_decoded(id);
+            let rest = path.trim_start_matches("/v1/users/");
+            let id = percent_decoded(rest.split('/').next().unwrap_or(rest));
             ask(&node, node.group_of(&id), route, nothing).await
         }
         _ if path.starts_with("/v1/experiments") => Err(ApiError::new(
@@ -116,6 +117,8 @@ async fn answer(app: &Shared, node: Arc<Node>, request: Request) -> Result<Answe
             "unsupported",
             "a node has no backup of the cluster; use 'sclub cluster backup'",
         )),
+        // A node has figures of its own requests.
+        "/v1/timeline" => Ok(inner(app, request).await),
         "/v1/stream" => {
             let mut head = request.into_parts().0;
             let closing = Closing::from_request_parts(&mut head, app).await;
@@ -458,11 +461,17 @@ async fn whole(answer: Answer) -> HttpAnswer {
 }
 
 fn response(answer: HttpAnswer) -> Answer {
+    let error = error_of(&answer);
     let mut response = Response::new(Body::from(answer.body));
     *response.status_mut() =
         StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     if let Ok(value) = HeaderValue::from_str(&answer.content_type) {
         response.headers_mut().insert(CONTENT_TYPE, value);
+    }
+    if let Some(error) = error {
+        response
+            .extensions_mut()
+            .insert(ErrorCode(error.code.into()));
     }
     if let Some(seconds) = answer.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());

@@ -9,7 +9,7 @@ use axum::extract::{Query, Request, State};
 use axum::http::HeaderMap;
 
 use super::calls::{check_dim, check_id};
-use super::model::{CatalogueItem, ItemLine, ItemPatch, ItemsPage, ItemsPut, Removed};
+use super::model::{CatalogueItem, ItemFigures, ItemLine, ItemPatch, ItemsPage, ItemsPut, Removed};
 use super::plain;
 use super::query::ItemsQuery;
 use super::raw_items::with_features;
@@ -19,9 +19,9 @@ use crate::description::Description;
 use crate::edge::ApiError;
 use crate::edge::body::{Line, check_json_lines, lines};
 use crate::edge::error::ErrorBody;
-use crate::engine::{Engine, Refusal};
+use crate::engine::{Engine, ItemCount, Refusal};
 use crate::event::DescribedItem;
-use crate::state::Catalogue;
+use crate::state::{Catalogue, State as Known};
 
 /// The maximum number of items in one write.
 const MAX_ITEMS_PER_WRITE: usize = 1000;
@@ -200,7 +200,7 @@ fn check_features(features: &[f64]) -> Result<(), Refusal> {
         .map_err(|error| Refusal::invalid("features", error.to_string()))
 }
 
-/// Returns a page of the catalogue.
+/// Returns a page of the catalogue, or of the items that a search finds.
 #[utoipa::path(get, path = "/v1/items", operation_id = "items", tag = "items", params(ItemsQuery), responses(
     (status = 200, body = ItemsPage, description = "Some items"),
     (status = 404, body = ErrorBody, description = "`unknown_item`: the item given as `after` is not in the catalogue")))]
@@ -213,26 +213,113 @@ pub(super) async fn list(
 }
 
 fn page(engine: &Engine, query: &ItemsQuery) -> Result<Answer, ApiError> {
-    let state = engine.state();
+    let search = Search::new(query.search.as_deref())?;
+    let limit = limit(query.limit, 100)?;
+    let found = match search {
+        None => found(&engine.state(), query, limit, |_, _| true),
+        // All items are looked at.
+        Some(search) => engine.read_long(|state| {
+            found(state, query, limit, |catalogue, slot| {
+                search.finds(catalogue, slot)
+            })
+        }),
+    };
+    let mut page = found?;
+    if query.counts == Some(true) {
+        let ids = page.items.iter().map(|item| &*item.id);
+        if let Some((since, counts)) = engine.item_counts(ids) {
+            page.counted_since = since;
+            page.counts = Some(counts.into_iter().map(ItemFigures::from).collect());
+        }
+    }
+    Ok(json(&page))
+}
+
+/// The page of the items that pass a test.
+fn found(
+    state: &Known,
+    query: &ItemsQuery,
+    limit: usize,
+    passes: impl Fn(&Catalogue, usize) -> bool,
+) -> Result<ItemsPage, Refusal> {
+    let mut page = ItemsPage {
+        items: Vec::new(),
+        next: None,
+        total: 0,
+        counts: None,
+        counted_since: None,
+    };
     let Some(catalogue) = state.catalogue() else {
-        return Ok(json(&ItemsPage {
-            items: Vec::new(),
-            next: None,
-            total: 0,
-        }));
+        return Ok(page);
     };
     let first = match &query.after {
         None => 0,
         Some(id) => catalogue.slot(id).ok_or_else(|| unknown(id))? + 1,
     };
-    let last = (first + limit(query.limit, 100)?).min(catalogue.len());
-    let items: Vec<CatalogueItem> = (first..last).map(|slot| card(catalogue, slot)).collect();
-    let next = (last < catalogue.len()).then(|| items.last().map(|item| item.id.clone()));
-    Ok(json(&ItemsPage {
-        items,
-        next: next.flatten(),
-        total: catalogue.len() as u64,
-    }))
+    // Without a search the total is known.
+    let is_all = query.search.is_none();
+    let slots = match is_all {
+        true => first..(first + limit + 1).min(catalogue.len()),
+        false => 0..catalogue.len(),
+    };
+    let mut has_more = false;
+    for slot in slots {
+        if !passes(catalogue, slot) {
+            continue;
+        }
+        page.total += 1;
+        if slot < first {
+            continue;
+        }
+        match page.items.len() < limit {
+            true => page.items.push(card(catalogue, slot)),
+            false => has_more = true,
+        }
+    }
+    if is_all {
+        page.total = catalogue.len() as u64;
+    }
+    if has_more {
+        page.next = page.items.last().map(|item| item.id.clone());
+    }
+    Ok(page)
+}
+
+/// A text that is searched for.
+struct Search(String);
+
+impl Search {
+    const MAX_LENGTH: usize = 200;
+
+    /// The search of a query; `None` if there is none.
+    fn new(text: Option<&str>) -> Result<Option<Self>, Refusal> {
+        let Some(text) = text else { return Ok(None) };
+        let length = text.chars().count();
+        if length > Self::MAX_LENGTH {
+            let max = Self::MAX_LENGTH;
+            let message = format!("search has {length} characters; at most {max} are allowed");
+            return Err(Refusal::invalid("search", message));
+        }
+        Ok(Some(Self(text.trim().to_lowercase())))
+    }
+
+    fn finds(&self, catalogue: &Catalogue, slot: usize) -> bool {
+        let has = |text: &str| text.to_lowercase().contains(&self.0);
+        let description = catalogue.description(slot);
+        has(&catalogue.entry(slot).id)
+            || description.title.as_deref().is_some_and(has)
+            || description.tags.iter().any(|tag| has(tag))
+    }
+}
+
+impl From<ItemCount> for ItemFigures {
+    fn from(count: ItemCount) -> Self {
+        Self {
+            shown: count.shown,
+            rewards: count.rewards,
+            reward_rate: (count.rewards > 0).then(|| count.reward_sum / count.rewards as f64),
+        }
+    }
 }
 
 /// Returns an item of the catalogue.
@@ -265,6 +352,11 @@ pub(super) fn card_of(item: DescribedItem) -> CatalogueItem {
         tags: item.description.tags,
         available: !item.description.is_unavailable,
     }
+}
+
+/// An item as a line of JSON, as `PUT /v1/items` takes it.
+pub fn item_line(item: DescribedItem) -> String {
+    serde_json::to_string(&card_of(item)).expect("it has only strings, numbers and lists")
 }
 
 /// Changes some fields of an item and returns the item. Fields that are not given stay. `data` is merged as in RFC 7396: objects

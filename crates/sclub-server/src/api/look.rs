@@ -216,6 +216,7 @@ fn favourites(catalogue: &Catalogue, estimate: &[f64], max: usize) -> Vec<Favour
         .into_iter()
         .map(|(mean, slot)| Favourite {
             id: catalogue.entry(slot).id.to_string(),
+            title: catalogue.description(slot).title.clone(),
             mean,
         })
         .collect()
@@ -386,20 +387,10 @@ pub(super) async fn metrics(State(app): State<Shared>, caller: Caller) -> Result
 
 /// The metrics of a space.
 fn metrics_of(app: &App, engine: &Engine) -> String {
-    let meters = engine.meters();
-    meters.state(&engine.state());
-    meters.experiment(engine.state().experiments());
-    meters.fitting(engine.is_fitting(), engine.fit_took());
-    meters.rewards(engine.reward_warning().is_some(), engine.unanswered());
-    meters.store(
-        engine.waiting(),
-        engine.folder().bytes(),
-        engine.read_only().is_none(),
-    );
-    let text = meters.render();
+    let text = engine.render_metrics();
     match &app.space {
         Some(space) => labelled(&text, space),
-        None => text,
+        None => text + &app.server_metrics(),
     }
 }
 

@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod experiments;
 pub mod explain;
+mod figures;
 mod items;
 mod look;
 pub mod model;
@@ -13,11 +14,12 @@ mod openapi;
 mod pages;
 pub mod query;
 mod raw_items;
+mod route;
 mod scalars;
 mod spaces;
 mod stream;
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -33,21 +35,25 @@ use tokio::sync::watch;
 
 pub use admin::MISSING_NODES;
 pub(crate) use cluster::{answer_call, error_answer};
+pub use items::item_line;
 pub use openapi::document;
+pub use route::route_of;
 pub use spaces::{no_spaces, with_spaces};
 
 use blocking::{Permits, Work, run_blocking};
 
 use crate::cluster::Node;
 use crate::edge::body::{check_json, whole};
-use crate::edge::error::with_fallbacks;
+use crate::edge::error::{ErrorCounts, with_fallbacks};
 use crate::edge::keys::DEFAULT_SPACE;
 use crate::edge::{ApiError, Guard, Role};
 use crate::engine::{Engine, FoldError, Refusal};
-use crate::meters::{Call, Meters};
+use crate::locks::lock;
+use crate::meters::{Call, Meters, process_metrics};
 use crate::settings::Settings;
 use crate::spaces::{Spaces, Turns};
 use crate::store::StoreError;
+use crate::timeline::Figures;
 
 /// The data that all handlers share.
 #[derive(Debug)]
@@ -59,6 +65,10 @@ pub struct App {
     started: Instant,
     /// The summary of the last second, as it is sent to listeners.
     second: watch::Sender<Bytes>,
+    /// Figures over time. The counts of items are in the engine.
+    figures: Mutex<Figures>,
+    /// Held while they are written.
+    saving_figures: Mutex<()>,
     permits: Permits,
     /// The name of the space, if it is not the default one.
     space: Option<Arc<str>>,
@@ -68,6 +78,8 @@ pub struct App {
     failure: OnceLock<String>,
     /// The spaces of the server. Only the application of the default space has them.
     spaces: OnceLock<Weak<Spaces>>,
+    /// The counts of error answers. Only the application of the default space, or of a node, has them.
+    errors: OnceLock<Arc<ErrorCounts>>,
     /// The OpenAPI description, once it was asked for.
     description: OnceLock<Bytes>,
 }
@@ -97,11 +109,14 @@ impl App {
             node: OnceLock::new(),
             started: Instant::now(),
             second: watch::channel(Bytes::new()).0,
+            figures: Mutex::default(),
+            saving_figures: Mutex::default(),
             permits: Permits::new(),
             space: None,
             turns: None,
             failure: OnceLock::new(),
             spaces: OnceLock::new(),
+            errors: OnceLock::new(),
             description: OnceLock::new(),
         }
     }
@@ -127,12 +142,14 @@ impl App {
     pub fn begin(&self, engine: Engine) {
         // This is called once only.
         let _ = self.engine.set(engine);
+        self.load_figures();
     }
 
     /// Sets the node. Requests are answered by the cluster from now on.
     pub fn join(&self, node: Arc<Node>) {
         // This is called once only.
         let _ = self.node.set(node);
+        self.load_figures();
     }
 
     /// The node, in a cluster.
@@ -172,16 +189,38 @@ impl App {
         })
     }
 
-    /// Summarizes each second for listeners, for as long as the runtime lives.
+    /// Sets the counts of error answers of the server.
+    pub fn know_errors(&self, errors: Arc<ErrorCounts>) {
+        // This is called once only.
+        let _ = self.errors.set(errors);
+    }
+
+    /// The metrics of the server as a whole, in Prometheus' text format.
+    fn server_metrics(&self) -> String {
+        let errors = self.errors.get().map(|errors| errors.render());
+        errors.unwrap_or_default() + &process_metrics(&self.settings.data)
+    }
+
+    /// Summarizes each second for listeners and for the figures over time, for as long as the runtime lives.
     pub async fn count_seconds(self: Arc<Self>) {
         let mut every = tokio::time::interval(Duration::from_secs(1));
-        loop {
+        for tick in 0u64.. {
             every.tick().await;
-            if let Some(engine) = self.engine() {
-                self.second.send_replace(stream::second(engine));
-            } else if let Some(node) = self.node() {
-                self.second.send_replace(stream::second_of_node(node));
+            let (card, second) = match (self.engine(), self.node()) {
+                (Some(engine), _) => stream::second(engine),
+                (None, Some(node)) => stream::second_of_node(node),
+                (None, None) => continue,
+            };
+            let add = |figures: &mut Figures| {
+                let timeline = &mut figures.timeline;
+                timeline.add(card.at, &second, card.users, card.clusters);
+            };
+            add(&mut lock(&self.figures));
+            if tick % figures::SECONDS_PER_WRITE == figures::SECONDS_PER_WRITE - 1 {
+                let app = Arc::clone(&self);
+                tokio::task::spawn_blocking(move || app.save_figures());
             }
+            self.second.send_replace(stream::event("state", &card));
         }
     }
 }
@@ -202,10 +241,13 @@ impl Routes {
                 .route("/v1/items", get(items::list))
                 .route("/v1/items/{id}", get(items::show))
                 .route("/v1/users/{id}", get(look::user))
+                .route("/v1/users/{id}/preview", get(figures::preview))
+                .route("/v1/users/{id}/recent", get(figures::recent))
                 .route("/v1/clusters", get(look::clusters))
                 .route("/v1/clusters/{id}", get(look::cluster))
                 .route("/v1/history", get(look::history))
                 .route("/v1/state", get(look::state))
+                .route("/v1/timeline", get(figures::timeline))
                 .route("/v1/experiments", get(experiments::list))
                 .route("/v1/nodes", get(cluster::nodes))
                 .route("/v1/stream", get(stream::listen))

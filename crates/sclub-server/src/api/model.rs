@@ -298,8 +298,26 @@ pub struct ItemsPage {
     pub items: Vec<CatalogueItem>,
     /// The value of `after` for the next page; null on the last one.
     pub next: Option<String>,
-    /// The number of items in the catalogue.
+    /// The number of items in the catalogue, or of those that match.
     pub total: u64,
+    /// With `counts=true`: the counts of each item of the page, in the same order. Absent otherwise, and if nothing is counted:
+    /// without a journal, and on a node of a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<Vec<ItemFigures>>,
+    /// With `counts=true`: the time since when items are counted, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<u64>,
+}
+
+/// How often an item was shown, and the rewards that it got.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ItemFigures {
+    /// The number of times that it was shown.
+    pub shown: u64,
+    /// The number of rewards that it got, with assumed ones.
+    pub rewards: u64,
+    /// The mean of these rewards; null if there are none.
+    pub reward_rate: Option<f64>,
 }
 
 /// The result of removing an item.
@@ -397,6 +415,9 @@ pub struct ClusterCard {
 pub struct Favourite {
     /// Its id.
     pub id: String,
+    /// Its title. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Its expected reward.
     pub mean: f64,
 }
@@ -553,17 +574,19 @@ pub struct SecondCard {
     pub singletons: u64,
     /// The number of items in the catalogue.
     pub items: u64,
-    /// The number of recommendations in the last second.
+    /// The number of recommendations in the last second, those of batches counted each.
     pub recommends_per_second: f64,
-    /// The number of feedback calls in the last second.
+    /// The number of feedbacks in the last second, those of batches counted each.
     pub feedbacks_per_second: f64,
+    /// The number of rewards learned in the last second, with assumed ones.
+    pub rewards_per_second: f64,
     /// The mean of the rewards learned in the last second.
     pub reward_rate: Option<f64>,
-    /// The median latency of a recommendation.
+    /// The median latency of a call that recommends.
     pub recommend_p50_ms: Option<f64>,
-    /// The 99th percentile of the latency of a recommendation.
+    /// The 99th percentile of the latency of a call that recommends.
     pub recommend_p99_ms: Option<f64>,
-    /// The 99th percentile of the latency of feedback.
+    /// The 99th percentile of the latency of a call with feedback.
     pub feedback_p99_ms: Option<f64>,
     /// True if a fit is being computed.
     pub fitting: bool,

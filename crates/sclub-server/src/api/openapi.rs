@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{admin, calls, cluster, experiments, items, look, model, spaces, stream};
+use super::{admin, calls, cluster, experiments, figures, items, look, model, spaces, stream};
 use crate::settings::Settings;
 
 #[derive(OpenApi)]
@@ -37,10 +37,13 @@ use crate::settings::Settings;
         items::patch,
         items::remove,
         look::user,
+        figures::preview,
+        figures::recent,
         look::clusters,
         look::cluster,
         look::history,
         look::state,
+        figures::timeline,
         experiments::list,
         experiments::start,
         experiments::end,
@@ -67,8 +70,8 @@ use crate::settings::Settings;
         (name = "recommend", description = "The two calls of an application. Role: write."),
         (name = "items", description = "The catalogue. Role: write to change it, read to read it."),
         (name = "look", description = "Users, clusters, history and the state of the server. Role: read."),
-        (name = "admin", description = "For operators. Role: admin."),
-        (name = "spaces", description = "Several catalogues and models in one server. Role: read to see one's own, admin of all spaces to change them.")
+        (name = "spaces", description = "Several catalogues and models in one server. Role: read to see one's own, admin of all spaces to change them."),
+        (name = "admin", description = "For operators. Role: admin.")
     )
 )]
 struct Document;

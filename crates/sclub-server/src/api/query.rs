@@ -13,6 +13,12 @@ pub struct ItemsQuery {
     /// The maximum number of entries.
     #[param(default = 100, maximum = 1000)]
     pub limit: Option<usize>,
+    /// Only items whose id, title or one of whose tags contains this text. Upper and lower case are the same.
+    #[param(max_length = 200)]
+    pub search: Option<String>,
+    /// True to include how often each item was shown, and its rewards.
+    #[param(default = false)]
+    pub counts: Option<bool>,
 }
 
 /// The page of the clusters to return.

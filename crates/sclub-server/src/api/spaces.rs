@@ -224,6 +224,10 @@ pub(super) async fn create(
             false => parse(&bytes)?,
         };
         drop_unset(&mut given).map_err(|reason| ApiError::invalid("settings", reason))?;
+        if given.contains_key("after") && !given.contains_key("unanswered") {
+            let message = "after is set without unanswered; set both, or leave after out";
+            return Err(ApiError::invalid("settings", message));
+        }
         given.values_mut().for_each(make_whole);
         let (space, is_new) = spaces.create(&name, given).await?;
         let mut answer = json(&card(&space));

@@ -16,6 +16,7 @@ use super::{Answer, Shared};
 use crate::cluster::Node;
 use crate::edge::{ApiError, Closing};
 use crate::engine::Engine;
+use crate::meters::Summary;
 use crate::state::{Record, Served};
 
 /// Streams changes as they happen (`change`, each as in the history) and a summary once a second (`state`), as
@@ -91,8 +92,8 @@ impl Listener {
     }
 }
 
-/// The event with the summary of the last second.
-pub(super) fn second(engine: &Engine) -> Bytes {
+/// The summary of the last second, and its counts.
+pub(super) fn second(engine: &Engine) -> (SecondCard, Summary) {
     let summary = engine.meters().second();
     let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
     let state = engine.state();
@@ -108,20 +109,21 @@ pub(super) fn second(engine: &Engine) -> Bytes {
         items: state.catalogue().map_or(0, |catalogue| catalogue.len()) as u64,
         recommends_per_second: summary.recommends as f64,
         feedbacks_per_second: summary.feedbacks as f64,
-        reward_rate: summary.reward_rate,
-        recommend_p50_ms: milliseconds(summary.recommend_p50),
-        recommend_p99_ms: milliseconds(summary.recommend_p99),
-        feedback_p99_ms: milliseconds(summary.feedback_p99),
+        rewards_per_second: summary.rewards as f64,
+        reward_rate: summary.reward_rate(),
+        recommend_p50_ms: milliseconds(summary.recommend.quantile(0.5)),
+        recommend_p99_ms: milliseconds(summary.recommend.quantile(0.99)),
+        feedback_p99_ms: milliseconds(summary.feedback.quantile(0.99)),
         fitting: engine.is_fitting(),
         fits: state.policy().map_or(0, fits),
         writable: engine.read_only().is_none(),
     };
     drop(state);
-    event("state", &card)
+    (card, summary)
 }
 
-/// The event with the summary of the last second of a node: its own requests, and the users of the whole cluster.
-pub(super) fn second_of_node(node: &Node) -> Bytes {
+/// The summary of the last second of a node, and its counts: its own requests, and the users of the whole cluster.
+pub(super) fn second_of_node(node: &Node) -> (SecondCard, Summary) {
     node.count();
     let summary = node.meters.second();
     let milliseconds = |seconds: Option<f64>| seconds.map(|seconds| seconds * 1e3);
@@ -147,22 +149,24 @@ pub(super) fn second_of_node(node: &Node) -> Bytes {
         items: items as u64,
         recommends_per_second: summary.recommends as f64,
         feedbacks_per_second: summary.feedbacks as f64,
-        reward_rate: summary.reward_rate,
-        recommend_p50_ms: milliseconds(summary.recommend_p50),
-        recommend_p99_ms: milliseconds(summary.recommend_p99),
-        feedback_p99_ms: milliseconds(summary.feedback_p99),
+        rewards_per_second: summary.rewards as f64,
+        reward_rate: summary.reward_rate(),
+        recommend_p50_ms: milliseconds(summary.recommend.quantile(0.5)),
+        recommend_p99_ms: milliseconds(summary.recommend.quantile(0.99)),
+        feedback_p99_ms: milliseconds(summary.feedback.quantile(0.99)),
         fitting: false,
         fits,
         writable: parts.len() == node.partitions().len(),
     };
-    event("state", &card)
+    (card, summary)
 }
 
 fn fits(policy: &Served) -> u64 {
     policy.inspect().outlook().map_or(0, |outlook| outlook.fits)
 }
 
-fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
+/// An event of the stream.
+pub(super) fn event<T: Serialize>(name: &str, data: &T) -> Bytes {
     let data = serde_json::to_string(data).expect("plain data");
     format!("event: {name}\ndata: {data}\n\n").into()
 }

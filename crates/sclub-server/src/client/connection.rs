@@ -93,6 +93,13 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends these headers with every request from now on.
+    pub fn set_headers(&mut self, headers: &HeaderMap) {
+        for (name, value) in headers {
+            self.headers.insert(name, value.clone());
+        }
+    }
+
     /// Sets the timeout of a call. For a download it is the longest time without a byte.
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.timeout = timeout;
@@ -278,7 +285,7 @@ impl Connection {
         let mut headers = self.headers.clone();
         if !body.is_empty() || method == "POST" || method == "PUT" {
             let json = HeaderValue::from_static("application/json");
-            headers.insert(CONTENT_TYPE, json);
+            headers.entry(CONTENT_TYPE).or_insert(json);
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
         let bad =

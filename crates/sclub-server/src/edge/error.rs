@@ -2,7 +2,9 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Mutex;
 
 use axum::Router;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -10,6 +12,9 @@ use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+use crate::locks::lock;
+use crate::meters::metric;
 
 /// The body of every answer that is not a success.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -27,6 +32,40 @@ pub struct ErrorDetail {
     pub message: String,
     /// The invalid field of the request, if any.
     pub field: Option<Cow<'static, str>>,
+}
+
+/// The error code of an answer, for metrics and traces. An extension of the answer.
+#[derive(Debug, Clone)]
+pub struct ErrorCode(pub Cow<'static, str>);
+
+/// The numbers of error answers of a server, by status and code.
+#[derive(Debug, Default)]
+pub struct ErrorCounts(Mutex<BTreeMap<(u16, Cow<'static, str>), u64>>);
+
+impl ErrorCounts {
+    /// Counts an answer, if it is an error.
+    pub fn count<B>(&self, answer: &axum::http::Response<B>) {
+        let status = answer.status();
+        if status.is_client_error() || status.is_server_error() {
+            let code = answer.extensions().get::<ErrorCode>();
+            let code = code.map_or(Cow::Borrowed("other"), |code| code.0.clone());
+            *lock(&self.0).entry((status.as_u16(), code)).or_default() += 1;
+        }
+    }
+
+    /// The counts, in Prometheus' text format.
+    pub fn render(&self) -> String {
+        let counts = lock(&self.0);
+        if counts.is_empty() {
+            return String::new();
+        }
+        let values = counts.iter().map(|((status, code), count)| {
+            let labels = format!("{{status=\"{status}\",code=\"{code}\"}}");
+            (labels, *count as f64)
+        });
+        let help = "Error answers by status and code";
+        metric("sclub_errors_total", "counter", help, values)
+    }
 }
 
 /// An error answer.
@@ -184,9 +223,11 @@ impl From<ApiError> for ErrorDetail {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, retry_after) = (self.status, self.retry_after);
+        let code = ErrorCode(Cow::Borrowed(self.code));
         let body = ErrorBody { error: self.into() };
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(seconds) = retry_after {
@@ -239,4 +280,32 @@ pub(super) fn panicked(payload: &(dyn Any + Send), id: &HeaderValue) -> Response
         "a handler panicked"
     );
     ApiError::internal().into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_answers_are_counted_by_status_and_code() {
+        let counts = ErrorCounts::default();
+        counts.count(&Response::new(axum::body::Body::empty()));
+        assert_eq!(counts.render(), "");
+        counts.count(&ApiError::bad_json("x").into_response());
+        counts.count(&ApiError::overloaded("x").into_response());
+        counts.count(&ApiError::bad_json("y").into_response());
+        counts.count(&StatusCode::IM_A_TEAPOT.into_response());
+        let text = counts.render();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "# TYPE sclub_errors_total counter",
+                "sclub_errors_total{status=\"400\",code=\"bad_json\"} 2",
+                "sclub_errors_total{status=\"418\",code=\"other\"} 1",
+                "sclub_errors_total{status=\"503\",code=\"overloaded\"} 1",
+                "",
+            ]
+        );
+    }
 }

@@ -27,6 +27,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use opentelemetry::context::FutureExt as WithContext;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -34,13 +35,14 @@ use tower::Service;
 
 use super::addresses::{Addresses, Counted};
 use super::audit::Call;
-use super::error;
+use super::error::{self, ErrorCounts};
 use super::request_id::{REQUEST_ID, RequestIds};
 use super::site::Site;
 use super::stall::{Answer, Arriving, Pulse, Stage, Watched};
 use super::tls::Tls;
 use super::turn::TurnSlot;
 use crate::settings::Settings;
+use crate::traces::{RequestSpan, Routes};
 
 /// The maximum length of the head of a request, in bytes.
 const MAX_HEAD: usize = 32 << 10;
@@ -92,6 +94,10 @@ pub struct EdgeOptions {
     pub max_connections_per_address: usize,
     /// The requests of browsers that are accepted.
     pub site: Site,
+    /// The counts of error answers.
+    pub errors: Arc<ErrorCounts>,
+    /// The patterns of paths, for traces; without them there are no traces of requests.
+    pub routes: Option<Routes>,
 }
 
 impl Default for EdgeOptions {
@@ -104,6 +110,8 @@ impl Default for EdgeOptions {
             max_connections: settings.max_connections,
             max_connections_per_address: settings.max_connections_per_address,
             site: Site::default(),
+            errors: Arc::default(),
+            routes: None,
         }
     }
 }
@@ -477,8 +485,18 @@ async fn answer(
     let whole = request.body().is_end_stream();
     pulse.request(whole);
     let id = server.ids.of(request.headers());
+    let span = server.options.routes.and_then(|routes| {
+        let (method, path) = (request.method(), request.uri().path());
+        RequestSpan::begin(method, path, request.headers(), routes)
+    });
     let mut response = match server.options.site.check(&request) {
-        Ok(()) => handle(server, request, whole, pulse, &id).await,
+        Ok(()) => {
+            let handled = handle(server, request, whole, pulse, &id);
+            match &span {
+                None => handled.await,
+                Some(span) => WithContext::with_context(handled, span.context()).await,
+            }
+        }
         Err(error) => {
             let (method, path) = (request.method(), request.uri().path());
             if let Some((audit, route, space)) = server.options.site.audit_of(method, path) {
@@ -488,6 +506,10 @@ async fn answer(
             error.into_response()
         }
     };
+    server.options.errors.count(&response);
+    if let Some(span) = span {
+        span.answered(&response, &id);
+    }
     response.headers_mut().insert(REQUEST_ID, id);
     Ok(response.map(|body| Answer::new(body, Arc::clone(pulse))))
 }

@@ -6,6 +6,7 @@
 //! due again after the start.
 
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,7 +19,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::owner::{Command, WriteRequest};
 use super::{OpenError, Shared, lock};
 use crate::event::Event;
+use crate::meters::Meters;
 use crate::state::{Effect, State};
+use crate::traces;
 
 /// The threads that share the pieces of a fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,14 @@ impl Threads {
     pub fn new(asked: usize) -> Self {
         Self(match asked {
             0 => available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1).max(1)),
+            some => some,
+        })
+    }
+
+    /// A number of threads where nothing else runs. 0 is one for each core.
+    pub fn alone(asked: usize) -> Self {
+        Self(match asked {
+            0 => available_parallelism().map_or(1, NonZero::get),
             some => some,
         })
     }
@@ -85,6 +96,7 @@ impl Watch {
 pub(super) struct Fits {
     orders: mpsc::UnboundedSender<Box<dyn Refit>>,
     watch: Arc<Watch>,
+    meters: Arc<Meters>,
     is_out: bool,
     /// True if a user was forgotten, or an experiment began or ended, since the current fit was begun.
     stale: bool,
@@ -108,6 +120,7 @@ impl Fits {
         Ok(Self {
             orders,
             watch,
+            meters: Arc::clone(&shared.meters),
             is_out: false,
             stale: false,
             of: None,
@@ -151,6 +164,7 @@ impl Fits {
         let rounds = found.map_or(0, |(_, policy)| policy.rounds());
         let next = rounds.saturating_mul(2).max(rounds + 1);
         self.not_before.insert(self.of, next);
+        self.meters.fit_failures.increment(1);
         tracing::error!(reason, next, "a fit failed");
     }
 }
@@ -218,16 +232,24 @@ async fn compute(
     while let Some(refit) = orders.recv().await {
         let begun = Instant::now();
         let rounds = refit.rounds();
+        let mut span = traces::span("fit");
         let fit = catch_unwind(AssertUnwindSafe(|| refit.compute(&*workers))).ok();
         let took = begun.elapsed();
         let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
         watch.took.store(nanos.max(1), Ordering::SeqCst);
         let bytes = fit.as_ref().map(Vec::len);
+        span.number("sclub.rounds", rounds);
+        span.end(fit.is_some());
         tracing::info!(rounds, ?took, bytes, "computed a fit");
         let (reply, _) = oneshot::channel();
         let command = Command::Fit(fit);
         let Some(queue) = queue.upgrade() else { return };
-        if queue.send(WriteRequest { command, reply }).await.is_err() {
+        let request = WriteRequest {
+            command,
+            reply,
+            caller: None,
+        };
+        if queue.send(request).await.is_err() {
             return;
         }
     }

@@ -118,7 +118,7 @@ impl Import {
             replaced,
             is_made,
             settings: settings.clone(),
-            workers: Threads::new(settings.fit_threads),
+            workers: Threads::alone(settings.fit_threads),
             has_lists: state.identity().has_lists(),
             state,
             events: Vec::new(),
@@ -334,6 +334,11 @@ fn prepare(
             let state = fold::newest(sources, &identity, last, &mut |_| {})?;
             if state.rounds() > 0 {
                 return Err(not_new(replaced.path(), state.rewards().0).into());
+            }
+            let experiments = state.experiments();
+            if experiments.plan().is_some() || !experiments.past().is_empty() {
+                let message = "is not new: it has experiments, which an import would drop; name another folder";
+                return Err(Misfit(format!("{} {message}", replaced.path().display())).into());
             }
             catalogue = items_of(&state);
             identity

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(super) use page::{CandidateRecord, Detail, Page, RewardRow, ShownRow, Source};
 
+use super::item_counts::ItemCounts;
 use super::{OpenError, Shared, lock};
 use crate::context::Context;
 use crate::decision::{DecisionContents, Features};
@@ -106,7 +107,8 @@ struct Dictionary {
     file: Option<u64>,
     by_revision: HashMap<u64, u32>,
     by_hash: HashMap<[u8; 16], u32>,
-    count: u32,
+    /// The id of each item, by index.
+    ids: Vec<Box<str>>,
 }
 
 impl Dictionary {
@@ -123,8 +125,8 @@ impl Dictionary {
                 id: id.to_owned(),
                 features: features.to_vec(),
             });
-            self.count += 1;
-            self.count - 1
+            self.ids.push(id.into());
+            self.ids.len() as u32 - 1
         })
     }
 }
@@ -303,6 +305,7 @@ impl Keeper {
             _ => {}
         }
         self.is_failing = written.is_err();
+        self.shared.meters.journal(!self.is_failing);
         written
     }
 
@@ -331,7 +334,7 @@ impl Keeper {
             position: self.position,
             events: self.events,
             clock: self.shared.clock(),
-            items_before: self.dictionary.count,
+            items_before: self.dictionary.ids.len() as u32,
             ..Page::default()
         };
         self.add_decisions(&mut page);
@@ -354,11 +357,26 @@ impl Keeper {
             return Err(error);
         }
         self.wait_for_answers();
+        self.count(&page);
         self.taken.clear();
         self.last += 1;
         (self.position, self.events) = (page.position, page.events);
         self.publish_position();
         Ok(())
+    }
+
+    /// Counts the items and the rewards of a page, and adds the rewards to what users have seen.
+    fn count(&self, page: &Page) {
+        let shared = &self.shared;
+        if shared.is_replicated {
+            return;
+        }
+        let ids = &self.dictionary.ids;
+        let id_of = |place: u32| ids.get(place as usize).map(|id| &**id);
+        page.count_items(&shared.item_counts, shared.settings.unanswered, id_of);
+        for row in &page.rewards {
+            shared.seen.reward(&row.user, row.number, row.reward);
+        }
     }
 
     /// Has the decisions that were written wait for their rewards.
@@ -531,7 +549,27 @@ impl Keeper {
         confirmed: Option<&Confirmed>,
     ) -> Result<(u64, ForgottenUsers), StoreError> {
         self.dictionary.file = None;
-        forget_in(self.journal(), confirmed)
+        let done = forget_in(self.journal(), confirmed)?;
+        if !done.1.is_empty() && !self.shared.is_replicated {
+            self.recount()?;
+        }
+        Ok(done)
+    }
+
+    /// Counts items anew from the whole journal, which has no rows of forgotten users any more.
+    fn recount(&self) -> Result<(), StoreError> {
+        let journal = self.journal();
+        let counts = ItemCounts::default();
+        let mut items: Vec<Item> = Vec::new();
+        for batch in journal.read(journal.first()? - 1)? {
+            let mut page = Page::decode(&batch?.1)?;
+            items.truncate(page.items_before as usize);
+            items.append(&mut page.items);
+            let id_of = |place: u32| items.get(place as usize).map(|item| &*item.id);
+            page.count_items(&counts, self.shared.settings.unanswered, id_of);
+        }
+        self.shared.item_counts.replace(counts);
+        Ok(())
     }
 
     /// Begins a file each day, and drops files older than `journal-days`.

@@ -20,8 +20,11 @@ mod feedback;
 mod fit;
 mod fold;
 mod import;
+mod item_counts;
 mod journal;
+mod measure;
 mod owner;
+mod preview;
 mod recommend;
 mod replica;
 mod seen;
@@ -46,8 +49,11 @@ pub use feedback::{Feedback, Rewards};
 pub use fit::Threads;
 pub use fold::FoldError;
 pub use import::{FolderContents, Import, ImportRow, ImportSummary, folder_contents, is_imported};
+pub use item_counts::ItemCount;
+pub use preview::{Preview, PreviewItem};
 pub use recommend::{CandidateSet, MAX_INLINE_VALUES, RecommendQuery, Recommended, Rules};
 pub use replica::{CatalogueSource, Replica, Role};
+pub use seen::SeenDecision;
 pub use upkeep::{Compacted, Compaction};
 pub use verify::{Verified, verify};
 
@@ -60,8 +66,10 @@ use crate::meters::Meters;
 use crate::settings::{MAX_PROPENSITIES, Settings};
 use crate::state::{Record, State};
 use crate::store::{Folder, Log, SnapshotStore, StoreError};
+use crate::traces;
 use equal::EqualRewards;
 use fit::{Fits, Watch};
+use item_counts::ItemCounts;
 pub use journal::{Confirmed, ForgottenUsers};
 use journal::{JournalRequest, Pending};
 use owner::{Command, Done, Owner, WriteRequest};
@@ -124,6 +132,8 @@ pub(crate) struct Shared {
     unanswered: Unanswered,
     /// The last decisions of each user.
     seen: Seen,
+    /// How often each item was shown, and its rewards.
+    item_counts: ItemCounts,
     /// Finds out that all rewards are equal.
     equal: EqualRewards,
     queue: mpsc::WeakSender<WriteRequest>,
@@ -212,7 +222,12 @@ impl Shared {
     async fn ask(&self, command: Command) -> Result<Done, Refusal> {
         let (reply, answer) = oneshot::channel();
         let queue = self.queue.upgrade().ok_or(Refusal::Closing)?;
-        let sent = queue.try_send(WriteRequest { command, reply });
+        let caller = traces::caller();
+        let sent = queue.try_send(WriteRequest {
+            command,
+            reply,
+            caller,
+        });
         drop(queue);
         match sent {
             Ok(()) => answer.await.unwrap_or_else(|_| {
@@ -372,6 +387,7 @@ impl Engine {
                 true => 0,
                 false => settings.max_seen,
             }),
+            item_counts: ItemCounts::default(),
             equal,
             queue: queue.downgrade(),
             changes: broadcast::channel(LISTENERS).0,
@@ -383,9 +399,6 @@ impl Engine {
             hash: Mutex::default(),
             meters,
         });
-        if !is_replicated {
-            shared.meters.state(&shared.read());
-        }
         if settings.propensities > 0 && !identity.draws() && settings.explore_share == 0.0 {
             tracing::warn!(
                 "the policy does not draw at random: propensities are 1, and no off-policy estimate can be had from the \
@@ -490,6 +503,31 @@ impl Engine {
     /// The number of decisions that wait for their rewards, to be given assumed ones.
     pub fn unanswered(&self) -> usize {
         self.shared.unanswered.len()
+    }
+
+    /// The last decisions of a user with their rewards, newest first; empty in a cluster. The rewards are those that the journal
+    /// has, so there are none without one.
+    pub fn seen(&self, user: &str) -> Vec<SeenDecision> {
+        self.shared.seen.decisions(user)
+    }
+
+    /// The counts of some items, and the time since when they are counted; `None` in a cluster, and if there is no journal.
+    pub fn item_counts<'a>(
+        &self,
+        ids: impl Iterator<Item = &'a str>,
+    ) -> Option<(Option<u64>, Vec<ItemCount>)> {
+        let has_counts = self.shared.has_journal() && !self.shared.is_replicated;
+        has_counts.then(|| self.shared.item_counts.get(ids))
+    }
+
+    /// All counts of items, to be saved.
+    pub(crate) fn save_item_counts(&self) -> Option<(u64, Vec<ItemCount>)> {
+        self.shared.item_counts.save()
+    }
+
+    /// Continues counts of items that were saved.
+    pub(crate) fn load_item_counts(&self, saved: (u64, Vec<ItemCount>)) {
+        self.shared.item_counts.load(saved);
     }
 
     /// The time of day, in milliseconds since 1970.
@@ -633,6 +671,7 @@ impl Engine {
         let stop = WriteRequest {
             command: Command::Stop,
             reply,
+            caller: None,
         };
         if self.queue.send(stop).await.is_ok() {
             let _ = stopped.await;

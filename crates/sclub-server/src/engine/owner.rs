@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use opentelemetry::trace::SpanContext;
 use tokio::sync::{mpsc, oneshot};
 
 use self::prepare::{prepare, size_of_event};
@@ -26,6 +27,7 @@ use crate::decision::DecisionContents;
 use crate::event::{Batch, DescribedItem, Event, RewardedList, Stamp};
 use crate::state::{Ahead, Effect, State};
 use crate::store::{AppendError, Epochs, Origin, StoreError};
+use crate::traces;
 
 /// The maximum number of rounds, and of bytes, in one append. A larger round has an append of its own. Bytes are estimated,
 /// and must stay below the maximum length of a message of a stream.
@@ -66,6 +68,8 @@ const MIN_EXPIRY_STEP: u64 = 1_000;
 pub(super) struct WriteRequest {
     pub command: Command,
     pub reply: Reply,
+    /// The request that waits for it, if it is traced.
+    pub caller: traces::Caller,
 }
 
 type Reply = oneshot::Sender<Result<Done, Refusal>>;
@@ -441,7 +445,11 @@ impl Owner {
 
     /// Turns a request into an event, if it is valid.
     fn admit(&mut self, commit: &mut Commit, request: WriteRequest) {
-        let WriteRequest { command, reply } = request;
+        let WriteRequest {
+            command,
+            reply,
+            caller,
+        } = request;
         let is_round = matches!(command, Command::Learn(_));
         let shared = Arc::clone(&self.shared);
         let state = shared.read();
@@ -475,6 +483,7 @@ impl Owner {
                 commit.bytes += event.as_ref().map_or(0, size_of_event);
                 commit.events.extend(event);
                 commit.waiting.push((done, reply));
+                commit.callers.extend(caller.map(|caller| *caller));
             }
         }
     }
@@ -484,6 +493,7 @@ impl Owner {
         let Commit {
             mut events,
             waiting,
+            callers,
             ..
         } = commit;
         if events.is_empty() {
@@ -506,8 +516,13 @@ impl Owner {
         let batch = Batch { stamp, events };
         let bytes = Bytes::from(batch.encode());
         let begun = Instant::now();
+        let mut span = traces::span_for("commit", callers);
+        span.number("sclub.events", batch.events.len() as u64);
+        span.number("sclub.bytes", bytes.len() as u64);
         clock.yield_now().await;
-        match shared.log.append(position, bytes.clone()).await {
+        let appended = shared.log.append(position, bytes.clone()).await;
+        span.end(appended.is_ok());
+        match appended {
             Ok(()) => {
                 self.last_append = begun.elapsed();
                 shared.meters.commit(self.last_append, batch.events.len());
@@ -631,6 +646,8 @@ struct Commit {
     ahead: Ahead,
     bytes: usize,
     waiting: Vec<(Done, Reply)>,
+    /// The requests in it that are traced.
+    callers: Vec<SpanContext>,
 }
 
 fn refuse(replies: impl Iterator<Item = Reply>, refusal: &Refusal) {

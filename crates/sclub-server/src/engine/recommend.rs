@@ -116,11 +116,11 @@ impl Recommended {
 }
 
 /// A decision before it is sealed.
-struct Decided<'a> {
-    contents: DecisionContents<'a>,
-    scores: Vec<Score>,
+pub(super) struct Decided<'a> {
+    pub contents: DecisionContents<'a>,
+    pub scores: Vec<Score>,
     propensities: Vec<Propensity>,
-    cluster_users: u64,
+    pub cluster_users: u64,
     missing: Vec<String>,
     detail: Option<Detail<'a>>,
 }
@@ -182,7 +182,7 @@ impl Engine {
 
     /// Returns true if requests are to be answered in a long read. Each with a context that looks at the whole catalogue
     /// copies it. Each with further draws scores its candidates again for each of them.
-    fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
+    pub(super) fn is_long(&self, all: &[RecommendQuery<'_>]) -> bool {
         let is_whole = |asked: &RecommendQuery<'_>| matches!(asked.among, CandidateSet::All);
         let copies = self.shared.has_context && all.iter().any(is_whole);
         if !copies && !self.shared.has_propensities() {
@@ -203,7 +203,7 @@ impl Engine {
 
     /// Reads the state and the catalogue, which do not change meanwhile. Other recommendations do not wait for a long
     /// read; learning and changes of the catalogue do.
-    fn with_state<T>(
+    pub(super) fn with_state<T>(
         &self,
         is_long: bool,
         look: impl FnOnce(&State, Option<&Catalogue>) -> T,
@@ -223,7 +223,7 @@ impl Engine {
         }
     }
 
-    fn choose<'a>(
+    pub(super) fn choose<'a>(
         &self,
         state: &State,
         catalogue: Option<&Catalogue>,

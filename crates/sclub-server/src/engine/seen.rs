@@ -1,4 +1,4 @@
-//! The items of each user's last decisions, for the rule `seen` of a request.
+//! The items of each user's last decisions, for the rule `seen` of a request, and their rewards, for the page.
 //!
 //! They are in memory, and are read from the journal when the server starts. If there is no room for more, the oldest
 //! decisions are dropped.
@@ -37,7 +37,21 @@ struct Part {
 #[derive(Debug)]
 struct List {
     number: u64,
+    /// The number of the decision, which is that of its first item.
+    decision: u64,
+    at: u64,
     items: Box<[Arc<str>]>,
+    /// The reward of each item, if any has one.
+    rewards: Option<Box<[Option<f64>]>>,
+}
+
+/// A decision that a user has seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SeenDecision {
+    /// The time of the decision, in milliseconds since 1970.
+    pub at: u64,
+    /// The items shown, each with its reward if it has one.
+    pub items: Vec<(Arc<str>, Option<f64>)>,
 }
 
 impl Seen {
@@ -59,17 +73,62 @@ impl Seen {
     pub fn add(&self, decision: &DecisionContents<'_>) {
         if self.each > 0 {
             let items = decision.shown.iter().map(|shown| &*shown.item);
-            self.add_items(&decision.user, items);
+            self.add_items(&decision.user, decision.number, decision.at, items);
         }
     }
 
     /// Adds the items of a decision.
-    pub fn add_items<'a>(&self, user: &str, items: impl Iterator<Item = &'a str>) {
+    pub fn add_items<'a>(
+        &self,
+        user: &str,
+        decision: u64,
+        at: u64,
+        items: impl Iterator<Item = &'a str>,
+    ) {
         if self.each == 0 {
             return;
         }
-        let items: Box<[Arc<str>]> = items.map(Arc::from).collect();
-        lock(self.part(user)).add(self.each, user, items);
+        let list = List {
+            number: 0,
+            decision,
+            at,
+            items: items.map(Arc::from).collect(),
+            rewards: None,
+        };
+        lock(self.part(user)).add(self.each, user, list);
+    }
+
+    /// Sets the reward of an item by its number, if its decision is kept.
+    pub fn reward(&self, user: &str, number: u64, reward: f64) {
+        if self.each == 0 {
+            return;
+        }
+        let mut part = lock(self.part(user));
+        let lists = part.users.get_mut(user).into_iter().flatten();
+        for list in lists {
+            let place = number.checked_sub(list.decision).map(|n| n as usize);
+            if let Some(place) = place.filter(|&place| place < list.items.len()) {
+                let none = || vec![None; list.items.len()].into();
+                list.rewards.get_or_insert_with(none)[place] = Some(reward);
+            }
+        }
+    }
+
+    /// The decisions of a user that are kept, newest first.
+    pub fn decisions(&self, user: &str) -> Vec<SeenDecision> {
+        let part = lock(self.part(user));
+        let lists = part.users.get(user).into_iter().flatten().rev();
+        let seen = lists.map(|list| {
+            let reward = |place: usize| list.rewards.as_ref().and_then(|rewards| rewards[place]);
+            let items = list.items.iter().enumerate();
+            SeenDecision {
+                at: list.at,
+                items: items
+                    .map(|(place, id)| (Arc::clone(id), reward(place)))
+                    .collect(),
+            }
+        });
+        seen.collect()
     }
 
     /// The items of the last `count` decisions of a user.
@@ -93,16 +152,17 @@ impl Seen {
 }
 
 impl Part {
-    fn add(&mut self, each: usize, user: &str, items: Box<[Arc<str>]>) {
+    fn add(&mut self, each: usize, user: &str, mut list: List) {
         let user: Arc<str> = match self.users.get_key_value(user) {
             Some((known, _)) => Arc::clone(known),
             None => user.into(),
         };
         self.last += 1;
-        self.items += items.len();
+        self.items += list.items.len();
         let number = self.last;
+        list.number = number;
         let lists = self.users.entry(Arc::clone(&user)).or_default();
-        lists.push_back(List { number, items });
+        lists.push_back(list);
         if lists.len() > each
             && let Some(oldest) = lists.pop_front()
         {
@@ -134,7 +194,7 @@ mod tests {
     use super::*;
 
     fn add(seen: &Seen, user: &str, items: &[&str]) {
-        seen.add_items(user, items.iter().copied());
+        seen.add_items(user, 0, 0, items.iter().copied());
     }
 
     fn last(seen: &Seen, user: &str, count: usize) -> Vec<String> {
@@ -161,11 +221,33 @@ mod tests {
     }
 
     #[test]
+    fn rewards_belong_to_the_items_of_their_numbers() {
+        let seen = Seen::new(2);
+        seen.add_items("u", 10, 1, ["a", "b"].into_iter());
+        seen.add_items("u", 12, 2, ["c"].into_iter());
+        seen.reward("u", 11, 0.5);
+        seen.reward("u", 12, 1.0);
+        seen.reward("u", 11, 0.75);
+        seen.reward("u", 13, 9.0);
+        seen.reward("v", 11, 9.0);
+        let decisions = seen.decisions("u");
+        let times: Vec<u64> = decisions.iter().map(|one| one.at).collect();
+        assert_eq!(times, [2, 1]);
+        assert_eq!(decisions[0].items, [("c".into(), Some(1.0))]);
+        assert_eq!(
+            decisions[1].items,
+            [("a".into(), None), ("b".into(), Some(0.75))]
+        );
+        seen.forget("u");
+        assert_eq!(seen.decisions("u"), []);
+    }
+
+    #[test]
     fn the_oldest_decisions_make_room() {
         let seen = Seen::new(3);
         for user in 0..4 * PARTS * MAX_ITEMS / 100 {
             let user = format!("u{user}");
-            seen.add_items(&user, std::iter::repeat_n("item", 100));
+            seen.add_items(&user, 0, 0, std::iter::repeat_n("item", 100));
         }
         for part in &seen.parts {
             let part = lock(part);

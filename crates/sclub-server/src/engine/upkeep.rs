@@ -14,9 +14,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::fold::{self, FoldError};
 use super::journal::{Confirmed, ForgottenUsers, JournalRequest};
 use super::owner::{Command, Done};
-use super::{Refusal, Shared, answered, lock};
+use super::{Refusal, Shared, answered};
 use crate::settings::KeepLog;
 use crate::store::StoreError;
+use crate::traces;
 
 /// The milliseconds between two checks whether a snapshot is due.
 const TICK: u64 = 200;
@@ -111,7 +112,7 @@ impl Upkeep {
         }
     }
 
-    /// Takes a snapshot if one is due, and updates the metrics.
+    /// Takes a snapshot if one is due.
     async fn tick(&mut self) {
         let shared = Arc::clone(&self.shared);
         let events = shared.read().events();
@@ -123,21 +124,21 @@ impl Upkeep {
         {
             tracing::warn!(%error, "cannot take a snapshot; no data is lost, the log is kept");
         }
-        if shared.is_replicated {
-            return;
+        if !shared.is_replicated {
+            shared.meters.upkeep();
         }
-        shared.meters.state(&shared.read());
-        shared.meters.experiment(shared.read().experiments());
-        let fitting = &shared.fitting;
-        shared.meters.fitting(fitting.is_running(), fitting.took());
-        let is_writable = lock(&shared.read_only).is_none();
-        let bytes = shared.folder.bytes();
-        shared.meters.store(shared.waiting(), bytes, is_writable);
-        shared.meters.upkeep();
     }
 
     /// Takes a snapshot of everything up to now. Returns its last batch and event.
     async fn snapshot(&mut self) -> Result<(u64, u64), FoldError> {
+        let taken = self.try_snapshot().await;
+        if taken.is_err() {
+            self.shared.meters.snapshot_failures.increment(1);
+        }
+        taken
+    }
+
+    async fn try_snapshot(&mut self) -> Result<(u64, u64), FoldError> {
         let shared = Arc::clone(&self.shared);
         // A snapshot that fails is retried after as many events.
         self.since = shared.read().events();
@@ -148,10 +149,14 @@ impl Upkeep {
             None
         } else {
             let begun = std::time::Instant::now();
+            let mut span = traces::span("snapshot");
             let identity = shared.read().folder_identity().clone();
             let state = fold::newest(shared.sources(), &identity, at, &mut |_| {})?;
             snapshots.write(at, &mut |out| state.save(out))?;
-            let milliseconds = begun.elapsed().as_millis() as u64;
+            let took = begun.elapsed();
+            shared.meters.snapshot(took);
+            span.number("sclub.events", state.events());
+            let milliseconds = took.as_millis() as u64;
             tracing::info!(event = state.events(), milliseconds, "snapshot taken");
             Some(state)
         };

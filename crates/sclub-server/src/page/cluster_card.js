@@ -4,8 +4,8 @@ import { get } from "./api.js";
 import { $, bar, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { isDrawn, marked } from "./map.js";
-import { decimal, short, whole } from "./numbers.js";
-import { clusterLink, userLink, whyBlock } from "./words.js";
+import { decimal, whole } from "./numbers.js";
+import { clusterLink, shareOf, userLink, whyBlock } from "./words.js";
 import { isSoft, world } from "./world.js";
 
 const card = $("cluster-card");
@@ -31,7 +31,7 @@ function gone(cluster) {
 function favourites(list) {
   if (!list?.length) return [el("p", { class: "muted" }, "The catalogue is empty.")];
   const top = Math.max(...list.map((f) => Math.abs(f.mean)), 1e-12);
-  return [el("ol", { class: "bars" }, list.map(({ id, mean }) => el("li", {}, el("bdi", { class: "label", title: id }, id),
+  return [el("ol", { class: "bars" }, list.map(({ id, title, mean }) => el("li", {}, el("bdi", { class: "label", title: id }, title ?? id),
     el("span", { class: "track" }, bar(Math.max(0, mean) / top)), el("span", { class: "value" }, decimal(mean, 3)))))];
 }
 
@@ -40,8 +40,8 @@ function draw(found) {
   const rest = found.users - members.length;
   $("cluster-title").textContent = `Cluster ${found.cluster}`;
   fill(card,
-    facts(["Users", whole(found.users)], ["Observations", whole(found.count)], ["Frequency", short(found.frequency)]),
-    el("h3", {}, "Favourites"), favourites(found.favourites),
+    facts(["Users", whole(found.users)], ["Rewards learned", whole(found.count)], shareOf(found.count)),
+    el("h3", {}, "Favourite items, by expected reward"), favourites(found.favourites),
     el("h3", {}, rest > 0 && members.length ? `Members, ${whole(members.length)} of ${whole(found.users)}` : "Members"),
     members.length ? el("ul", { class: "chips" }, members.map((id) => el("li", {}, userLink(id)))) : el("p", { class: "muted" }, "None of its users has given a reward yet."),
     isSoft() ? null : [el("h3", {}, "Last merge"), whyBlock(found.last_change, "No cluster has been merged into this one.")],

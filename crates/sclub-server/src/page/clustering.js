@@ -52,7 +52,7 @@ export function draw() {
 function tell() {
   const found = last;
   const fitted = found.fits === 0 ? "No fit so far" : `${count(found.clusters, "cluster")} at the last of ${count(found.fits, "fit")}, from the first ${count(found.fitted_at, "round")}`;
-  const took = found.fit_seconds === null ? "" : `; it took ${short(found.fit_seconds)}\u202fs`;
+  const took = found.fit_seconds === null ? "" : `; it took ${found.fit_seconds < 1 ? `${short(1000 * found.fit_seconds, 2)}\u202fms` : `${short(found.fit_seconds)}\u202fs`}`;
   read.textContent = `${fitted}${took}.${found.fitting ? " Another one is being computed in the background." : ""}`;
 }
 
@@ -66,7 +66,7 @@ function worth() {
     fact("Clusters", found.used ? "in use" : "hardly used", found.used ? "they have at least half of the weight in recommendations" : "they have less than half of the weight in recommendations; the rest has what all users have in common with each user’s own rewards"),
     fact("Gain", `${decimal(found.gain, Math.abs(found.gain) < 10 ? 1 : 0)}\u202fnats`, `recent rewards are predicted ${better} with clusters than without`),
     fact("Not placed", `${decimal(100 * found.unplaced, 1)}\u202f%`, "of the users: no cluster has a probability of 50\u202f% or more"),
-    fact("Effective parameters", short(found.effective_parameters, 4), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),
+    fact("Effective parameters", whole(found.effective_parameters), numbers ? `determined by the rewards, of ${whole(numbers)}` : "determined by the rewards"),
     fact("Noise", short(found.noise), "variance of a reward around its mean"))];
   const text = JSON.stringify([found, numbers]);
   if ($("worth").dataset.text === text) return;

@@ -24,12 +24,46 @@ const keptKey = () => ({
   },
 });
 
+// The calls in the order of use. Those that are not listed come last.
+const ORDER = [
+  "post /v1/recommend", "post /v1/feedback", "post /v1/recommend/batch", "post /v1/feedback/batch",
+  "put /v1/items", "get /v1/items", "get /v1/items/{id}", "patch /v1/items/{id}", "delete /v1/items/{id}",
+  "get /v1/users/{id}", "get /v1/users/{id}/preview", "get /v1/users/{id}/recent",
+  "get /v1/clusters", "get /v1/clusters/{id}", "get /v1/history", "get /v1/state", "get /v1/timeline", "get /v1/stream",
+  "get /v1/experiments", "get /v1/nodes", "get /metrics", "get /healthz", "get /readyz",
+  "get /v1/spaces", "get /v1/spaces/{space}", "put /v1/spaces/{space}", "delete /v1/spaces/{space}",
+  "post /v1/experiments", "post /v1/experiments/{name}/end", "delete /v1/users/{id}", "post /v1/admin/expect",
+  "post /v1/admin/snapshot", "post /v1/admin/compact", "get /v1/admin/backup", "get /v1/admin/export",
+];
+const place = (call) => {
+  const found = ORDER.indexOf(`${call.get("method")} ${call.get("path")}`);
+  return found < 0 ? ORDER.length : found;
+};
+
+// No link in a button, no heading of the third level without one of the second, and everything in a landmark.
+const tidy = ({ React: { createElement, Fragment } }) => ({
+  wrapComponents: {
+    InfoContainer: (Info) => (props) => createElement("section", { "aria-label": "About this API" }, createElement(Info, props)),
+    DeepLink: () => ({ text }) => createElement("span", null, text),
+    operations: (Operations) => (props) => createElement(Fragment, null, createElement("h2", { className: "unseen" }, "Calls"), createElement(Operations, props)),
+  },
+});
+
+// Names for fields and tables that Swagger UI leaves without one.
+function name() {
+  for (const table of document.querySelectorAll("#browser table[role=region]:not([aria-label])")) table.setAttribute("aria-label", `Answers: ${table.id.replaceAll("_", " ")}`);
+  for (const field of document.querySelectorAll("#browser tr select:not([aria-label]), #browser tr textarea:not([aria-label])")) {
+    field.setAttribute("aria-label", field.closest("tr").querySelector(".parameter__name")?.firstChild?.textContent ?? "Value");
+  }
+}
+new MutationObserver(name).observe(document.getElementById("browser"), { childList: true, subtree: true });
+
 onTheme(dress);
 dress();
 themeSwitch(document.getElementById("theme"));
 const browser = globalThis.SwaggerUIBundle({
-  url: "/v1/openapi.json", dom_id: "#operations", deepLinking: true, validatorUrl: null, displayRequestDuration: true,
-  defaultModelsExpandDepth: 0, plugins: [keptKey],
+  url: "/v1/openapi.json", dom_id: "#browser", deepLinking: true, validatorUrl: null, displayRequestDuration: true,
+  defaultModelsExpandDepth: 0, syntaxHighlight: false, plugins: [keptKey, tidy], operationsSorter: (a, b) => place(a) - place(b),
   onComplete() {
     if (key()) browser.preauthorizeApiKey("key", key());
     root.dataset.ready = "1";

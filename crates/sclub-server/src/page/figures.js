@@ -14,19 +14,30 @@ export function drawHeader() {
   $("writable").hidden = false;
   $("writable").textContent = state.writable ? "writable" : "read-only";
   $("writable").classList.toggle("warn", !state.writable);
-  say(warningOf(state));
+  say(state);
 }
 
-// The most important thing that is wrong, as a sentence.
+const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
+
+// The most important thing that is wrong: a heading, and what to do about it.
 function warningOf(state) {
-  const sentence = (text) => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".");
-  if (!state.writable) return `Read-only, so nothing is learned. ${sentence(state.read_only_reason ?? "the data folder cannot be written")}`;
-  return state.reward_warning ? sentence(state.reward_warning) : null;
+  if (!state.writable) return ["The server is read-only and learns nothing", [el("p", {}, sentence(state.read_only_reason ?? "the data folder cannot be written"))]];
+  if (!state.reward_warning) return null;
+  const code = (text) => el("code", {}, text);
+  return ["All rewards are equal, so nothing can be learned", [
+    el("p", {}, sentence(state.reward_warning)),
+    el("ul", {},
+      el("li", {}, "Send zeros with each click: ", code('{"decision": "…", "reward": 1, "others": 0}'), " in ", el("a", { href: "/docs#/recommend/feedback" }, "POST /v1/feedback"), "."),
+      el("li", {}, "If your application knows clicks only, start the server with ", code("--unanswered 0 --after 30m"), ": items without a click get 0 after that time, and a late click replaces it."))]];
 }
 
-function say(text) {
-  if ($("banner").textContent !== (text ?? "")) $("banner").textContent = text ?? "";
-  $("banner").hidden = !text;
+function say(state) {
+  const found = warningOf(state);
+  const text = JSON.stringify([state.writable, state.read_only_reason, state.reward_warning]);
+  $("banner").hidden = !found;
+  if ($("banner").dataset.text === text) return;
+  $("banner").dataset.text = text;
+  $("banner").replaceChildren(...(found ? [el("strong", {}, found[0]), ...found[1]] : []));
 }
 
 function put(id, text, under, unit) {
@@ -34,13 +45,13 @@ function put(id, text, under, unit) {
   $(`under-${id}`).textContent = under ?? "";
 }
 
-// The mean reward of a time span, each second weighted by its number of rewards.
+// The mean reward of a time span.
 function rewardOver(ms) {
   let [sum, weight] = [0, 0];
-  for (const point of world.seconds) {
+  for (const point of world.seconds()) {
     if (point.at < now() - ms || point.reward === null) continue;
-    sum += point.reward * point.feedbacks;
-    weight += point.feedbacks;
+    sum += point.reward * point.rewards;
+    weight += point.rewards;
   }
   return weight > 0 ? sum / weight : null;
 }
@@ -56,13 +67,13 @@ export function drawFigures() {
   const share = state.clustering && figures.users > 0 ? 100 * state.clustering.unplaced : alone;
   put("users", whole(figures.users), state.expected_users > 0 ? `${whole(state.expected_users)} expected` : "");
   const each = figures.clusters > 0 && figures.users > 0 ? figures.users / figures.clusters : null;
-  put("clusters", whole(figures.clusters), each === null ? "" : `${short(each)} users each`);
-  $("name-singletons").textContent = state.clustering ? "Not placed" : "Users alone";
-  const whom = state.clustering ? "of the users, at the last fit" : `${whole(figures.singletons)} of ${whole(figures.users)}`;
+  put("clusters", whole(figures.clusters), each === null ? "" : `about ${count(Math.round(each), "user")} each`);
+  $("name-singletons").textContent = isSoft() ? "Not placed" : "Users alone";
+  const whom = isSoft() ? "of the users, at the last fit" : `${whole(figures.singletons)} of ${whole(figures.users)}`;
   put("singletons", share === null ? "–" : decimal(share, share < 10 ? 1 : 0), share === null ? "" : whom, "%");
-  put("rounds", whole(figures.rounds), `${whole(figures.events)} events`);
+  put("rounds", whole(figures.rounds), `with ${count(state.rewards, "reward")}`);
   put("items", whole(figures.items), "in the catalogue");
-  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `1 min; ${decimal(ever ?? NaN, 3)} ever`);
-  put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `${whole(live.feedbacks_per_second)} feedbacks` : "");
+  put("reward", decimal(recent ?? ever ?? NaN, 3), recent === null ? (ever === null ? "" : "since the first reward") : `in the last minute; ${decimal(ever ?? NaN, 3)} in all`);
+  put("recommends", live ? whole(live.recommends_per_second) : "–", live ? `and ${count(live.rewards_per_second, "reward")}` : "");
   put("p99", live?.recommend_p99_ms == null ? "–" : short(live.recommend_p99_ms), live ? "in the last second" : "", "ms");
 }

@@ -1,32 +1,77 @@
-// Rewards and latencies of the last minutes, second by second.
+// Rewards, traffic and latencies over time: the last ten minutes by the second, a day by the minute, or 60 days by the hour.
 
+import { get } from "./api.js";
 import { chart, ink, line, logarithmic, logRange } from "./charts.js";
 import { $ } from "./dom.js";
+import { refusedOr } from "./key.js";
 import { count, decimal, short } from "./numbers.js";
+import { store, stored } from "./storage.js";
 import { ago, now, world } from "./world.js";
 
-const KEPT_MS = 10 * 60 * 1000;
-const SMOOTH_S = 15;
-const GAP_MS = 3500;
+const [MINUTE, HOUR, DAY] = [60000, 3600000, 86400000];
+// Lines are smoothed over so many steps, and broken by a longer pause than so many.
+const SMOOTH_STEPS = 15;
+const GAP_STEPS = 3.5;
+const CHOICE = "sclub-range";
 
-// The time span grows with the data: a minute at first, ten at most.
-const spanOf = (age) => [1, 2, 5, 10].map((minutes) => minutes * 60000).find((ms) => age <= ms) ?? KEPT_MS;
-const SECONDS_APART = { 60000: 15, 120000: 30, 300000: 60, 600000: 120 };
+const ranges = {
+  "10m": { ms: 10 * MINUTE, step: 1000, name: "second", smooth: "15 s" },
+  "24h": { ms: DAY, step: MINUTE, name: "minute", smooth: "15 min" },
+  "60d": { ms: 60 * DAY, step: HOUR, name: "hour", smooth: "15 h" },
+};
+let chosen = Object.hasOwn(ranges, stored("localStorage", CHOICE) ?? "") ? stored("localStorage", CHOICE) : "10m";
+// The steps of each range. Those of the shortest one go on with the stream.
+const kept = { "10m": [], "24h": [], "60d": [] };
+const range = () => ranges[chosen];
+world.seconds = () => kept["10m"];
+
+// The last ten minutes grow with the data: a minute at first.
+const spanOf = (age) => (chosen === "10m" ? [1, 2, 5].map((minutes) => minutes * MINUTE).find((ms) => age <= ms) : null) ?? range().ms;
+const SECONDS_APART = { [MINUTE]: 15, [2 * MINUTE]: 30, [5 * MINUTE]: 60, [10 * MINUTE]: 120 };
+
+// Ticks of the time axis: so long ago for minutes, else times of day and dates.
+function ticks(span, end) {
+  if (chosen === "10m") {
+    const apart = 1000 * SECONDS_APART[span];
+    return Array.from({ length: span / apart + 1 }, (_, i) => end - apart * i).reverse();
+  }
+  const day = new Date(end);
+  day.setHours(0, 0, 0, 0);
+  const found = [];
+  for (let back = 0; back <= span / DAY + 1; back += 1) {
+    const midnight = new Date(day);
+    midnight.setDate(day.getDate() - back);
+    if (chosen === "60d") {
+      if (back % 10 === 0) found.push(midnight.getTime());
+    } else for (let hour = 0; hour < 24; hour += 6) found.push(midnight.getTime() + hour * HOUR);
+  }
+  return found.filter((at) => at >= end - span && at <= end).sort((a, b) => a - b);
+}
+
+function tickText(at, span, end) {
+  if (chosen === "24h") return new Date(at).toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (chosen === "60d") return new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  const seconds = Math.round((end - at) / 1000);
+  return seconds === 0 ? "now" : span <= 2 * MINUTE ? `−${seconds} s` : `−${seconds / 60} min`;
+}
+
+function when(at) {
+  if (chosen === "10m") return ago(at);
+  const date = new Date(at);
+  const day = date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
+  return `${day}, ${date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" })}`;
+}
 
 function overTime({ box, read, unit, log, series, sentence }) {
-  const all = () => world.seconds;
+  const all = () => kept[chosen];
   let held = null;
-  let [span, end] = [60000, now()];
-  const when = (seconds) => (seconds === 0 ? "now" : span <= 120000 ? `−${seconds} s` : `−${seconds / 60} min`);
+  let [span, end] = [MINUTE, now()];
   const nowhere = () => null;
   const drawn = chart(box, {
     unit,
-    x: {
-      splits: () => Array.from({ length: span / 1000 / SECONDS_APART[span] + 1 }, (_, i) => end - 1000 * SECONDS_APART[span] * i).reverse(),
-      values: (plot, ticks) => ticks.map((tick) => when(Math.round((end - tick) / 1000))),
-    },
+    x: { splits: () => ticks(span, end), values: (plot, at) => at.map((one) => tickText(one, span, end)) },
     y: log ? logarithmic : {},
-    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : {} },
+    scales: { x: { time: false, range: () => [end - span, end] }, y: log ? { distr: 3, range: logRange } : { range: { min: { soft: 0, mode: 1 }, max: { pad: 0.1, mode: 0 } } } },
     series: [{}, ...series.map(({ of, ...style }) => line(style))],
     padding: [24, 24, 0, 0],
     // Moved by `point` below, which also handles touch and keys.
@@ -37,7 +82,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
   function columns(points) {
     const rows = [];
     points.forEach((point, n) => {
-      if (n && point.at - points[n - 1].at > GAP_MS) rows.push([points[n - 1].at + 1, ...series.map(() => null)]);
+      if (n && point.at - points[n - 1].at > GAP_STEPS * range().step) rows.push([points[n - 1].at + 1, ...series.map(() => null)]);
       rows.push([point.at, ...series.map((s) => (Number.isFinite(s.of(point)) && (!log || s.of(point) > 0) ? s.of(point) : null))]);
     });
     return [0, ...series].map((_, column) => rows.map((row) => row[column]));
@@ -51,6 +96,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
     const data = columns(points);
     const isEmpty = data.slice(1).every((values) => values.every((value) => value === null));
     drawn.set(data, isEmpty ? "no data in this time" : "");
+    box.dataset.range = chosen;
     point();
   }
 
@@ -62,7 +108,7 @@ function overTime({ box, read, unit, log, series, sentence }) {
   function point() {
     const found = heldPoint();
     const latest = found ?? all().at(-1);
-    read.textContent = latest ? `${found ? ago(found.at) : "Now"}: ${sentence(latest)}` : "No data yet.";
+    read.textContent = latest ? `${found ? when(found.at) : "Now"}: ${sentence(latest, range().name)}` : "No data yet.";
     const isSeen = found && found.at >= end - span;
     drawn.plot.setCursor(isSeen ? { left: drawn.plot.valToPos(found.at, "x"), top: 0 } : { left: -10, top: -10 });
   }
@@ -106,7 +152,15 @@ const charts = [
       { of: (p) => p.reward, ink: "cluster-faint", paths: () => null, points: { show: true, size: 4, width: 0, fill: () => ink("cluster-faint") } },
       { of: (p) => (p.reward === null ? null : p.smooth), ink: "cluster" },
     ],
-    sentence: (p) => (p.reward === null ? "no feedback in that second" : `${decimal(p.reward, 3)} in that second from ${count(p.feedbacks, "feedback")}, ${decimal(p.smooth, 3)} smoothed`),
+    sentence: (p, step) => (p.reward === null ? `no reward in that ${step}` : `${decimal(p.reward, 3)}, the mean of ${count(p.rewards, "reward")} in that ${step}; ${decimal(p.smooth, 3)} smoothed`),
+  }),
+  overTime({
+    box: $("chart-traffic"), read: $("read-traffic"), unit: "each second",
+    series: [
+      { of: (p) => p.recommends / p.seconds, ink: "split", width: 1.5 },
+      { of: (p) => p.rewards / p.seconds, ink: "merge", width: 1.5, dash: [5, 4] },
+    ],
+    sentence: (p, step) => `${count(p.recommends, "recommendation")} and ${count(p.rewards, "reward")} in that ${step}`,
   }),
   overTime({
     box: $("chart-latency"), read: $("read-latency"), unit: "ms, logarithmic", log: true,
@@ -123,18 +177,71 @@ export function drawCharts() {
   for (const draw of charts) draw();
 }
 
+// Adds a step to a range: its values, and a mean with exponentially fading weights, each step weighing as much as it had rewards.
+function add(of, { at, recommends, rewards, reward, p50, p99, feedback }) {
+  const steps = kept[of];
+  const before = steps.at(-1);
+  if (before && at <= before.at) return;
+  const { ms: length, step } = ranges[of];
+  const keep = before ? Math.exp(-(at - before.at) / step / SMOOTH_STEPS) : 0;
+  const weight = keep * (before?.weight ?? 0) + rewards;
+  const sum = keep * (before?.sum ?? 0) + rewards * (reward ?? 0);
+  steps.push({ at, recommends, rewards, reward, p50, p99, feedback, weight, sum, smooth: weight > 0 ? sum / weight : null, seconds: step / 1000 });
+  while (steps[0].at < at - length) steps.shift();
+}
+
+const finite = (value) => (Number.isFinite(value) ? value : null);
+
+// A second of the stream.
 export function remember(state) {
-  const before = world.seconds.at(-1);
-  if (before && state.at <= before.at) return;
-  const reward = Number.isFinite(state.reward_rate) ? state.reward_rate : null;
-  const feedbacks = reward === null ? 0 : Math.max(state.feedbacks_per_second ?? 0, 1e-9);
-  // A mean with exponentially fading weights, each second weighing as much as it had feedback.
-  const keep = before ? Math.exp(-(state.at - before.at) / 1000 / SMOOTH_S) : 0;
-  const weight = keep * (before?.weight ?? 0) + feedbacks;
-  const sum = keep * (before?.sum ?? 0) + feedbacks * (reward ?? 0);
-  world.seconds.push({
-    at: state.at, reward, feedbacks, weight, sum, smooth: weight > 0 ? sum / weight : null,
+  add("10m", {
+    at: state.at, recommends: state.recommends_per_second, rewards: state.rewards_per_second, reward: finite(state.reward_rate),
     p50: state.recommend_p50_ms, p99: state.recommend_p99_ms, feedback: state.feedback_p99_ms,
   });
-  while (world.seconds[0].at < state.at - KEPT_MS) world.seconds.shift();
+}
+
+// Steps that the server has kept, from before this page was opened.
+async function fetchRange(of) {
+  const answer = await get(`/v1/timeline?range=${of}`);
+  const live = kept[of];
+  kept[of] = [];
+  const steps = of === "10m" ? answer.steps.slice(0, -1) : answer.steps;
+  for (const step of steps) {
+    add(of, {
+      at: step.at, recommends: step.recommends, rewards: step.rewards, reward: finite(step.reward_rate),
+      p50: step.recommend_p50_ms, p99: step.recommend_p99_ms, feedback: step.feedback_p99_ms,
+    });
+  }
+  // Those of the stream that came meanwhile.
+  const last = kept[of].at(-1)?.at ?? 0;
+  for (const one of live) if (one.at > last + 500) add(of, one);
+}
+
+// Fetches what is shown. Called at first, when another range is chosen, and once a minute.
+export async function refresh() {
+  try {
+    await fetchRange(chosen);
+    drawCharts();
+  } catch (error) {
+    refusedOr(error, () => {});
+  }
+}
+
+function label() {
+  for (const button of document.querySelectorAll("#ranges button")) button.setAttribute("aria-pressed", String(button.value === chosen));
+  $("each-step").textContent = `each ${range().name}`;
+  $("smooth-step").textContent = `smoothed over ${range().smooth}`;
+}
+
+export function wireRanges() {
+  label();
+  $("ranges").addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (!button || button.value === chosen) return;
+    chosen = button.value;
+    store("localStorage", CHOICE, chosen === "10m" ? null : chosen);
+    label();
+    refresh();
+  });
+  setInterval(() => { if (chosen !== "10m" && !document.hidden && $("live").dataset.state === "connected") refresh(); }, MINUTE);
 }

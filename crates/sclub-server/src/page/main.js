@@ -2,6 +2,7 @@
 
 import { go, named } from "./address.js";
 import { get } from "./api.js";
+import * as catalogue from "./catalogue.js";
 import * as clusterCard from "./cluster_card.js";
 import * as clustering from "./clustering.js";
 import { $ } from "./dom.js";
@@ -9,9 +10,10 @@ import * as events from "./events.js";
 import * as experiments from "./experiments.js";
 import { drawFigures, drawHeader } from "./figures.js";
 import { refusedOr, wireKey } from "./key.js";
-import { drawCharts, remember } from "./live_charts.js";
+import * as liveCharts from "./live_charts.js";
 import * as map from "./map.js";
 import * as nodes from "./nodes.js";
+import * as start from "./start.js";
 import { run } from "./stream.js";
 import { themeSwitch } from "./theme.js";
 import * as userCard from "./user_card.js";
@@ -57,6 +59,8 @@ function takeState(state) {
   if (world.latest && restarted) world.latest = null;
   drawHeader();
   drawFigures();
+  start.refresh();
+  catalogue.refresh();
   clustering.take(state.clustering);
 }
 
@@ -70,14 +74,13 @@ function takeClusters(answer) {
 
 async function refreshAll() {
   const [state, clusters, past] = await Promise.all([
-    get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100")]);
+    get("/v1/state"), get(`/v1/clusters?limit=${map.DRAWN}`), get("/v1/history?limit=100"), liveCharts.refresh()]);
   takeState(state);
   for (const change of [...past.changes].reverse()) note(change);
   world.dirty = false;
   takeClusters(clusters);
   events.add(past.changes, past.total);
   events.flush();
-  drawCharts();
   if (!document.documentElement.dataset.ready) {
     document.documentElement.dataset.ready = "1";
     route();
@@ -98,6 +101,7 @@ async function poll() {
     takeClusters(await get(`/v1/clusters?limit=${map.DRAWN}`));
     clusterCard.refresh();
     userCard.refresh();
+    catalogue.refresh();
     if (polls % 5 === 0) takeState(await get("/v1/state"));
   } catch (error) {
     world.dirty = true;
@@ -114,12 +118,13 @@ const handlers = {
     if (seen !== world.seen) world.dirty = true;
     world.seen = seen;
     world.latest = state;
-    remember(state);
+    liveCharts.remember(state);
     const fits = clustering.live(state);
-    if (world.state && (fits || state.writable !== world.state.writable)) get("/v1/state").then(takeState, () => {});
+    if (world.state && (fits || state.writable !== world.state.writable || state.items !== world.state.items)) get("/v1/state").then(takeState, () => {});
     if (document.hidden) return;
     drawFigures();
-    drawCharts();
+    start.refresh();
+    liveCharts.drawCharts();
   },
   change(change) {
     note(change);
@@ -129,6 +134,8 @@ const handlers = {
 
 themeSwitch($("theme"));
 wireKey();
+liveCharts.wireRanges();
+catalogue.wireCatalogue();
 map.wireMap(clusterCard.soon);
 clusterCard.none();
 userCard.none();
@@ -143,7 +150,7 @@ document.addEventListener("visibilitychange", () => {
   drawFigures();
   events.flush();
   if (world.state) map.drawMap();
-  drawCharts();
+  liveCharts.refresh();
   clustering.draw();
   poll();
 });

@@ -1,7 +1,7 @@
 // The map of the clusters.
 
 import { go } from "./address.js";
-import { $, copyButton, el, svg } from "./dom.js";
+import { $, el, svg } from "./dom.js";
 import { count, short, whole } from "./numbers.js";
 import { project } from "./plane.js";
 import { isSoft, world } from "./world.js";
@@ -286,10 +286,6 @@ function describe(enlarged) {
   drawEmpty(drawn);
 }
 
-function command(text) {
-  return el("div", { class: "command" }, el("code", {}, text), copyButton(text));
-}
-
 let emptyKind = null;
 
 function drawEmpty(drawn) {
@@ -297,14 +293,15 @@ function drawEmpty(drawn) {
   const unserved = drawn <= 1 && !begun;
   const kind = unserved ? "unserved" : drawn === 0 ? "none" : drawn === 1 ? `one ${world.clusters[0].users}` : null;
   const empty = $("map-empty");
+  // A list box must have options.
+  map.setAttribute("role", drawn > 0 ? "listbox" : "group");
   empty.hidden = kind === null;
   layer.setAttribute("visibility", unserved ? "hidden" : "visible");
   if (kind === emptyKind) return;
   emptyKind = kind;
   empty.classList.toggle("low", !unserved);
-  const commands = [command("sclub serve"), command(`sclub simulate --url ${location.origin}`)];
   if (kind === null) empty.replaceChildren();
-  else if (unserved) empty.replaceChildren(el("strong", {}, "No user has been served yet"), el("p", {}, "To try it with simulated users, run:"), ...commands);
+  else if (unserved) empty.replaceChildren(el("strong", {}, "No user has given a reward yet"), el("p", {}, "Clusters of users appear here once there are rewards."));
   else if (drawn === 0) {
     empty.replaceChildren(el("strong", {}, "No clusters yet"),
       el("p", {}, "The rewards show no groups of users so far. Recommendations use what all users have in common and each user’s own rewards."));

@@ -5,8 +5,8 @@ import { chart, counting, ink, uPlot } from "./charts.js";
 import { $, bar, el, facts, fill } from "./dom.js";
 import { refusedOr } from "./key.js";
 import { count, decimal, short, whole } from "./numbers.js";
-import { clusterLink, idOf, whyBlock } from "./words.js";
-import { isSoft, since } from "./world.js";
+import { clusterLink, idOf, itemName, percent, shareOf, whyBlock } from "./words.js";
+import { isSoft, since, world } from "./world.js";
 
 const PLACES = 6;
 
@@ -17,27 +17,61 @@ export function none() {
   user = null;
   text = "";
   ticket += 1;
-  fill(card, el("p", { class: "muted" }, "Search for an id, or choose a member of a cluster."));
+  fill(card, el("p", { class: "muted" }, "Search for an id, or choose a member of a cluster: you see what the user would be recommended now and why, and what the user was shown."));
 }
 
-function draw(found) {
-  fill(card,
-    el("h3", {}, idOf(found.user)),
-    unasked ? el("p", { class: "note" }, "The user who last changed cluster when this page was opened.") : null,
-    facts(["Observations", whole(found.count)], ["Frequency", short(found.frequency)],
+// The parts of the card: statistics, what the user would get now, and what the user was shown.
+function draw({ id, found, next, recent }) {
+  const known = found ? [
+    facts(["Rewards learned", whole(found.count)], shareOf(found.count),
       isSoft() && found.cluster === 0 ? ["Cluster", "none"]
         : ["Cluster", clusterLink(found.cluster, String(found.cluster)), el("span", { class: "muted" }, ` of ${count(found.cluster_users, "user")}`)],
-      ["First seen", since(found.first_seen)], ["Last seen", since(found.last_seen)]),
-    found.placement ? placed(found.placement) : isSoft() ? el("p", { class: "muted" }, "The user’s cluster is known after the first fit.") : [el("h3", {}, "Reason for this cluster"),
-      whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")],
-    estimates(found));
+      ["First reward", since(found.first_seen)], ["Last reward", since(found.last_seen)]),
+  ] : [el("p", {}, "No reward of this user has been learned, or the user was forgotten. Recommendations are those for a newcomer.")];
+  const reason = !found ? null
+    : found.placement ? placed(found.placement)
+      : isSoft() ? el("p", { class: "muted" }, "The user’s cluster is known after the first fit.")
+        : [el("h3", {}, "Reason for this cluster"), whyBlock(found.last_change, "The user is still in the first cluster: there was no split and no merge.")];
+  fill(card,
+    el("h3", {}, idOf(id)),
+    unasked ? el("p", { class: "note" }, "The user who last changed cluster when this page was opened.") : null,
+    known,
+    el("div", { class: "parts" },
+      el("div", {}, nextItems(next), shownItems(recent)),
+      found ? el("div", {}, reason, estimates(found)) : null));
 }
 
-const percent = (share) => {
-  const value = 100 * share;
-  if (value > 0 && value < 0.1) return "<\u202f0.1\u202f%";
-  return `${decimal(value, value < 10 || value > 90 ? 1 : 0)}\u202f%`;
-};
+// What the user would be recommended now, and why: expected reward and bonus, and whose rewards it comes from.
+function nextItems(next) {
+  if (!next) return null;
+  if (!next.items.length) return [el("h3", {}, "Would get now"), el("p", { class: "muted" }, next.message)];
+  const top = Math.max(...next.items.map((item) => Math.abs(item.score)), 1e-12);
+  const why = (item) => {
+    const bonus = `expected reward ${decimal(item.mean, 3)}, ${item.width < 0 ? "less" : "and"} ${decimal(Math.abs(item.width), 3)} ${item.width < 0 ? "by this draw" : "for what is not known yet"}`;
+    if (item.own_mean === null || item.cluster_mean === null) return bonus;
+    const [own, shared] = isSoft() ? ["without clusters", "with them"] : ["by the user’s own rewards", "by the cluster’s"];
+    return `${bonus}; ${decimal(item.own_mean, 3)} ${own}, ${decimal(item.cluster_mean, 3)} ${shared}`;
+  };
+  return [
+    el("h3", {}, "Would get now, and why"),
+    el("ol", { class: "bars placed", id: "next-items" }, next.items.map((item) => el("li", {},
+      el("bdi", { class: "label", title: item.id }, item.title ?? item.id), el("span", { class: "track" }, bar(Math.max(0, item.score) / top)),
+      el("span", { class: "value" }, decimal(item.score, 3)), el("span", { class: "says" }, why(item))))),
+    el("p", { class: "note" }, `The score is the sum of the expected reward and the bonus.${next.random ? " The policy draws at random, so the next recommendation may differ." : ""}`),
+  ];
+}
+
+// The last decisions: items and rewards.
+function shownItems(recent) {
+  if (!recent) return null;
+  const reward = (item) => (item.reward === null ? el("span", { class: "muted" }, "no reward yet") : `reward ${short(item.reward)}`);
+  return [
+    el("h3", {}, "Was shown, and gave"),
+    recent.length ? el("ol", { class: "recent", id: "recent-items", tabindex: "0", "aria-label": "The last decisions, newest first" }, recent.map((decision) => el("li", {}, since(decision.at),
+      el("ul", {}, decision.items.map((item) => el("li", { class: item.reward > 0 ? "taken" : null }, el("span", {}, itemName(item)), el("span", {}, reward(item))))))))
+      : el("p", { class: "muted" }, "No decision of the last time. Those of earlier times are in the export."),
+  ];
+}
 
 // The evidence of the user's rewards for a cluster.
 function describe(evidence) {
@@ -112,6 +146,12 @@ function announce(words) {
   $("user-status").textContent = words;
 }
 
+async function preview(path) {
+  const { items, max_k: most } = world.state ?? {};
+  if (items === 0) return { items: [], message: "The catalogue is empty: the candidates come with each request." };
+  return get(`${path}/preview?k=${Math.min(5, most ?? 5)}`);
+}
+
 export async function load(id, byItself = false) {
   const fresh = id !== user;
   if (fresh || (unasked && !byItself)) text = "";
@@ -120,20 +160,24 @@ export async function load(id, byItself = false) {
   ticket += 1;
   const mine = ticket;
   try {
-    const found = await get(`/v1/users/${encodeURIComponent(id)}`);
+    const path = `/v1/users/${encodeURIComponent(id)}`;
+    const missing = (status, value) => (error) => { if (error.status === status) return value(error); throw error; };
+    const [found, next, recent] = await Promise.all([
+      get(path).catch(missing(404, () => null)),
+      preview(path).catch(missing(404, (error) => ({ items: [], message: `${error.message}.` }))),
+      get(`${path}/recent`).then((answer) => answer.decisions)]);
     if (mine !== ticket) return;
-    const now = JSON.stringify(found);
-    if (now !== text) draw(found);
+    const now = JSON.stringify([found, next, recent]);
+    if (now !== text) draw({ id, found, next, recent });
     text = now;
-    if (fresh && !byItself) announce(isSoft() && found.cluster === 0 ? `${id}: in no cluster` : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
+    if (fresh && !byItself) {
+      announce(!found ? `No reward of ${id} has been learned` : isSoft() && found.cluster === 0 ? `${id}: in no cluster`
+        : `${id}: in cluster ${found.cluster} of ${count(found.cluster_users, "user")}`);
+    }
   } catch (error) {
     if (mine !== ticket) return;
     text = "";
-      if (error.status === 404) announce(`There is no user ${id}`);
-    if (error.status === 404 || error.status === 410) user = null;
-    if (error.status === 404) fill(card, el("p", {}, "There is no user ", idOf(id), ": no reward of this user has been learned, or the user was forgotten."));
-    else if (error.status === 410) fill(card, el("p", {}, idOf(id), " was forgotten."));
-    else refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
+    refusedOr(error, (message) => fill(card, el("p", { class: "muted" }, message)));
   }
 }
 

@@ -1,11 +1,28 @@
 // Sentences about splits and merges, with links.
 
 import { bar, el } from "./dom.js";
-import { count, distinct, whole } from "./numbers.js";
-import { since } from "./world.js";
+import { count, decimal, distinct, whole } from "./numbers.js";
+import { since, world } from "./world.js";
 
 export function idOf(text) {
   return text.length > 24 ? el("bdi", { class: "id", title: text }, text) : el("bdi", {}, text);
+}
+
+export const percent = (share) => {
+  const value = 100 * share;
+  if (value > 0 && value < 0.1) return "<\u202f0.1\u202f%";
+  return `${decimal(value, value < 10 || value > 90 ? 1 : 0)}\u202f%`;
+};
+
+// A number of rewards as a share of all, for a list of facts.
+export function shareOf(rewards) {
+  const all = world.state?.rewards ?? 0;
+  return all > 0 ? ["Share of all rewards", percent(Math.min(1, rewards / all))] : null;
+}
+
+// An item by its title, with its id behind it.
+export function itemName({ id, title }) {
+  return title ? [el("span", { class: "title" }, title), " ", el("span", { class: "muted" }, idOf(id))] : idOf(id);
 }
 
 export const userLink = (id) => el("a", { href: `#user/${encodeURIComponent(id)}` }, idOf(id));

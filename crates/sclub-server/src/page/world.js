@@ -6,7 +6,7 @@ import { lasting } from "./numbers.js";
 const FRESH_MS = 10000;
 
 export const world = {
-  state: null, clusters: [], total: 0, latest: null, clock: 0, seconds: [],
+  state: null, clusters: [], total: 0, latest: null, clock: 0, seconds: () => [],
   joined: new Map(), bornOf: new Map(), dirty: true, seen: "",
 };
 export const now = () => Date.now() + world.clock;

@@ -329,6 +329,9 @@ impl Space {
         match self.app.engine() {
             Some(engine) => {
                 engine.close().await;
+                let app = Arc::clone(&self.app);
+                // The next start begins anew without them.
+                let _ = tokio::task::spawn_blocking(move || app.save_figures()).await;
                 true
             }
             None => false,

@@ -1,11 +1,11 @@
 //! Small files, each with a checksum and replaced atomically.
 
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::StoreError;
-use crate::env::{Access, Disk, DiskFile};
+use crate::env::{Access, Disk, DiskFile, Env};
 
 const SUM: usize = 32;
 
@@ -73,6 +73,44 @@ pub(super) fn get(disk: &dyn Disk, path: &Path) -> Result<Option<Vec<u8>>, Store
     }
     bytes.truncate(end);
     Ok(Some(bytes))
+}
+
+/// A small file whose loss is no harm.
+#[derive(Debug)]
+pub struct SmallFile {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+}
+
+impl SmallFile {
+    /// The file of a path.
+    pub fn new(env: &Env, path: &Path) -> Self {
+        Self {
+            disk: Arc::clone(&env.disk),
+            path: path.into(),
+        }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its contents; `None` if it does not exist.
+    ///
+    /// # Errors
+    /// If it cannot be read, or its checksum does not match.
+    pub fn read(&self) -> Result<Option<Vec<u8>>, StoreError> {
+        get(&*self.disk, &self.path)
+    }
+
+    /// Replaces it atomically.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), StoreError> {
+        put(&*self.disk, &self.path, bytes)
+    }
 }
 
 /// Makes a folder and those above it that do not exist, with durable names.

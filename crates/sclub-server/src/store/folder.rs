@@ -10,6 +10,7 @@
 //! | `log/<serial>.log` | every event since the older of two snapshots, for recovery |
 //! | `snapshots/<batch>.snap` | the state after a batch of the log |
 //! | `journal/<serial>.log` | items shown and their rewards, for analysis |
+//! | `figures` | figures over time and counts of items, for the page |
 //! | `importing/` | a folder that an import makes; left over if that was cut off |
 //! | `imported/` | the complete folder of an import, whose files replace those of this one |
 //!
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::epochs::{Epoch, Epochs};
-use super::files::{self, At, damaged};
+use super::files::{self, At, SmallFile, damaged};
 use super::segments::{SEGMENT_BYTES, Segments};
 use super::snapshots::Snapshots;
 use super::{Checked, StoreError};
@@ -42,6 +43,9 @@ const SUBFOLDERS: [&str; 3] = ["log", "snapshots", "journal"];
 
 /// The subfolder with copies of a partition's snapshots. Only a node of a cluster makes it.
 pub(crate) const COPIES: &str = "copies";
+
+/// The folders in a data folder that grow.
+pub const STORE_PARTS: [&str; 3] = ["log", "snapshots", "journal"];
 
 /// A data folder, locked.
 #[derive(Debug)]
@@ -180,6 +184,11 @@ impl Folder {
         &self.path
     }
 
+    /// A small file in the folder whose loss is no harm.
+    pub fn small_file(&self, name: &str) -> SmallFile {
+        SmallFile::new(&self.env, &self.path.join(name))
+    }
+
     /// The environment it was opened with.
     pub fn env(&self) -> &Env {
         &self.env
@@ -280,6 +289,11 @@ impl Folder {
 
     /// The size of the folder on the disk, without files whose size cannot be read.
     pub fn bytes(&self) -> u64 {
+        self.sizes().iter().sum()
+    }
+
+    /// The sizes of its parts, in the order of [`STORE_PARTS`].
+    pub fn sizes(&self) -> [u64; STORE_PARTS.len()] {
         let disk = &self.env.disk;
         let size = |dir: PathBuf| -> u64 {
             let names = disk.names(&dir).unwrap_or_default();
@@ -288,10 +302,7 @@ impl Folder {
                 .filter_map(|name| disk.len(&dir.join(name)).ok());
             lengths.sum()
         };
-        ["log", "snapshots", "journal"]
-            .map(|name| size(self.path.join(name)))
-            .iter()
-            .sum()
+        STORE_PARTS.map(|name| size(self.path.join(name)))
     }
 }
 

@@ -18,8 +18,9 @@ mod snapshots;
 use std::path::PathBuf;
 
 pub use epochs::{Epoch, Epochs, Origin};
-pub use folder::Folder;
+pub use files::SmallFile;
 pub(crate) use folder::{COPIES, IMPORTING};
+pub use folder::{Folder, STORE_PARTS};
 pub use log::{AppendError, Batches, Follow, Followed, Log, Written};
 pub use segments::Segments;
 pub use snapshots::{SnapshotStore, Snapshots, WriteSnapshot};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::bench::{Bench, of, verified};
 use crate::common::new_folder;
 
-fn arm(name: &str, policy: &str, share: u32) -> ArmRequest {
+pub fn arm(name: &str, policy: &str, share: u32) -> ArmRequest {
     ArmRequest {
         name: name.to_owned(),
         settings: of(policy),

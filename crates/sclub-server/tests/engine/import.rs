@@ -12,6 +12,7 @@ use tokio::runtime::Runtime;
 use crate::bench::{Bench, of, wait_until};
 use crate::common::disk::Faults;
 use crate::common::{copy_of, files, new_folder};
+use crate::experiments::arm;
 
 const ROWS: u64 = 40;
 
@@ -115,6 +116,19 @@ fn an_import_that_is_cut_off_leaves_the_old_folder_or_the_new_one_and_all_else()
         }
     }
     assert!(kept > 20 && taken > 5, "{kept} {taken}");
+}
+
+#[test]
+fn an_import_drops_no_experiment() {
+    let bench = Bench::with_items(Env::real(), &of("linucb-ind"));
+    let arms = vec![arm("a", "linucb-ind", 5_000), arm("b", "linucb-one", 5_000)];
+    let begun = bench.engine.start_experiment("x", arms);
+    bench.runtime.block_on(begun).unwrap();
+    let folder = bench.close();
+    let error = import(&Env::real(), folder.path()).unwrap_err();
+    assert!(error.contains("it has experiments"), "{error}");
+    let bench = Bench::at(folder, Env::real(), &of("linucb-ind"));
+    assert!(bench.engine.experiments().0.is_some());
 }
 
 #[test]

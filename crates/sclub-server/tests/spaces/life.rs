@@ -214,6 +214,7 @@ fn bad_names_and_settings_make_no_space() {
         json!({"reward-min": 2}),
         json!({"strange": 1}),
         json!({"unanswered": 7}),
+        json!({"after": 60}),
         json!({"explore-share": 2}),
     ] {
         let (status, answer) = server.send("", "PUT", "/v1/spaces/shop", &bad.to_string());

@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::batch::{Share, of_whole_batch};
 use super::{DEADLINE, LONG_MS, Manner, RETRY, ask_as, whole};
+use crate::api::App;
 use crate::api::model::CompactResponse;
 use crate::api::{Answer, json};
 use crate::cluster::bus::{Bucket, BusError};
@@ -358,9 +359,10 @@ pub(in crate::api) async fn nodes() -> ApiError {
 }
 
 /// The metrics of a node.
-pub(super) fn metrics(node: &Node) -> Answer {
+pub(super) fn metrics(app: &App, node: &Node) -> Answer {
     node.count();
-    let mut answer = Response::new(Body::from(node.meters.render()));
+    let text = node.meters.render() + &app.server_metrics();
+    let mut answer = Response::new(Body::from(text));
     let name = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, name);
     answer

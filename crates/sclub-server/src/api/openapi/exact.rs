@@ -4,6 +4,7 @@
 use sclub::{MAX_MAGNITUDE, Preset, Users};
 use serde_json::{Value, json};
 
+use super::super::figures::DEFAULT_K;
 use super::{each_operation, object};
 use crate::description::{MAX_TAG, MAX_TAGS, MAX_TITLE, RESERVED};
 use crate::edge::keys::{DEFAULT_SPACE, MAX_SPACE_LENGTH};
@@ -11,6 +12,9 @@ use crate::experiment::plan::{MAX_ARMS, MAX_NAME};
 use crate::filter::MAX_CONDITIONS;
 use crate::identity::servable;
 use crate::settings::{Settings, constants, setting_name};
+
+/// The names of time spans.
+const RANGES: [&str; 3] = ["10m", "24h", "60d"];
 
 /// Adds what the settings and the rules say to a description.
 pub(super) fn make_exact(document: &mut Value, settings: &Settings) {
@@ -52,7 +56,14 @@ fn parameter_schema(settings: &Settings, path: &str, method: &str, name: &str) -
     let id = json!({"type": "string", "minLength": 1, "maxLength": settings.max_id});
     let label = json!({"type": "integer", "minimum": 0, "maximum": u64::MAX});
     match (path, name) {
-        ("/v1/items" | "/v1/items/{id}" | "/v1/users/{id}", "id" | "after") => Some(id),
+        ("/v1/items" | "/v1/items/{id}", "id" | "after") => Some(id),
+        (path, "id") if path.starts_with("/v1/users/{id}") => Some(id),
+        ("/v1/users/{id}/preview", "k") => Some(json!({
+            "type": "integer", "minimum": 1, "maximum": settings.max_k, "default": DEFAULT_K.min(settings.max_k)
+        })),
+        ("/v1/timeline", "range") => {
+            Some(json!({"type": "string", "enum": RANGES, "default": RANGES[0]}))
+        }
         ("/v1/clusters" | "/v1/clusters/{id}", "id" | "after") | ("/v1/history", "before") => {
             Some(label)
         }
@@ -218,6 +229,7 @@ fn schemas(settings: &Settings) -> Vec<(&'static str, Value)> {
             "SpaceCard/properties/status",
             json!({"enum": ["ready", "starting", "broken"]}),
         ),
+        ("TimelineCard/properties/range", json!({"enum": RANGES})),
         (
             "HistoryEntry/properties/kind",
             json!({"enum": ["split", "merge"]}),

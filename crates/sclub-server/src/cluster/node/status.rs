@@ -10,6 +10,7 @@ use crate::cluster::bus::Bucket;
 use crate::cluster::members::{Member, Members, Move, Part, owners};
 use crate::engine::Engine;
 use crate::locks::lock;
+use crate::store::STORE_PARTS;
 
 /// The number of changes of owners that are kept.
 const MAX_MOVES: usize = 200;
@@ -145,12 +146,25 @@ impl Node {
         let items = items.map_or(0, |e| e.state().catalogue().map_or(0, |c| c.len()));
         self.meters
             .node(&engines, items, owned, lag, members.members.len());
+        let mut sizes = [0; STORE_PARTS.len()];
+        for app in self.groups.iter().filter_map(|group| group.app()) {
+            let of_group = app.engine().map(|engine| engine.folder().sizes());
+            for (sum, size) in sizes.iter_mut().zip(of_group.unwrap_or_default()) {
+                *sum += size;
+            }
+        }
+        let can_write = engines.iter().all(|engine| engine.read_only().is_none());
+        let is_member = members.get(&self.name).is_some();
+        self.meters.store(sizes, 0, can_write && is_member);
+        let missing = members.registered.iter();
+        let missing = missing.filter(|name| members.get(name).is_none()).count();
         let fits = &self.fits;
         let at = fits.at.load(Ordering::Relaxed);
         let age = (at > 0).then(|| self.env.clock.monotonic().saturating_sub(at));
         self.meters.cluster(
             self.takeovers.load(Ordering::Relaxed),
             fits.left_out.load(Ordering::Relaxed),
+            missing,
             age,
         );
     }

@@ -340,7 +340,11 @@ fn a_fit_that_the_policy_refuses_changes_nothing_live_or_replayed() {
     let before = bench.engine.state().policy().unwrap().digest();
     let (reply, answer) = oneshot::channel();
     let command = Command::Fit(Some(vec![1, 2, 3]));
-    let request = WriteRequest { command, reply };
+    let request = WriteRequest {
+        command,
+        reply,
+        caller: None,
+    };
     let sent = bench.engine.queue.blocking_send(request);
     assert!(sent.is_ok());
     assert!(answer.blocking_recv().unwrap().is_ok());

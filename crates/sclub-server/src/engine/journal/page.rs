@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::item_counts::ItemCounts;
 use crate::event::{
     Item, VERSION_WITH_DETAILS, VERSION_WITH_PROPENSITIES, from_bytes_with_context, whole,
     write_version, write_with_context,
@@ -126,6 +127,31 @@ impl Detail<'_> {
             slots: self.slots,
             candidates,
         }
+    }
+}
+
+impl Page {
+    /// Adds the items shown and their rewards to counts. A reward in place of an assumed one changes the sum only: `assumed` is
+    /// the reward that is assumed.
+    pub fn count_items<'a>(
+        &self,
+        counts: &ItemCounts,
+        assumed: Option<f64>,
+        id_of: impl Fn(u32) -> Option<&'a str>,
+    ) {
+        let decided = self.shown.iter().map(|row| row.at);
+        let times = decided.chain(self.rewards.iter().map(|row| row.rewarded));
+        let Some(first) = times.min() else { return };
+        let shown = self.shown.iter().flat_map(|row| &row.items);
+        let shown = shown.filter_map(|(place, _)| id_of(*place));
+        let rewards = self.rewards.iter().filter_map(|row| {
+            let (number, before) = match row.source {
+                Source::Corrected => (0, assumed.unwrap_or(0.0)),
+                Source::Sent | Source::Assumed => (1, 0.0),
+            };
+            Some((id_of(row.item)?, number, row.reward - before))
+        });
+        counts.add(first, shown, rewards);
     }
 }
 

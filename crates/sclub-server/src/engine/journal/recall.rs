@@ -53,10 +53,14 @@ impl Keeper {
                     .collect();
                 let Some(shown) = shown else { continue };
                 let names = shown.iter().map(|(item, _)| &*item.id);
-                self.shared.seen.add_items(&row.user, names);
+                let seen = &self.shared.seen;
+                seen.add_items(&row.user, row.number, row.at, names);
                 if let (Some(detail), Some(_)) = (&row.detail, after) {
                     self.wait_again(&state, row, detail, &shown);
                 }
+            }
+            for row in &page.rewards {
+                self.shared.seen.reward(&row.user, row.number, row.reward);
             }
         }
         Ok(())

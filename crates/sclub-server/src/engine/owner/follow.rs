@@ -40,7 +40,7 @@ impl Owner {
             let followed = tokio::select! {
                 biased;
                 request = next_request(&mut self.held, &mut self.requests) => {
-                    let WriteRequest { command, reply } = request?;
+                    let WriteRequest { command, reply, .. } = request?;
                     match command {
                         Command::Stop => return Some(reply),
                         Command::Lead { last, epochs } => match &*self.shared.role.borrow() {

@@ -1,0 +1,114 @@
+/** Arguments and answers, derived from the generated description of the API. */
+
+import type { components, paths } from "./openapi.js";
+
+type Schemas = components["schemas"];
+
+/** The id of a user or an item. A whole number is the same id as its digits. */
+export type Id = Schemas["Id"];
+
+/** A recommendation: a `decision` and the items to show, best first. */
+export type Recommendation = Schemas["RecommendResponse"];
+
+/** An item of the catalogue. */
+export type CatalogueItem = Schemas["CatalogueItem"];
+
+/** Changes of an item, or on a server with a transform its raw fields. */
+export type ItemPatch = Schemas["ItemPatch"] | RawFields;
+
+/** The result of an upload of items. */
+export type ItemsPut = Schemas["ItemsPut"];
+
+/** What is known of a user, and why the user is in a cluster. */
+export type UserCard = Schemas["UserCard"];
+
+/** A condition of a filter: a value, a list of values, or `{any, all, none, min, max}`. */
+export type Condition = Schemas["Condition"];
+
+/** A line of the export: an item that was shown, and its reward. */
+export type ExportLine = Schemas["ExportLine"];
+
+// A schema with `anyOf` is a union of which only one member has all properties; the others are conditions on some of them.
+type RecommendFields = Omit<Extract<Schemas["RecommendRequest"], { user: unknown }>, "user" | "items" | "candidates" | "filter">;
+
+/** Options of `recommend`. Candidates are the whole catalogue, some of its items (`candidates`, `filter`), or `items`. */
+export type RecommendOptions = RecommendFields &
+  (
+    | { candidates?: Id[]; filter?: Record<string, Condition>; items?: never }
+    | { items: Schemas["InlineItem"][]; candidates?: never; filter?: never }
+  );
+
+/** A request of a batch: a user, or a user with options. */
+export type RecommendRequest = Id | ({ user: Id } & RecommendOptions);
+
+/** The reward of one item, of a list, or of everything that was shown. */
+export type RewardParts =
+  | { reward: number; item?: Id; others?: number; rewards?: never }
+  | { rewards: number[]; others?: number; reward?: never; item?: never }
+  | { others: number; reward?: never; rewards?: never; item?: never };
+
+/** A reward: of the first item, of the items in the order shown, or with more to it. */
+export type Reward = number | number[] | RewardParts;
+
+/** Feedback of a batch. */
+export type FeedbackRequest = { decision: string | Recommendation } & RewardParts;
+
+/** Raw fields of an item, such as title, tags and price: a server with `--features` makes features of them. */
+export interface RawFields {
+  title?: string | null;
+  tags?: string[] | string | null;
+  available?: boolean;
+  data?: Record<string, unknown> | null;
+  features?: never;
+  [field: string]: unknown;
+}
+
+/** An item to put into the catalogue: with its features, or with raw fields. */
+export type Item = Schemas["ItemLine"] | ({ id: Id } & RawFields);
+
+/** Options of every call. */
+export interface CallOptions {
+  /** Cancels the call: it rejects with the signal's reason. */
+  signal?: AbortSignal | undefined;
+  /** Milliseconds for each attempt, in place of the client's. */
+  timeout?: number | undefined;
+  /** The maximum number of retries, in place of the client's. */
+  retries?: number | undefined;
+}
+
+// The types of `call`.
+
+export type Method = "get" | "put" | "post" | "delete" | "patch";
+export type Path = keyof paths;
+
+/** The methods of a path. */
+export type MethodOf<P extends Path> = {
+  [M in Method]: paths[P][M] extends { responses: unknown } ? M : never;
+}[Method];
+
+type Json<C> = C extends { "application/json": infer J } ? J : unknown;
+type ParametersOf<O> = O extends { parameters: infer P } ? P : never;
+type Part<P, Name extends string> = P extends { [N in Name]: infer V }
+  ? { [N in Name]: V }
+  : P extends { [N in Name]?: infer V }
+    ? [V & {}] extends [never]
+      ? { [N in Name]?: never }
+      : { [N in Name]?: V }
+    : { [N in Name]?: never };
+type BodyPart<O> = O extends { requestBody: { content: infer C } }
+  ? { body: Json<C> }
+  : O extends { requestBody?: { content: infer C } }
+    ? { body?: Json<C> }
+    : { body?: never };
+
+/** The arguments of a call: parts of the path, query and body. */
+export type Arguments<P extends Path, M extends Method> = Part<ParametersOf<paths[P][M]>, "path"> &
+  Part<ParametersOf<paths[P][M]>, "query"> &
+  BodyPart<paths[P][M]>;
+
+type Content<R, S extends number> = R extends { [status in S]: { content: infer C } } ? Json<C> : never;
+
+/** The answer of a call. */
+export type AnswerOf<P extends Path, M extends Method> = paths[P][M] extends { responses: infer R }
+  ? Content<R, 200> | Content<R, 201>
+  : never;

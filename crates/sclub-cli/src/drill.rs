@@ -1,0 +1,319 @@
+//! `sclub backup --drill`: restores a backup into a throwaway folder, serves it, and compares it with its source.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use sclub_server::engine::{self, Verified};
+use sclub_server::env::Env;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::files::print_line;
+use crate::keeping::{BackupArgs, backup_folder, download, explained, fetch};
+use crate::remote::{Remote, TrustArgs, block_on, call};
+use crate::serve::KEYS;
+
+/// The maximum number of starts of the copy. A fit that was due at the backup takes effect after a start, and changes the hash.
+const MAX_STARTS: usize = 5;
+
+/// The number of backups of a running server that are taken until none of its events came in between.
+const MAX_BACKUPS: usize = 3;
+
+/// The result of a drill.
+#[derive(Debug, Serialize)]
+struct Drill {
+    ok: bool,
+    /// The size of the backup.
+    bytes: u64,
+    events: u64,
+    rounds: u64,
+    users: u64,
+    clusters: u64,
+    items: u64,
+    /// The number of lines of the copy's export.
+    export_lines: u64,
+    /// The hash of the state, of the files of the copy and of the copy that was served.
+    hash: String,
+    /// The hash of the source; `None` if there is no source, or it has learned meanwhile.
+    source_hash: Option<String>,
+    seconds: Seconds,
+}
+
+/// The time that each step took.
+#[derive(Debug, Default, Serialize)]
+struct Seconds {
+    backup: f64,
+    restore: f64,
+    verify: f64,
+    serve: f64,
+}
+
+/// A state, by what two copies of it have in common.
+#[derive(Debug, PartialEq)]
+struct Known {
+    events: u64,
+    hash: String,
+}
+
+/// Runs a drill and prints its result.
+pub fn drill(args: &BackupArgs) -> Result<ExitCode> {
+    let done = run(args);
+    if args.json {
+        let line = match &done {
+            Ok(drill) => serde_json::to_string(drill)?,
+            Err(error) => {
+                let error = format!("{error:#}");
+                serde_json::json!({"ok": false, "error": error}).to_string()
+            }
+        };
+        print_line(&line);
+        return Ok(match done {
+            Ok(_) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        });
+    }
+    print_line(&text(&done?));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn text(drill: &Drill) -> String {
+    let Seconds {
+        backup,
+        restore,
+        verify,
+        serve,
+    } = drill.seconds;
+    let source = match drill.source_hash {
+        Some(_) => "the same in the source, in the files of the copy, and in the copy as served",
+        None => {
+            "the same in the files of the copy and in the copy as served; not compared with a source"
+        }
+    };
+    format!(
+        "the backup can be restored\n\
+         backup    {} bytes, {backup:.1} s\n\
+         restore   every checksum is right, {restore:.1} s\n\
+         verify    {} events, {} rounds, {} users, {} clusters, {verify:.1} s\n\
+         serve     {} items, {} lines of export, {serve:.1} s\n\
+         hash      {}, {source}",
+        drill.bytes,
+        drill.events,
+        drill.rounds,
+        drill.users,
+        drill.clusters,
+        drill.items,
+        drill.export_lines,
+        drill.hash,
+    )
+}
+
+fn run(args: &BackupArgs) -> Result<Drill> {
+    let mut maker = tempfile::Builder::new();
+    let maker = maker.prefix("sclub-drill-");
+    let scratch = match &args.scratch {
+        Some(folder) => maker.tempdir_in(folder),
+        None => maker.tempdir(),
+    };
+    // Removed at the end, whatever comes.
+    let scratch =
+        scratch.context("cannot make a throwaway folder; --scratch names another place")?;
+    let mut seconds = Seconds::default();
+    let begun = Instant::now();
+    let (file, source) = backup(args, scratch.path())?;
+    seconds.backup = begun.elapsed().as_secs_f64();
+    let cannot_read = || format!("cannot read {}", file.display());
+    let bytes = std::fs::metadata(&file).with_context(cannot_read)?.len();
+
+    let begun = Instant::now();
+    let copy = scratch.path().join("copy");
+    let opened = File::open(&file).with_context(cannot_read)?;
+    let mut opened = io::BufReader::with_capacity(1 << 20, opened);
+    engine::restore(&Env::real(), &mut opened, &copy).context("the backup cannot be restored")?;
+    seconds.restore = begun.elapsed().as_secs_f64();
+
+    let begun = Instant::now();
+    let first = verify(&copy)?;
+    seconds.verify = begun.elapsed().as_secs_f64();
+    let source_hash = match source {
+        Some(source) if source.events == first.events => {
+            same("the source", &source.hash, "the copy", &first.hash)?;
+            Some(source.hash)
+        }
+        _ => None,
+    };
+
+    let begun = Instant::now();
+    let mut verified = first.clone();
+    let mut starts = 0;
+    let served = loop {
+        let served = serve(&copy)?;
+        starts += 1;
+        if served.known.events == verified.events {
+            same(
+                "the files",
+                &verified.hash,
+                "the copy as served",
+                &served.known.hash,
+            )?;
+            break served;
+        }
+        if served.known.events < verified.events || starts == MAX_STARTS {
+            bail!(
+                "the copy as served has {} events, and its files have {}",
+                served.known.events,
+                verified.events
+            );
+        }
+        verified = verify(&copy)?;
+    };
+    seconds.serve = begun.elapsed().as_secs_f64();
+    scratch
+        .close()
+        .context("cannot remove the throwaway folder")?;
+    Ok(Drill {
+        ok: true,
+        bytes,
+        events: first.events,
+        rounds: first.rounds,
+        users: first.users,
+        clusters: first.clusters,
+        items: served.items,
+        export_lines: served.export_lines,
+        hash: first.hash,
+        source_hash,
+        seconds,
+    })
+}
+
+fn same(one: &str, hash: &str, other: &str, other_hash: &str) -> Result<()> {
+    if hash != other_hash {
+        bail!("{one} and {other} differ: their hashes are {hash} and {other_hash}");
+    }
+    Ok(())
+}
+
+fn verify(data: &Path) -> Result<Verified> {
+    engine::verify(&Env::real(), data, &mut |_| {})
+        .map_err(explained)
+        .context("the restored folder is damaged")
+}
+
+/// The file of the backup, which is taken first unless it is given, and the state of its source.
+fn backup(args: &BackupArgs, scratch: &Path) -> Result<(PathBuf, Option<Known>)> {
+    if let Some(from) = &args.source.from {
+        return Ok((from.clone(), None));
+    }
+    let file = match &args.out {
+        Some(out) => out.clone(),
+        None => scratch.join("backup"),
+    };
+    if let Some(data) = &args.source.data {
+        let verified = engine::verify(&Env::real(), data, &mut |_| {}).map_err(explained)?;
+        backup_folder(data, &file)?;
+        let Verified { events, hash, .. } = verified;
+        return Ok((file, Some(Known { events, hash })));
+    }
+    let remote = Remote::new(args.source.url.as_deref().unwrap_or_default(), &args.trust)?;
+    for _ in 0..MAX_BACKUPS {
+        let before = known(&remote)?;
+        download(&remote, "/v1/admin/backup", &file, args.quiet)?;
+        if known(&remote)? == before {
+            return Ok((file, Some(before)));
+        }
+    }
+    Ok((file, None))
+}
+
+/// The state of a running server.
+fn known(remote: &Remote) -> Result<Known> {
+    let state = get(remote, "/v1/state?hash=true")?;
+    Ok(Known {
+        events: state["events"].as_u64().unwrap_or_default(),
+        hash: state["hash"].as_str().unwrap_or_default().to_owned(),
+    })
+}
+
+fn get(remote: &Remote, path: &str) -> Result<Value> {
+    block_on(async {
+        let mut connection = remote.open().await?;
+        call(&mut connection, "GET", path, b"").await
+    })
+}
+
+/// The copy, as its server describes it.
+struct Served {
+    known: Known,
+    items: u64,
+    export_lines: u64,
+}
+
+/// The server of the copy, a process of its own. It is killed at the end: all that it has acknowledged is durable.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Serves a folder at a free port of this machine, asks the server, and stops it. It needs a key that nobody else has: other
+/// users of the machine must not read the copy.
+fn serve(data: &Path) -> Result<Served> {
+    let mut secret = [0; 16];
+    let random = &Env::real().random;
+    random.fill(&mut secret).context("no random numbers")?;
+    let secret = secret.map(|byte| format!("{byte:02x}")).concat();
+    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("SCLUB_") || text.starts_with("OTEL_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .args(["serve", "--addr", "127.0.0.1:0", "--log", "error", "--data"])
+        .arg(data)
+        .env(KEYS, format!("admin:drill:{secret}"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut server = Server(command.spawn().context("the copy cannot be served")?);
+    let mut line = String::new();
+    if let Some(out) = server.0.stdout.take() {
+        io::BufReader::new(out).read_line(&mut line)?;
+    }
+    let Some((_, url)) = line.split_once("listens on ") else {
+        let mut said = String::new();
+        if let Some(errors) = &mut server.0.stderr {
+            errors.read_to_string(&mut said)?;
+        }
+        bail!("the copy cannot be served: {}", said.trim());
+    };
+    let trust = TrustArgs {
+        key: Some(secret),
+        ca: None,
+    };
+    ask(&Remote::new(url.trim(), &trust)?)
+}
+
+fn ask(remote: &Remote) -> Result<Served> {
+    let known = known(remote)?;
+    let items = get(remote, "/v1/state")?["items"].as_u64();
+    let mut export_lines = 0;
+    let count = |some: &[u8]| {
+        export_lines += some.iter().filter(|&&byte| byte == b'\n').count() as u64;
+        Ok(())
+    };
+    block_on(fetch(remote, "/v1/admin/export", count)).context("the copy cannot be exported")?;
+    Ok(Served {
+        known,
+        items: items.unwrap_or_default(),
+        export_lines,
+    })
+}

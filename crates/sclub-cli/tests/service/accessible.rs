@@ -1,0 +1,334 @@
+//! The page and the API browser in a real browser: what they show, and that axe-core finds nothing to object to.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::server::Server;
+
+/// The source of axe-core, which `./test` installs. None where it is not, which CI does not accept.
+fn axe() -> Option<String> {
+    let target = Path::new(env!("CARGO_BIN_EXE_sclub")).ancestors().nth(2)?;
+    let source = std::fs::read_to_string(target.join("axe/node_modules/axe-core/axe.min.js")).ok();
+    if source.is_none() {
+        assert!(std::env::var_os("CI").is_none(), "CI has axe-core");
+        eprintln!("no axe-core here: ./test installs it");
+    }
+    source
+}
+
+/// The rules of axe-core that the page breaks, with an element of each.
+fn broken(browser: &mut Browser, axe: &str) -> Vec<String> {
+    if browser.value("typeof axe") != json!("object") {
+        browser.call("Runtime.evaluate", json!({"expression": axe}));
+    }
+    let found = browser.value(
+        "axe.run(document, { resultTypes: ['violations'] }).then(found => JSON.stringify(found.violations
+            .map(rule => `${rule.id}: ${rule.nodes.length} such as ${rule.nodes[0].html.slice(0, 200)}`)))",
+    );
+    serde_json::from_str(found.as_str().unwrap()).unwrap()
+}
+
+/// Opens a page in light and dark, wide and narrow, brings it into a state, and has axe-core look at it.
+fn look(browser: &mut Browser, axe: Option<&str>, url: &str, ready: &str) {
+    for (width, height) in [(1280, 1600), (390, 800)] {
+        for theme in ["light", "dark"] {
+            let media = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
+            browser.call("Emulation.setEmulatedMedia", media);
+            browser.resize(width, height);
+            browser.call("Page.navigate", json!({"url": "about:blank"}));
+            browser.open(url);
+            browser.wait_for(ready);
+            let overflow = browser.value(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth",
+            );
+            assert_eq!(overflow, 0, "{url}, {width}, {theme}");
+            if let Some(axe) = axe {
+                let broken = broken(browser, axe);
+                assert_eq!(broken, [""; 0], "{url}, {width}, {theme}");
+            }
+        }
+    }
+}
+
+fn text(browser: &mut Browser, of: &str) -> String {
+    let text = browser.value(&format!("document.querySelector('{of}').innerText"));
+    text.as_str().unwrap().to_owned()
+}
+
+/// A catalogue of 25 drinks with titles, of which one is not available.
+fn drinks() -> String {
+    (0..25)
+        .map(|n| {
+            let features = [f64::from(n % 5) / 5.0, f64::from(n % 3) / 3.0, 0.5 + f64::from(n) / 100.0];
+            let item = json!({"id": format!("d{n}"), "features": features, "title": format!("Drink {n}"),
+                "tags": [if n % 2 == 0 { "hot" } else { "cold" }], "available": n != 3});
+            format!("{item}\n")
+        })
+        .collect()
+}
+
+/// A hundred decisions for ten users, with rewards for all or clicks only.
+fn serve(server: &Server, only_clicks: bool) {
+    for n in 0..40 {
+        let asked = json!({"user": format!("u{}", n % 10), "k": 3}).to_string();
+        let answer = server.ok("POST", "/v1/recommend", &asked);
+        let taken = i32::from(n % 3 == 0);
+        let given = match only_clicks {
+            true => json!({"decision": answer["decision"], "rewards": [1, 1, 1]}),
+            false => json!({"decision": answer["decision"], "rewards": [taken, 0, 1 - taken]}),
+        };
+        server.ok("POST", "/v1/feedback", &given.to_string());
+    }
+}
+
+#[test]
+fn an_empty_server_shows_the_first_steps_of_a_real_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let axe = axe();
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "admin boss boss-0123456789abcdef\n").unwrap();
+    let server = Server::start(
+        &folder.path().join("data"),
+        &["--keys", keys.to_str().unwrap()],
+    );
+    let call = |method: &str, path: &str, body: &str| {
+        let mut client = crate::server::Client::connect(&server.address).unwrap();
+        client.headers = "authorization: Bearer boss-0123456789abcdef\r\n".to_owned();
+        let (status, answer) = client.call(method, path, body).unwrap();
+        assert_eq!(status / 100, 2, "{path}: {answer}");
+        answer
+    };
+    call("PUT", "/v1/spaces/shop", "{}");
+    browser.resize(1280, 1600);
+    browser.call("Page.navigate", json!({"url": server.url}));
+    browser.wait_for("document.querySelector('#key-form')?.checkVisibility()");
+    browser.value("sessionStorage.setItem('sclub-key', 'boss-0123456789abcdef')");
+    let url = format!("{}/?space=shop", server.url.trim_end_matches('/'));
+    let shown = "document.querySelector('#start').checkVisibility()";
+    look(&mut browser, axe.as_deref(), &url, shown);
+    let steps = text(&mut browser, "#start");
+    let base = format!("{}/v1/spaces/shop", server.url.trim_end_matches('/'));
+    for part in [
+        "sclub features --items",
+        "sclub import --interactions",
+        &format!("{base}/items -H \"Authorization: Bearer $SCLUB_KEY\""),
+        &format!("{base}/recommend"),
+        "\"others\": 0",
+    ] {
+        assert!(steps.contains(part), "{part} is not in {steps}");
+    }
+    assert!(!steps.contains("boss-"), "no key is shown");
+    // With items, the next step is to recommend. With a reward, the steps are gone.
+    call("PUT", "/v1/spaces/shop/items", &drinks());
+    browser.wait_for("!document.querySelector('#start').innerText.includes('sclub import')");
+    let answer = call("POST", "/v1/spaces/shop/recommend", "{\"user\": \"anna\"}");
+    let feedback = json!({"decision": answer["decision"], "reward": 1}).to_string();
+    call("POST", "/v1/spaces/shop/feedback", &feedback);
+    browser.wait_for("!document.querySelector('#start').checkVisibility()");
+    assert!(
+        !browser.errors().iter().any(|error| !error.contains("401")),
+        "{:?}",
+        browser.errors()
+    );
+}
+
+#[test]
+fn the_page_shows_items_users_and_experiments_so_that_all_can_read_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let axe = axe();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    server.ok("PUT", "/v1/items", &drinks());
+    serve(&server, false);
+    let plan = json!({"name": "which", "arms": [
+        {"name": "now", "share": 50, "policy": "sclub-soft"}, {"name": "one", "share": 50, "policy": "linucb-one"}]});
+    server.ok("POST", "/v1/experiments", &plan.to_string());
+    serve(&server, false);
+
+    let url = format!("{}#user/u1", server.url);
+    let ready = "document.querySelectorAll('#next-items > li').length === 5
+        && document.querySelectorAll('#recent-items > li').length > 0
+        && document.querySelectorAll('#items-card tbody tr').length === 10
+        && document.querySelector('#experiment table')";
+    look(&mut browser, axe.as_deref(), &url, ready);
+    browser.resize(1280, 1600);
+
+    // What the user would get, and was shown, by titles. An item that is not available is not there.
+    let next = browser.value(
+        "JSON.stringify([...document.querySelectorAll('#next-items .label')].map(label => label.innerText))",
+    );
+    let next: HashSet<String> = serde_json::from_str(next.as_str().unwrap()).unwrap();
+    assert!(
+        next.len() == 5 && next.iter().all(|title| title.starts_with("Drink ")),
+        "{next:?}"
+    );
+    assert!(!next.contains("Drink 3"), "{next:?}");
+    let why = text(&mut browser, "#next-items");
+    assert!(
+        why.contains("expected reward") && why.contains("without clusters"),
+        "{why}"
+    );
+    let recent = server.ok("GET", "/v1/users/u1/recent", "");
+    let shown = text(&mut browser, "#recent-items");
+    let title = recent["decisions"][0]["items"][0]["title"]
+        .as_str()
+        .unwrap();
+    assert!(
+        shown.contains(title) && shown.contains("reward 1") && shown.contains("reward 0"),
+        "{shown}"
+    );
+
+    // The catalogue: pages, counts, and a search.
+    let rows = |browser: &mut Browser| -> Vec<Vec<String>> {
+        let rows = browser.value(
+            "JSON.stringify([...document.querySelectorAll('#items-card tbody tr')]
+                .map(row => [...row.children].map(cell => cell.innerText.trim())))",
+        );
+        serde_json::from_str(rows.as_str().unwrap()).unwrap()
+    };
+    let first = rows(&mut browser);
+    assert_eq!(first[3][0], "Drink 3 d3");
+    assert_eq!(first[3][1..4], ["cold", "no", "0"]);
+    let counts = server.ok("GET", "/v1/items?counts=true", "");
+    let count = |n: usize| counts["counts"][n]["shown"].to_string();
+    assert_eq!(first[0][3], count(0));
+    assert!(
+        counts["counts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|c| c["shown"].as_u64() > Some(9))
+    );
+    browser.value("document.querySelector('#items-next').click()");
+    browser.wait_for("document.querySelector('#items-page').innerText === '11 to 20 of 25'");
+    assert_eq!(rows(&mut browser)[0][0], "Drink 10 d10");
+    browser.value(
+        "(field => { field.value = 'drink 2'; field.form.requestSubmit(); })(document.querySelector('#items-search'))",
+    );
+    browser.wait_for("document.querySelector('#items-count').innerText === '6 items found'");
+
+    // The experiment, and figures over time that were there before the page.
+    let experiment = text(&mut browser, "#experiment");
+    assert!(
+        experiment.contains("which, running") && experiment.contains("linucb-one"),
+        "{experiment}"
+    );
+    for range in ["24h", "60d", "10m"] {
+        browser.value(&format!(
+            "document.querySelector('#ranges [value=\"{range}\"]').click()"
+        ));
+        browser.wait_for(&format!(
+            "document.querySelector('#chart-traffic').dataset.range === '{range}'
+                && document.querySelector('#chart-traffic').dataset.points > 0"
+        ));
+        let pressed = browser.value("document.querySelector('#ranges [aria-pressed=true]').value");
+        assert_eq!(pressed, range);
+    }
+    browser.value("document.querySelector('#ranges [value=\"24h\"]').click()");
+    browser.open(&server.url);
+    browser.wait_for("document.querySelector('#chart-traffic').dataset.range === '24h'");
+    browser.wait_for("document.querySelector('#chart-traffic').dataset.points > 0");
+    assert_eq!(browser.errors(), Vec::<String>::new());
+
+    // The words of counts: none has a fraction.
+    let facts = browser.value(
+        "JSON.stringify([...document.querySelectorAll('#cluster-card .facts > div, .figures > div')].map(e => e.innerText))",
+    );
+    assert!(!facts.as_str().unwrap().contains("Frequency"), "{facts}");
+}
+
+#[test]
+fn equal_rewards_are_a_warning_with_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let axe = axe();
+    let server = Server::start(&folder.path().join("data"), &["--policy", "sclub"]);
+    server.ok("PUT", "/v1/items", &drinks());
+    serve(&server, true);
+    let ready = "document.querySelector('#banner').checkVisibility()";
+    look(&mut browser, axe.as_deref(), &server.url, ready);
+    let banner = text(&mut browser, "#banner");
+    for part in [
+        "All rewards are equal",
+        "\"others\": 0",
+        "--unanswered 0 --after 30m",
+    ] {
+        assert!(banner.contains(part), "{part} is not in {banner}");
+    }
+    // The link leads to the call.
+    browser.value("document.querySelector('#banner a').click()");
+    browser.wait_for("document.querySelector('#operations-recommend-feedback.is-open') !== null");
+}
+
+#[test]
+fn the_calls_are_described_in_the_order_of_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(mut browser) = Browser::start(folder.path()) else {
+        return;
+    };
+    let axe = axe();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let url = format!("{}/docs", server.url.trim_end_matches('/'));
+    let ready = "document.querySelectorAll('.opblock').length > 30";
+    look(&mut browser, axe.as_deref(), &url, ready);
+    let calls = browser.value(
+        "JSON.stringify([...document.querySelectorAll('.opblock')].map(call =>
+            `${call.querySelector('.opblock-summary-method').innerText} ${call.querySelector('.opblock-summary-path').dataset.path}`))",
+    );
+    let calls: Vec<String> = serde_json::from_str(calls.as_str().unwrap()).unwrap();
+    let at = |call: &str| {
+        calls
+            .iter()
+            .position(|other| other == call)
+            .unwrap_or_else(|| panic!("{call}: {calls:?}"))
+    };
+    let order = [
+        "POST /v1/recommend",
+        "POST /v1/feedback",
+        "POST /v1/recommend/batch",
+        "POST /v1/feedback/batch",
+        "PUT /v1/items",
+        "GET /v1/items",
+        "GET /v1/users/{id}",
+        "GET /v1/users/{id}/preview",
+        "GET /v1/clusters",
+        "GET /v1/state",
+        "GET /metrics",
+        "GET /v1/spaces",
+        "DELETE /v1/users/{id}",
+        "GET /v1/admin/export",
+    ];
+    let places: Vec<usize> = order.iter().map(|call| at(call)).collect();
+    assert!(places.is_sorted(), "{calls:?}");
+    assert_eq!((places[0], places[1]), (0, 1));
+    // Every call has a place: one that the list does not know would come after this one.
+    assert_eq!(
+        calls.last().map(String::as_str),
+        Some("GET /v1/admin/export")
+    );
+    // With some calls open.
+    browser.value("[...document.querySelectorAll('.opblock-summary-control')].slice(0, 7).forEach(call => call.click())");
+    browser.wait_for("document.querySelectorAll('.opblock.is-open .responses-table').length === 7");
+    if let Some(axe) = &axe {
+        for theme in ["light", "dark"] {
+            let media = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
+            browser.call("Emulation.setEmulatedMedia", media);
+            browser.wait_for(&format!(
+                "document.documentElement.classList.contains('dark-mode') === {}",
+                theme == "dark"
+            ));
+            assert_eq!(broken(&mut browser, axe), [""; 0], "{theme}");
+        }
+    }
+    assert_eq!(browser.errors(), Vec::<String>::new());
+}

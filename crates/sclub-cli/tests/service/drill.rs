@@ -1,0 +1,146 @@
+//! `sclub backup --drill`: a good backup passes, a damaged one does not, and nothing is left behind.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::crash::verify;
+use crate::keeping::{fails_with, run, serve_rounds, text};
+use crate::server::{Server, items, sclub};
+
+/// The result of a drill, and whether it passed.
+fn drill(arguments: &[&str], scratch: &Path) -> (bool, Value) {
+    let mut all = vec!["backup", "--drill", "--json", "--scratch", text(scratch)];
+    all.extend(arguments);
+    // Settings of the server are not settings of the copy.
+    let mut command = sclub();
+    command.args(&all).env("SCLUB_POLICY", "linucb-one");
+    command.env("SCLUB_API_KEYS", "admin:other:0123456789abcdef");
+    let output = command.output().unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    let result: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+    assert_eq!(result["ok"], output.status.success(), "{result}");
+    let left = fs::read_dir(scratch).unwrap().count();
+    assert_eq!(left, 0, "the throwaway folder is still there");
+    (output.status.success(), result)
+}
+
+#[test]
+fn a_good_backup_passes_and_a_damaged_one_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, file) = (folder.path().join("data"), folder.path().join("backup"));
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let server = Server::start(&data, &["--snapshot-every", "25"]);
+    server.ok("PUT", "/v1/items", &items(9, 4));
+    serve_rounds(&server, 60, &["a", "b", "c"]);
+    let hash = server.hash();
+
+    // Of a running server; the backup is kept.
+    let (_, result) = drill(&["--url", &server.url, "--out", text(&file)], &scratch);
+    assert_eq!(result["hash"], hash.as_str(), "{result}");
+    assert_eq!(result["source_hash"], hash.as_str());
+    let counted = ["items", "users", "rounds", "export_lines"].map(|name| &result[name]);
+    assert_eq!(counted, [9, 3, 60, 60]);
+    assert_eq!(result["bytes"], fs::metadata(&file).unwrap().len());
+    assert_eq!(server.hash(), hash);
+
+    // Of a folder, and in words.
+    assert!(server.stop().success());
+    let (_, result) = drill(&["--data", text(&data)], &scratch);
+    assert_eq!(result["source_hash"], hash.as_str(), "{result}");
+    assert_eq!(verify(&data)["hash"], hash.as_str());
+    let words = run(&["backup", "--drill", "--from", text(&file)]);
+    assert!(words.status.success(), "{words:?}");
+    let words = String::from_utf8(words.stdout).unwrap();
+    assert!(
+        words.contains("can be restored") && words.contains(&hash),
+        "{words}"
+    );
+
+    // Of a file: good, with a flipped byte, and cut off.
+    let (passed, result) = drill(&["--from", text(&file)], &scratch);
+    assert!(passed && result["source_hash"].is_null(), "{result}");
+    let good = fs::read(&file).unwrap();
+    let fails = |bytes: &[u8], what: &str| {
+        fs::write(&file, bytes).unwrap();
+        let (passed, result) = drill(&["--from", text(&file)], &scratch);
+        let error = result["error"].as_str().unwrap_or_default();
+        assert!(!passed && !error.is_empty(), "{what} passed: {result}");
+    };
+    for place in (0..good.len()).step_by(good.len() / 12) {
+        let mut bytes = good.clone();
+        bytes[place] ^= 4;
+        fails(&bytes, &format!("a flipped bit of byte {place}"));
+    }
+    for length in [0, 1, good.len() / 3, good.len() / 2, good.len() - 1] {
+        fails(&good[..length], &format!("the first {length} bytes"));
+    }
+}
+
+/// Answers as a server with this backup and this state; returns its URL. It ends with the test.
+fn pretend(backup: Vec<u8>, state: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let mut asked = String::new();
+            stream.read_line(&mut asked).unwrap();
+            let mut line = String::new();
+            while line != "\r\n" {
+                line.clear();
+                stream.read_line(&mut line).unwrap();
+            }
+            let body = match asked.contains("/v1/admin/backup") {
+                true => &backup,
+                false => state.as_bytes(),
+            };
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            let stream = stream.get_mut();
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(body).unwrap();
+        }
+    });
+    url
+}
+
+#[test]
+fn a_copy_that_differs_from_its_source_does_not_pass() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, file) = (folder.path().join("data"), folder.path().join("backup"));
+    let scratch = folder.path().join("scratch");
+    fs::create_dir(&scratch).unwrap();
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(9, 4));
+    serve_rounds(&server, 20, &["a", "b"]);
+    let mut state = server.hashed();
+    let taken = run(&["backup", "--url", &server.url, "--out", text(&file)]);
+    assert!(taken.status.success(), "{taken:?}");
+    let backup = fs::read(&file).unwrap();
+
+    let url = pretend(backup.clone(), state.to_string());
+    assert!(drill(&["--url", &url], &scratch).0);
+    state["hash"] = "0123456789abcdef".into();
+    let url = pretend(backup, state.to_string());
+    let (passed, result) = drill(&["--url", &url], &scratch);
+    let error = result["error"].as_str().unwrap_or_default();
+    assert!(
+        !passed && error.contains("the source and the copy differ"),
+        "{result}"
+    );
+}
+
+#[test]
+fn a_drill_needs_a_source_and_a_backup_a_file() {
+    fails_with(&run(&["backup", "--drill"]), "--url");
+    fails_with(&run(&["backup", "--data", "x"]), "--out");
+    fails_with(&run(&["backup", "--from", "x"]), "--drill");
+    let missing = run(&["backup", "--drill", "--from", "there-is-no-such-file"]);
+    fails_with(&missing, "there-is-no-such-file");
+}

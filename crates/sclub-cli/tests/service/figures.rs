@@ -1,0 +1,244 @@
+//! Figures of the page: over time, of items, and of what a user was shown. They survive a restart.
+
+use std::fs::File;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::server::{Server, items, sclub};
+
+/// Repeats a request until its answer passes a test.
+fn until(server: &Server, path: &str, passes: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
+    loop {
+        let answer = server.ok("GET", path, "");
+        if passes(&answer) {
+            return answer;
+        }
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "{path}: {answer}"
+        );
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// The sum of a figure over all steps.
+fn sum(timeline: &Value, figure: &str) -> u64 {
+    let steps = timeline["steps"].as_array().unwrap().iter();
+    steps.map(|step| step[figure].as_u64().unwrap()).sum()
+}
+
+/// Three decisions of two items each, in one batch, and the rewards of both items of the first two, in another.
+fn two_batches(server: &Server) {
+    let requests: Vec<Value> = (0..3)
+        .map(|n| json!({"user": format!("u{n}"), "k": 2, "ties": "order"}))
+        .collect();
+    let asked = json!({"requests": requests}).to_string();
+    let answer = server.ok("POST", "/v1/recommend/batch", &asked);
+    let feedback: Vec<Value> = (0..2)
+        .map(|n| json!({"decision": answer["decisions"][n]["decision"], "rewards": [1, 0]}))
+        .collect();
+    let feedback = json!({"feedback": feedback}).to_string();
+    server.ok("POST", "/v1/feedback/batch", &feedback);
+}
+
+#[test]
+fn batches_are_counted_and_all_figures_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    two_batches(&server);
+    let counts = "/v1/items?counts=true";
+    let shown = |answer: &Value| -> u64 {
+        let counts = answer["counts"].as_array().unwrap().iter();
+        counts.map(|count| count["shown"].as_u64().unwrap()).sum()
+    };
+    let rewards = |answer: &Value| sum(&json!({"steps": answer["counts"]}), "rewards");
+    // The journal is written, and the second is over.
+    let counted = until(&server, counts, |answer| {
+        shown(answer) == 6 && rewards(answer) == 4
+    });
+    let figures = ["recommends", "feedbacks", "rewards"];
+    for range in ["10m", "24h", "60d"] {
+        let path = format!("/v1/timeline?range={range}");
+        let sums = |answer: &Value| figures.map(|figure| sum(answer, figure));
+        let timeline = until(&server, &path, |answer| sums(answer) == [3, 2, 4]);
+        let rates: Vec<f64> = timeline["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|step| step["reward_rate"].as_f64())
+            .collect();
+        assert_eq!(rates, [0.5]);
+    }
+    let recent = until(&server, "/v1/users/u0/recent", |answer| {
+        answer["decisions"][0]["items"][1]["reward"] == 0.0
+    });
+    assert_eq!(recent["decisions"][0]["items"][0]["reward"], 1.0);
+    let unanswered = server.ok("GET", "/v1/users/u2/recent", "");
+    assert_eq!(
+        unanswered["decisions"][0]["items"][0]["reward"],
+        Value::Null
+    );
+    server.settle();
+    let hash = server.hash();
+    assert!(server.stop().success());
+
+    let server = Server::start(&data, &[]);
+    assert_eq!(server.hash(), hash);
+    for range in ["10m", "24h", "60d"] {
+        let timeline = server.ok("GET", &format!("/v1/timeline?range={range}"), "");
+        let sums = figures.map(|figure| sum(&timeline, figure));
+        assert_eq!(sums, [3, 2, 4], "{timeline}");
+    }
+    assert_eq!(server.ok("GET", counts, ""), counted);
+    assert_eq!(server.ok("GET", "/v1/users/u0/recent", ""), recent);
+    // And they go on.
+    two_batches(&server);
+    until(&server, "/v1/timeline?range=60d", |answer| {
+        sum(answer, "rewards") == 8
+    });
+    until(&server, counts, |answer| shown(answer) == 12);
+}
+
+#[test]
+fn a_damaged_file_of_figures_is_ignored_with_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let server = Server::start(&data, &[]);
+    server.ok("PUT", "/v1/items", &items(4, 3));
+    two_batches(&server);
+    until(&server, "/v1/timeline", |answer| {
+        sum(answer, "rewards") == 4
+    });
+    assert!(server.stop().success());
+    let file = data.join("figures");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file, &bytes).unwrap();
+
+    let log = folder.path().join("log");
+    let mut command = sclub();
+    command.args(["serve", "--addr", "127.0.0.1:0", "--log", "warn", "--data"]);
+    command
+        .arg(&data)
+        .stderr(Stdio::from(File::create(&log).unwrap()));
+    let server = Server::from_logged(command);
+    let timeline = server.ok("GET", "/v1/timeline?range=60d", "");
+    assert_eq!(sum(&timeline, "rewards"), 0, "{timeline}");
+    assert_eq!(server.state()["rewards"], 4);
+    assert!(server.stop().success());
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(
+        log.contains("the figures of the page cannot be read"),
+        "{log}"
+    );
+    // It was written anew.
+    assert_ne!(std::fs::read(&file).unwrap(), bytes);
+}
+
+#[test]
+fn a_preview_is_what_a_recommendation_would_be_and_records_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    // A policy that draws nothing.
+    let server = Server::start(&folder.path().join("data"), &["--policy", "linucb-one"]);
+    let (status, answer) = server.call("GET", "/v1/users/u0/preview", "");
+    assert_eq!(
+        (status, &answer["error"]["code"]),
+        (404, &json!("no_candidates"))
+    );
+    server.ok("PUT", "/v1/items", &items(6, 3));
+    for _ in 0..20 {
+        two_batches(&server);
+    }
+    let state = |server: &Server| {
+        let state = server.hashed();
+        (state["hash"].clone(), state["decisions"].clone())
+    };
+    let before = state(&server);
+    let preview = server.ok("GET", "/v1/users/u0/preview?k=4", "");
+    assert_eq!(preview["random"], false);
+    let recent = server.ok("GET", "/v1/users/u9/recent", "");
+    assert_eq!(recent["decisions"], json!([]));
+    assert_eq!(state(&server), before);
+    let asked = json!({"user": "u0", "k": 4}).to_string();
+    let made = server.ok("POST", "/v1/recommend", &asked);
+    let of = |answer: &Value, name: &str| -> Vec<Value> {
+        let items = answer["items"].as_array().unwrap().iter();
+        items.map(|item| item[name].clone()).collect()
+    };
+    for name in ["id", "score", "mean", "width"] {
+        assert_eq!(of(&preview, name), of(&made, name), "{name}");
+    }
+    // LinUCB's expected reward is the features times the only estimate.
+    for item in preview["items"].as_array().unwrap() {
+        let id = item["id"].as_str().unwrap();
+        let features = server.ok("GET", &format!("/v1/items/{id}"), "")["features"].clone();
+        let card = server.ok("GET", "/v1/users/u0", "");
+        let product: f64 = (0..3)
+            .map(|n| features[n].as_f64().unwrap() * card["cluster_estimate"][n].as_f64().unwrap())
+            .sum();
+        assert!((item["cluster_mean"].as_f64().unwrap() - product).abs() < 1e-12);
+        assert!(
+            (item["mean"].as_f64().unwrap() - product).abs() < 1e-9,
+            "{item}"
+        );
+    }
+    let (status, answer) = server.call("GET", "/v1/users/u0/preview?k=0", "");
+    assert_eq!((status, &answer["error"]["field"]), (422, &json!("k")));
+}
+
+#[test]
+fn items_are_found_by_id_title_and_tag() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::start(&folder.path().join("data"), &[]);
+    let mut lines = items(30, 2);
+    lines +=
+        "{\"id\": \"x1\", \"features\": [1, 0], \"title\": \"Grüner TEE\", \"tags\": [\"Hot\"]}\n";
+    lines += "{\"id\": \"x2\", \"features\": [1, 0], \"title\": \"Kaffee\", \"tags\": [\"hot\"], \"available\": false}\n";
+    server.ok("PUT", "/v1/items", &lines);
+    let find = |query: &str| -> (u64, Vec<String>, Value) {
+        let answer = server.ok("GET", &format!("/v1/items?{query}"), "");
+        let ids = answer["items"].as_array().unwrap().iter();
+        let ids = ids.map(|item| item["id"].as_str().unwrap().to_owned());
+        (
+            answer["total"].as_u64().unwrap(),
+            ids.collect(),
+            answer["next"].clone(),
+        )
+    };
+    assert_eq!(find("search=gr%C3%9CNER").1, ["x1"]);
+    assert_eq!(find("search=HOT").1, ["x1", "x2"]);
+    assert_eq!(
+        find("search=i2&limit=2"),
+        (11, vec!["i2".into(), "i20".into()], json!("i20"))
+    );
+    // Pages of a search go on where the last one ended, and the total stays.
+    let (mut all, mut after) = (Vec::new(), String::new());
+    loop {
+        let (total, ids, next) = find(&format!("search=i2&limit=4{after}"));
+        assert_eq!(total, 11);
+        all.extend(ids);
+        match next.as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    let expected = (0..30)
+        .map(|n| format!("i{n}"))
+        .filter(|id| id.contains("i2"));
+    assert_eq!(all, expected.collect::<Vec<_>>());
+    assert_eq!(find("search=nothing").0, 0);
+    assert_eq!(find("limit=2").0, 32);
+    let long = "a".repeat(201);
+    assert_eq!(
+        server
+            .call("GET", &format!("/v1/items?search={long}"), "")
+            .0,
+        422
+    );
+}

@@ -1,0 +1,131 @@
+"""What only `AsyncClient` must do: cancellation, event loops, paths and uploads, against real servers."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sclub.client import AsyncClient, Client, ConnectionFailed, TimedOut
+from server import DRINKS, OnLoop, Proxy, Server, fresh, proxy, rewards, server
+
+__all__ = ["fresh", "proxy", "server"]  # fixtures
+
+
+@pytest.fixture
+def deaf() -> Iterator[str]:
+    """The address of a server that takes connections and reads nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_cancelled_call_leaves_the_client_usable(fresh: Server, proxy: Proxy) -> None:
+    async def work() -> None:
+        async with AsyncClient(proxy.url) as client:
+            shown = await client.recommend("anna")
+            proxy.holds, proxy.lose = True, 1
+            waiting = asyncio.create_task(client.feedback(shown, 1))
+            while proxy.lose:
+                await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            # The connection whose answer is outstanding is not used again.
+            assert (await client.state())["rewards"] == 1
+            assert await client.feedback(shown, 1) is False
+            with pytest.raises(asyncio.TimeoutError):
+                proxy.lose = 1
+                await asyncio.wait_for(client.state(), 0.2)
+            assert len((await client.recommend("ben", k=3)).items) == 3
+
+    asyncio.run(work())
+    assert rewards(fresh.url) == [1]
+
+
+@pytest.mark.parametrize("call", ["state", "forget", "put_items"])
+def test_aiohttp_itself_sends_nothing_again(proxy: Proxy, call: str) -> None:
+    """It would retry GET, PUT and DELETE on a connection that was used before."""
+    arguments = {"state": (), "forget": ("anna",), "put_items": ({"water": [0, 0, 1]},)}[call]
+    with OnLoop(proxy.url, retries=0) as client:
+        client.feedback(client.recommend("anna"), 1)
+        before, proxy.lose = proxy.connections, 1
+        with pytest.raises(ConnectionFailed) as caught:
+            getattr(client, call)(*arguments)
+        assert (caught.value.may_be_done, caught.value.code) == (True, "broken")
+        assert proxy.connections == before
+
+
+@pytest.mark.parametrize("size", [10, 50_000_000])
+def test_a_server_that_reads_nothing_is_a_timeout(deaf: str, size: int) -> None:
+    with OnLoop(deaf, retries=0, timeout=0.3) as client:
+        with pytest.raises(TimedOut) as caught:
+            client.patch_item("tea", data={"text": "x" * size})
+        assert isinstance(caught.value, TimeoutError)
+        assert (caught.value.code, caught.value.may_be_done) == ("timeout", True)
+
+
+def test_a_large_upload_arrives(fresh: Server) -> None:
+    rows = {number: [float(number), 0.25, 0.5] for number in range(20_000)}
+    with OnLoop(fresh.url) as client:
+        assert client.put_items(rows) == 20_000
+    with Client(fresh.url) as client:
+        assert client.items() == {str(id): features for id, features in rows.items()}
+
+
+@pytest.mark.parametrize("name", ["a/b", "a b+c", "ä€😀", "%2F", "?x=1#y", ".", "..", "a%", "&", "7"])
+def test_any_text_is_an_id(server: Server, name: str) -> None:
+    with Client(server.url) as other, OnLoop(server.url) as client:
+        client.put_items({name: [0.1, 0.2, 0.3]})
+        assert other.item(name) == client.item(name) == [0.1, 0.2, 0.3]
+        assert other.remove_item(name) and not client.remove_item(name)
+
+
+def test_a_client_may_be_made_before_the_loop_and_not_used_after_its_end(server: Server) -> None:
+    client = AsyncClient(server.url)
+
+    async def work() -> None:
+        assert (await client.recommend("anna")).items
+        await client.close()
+        await client.close()
+        with pytest.raises(RuntimeError, match="closed"):
+            await client.recommend("anna")
+
+    asyncio.run(work())
+
+
+def test_more_calls_than_connections_wait_for_a_free_one(server: Server) -> None:
+    async def work() -> int:
+        async with AsyncClient(server.url, timeout=5, retries=0) as client:
+            return len(await asyncio.gather(*(client.recommend(user) for user in range(400))))
+
+    assert asyncio.run(work()) == 400
+
+
+def test_calls_at_once_survive_a_killed_server(fresh: Server) -> None:
+    """Each reward is learned once while the server is killed and started again."""
+
+    async def work() -> int:
+        async with AsyncClient(fresh.url, retries=10_000, timeout=20) as client:
+            await client.put_items(DRINKS)
+            sent = 0
+            killing = threading.Thread(target=lambda: (fresh.kill(), fresh.start()))
+
+            async def one(user: int) -> bool:
+                nonlocal sent
+                shown = await client.recommend(user)
+                sent += 1
+                if sent == 100:
+                    killing.start()
+                return await client.feedback(shown, user % 2)
+
+            applied = await asyncio.gather(*(one(user) for user in range(300)))
+            killing.join()
+            assert applied == [True] * 300
+            return int((await client.state())["rewards"])
+
+    assert asyncio.run(work()) == 300
+    assert len(rewards(fresh.url)) == 300

@@ -1,0 +1,123 @@
+//! Metrics of the process and of the disk, which no space has of its own.
+
+use std::path::Path;
+
+use super::metric;
+
+/// The version, the process and the disk of a data folder, in Prometheus' text format. A value that the system does not tell is
+/// left out.
+pub fn process_metrics(data: &Path) -> String {
+    let version = format!("{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
+    let help = "1; the label has the version of the server";
+    let mut text = metric("sclub_build_info", "gauge", help, [(version, 1.0)]);
+    #[cfg(target_os = "linux")]
+    for (name, kind, help, value) in linux::disk(data).into_iter().chain(linux::process()) {
+        text += &metric(name, kind, help, [(String::new(), value)]);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = data;
+    text
+}
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::path::Path;
+
+    /// The name, type, help and value of a metric.
+    type Row = (&'static str, &'static str, &'static str, f64);
+
+    /// The disk of a folder, or of the nearest folder above it that exists.
+    pub fn disk(data: &Path) -> Vec<Row> {
+        let mut found = data
+            .ancestors()
+            .map(|path| match path.as_os_str().is_empty() {
+                true => rustix::fs::statvfs("."),
+                false => rustix::fs::statvfs(path),
+            });
+        let Some(Ok(disk)) = found.find(Result::is_ok) else {
+            return Vec::new();
+        };
+        let bytes = |blocks: u64| blocks as f64 * disk.f_frsize as f64;
+        let (free, size) = (bytes(disk.f_bavail), bytes(disk.f_blocks));
+        vec![
+            (
+                "sclub_disk_free_bytes",
+                "gauge",
+                "Free bytes on the disk of the data folder",
+                free,
+            ),
+            (
+                "sclub_disk_size_bytes",
+                "gauge",
+                "Size of the disk of the data folder",
+                size,
+            ),
+        ]
+    }
+
+    /// The usual metrics of a process, by their usual names.
+    pub fn process() -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut row = |name, kind, help, value: Option<f64>| {
+            rows.extend(value.map(|value| (name, kind, help, value)));
+        };
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        // The name of the program, in parentheses, may have spaces.
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let fields: Vec<&str> = stat
+            .rsplit(')')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
+        // The third field of the file is the first one here.
+        let field = |number: usize| fields.get(number - 3)?.parse::<f64>().ok();
+        let cpu = field(14)
+            .zip(field(15))
+            .map(|(user, system)| (user + system) / ticks);
+        row(
+            "process_cpu_seconds_total",
+            "counter",
+            "CPU time of the process",
+            cpu,
+        );
+        let memory = field(24).map(|pages| pages * rustix::param::page_size() as f64);
+        row(
+            "process_resident_memory_bytes",
+            "gauge",
+            "Resident memory of the process",
+            memory,
+        );
+        let booted = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let booted = booted
+            .lines()
+            .find_map(|line| line.strip_prefix("btime ")?.parse::<f64>().ok());
+        let started = booted
+            .zip(field(22))
+            .map(|(booted, since)| booted + since / ticks);
+        row(
+            "process_start_time_seconds",
+            "gauge",
+            "Start of the process, in seconds since 1970",
+            started,
+        );
+        let open = fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|files| files.count() as f64);
+        row(
+            "process_open_fds",
+            "gauge",
+            "Open files of the process",
+            open,
+        );
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+        row(
+            "process_max_fds",
+            "gauge",
+            "Maximum number of open files",
+            limit.current.map(|max| max as f64),
+        );
+        rows
+    }
+}

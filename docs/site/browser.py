@@ -1,0 +1,158 @@
+"""Looks at the site in a real browser, from the disk and without a network: the search finds pages, and no page is wider than a phone.
+
+    python browser.py SITE [FOLDER]       with a folder: pictures of some pages
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+# A query, and a page that must be among the hits.
+QUERIES = {"propensity": "evaluate", "backup": "service", "scaling": "features", "RecommendRequest": "http-api", "AsyncClient": "python-api"}
+# What is cut off on a phone: elements past the right edge that are in no box that scrolls.
+WIDE = """(() => {
+  const scrolls = (e) => e.tagName !== "ARTICLE" && (["auto", "scroll"].includes(getComputedStyle(e).overflowX) || scrolls(e.parentElement));
+  const wide = [...document.querySelectorAll("article *")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1);
+  return wide.filter((e) => !scrolls(e)).slice(0, 3).map((e) => `${Math.round(e.getBoundingClientRect().right)}: ${e.outerHTML.slice(0, 90)}`);
+})()"""
+PICTURES = ["index", "tutorial-engineer", "features", "service", "http-api", "python-api", "cli", "results"]
+
+
+class Browser:
+    """Chromium, driven over a pipe."""
+
+    def __init__(self, name: str) -> None:
+        self.profile = tempfile.mkdtemp(prefix="sclub-browser-")
+        to_read, self.to = os.pipe()
+        self.back, back_write = os.pipe()
+        flags = f"--headless --no-sandbox --disable-gpu --hide-scrollbars --remote-debugging-pipe --user-data-dir={self.profile}"
+        script = f'exec {name} {flags} 3<&"$0" 4>&"$1"'
+        self.child = subprocess.Popen(
+            ["bash", "-c", script, str(to_read), str(back_write)],
+            pass_fds=(to_read, back_write), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(to_read)
+        os.close(back_write)
+        self.buffer, self.last, self.session = b"", 0, ""
+        self.events: list[dict[str, Any]] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.call("Page.enable")
+        self.call("Runtime.enable")
+
+    def read(self) -> dict[str, Any]:
+        while b"\0" not in self.buffer:
+            part = os.read(self.back, 1 << 20)
+            if not part:
+                raise RuntimeError("the browser has ended")
+            self.buffer += part
+        message, _, self.buffer = self.buffer.partition(b"\0")
+        return json.loads(message)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        self.last += 1
+        message = {"id": self.last, "method": method, "params": params} | ({"sessionId": self.session} if self.session else {})
+        os.write(self.to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self.read()
+            if answer.get("id") == self.last:
+                if "error" in answer:
+                    raise RuntimeError(f"{method}: {answer['error']}")
+                return answer["result"]
+            self.events.append(answer)
+
+    def run(self, code: str) -> Any:
+        """The value of an expression in the page."""
+        answer = self.call("Runtime.evaluate", expression=code, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in answer:
+            raise RuntimeError(f"{code}: {answer['exceptionDetails']}")
+        return answer["result"].get("value")
+
+    def open(self, address: str) -> None:
+        self.call("Page.navigate", url=address)
+        self.until(f"location.href === {json.dumps(address)} && document.readyState === 'complete'")
+
+    def until(self, condition: str) -> None:
+        for _ in range(600):
+            if self.run(condition):
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"never true: {condition}")
+
+    def width(self, pixels: int, height: int = 900) -> None:
+        self.call("Emulation.setDeviceMetricsOverride", width=pixels, height=height, deviceScaleFactor=1, mobile=pixels < 600)
+
+    def close(self) -> None:
+        self.child.terminate()
+        self.child.wait()
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+
+def search(browser: Browser, site: Path, query: str) -> list[str]:
+    """Types a query into the search field of the first page, and returns the files that are found."""
+    browser.open((site / "index.html").as_uri())
+    browser.run("document.querySelector('.sidebar-search').focus()")
+    browser.call("Input.insertText", text=query)
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", windowsVirtualKeyCode=13, text="\r")
+    browser.until("location.pathname.endsWith('/search.html') && /found|match/.test(document.querySelector('.search-summary')?.textContent ?? '')")
+    links = browser.run("[...document.querySelectorAll('#search-results li a')].map(a => a.getAttribute('href'))")
+    return [link.split(".html")[0] for link in links]
+
+
+def main() -> int:
+    site = Path(sys.argv[1]).resolve()
+    name = next((name for name in ("chromium", "chromium-browser", "google-chrome", "chrome") if shutil.which(name)), None)
+    if not name:
+        print("No Chromium here: the site is not looked at.")
+        return "CI" in os.environ
+    browser, wrong = Browser(name), []
+    try:
+        browser.width(1280)
+        for query, page in QUERIES.items():
+            found = list(dict.fromkeys(search(browser, site, query)))
+            print(f"search for {query}: {len(found)} pages, first {', '.join(found[:4])}")
+            if page not in found:
+                wrong.append(f"a search for {query} does not find {page}")
+        browser.width(390)
+        for file in sorted(site.glob("*.html")):
+            browser.open(file.as_uri())
+            wrong += [f"{file.name}: on a phone of 390 pixels this ends at {one}" for one in browser.run(WIDE)]
+            broken = browser.run("[...document.images].filter(one => one.complete && !one.naturalWidth).map(one => one.src)")
+            wrong += [f"{file.name}: no picture {one}" for one in broken]
+        thrown = [event["params"]["exceptionDetails"] for event in browser.events if event.get("method") == "Runtime.exceptionThrown"]
+        thrown = [one.get("exception", {}).get("description") or one["text"] for one in thrown]
+        # From the disk a browser cannot fetch the pages that were found, for the lines below each hit.
+        wrong += [f"an exception: {one}" for one in dict.fromkeys(thrown) if "Failed to fetch" not in one]
+        if len(sys.argv) > 2:
+            pictures(browser, site, Path(sys.argv[2]))
+    finally:
+        browser.close()
+    for one in wrong:
+        print(one)
+    return bool(wrong)
+
+
+def pictures(browser: Browser, site: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for scheme in ("light", "dark"):
+        browser.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        for width in (1280, 390):
+            browser.width(width, 1400)
+            for page in PICTURES:
+                browser.open((site / f"{page}.html").as_uri())
+                image = browser.call("Page.captureScreenshot", format="png")["data"]
+                (folder / f"{page}-{width}-{scheme}.png").write_bytes(base64.b64decode(image))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
