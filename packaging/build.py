@@ -86,7 +86,7 @@ def wheel(release: Release, arch: str) -> None:
     manifest = release.root / "crates/sclub-python/Cargo.toml"
     run("maturin", "build", *flags, "--manifest-path", manifest, "--out", folder, cwd=release.root, env=release.with_tools())
     [made] = folder.glob("*.whl")
-    if not re.fullmatch(rf"sclub-[^-]+-cp310-abi3-manylinux_2_17_{arch}\.manylinux2014_{arch}\.whl", made.name):
+    if not re.fullmatch(rf"sclub-[^-]+-cp310-abi3-manylinux2014_{arch}\.manylinux_2_17_{arch}\.whl", made.name):
         raise Failed(f"the tags of {made.name} are wrong")
     shutil.copy(made, release.out)
 

@@ -89,7 +89,7 @@ def archive(file: Path, arch: str) -> None:
             raise Failed("the binary is not static")
         print(run(*runner(arch), binary, "--version", quiet=True), end="")
         played = run(*runner(arch), binary, *"run --users 50 --rounds 500 --seeds 1 --no-figure --quiet --json out.json".split(), cwd=folder)
-        if "SCLUB" not in played:
+        if "sclub-soft" not in played:
             raise Failed(f"sclub run printed: {played}")
 
 
