@@ -47,8 +47,11 @@ pub fn completions(args: &CompletionsArgs) -> Result<ExitCode> {
 /// Prints the page of `sclub`, or writes the pages of all commands.
 pub fn man(args: &ManArgs) -> Result<ExitCode> {
     let Some(dir) = &args.dir else {
+        // As `generate_to` does.
+        let mut command = Args::command().disable_help_subcommand(true);
+        command.build();
         let mut page = Vec::new();
-        clap_mangen::Man::new(Args::command()).render(&mut page)?;
+        clap_mangen::Man::new(command).render(&mut page)?;
         return print(&page);
     };
     std::fs::create_dir_all(dir)
