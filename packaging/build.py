@@ -101,6 +101,7 @@ def crates(release: Release) -> None:
     names = [word for name in CRATES for word in ("--package", name)]
     dirty = ["--allow-dirty"] if run("git", "status", "--porcelain", quiet=True, cwd=release.root) else []
     run("cargo", "publish", "--dry-run", "--locked", *dirty, *names, cwd=release.root, env=release.environment)
+    run("cargo", "package", "--no-verify", "--locked", *dirty, *names, cwd=release.root, env=release.environment)
     for name in CRATES:
         package = release.target / f"package/{name}-{release.version}.crate"
         size = package.stat().st_size
