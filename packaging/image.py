@@ -21,7 +21,7 @@ OCI = "application/vnd.oci.image"
 
 def layer(release: Release, binary: Path) -> bytes:
     """The file system, as tar."""
-    certificates = Path(run(release.tools() / "python", "-c", "import certifi; print(certifi.where())", quiet=True).strip())
+    certificates = Path(run(release.tools("certifi") / "python", "-c", "import certifi; print(certifi.where())", quiet=True).strip())
     documents = release.work / "documents"
     files = [
         ("data/", None, 0o700, USER),

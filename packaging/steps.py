@@ -72,15 +72,16 @@ class Release:
             print(f"   not made: {reason}", flush=True)
         self.seconds[name] = time.monotonic() - begun
 
-    def tools(self) -> Path:
-        """The folder of the Python tools, installed with pinned versions."""
-        wanted = (self.root / "packaging/requirements.txt").read_text()
-        folder = self.root / "target/release-tools/python"
+    def tools(self, only: str = "") -> Path:
+        """The folder of the Python tools, or of one of them, installed with pinned versions."""
+        lines = (self.root / "packaging/requirements.txt").read_text().splitlines()
+        wanted = [line for line in lines if line.startswith(only) and not line.startswith("#")]
+        folder = self.root / "target/release-tools" / (only or "python")
         stamp = folder / "installed.txt"
-        if not stamp.exists() or stamp.read_text() != wanted:
+        if not stamp.exists() or stamp.read_text().split() != wanted:
             run(sys.executable, "-m", "venv", "--clear", folder)
-            run(folder / "bin/pip", "install", "--quiet", "-r", self.root / "packaging/requirements.txt")
-            stamp.write_text(wanted)
+            run(folder / "bin/pip", "install", "--quiet", *wanted)
+            stamp.write_text("\n".join(wanted))
         return folder / "bin"
 
     def with_tools(self) -> dict[str, str]:
