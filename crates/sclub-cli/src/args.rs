@@ -147,6 +147,12 @@ pub enum Command {
 
     /// Write decisions and rewards as JSON lines: user, item, position, propensity, features, score, reward, times
     Export(crate::keeping::ExportArgs),
+
+    /// Print the completions of a shell
+    Completions(crate::manual::CompletionsArgs),
+
+    /// Print the manual page, or write the pages of all commands
+    Man(crate::manual::ManArgs),
 }
 
 /// The flags of `sclub run`.

@@ -16,6 +16,7 @@ mod features;
 mod field;
 mod files;
 mod keeping;
+mod manual;
 mod paper;
 mod progress;
 mod reading;
@@ -133,6 +134,8 @@ pub fn main() -> ExitCode {
         Some(args::Command::Backup(args)) => keeping::backup(&args),
         Some(args::Command::Restore(args)) => keeping::restore(&args),
         Some(args::Command::Export(args)) => keeping::export(&args),
+        Some(args::Command::Completions(args)) => manual::completions(&args),
+        Some(args::Command::Man(args)) => manual::man(&args),
     };
     match outcome {
         Ok(code) => code,

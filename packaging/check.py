@@ -1,0 +1,187 @@
+"""Tries what ./release has made, as far as this machine can: `./release --check`."""
+
+import io
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+from build import CRATES, elf
+from steps import ARCHITECTURES, Failed, Skipped, run, sha256
+
+WHEEL_TRIAL = """
+import numpy as np, sclub
+policy = sclub.SclubSoft(dim=3)
+films = np.array([[0.6, 0.8, 1.0], [0.0, 1.0, 1.0]])
+shown = policy.recommend("anna", films)
+policy.learn("anna", films[shown], reward=1.0)
+results = sclub.lab.run("synthetic", ["sclub-soft", "random"], rounds=2_000)
+regret = results.summary()["regret"]
+assert 0 <= regret["sclub-soft"] < regret["random"], regret
+print(sclub.__version__, dict(regret))
+"""
+
+
+def need(*programs: str) -> None:
+    for program in programs:
+        if not shutil.which(program):
+            raise Skipped(f"there is no {program} here")
+
+
+def isolated(kind: str, file: Path) -> None:
+    """Runs a trial of isolated.py in namespaces of its own."""
+    need("unshare", "mount")
+    apart = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child"]
+    if os.getuid() != 0 or subprocess.run([*apart, "true"], stderr=subprocess.DEVNULL).returncode != 0:
+        raise Skipped("it needs root and namespaces")
+    script = Path(__file__).with_name("isolated.py")
+    if subprocess.run([*apart, sys.executable, "-B", script, kind, file], env=os.environ | {"LC_ALL": "C.UTF-8"}).returncode != 0:
+        raise Failed(f"the trial of {file.name} failed")
+
+
+def checksums(out: Path) -> None:
+    listed = dict(reversed(line.split("  ", 1)) for line in (out / "SHA256SUMS").read_text().splitlines())
+    present = {path.name for path in out.iterdir()} - {"SHA256SUMS"}
+    if set(listed) != present:
+        raise Failed(f"SHA256SUMS and the folder differ: {sorted(set(listed) ^ present)}")
+    for name, digest in listed.items():
+        if sha256((out / name).read_bytes()) != digest:
+            raise Failed(f"the checksum of {name} is wrong")
+
+
+def crates(root: Path) -> None:
+    """What cargo would publish: with licences and a page for crates.io, without large files, and without a warning."""
+    for name in CRATES:
+        command = ["cargo", "package", "--list", "--locked", "--allow-dirty", "--package", name]
+        listed = subprocess.run(command, cwd=root, text=True, capture_output=True)
+        if listed.returncode != 0 or "warning" in listed.stderr:
+            raise Failed(f"{name}: {listed.stderr}")
+        files = set(listed.stdout.split())
+        if missing := {"README.md", "LICENSE-MIT", "LICENSE-APACHE"} - files:
+            raise Failed(f"{name}: the package lacks {sorted(missing)}")
+        sizes = {file: path.stat().st_size for file in files if (path := root / "crates" / name / file).exists()}
+        if large := {file: size for file, size in sizes.items() if size > 1_000_000}:
+            raise Failed(f"{name}: large files {large}")
+        print(f"{name}: {len(files)} files, {sum(sizes.values()):,} bytes")
+
+
+def runner(arch: str) -> list[str]:
+    """How programs of an architecture are run here."""
+    if arch == platform.machine():
+        return []
+    need(f"qemu-{arch}-static")
+    return [f"qemu-{arch}-static"]
+
+
+def archive(file: Path, arch: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as tar:
+        tar.extractall(folder, filter="data")
+        [binary] = Path(folder).glob("*/sclub")
+        if elf(binary.read_bytes()) != (arch, True):
+            raise Failed("the binary is not static")
+        print(run(*runner(arch), binary, "--version", quiet=True), end="")
+        played = run(*runner(arch), binary, *"run --users 50 --rounds 500 --seeds 1 --no-figure --quiet --json out.json".split(), cwd=folder)
+        if "sclub-soft" not in played:
+            raise Failed(f"sclub run printed: {played}")
+
+
+def package(file: Path, arch: str) -> None:
+    need("dpkg-deb")
+    about = run("dpkg-deb", "--field", file, "Architecture", quiet=True).strip()
+    if about != ARCHITECTURES[arch]:
+        raise Failed(f"the architecture is {about}")
+    files = subprocess.run(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE, check=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(files)) as tar:
+        built_for, is_static = elf(tar.extractfile("./usr/bin/sclub").read())
+    if built_for != arch:
+        raise Failed(f"the binary is for {built_for}")
+    # A trial with a debug build needs libraries that the package does not name.
+    if is_static and shutil.which("lintian"):
+        print(run("lintian", "--fail-on", "error", "--suppress-tags", "statically-linked-binary", file), end="")
+    if arch != platform.machine():
+        raise Skipped("it is for another architecture: not installed")
+    need("dpkg", "adduser", "deb-systemd-helper", "setpriv", "prlimit")
+    isolated("deb", file)
+
+
+def image(file: Path, arch: str) -> None:
+    with tarfile.open(file) as tar:
+        read = lambda name: tar.extractfile(name).read()  # noqa: E731
+        for name in tar.getnames():
+            if name.startswith("blobs/sha256/") and sha256(read(name)) != name.rsplit("/", 1)[1]:
+                raise Failed(f"the digest of {name} is wrong")
+        [entry] = json.loads(read("index.json"))["manifests"]
+    if shutil.which("skopeo"):
+        seen = json.loads(run("skopeo", "inspect", "--override-arch", ARCHITECTURES[arch], f"oci-archive:{file}"))
+        if (seen["Digest"], seen["Architecture"]) != (entry["digest"], ARCHITECTURES[arch]):
+            raise Failed(f"skopeo sees {seen}")
+    runner(arch)
+    isolated("image", file)
+
+
+def wheel(file: Path, arch: str) -> None:
+    with zipfile.ZipFile(file) as zipped:
+        names = zipped.namelist()
+        [metadata] = [zipped.read(name).decode() for name in names if name.endswith(".dist-info/WHEEL")]
+        [compiled] = [zipped.read(name) for name in names if name.endswith(".so")]
+    tags = set(re.findall(r"^Tag: (.*)$", metadata, re.M))
+    if tags != {f"cp310-abi3-manylinux_2_17_{arch}", f"cp310-abi3-manylinux2014_{arch}"} or elf(compiled)[0] != arch:
+        raise Failed(f"tags {tags}, compiled for {elf(compiled)[0]}")
+    if arch != platform.machine():
+        raise Skipped("it is for another architecture: not installed; its tags and its ELF header are right")
+    with tempfile.TemporaryDirectory() as folder:
+        run(sys.executable, "-m", "venv", folder)
+        run(f"{folder}/bin/pip", "install", "--quiet", f"{file}[lab]")
+        print(run(f"{folder}/bin/python", "-c", WHEEL_TRIAL, quiet=True, cwd=folder), end="")
+
+
+def sbom(file: Path, arch: str, root: Path) -> None:
+    """The components are those that cargo itself lists."""
+    document = json.loads(file.read_text())
+    listed = {(component["name"], component["version"]) for component in document["components"] if component["type"] == "library"}
+    target = f"{arch}-unknown-linux-musl"
+    tree = run("cargo", "tree", "--locked", "-p", "sclub-cli", "--target", target, "-e", "normal,no-proc-macro", "--prefix", "none", "-f", "{p}", cwd=root)
+    wanted = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
+    wanted = {(name, version.removeprefix("v")) for name, version in wanted} - {("sclub-cli", document["metadata"]["component"]["version"])}
+    if missing := wanted - listed:
+        raise Failed(f"components are missing: {sorted(missing)}")
+    print(f"{len(listed)} components")
+
+
+def run_all(root: Path, out: Path) -> int:
+    if not (out / "SHA256SUMS").exists():
+        raise Failed(f"{out} has no SHA256SUMS; run ./release first")
+    trials = [("SHA256SUMS", lambda: checksums(out)), ("lists of crates", lambda: crates(root))]
+    for file in sorted(out.iterdir()):
+        names = [(arch, name) for arch, debian in ARCHITECTURES.items() for name in (arch, debian) if name in file.name]
+        if not names:
+            continue
+        arch = names[0][0]
+        kinds = {".tar.gz": archive, ".deb": package, ".oci.tar": image, ".whl": wheel, ".cdx.json": lambda file, arch: sbom(file, arch, root)}
+        for ending, trial in kinds.items():
+            if file.name.endswith(ending):
+                trials.append((file.name, lambda trial=trial, file=file, arch=arch: trial(file, arch)))
+    results = {}
+    for name, trial in trials:
+        print(f"\n== try {name}", flush=True)
+        begun = time.monotonic()
+        try:
+            trial()
+            results[name] = "ok"
+        except Skipped as reason:
+            results[name] = f"NOT TRIED: {reason}"
+        except Failed as error:
+            results[name] = f"FAILED: {error}"
+        results[name] += f" ({time.monotonic() - begun:.1f} s)"
+    print()
+    for name, result in results.items():
+        print(f"{name}: {result}")
+    return any(result.startswith("FAILED") for result in results.values())

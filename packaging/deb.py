@@ -1,0 +1,89 @@
+"""The Debian package: the static binary, a systemd unit, settings, manual pages and completions."""
+
+import gzip
+import shutil
+from email.utils import formatdate
+from pathlib import Path
+
+from steps import ARCHITECTURES, Release, Skipped, run
+
+CONTROL = """\
+Package: sclub
+Version: {version}
+Architecture: {arch}
+Maintainer: sclub authors <sclub@example.org>
+Installed-Size: {size}
+Depends: adduser, init-system-helpers (>= 1.54~)
+Recommends: ca-certificates
+Section: net
+Priority: optional
+Description: recommender that learns while it runs, with contextual bandits
+ sclub recommends items over HTTP and learns from rewards that come seconds or
+ weeks later. It finds users with similar tastes and shares what it learns
+ among them.
+ .
+ The package has the command sclub and a service that listens on
+ 127.0.0.1:8080. Its settings are in /etc/sclub/sclub.toml, its data in
+ /var/lib/sclub.
+"""
+
+
+def packed(text: str | bytes) -> bytes:
+    data = text.encode() if isinstance(text, str) else text
+    return gzip.compress(data, 9, mtime=0)
+
+
+def changelog(release: Release) -> str:
+    """Debian's form, with a pointer to the project's own."""
+    date = formatdate(release.epoch)
+    return f"sclub ({release.version}) stable; urgency=medium\n\n  * Version {release.version}. CHANGELOG.md.gz has the changes.\n\n -- sclub authors <sclub@example.org>  {date}\n"
+
+
+def copyright(release: Release) -> str:
+    text = (release.root / "LICENSE-MIT").read_text().strip().removeprefix("MIT License").strip()
+    indented = "\n".join(f" {line}" if line.strip() else " ." for line in text.splitlines())
+    return (release.root / "packaging/deb/copyright").read_text().replace("@MIT@", indented)
+
+
+def contents(release: Release, binary: Path) -> dict[str, tuple[bytes, int]]:
+    """The files of the package, by path."""
+    root, documents = release.root, release.work / "documents"
+    files = {
+        "usr/bin/sclub": (binary.read_bytes(), 0o755),
+        "usr/lib/systemd/system/sclub.service": ((root / "packaging/sclub.service").read_bytes(), 0o644),
+        "etc/sclub/sclub.toml": ((root / "packaging/sclub.toml").read_bytes(), 0o644),
+        "usr/share/bash-completion/completions/sclub": ((documents / "completions/bash/sclub").read_bytes(), 0o644),
+        "usr/share/zsh/vendor-completions/_sclub": ((documents / "completions/zsh/_sclub").read_bytes(), 0o644),
+        "usr/share/fish/vendor_completions.d/sclub.fish": ((documents / "completions/fish/sclub.fish").read_bytes(), 0o644),
+        "usr/share/doc/sclub/README.md": ((root / "docs/install.md").read_bytes(), 0o644),
+        "usr/share/doc/sclub/copyright": (copyright(release).encode(), 0o644),
+        "usr/share/doc/sclub/changelog.gz": (packed(changelog(release)), 0o644),
+        "usr/share/doc/sclub/CHANGELOG.md.gz": (packed((root / "CHANGELOG.md").read_bytes()), 0o644),
+        "usr/share/doc/sclub/THIRD-PARTY-LICENSES.txt.gz": (packed((documents / "THIRD-PARTY-LICENSES.txt").read_bytes()), 0o644),
+    }
+    for page in sorted((documents / "man").iterdir()):
+        files[f"usr/share/man/man1/{page.name}.gz"] = (packed(page.read_bytes()), 0o644)
+    return files
+
+
+def make(release: Release, arch: str, binary: Path) -> None:
+    if not shutil.which("dpkg-deb"):
+        raise Skipped("there is no dpkg-deb here; install the package dpkg")
+    folder = release.work / f"deb-{arch}"
+    shutil.rmtree(folder, ignore_errors=True)
+    files = contents(release, binary)
+    size = sum(len(data) for data, _ in files.values()) // 1024
+    control = CONTROL.format(version=release.version, arch=ARCHITECTURES[arch], size=size)
+    files["DEBIAN/control"] = (control.encode(), 0o644)
+    files["DEBIAN/conffiles"] = (b"/etc/sclub/sclub.toml\n", 0o644)
+    for script in ["postinst", "prerm", "postrm"]:
+        files[f"DEBIAN/{script}"] = ((release.root / "packaging/deb" / script).read_bytes(), 0o755)
+    for name, (data, mode) in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
+        path.write_bytes(data)
+        path.chmod(mode)
+    name = f"sclub_{release.version}_{ARCHITECTURES[arch]}.deb"
+    compression = "-Zxz" if release.level == 9 else "-Zgzip"
+    # dpkg-deb dates the files by SOURCE_DATE_EPOCH.
+    run("dpkg-deb", "--build", "--root-owner-group", compression, f"-z{release.level}", folder, release.out / name, env=release.environment)
