@@ -7,6 +7,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+#[path = "common/axe.rs"]
+mod axe;
+use axe::axe;
+
 fn sclub(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sclub"));
     command.current_dir(folder).arg("paper").args(args);
@@ -375,17 +379,6 @@ const RUN_AXE: &str = "<script>
 axe.run(document, { resultTypes: ['violations'] }).then(found => document.documentElement.setAttribute('data-axe',
   found.violations.map(rule => rule.id + ' ' + rule.nodes[0].target).join('; ')));
 </script>";
-
-/// The source of axe-core, which `./test` installs. None where it is not, which CI does not accept.
-fn axe() -> Option<String> {
-    let target = Path::new(env!("CARGO_BIN_EXE_sclub")).ancestors().nth(2)?;
-    let source = std::fs::read_to_string(target.join("axe/node_modules/axe-core/axe.min.js")).ok();
-    if source.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "CI has axe-core");
-        eprintln!("no axe-core here: ./test installs it");
-    }
-    source
-}
 
 #[test]
 fn the_page_works_in_a_real_browser() {

@@ -1,23 +1,12 @@
 //! The page and the API browser in a real browser: what they show, and that axe-core finds nothing to object to.
 
 use std::collections::HashSet;
-use std::path::Path;
 
 use serde_json::json;
 
+use crate::axe::axe;
 use crate::browser::Browser;
 use crate::server::Server;
-
-/// The source of axe-core, which `./test` installs. None where it is not, which CI does not accept.
-fn axe() -> Option<String> {
-    let target = Path::new(env!("CARGO_BIN_EXE_sclub")).ancestors().nth(2)?;
-    let source = std::fs::read_to_string(target.join("axe/node_modules/axe-core/axe.min.js")).ok();
-    if source.is_none() {
-        assert!(std::env::var_os("CI").is_none(), "CI has axe-core");
-        eprintln!("no axe-core here: ./test installs it");
-    }
-    source
-}
 
 /// The rules of axe-core that the page breaks, with an element of each.
 fn broken(browser: &mut Browser, axe: &str) -> Vec<String> {

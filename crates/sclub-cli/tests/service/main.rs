@@ -1,6 +1,8 @@
 //! The service as an operator has it: real processes, real sockets, a real disk.
 
 mod accessible;
+#[path = "../common/axe.rs"]
+mod axe;
 mod browser;
 mod crash;
 mod drill;

@@ -1,6 +1,7 @@
 //! The turn of a connection at the threads that answer requests.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
@@ -11,7 +12,14 @@ use crate::locks::lock;
 
 /// The turn of a connection. It ends each time that the connection's task has to wait.
 #[derive(Clone, Default)]
-pub struct TurnSlot(Arc<Mutex<Slot>>);
+pub struct TurnSlot(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// True if a turn is needed. A connection of a server with one space looks at nothing else.
+    is_needed: AtomicBool,
+    slot: Mutex<Slot>,
+}
 
 type Waiting = BoxFuture<'static, Result<OwnedSemaphorePermit, AcquireError>>;
 
@@ -26,7 +34,11 @@ struct Slot {
 impl TurnSlot {
     /// Sets the semaphore whose permits are the turns, for the request at hand and until the next request.
     pub fn take_from(&self, turns: Option<Arc<Semaphore>>) {
-        let mut slot = lock(&self.0);
+        if turns.is_none() && !self.0.is_needed.load(Relaxed) {
+            return;
+        }
+        self.0.is_needed.store(turns.is_some(), Relaxed);
+        let mut slot = lock(&self.0.slot);
         let is_same = match (&slot.from, &turns) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (old, new) => old.is_none() && new.is_none(),
@@ -41,7 +53,10 @@ impl TurnSlot {
 
     /// Waits for a turn, if one is needed and there is none yet.
     pub fn poll_turn(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut slot = lock(&self.0);
+        if !self.0.is_needed.load(Relaxed) {
+            return Poll::Ready(());
+        }
+        let mut slot = lock(&self.0.slot);
         let slot = &mut *slot;
         let Some(from) = &slot.from else {
             return Poll::Ready(());
@@ -66,7 +81,9 @@ impl TurnSlot {
 
     /// Ends the turn.
     pub fn end(&self) {
-        lock(&self.0).turn = None;
+        if self.0.is_needed.load(Relaxed) {
+            lock(&self.0.slot).turn = None;
+        }
     }
 }
 

@@ -473,8 +473,8 @@ impl Engine {
         self.shared.equal.warning()
     }
 
-    /// What can be estimated from the log about other policies. `state` is the state of this engine, which is being read: to read
-    /// it a second time would wait for a writer that waits for the first read.
+    /// Explains which off-policy estimates the log allows. `state` is this engine's state, which the caller is reading: a second
+    /// read could wait for a writer that waits for the first.
     pub fn off_policy(&self, state: &State) -> &'static str {
         let shared = &self.shared;
         let has_share = shared.settings.explore_share > 0.0;

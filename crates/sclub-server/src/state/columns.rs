@@ -1,5 +1,5 @@
-//! What filters compare, column by column: a field's values of all items side by side, so that a filter over a large
-//! catalogue reads little memory.
+//! Columns for filters: the values of a field for all items, side by side, so that a filter over a large catalogue reads little
+//! memory.
 
 use std::collections::HashMap;
 

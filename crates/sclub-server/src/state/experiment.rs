@@ -58,7 +58,7 @@ impl State {
         self.each_draws().all(|draws| draws)
     }
 
-    /// Whether each policy that serves users draws at random.
+    /// Returns one value for each policy that serves users: true if it draws at random.
     fn each_draws(&self) -> impl Iterator<Item = bool> {
         let running = self.experiments.running.as_ref();
         let arms = running.into_iter().flat_map(|running| {
